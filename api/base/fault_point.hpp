@@ -150,6 +150,14 @@ inline constexpr std::string_view kPoints[] = {
     "event.opened",
     "goodbye.saying",
     "goodbye.said",
+    // checkpoints: in the writer, which is a child, and in the member that commits
+    "checkpoint.chunk_due",
+    "checkpoint.sync_due",
+    "checkpoint.record_due",
+    "checkpoint.record_written",
+    "checkpoint.record_named",
+    "checkpoint.named",
+    "checkpoint.old_renamed",
     // the engine, with its lock
     "engine.drained",
 };

@@ -244,6 +244,40 @@ void add_local(CLI::App& app, Line& line) {
   explain->add_flag("--shared", line.plan.shared, "The target is one node-shared buffer");
 }
 
+void add_checkpoint(CLI::App& app, Line& line) {
+  CLI::App* all = app.add_subcommand("checkpoint", "Checkpoints: look into them, verify, export, import");
+  all->require_subcommand(1);
+  CheckpointQuestion& question = line.checkpoint;
+  const auto local = [&](const char* name, const char* text,
+                         int (*command)(const CheckpointQuestion&, Output)) {
+    return with_json(
+        add(*all, line, name, text, [&line, command] { return command(line.checkpoint, line.output()); }),
+        line);
+  };
+  const auto path = [&](CLI::App* of, const char* text) {
+    filled(of->add_option("path", question.path, text)->required(), control::kFolder);
+  };
+  path(local("inspect", "The checkpoints of a run, or the tensors of one", run_checkpoint_inspect),
+       "A checkpoint, or the folder of a run");
+  path(local("verify", "Read every byte, and compare it with its checksum", run_checkpoint_verify),
+       "A checkpoint, or the folder of a run: then all of them");
+  CLI::App* exported = local("export", "Write the tensors as one safetensors file", run_checkpoint_export);
+  path(exported, "A checkpoint, or the folder of a run: then its newest");
+  filled(exported->add_option("-o,--output", question.file, "Where to write it")->required(), control::kFile);
+  const auto patterns = [&](const char* name, std::vector<std::string>& into, const char* text) {
+    exported->add_option(name, into, text)->allow_extra_args(false)->type_name("PATTERN");
+  };
+  patterns("--only", question.only, "Tensors whose names fit, as block0.*; may be given several times");
+  patterns("--exclude", question.exclude, "But for these; may be given several times");
+  CLI::App* imported = local("import", "Make a checkpoint of a safetensors file", run_checkpoint_import);
+  filled(imported->add_option("file", question.file, "A safetensors file")->required(), control::kFile);
+  filled(imported->add_option("folder", question.path, "The folder of the run")->required(),
+         control::kFolder);
+  filled(imported->add_option("--name", question.name, "Of the checkpoint; else step- and the step"));
+  whole(imported->add_option("--step", question.step, "Of the checkpoint"), 0,
+        std::numeric_limits<std::int64_t>::max());
+}
+
 int run(Line& line) {
   line.run.address = line.address();
   line.run.grace = nanos(line.grace);
@@ -345,6 +379,7 @@ void declare(CLI::App& app, Line& line) {
   add_run(app, line);
   add_questions(app, line);
   add_local(app, line);
+  add_checkpoint(app, line);
   add_config(app, line);
   app.footer(control::help_footer(command_manual()));  // last, or each command would inherit it
 }

@@ -25,6 +25,7 @@ const control::Manual& command_manual() {
         {"muster hang", "Who waits for whom in the only job there is."},
         {"muster trace --job train -o trace.json", "Five seconds of it, for ui.perfetto.dev."},
         {"muster plan explain all_reduce --ranks 8", "Which way a collective goes, and what it should cost."},
+        {"muster checkpoint export run -o model.safetensors", "The newest checkpoint of a run as one file."},
         {"muster config explain limits.jobs_max", "What a key of musterd.yaml(5) means."}};
     for (const Variable& variable : rank_variables())
       m.environment.push_back({std::string(variable.name), std::string(variable.sentence)});

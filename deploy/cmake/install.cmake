@@ -30,7 +30,7 @@ muster_install_programs(${PROJECT_SOURCE_DIR}/daemon)
 
 install(FILES api/include/muster/muster.h api/include/muster/collectives.h api/include/muster/kernels.h
               api/include/muster/layouts.h api/include/muster/tensor_parallel.h
-              api/include/muster/units.h
+              api/include/muster/units.h api/include/muster/checkpoint.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
 install(FILES configs/schema/musterd.schema.json configs/schema/cluster.schema.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/muster/schema COMPONENT programs)

@@ -3,8 +3,9 @@
 # Of the commands so far, $1, those that may follow.
 _muster_commands() {
   case $1 in
-  'muster') echo 'run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan config' ;;
+  'muster') echo 'run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint config' ;;
   'muster plan') echo 'costs explain' ;;
+  'muster checkpoint') echo 'inspect verify export import' ;;
   'muster config') echo 'check show explain schema' ;;
   esac
 }
@@ -32,6 +33,11 @@ _muster_options() {
   'muster plan') echo '-h --help' ;;
   'muster plan costs') echo '-h --help --json' ;;
   'muster plan explain') echo '-h --help --json --endpoint --timeout --ranks --dtype --count --world --cores --shared' ;;
+  'muster checkpoint') echo '-h --help' ;;
+  'muster checkpoint inspect') echo '-h --help --json' ;;
+  'muster checkpoint verify') echo '-h --help --json' ;;
+  'muster checkpoint export') echo '-h --help --json -o --output --only --exclude' ;;
+  'muster checkpoint import') echo '-h --help --json --name --step' ;;
   'muster config') echo '-h --help' ;;
   'muster config check') echo '-h --help --json' ;;
   'muster config show') echo '-h --help --json --config --set' ;;
@@ -109,6 +115,17 @@ _muster_kind() {
   'muster plan explain --count') echo 'NONE' ;;
   'muster plan explain --world') echo 'NONE' ;;
   'muster plan explain --cores') echo 'NONE' ;;
+  'muster checkpoint inspect 0') echo 'FOLDER' ;;
+  'muster checkpoint verify 0') echo 'FOLDER' ;;
+  'muster checkpoint export 0') echo 'FOLDER' ;;
+  'muster checkpoint export -o') echo 'FILE' ;;
+  'muster checkpoint export --output') echo 'FILE' ;;
+  'muster checkpoint export --only') echo 'NONE' ;;
+  'muster checkpoint export --exclude') echo 'NONE' ;;
+  'muster checkpoint import 0') echo 'FILE' ;;
+  'muster checkpoint import 1') echo 'FOLDER' ;;
+  'muster checkpoint import --name') echo 'NONE' ;;
+  'muster checkpoint import --step') echo 'NONE' ;;
   'muster config check '[0-9]*) echo 'FILE' ;;
   'muster config show --config') echo 'FILE' ;;
   'muster config show --set') echo 'KEY=VALUE' ;;

@@ -34,7 +34,7 @@ constexpr double kPromisedAfterMs = 1000;  // from a deadline to its verdict, al
 constexpr std::int64_t kDeadlineNs = Nanos(kDeadline).count();
 
 bool of_a_client(std::string_view point) {
-  return !point.starts_with("engine.");
+  return !point.starts_with("engine.") && !point.starts_with("checkpoint.");  // checkpoint_kill_test.cpp
 }
 // Steps with a deadline of their own, fault_rank.cpp's kPatienceNs.
 constexpr std::int64_t kPatienceNs = 20'000'000'000;

@@ -100,7 +100,7 @@ def main(arguments):
     run(cmake, "--install", build, "--prefix", work / "first")
     prefix = (work / "first").rename(work / "moved")
     for header in ("muster.h", "collectives.h", "kernels.h", "layouts.h", "tensor_parallel.h",
-                   "units.h"):
+                   "units.h", "checkpoint.h"):
         if not (prefix / "include" / "muster" / header).is_file():
             sys.exit(f"{header} was not installed")
     soname = soname_of(prefix)

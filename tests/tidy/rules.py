@@ -32,7 +32,7 @@ VENDORS = [
     ("Asio", r"asio(\.hpp|/)", r"^daemon/(control|supervisor)/"),
     ("yaml-cpp", r"yaml-cpp/", r"^daemon/config/"),
     ("CLI11", r"CLI/", r"^(daemon/cli/|daemon/[^/]+/main[^/]*$|api/examples/)"),
-    ("nlohmann-json", r"nlohmann/", r"^(daemon|api/examples)/"),
+    ("nlohmann-json", r"nlohmann/", r"^(daemon|api/examples|api/base/checkpoint)/"),
     ("systemd", r"systemd/", r"^daemon/supervisor/"),
     ("OpenSSL", r"openssl/", r"^daemon/"),
 ]

@@ -3,6 +3,7 @@
 // (the kernels), units.* (parameters, sharded by the runtime, and the optimiser), mesh.* (which rank
 // computes what), program.* (a part of a step recorded once and replayed) and runtime.* (the session, buffers
 // and plans).
+#include "api/examples/train_lm/checkpoint.hpp"
 #include "api/examples/train_lm/generate.hpp"
 #include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/page.hpp"
@@ -45,6 +46,8 @@ class Run {
   std::int64_t tokens_per_step() const { return options_.batch * options_.context; }
 
   void train(Trainer& trainer) {
+    Checkpoint checkpoint(runtime_, trainer.units(), options_, text_);
+    const std::int64_t start = checkpoint.resume();
     Progress progress("train", options_.steps, tokens_per_step());
     const std::uint64_t exposed_before = runtime_.counter("exposed_ns");
     const auto collect = [&](std::int64_t step) {
@@ -53,26 +56,29 @@ class Run {
       figures_.exposed_fraction = exposed / progress.seconds();
       if (first()) progress.show(step + 1, figures_.losses.back(), figures_);
     };
-    for (std::int64_t step = 0; step < options_.steps; ++step) {
-      if (first() && traced() && step == std::max<std::int64_t>(0, options_.steps - kTracedSteps))
-        begin_trace();
-      trainer.submit(step);
-      if (step == 0) {
+    const auto collected = [&] { return start + static_cast<std::int64_t>(figures_.losses.size()); };
+    for (std::int64_t step = start; step < options_.steps; ++step) {
+      if (first() && traced() && step == std::max(start, options_.steps - kTracedSteps)) begin_trace();
+      trainer.submit(step, [&, updated = trainer.updated()] { checkpoint.save_if_due(step, updated); });
+      if (step == start) {
         figures_.peak_unsharded_bytes = trainer.units().peak_whole_bytes();
         figures_.least_unsharded_bytes = static_cast<std::int64_t>(trainer.units().info().least_bytes);
       }
-      // Collects one step behind, so that the lanes never run dry. But a dump needs the gradients of step 0
-      // before step 1 changes them.
-      if (step == 0 && !options_.dump_gradients.empty()) {
-        collect(0);
+      // Collects one step behind, so that the lanes never run dry. But a dump needs the gradients of the
+      // first step before the second one changes them.
+      if (step == start && !options_.dump_gradients.empty()) {
+        collect(start);
         trainer.dump_gradients(options_.dump_gradients + ".rank" + std::to_string(runtime_.rank()));
-      } else if (step > 0 && static_cast<std::int64_t>(figures_.losses.size()) < step) {
+      } else if (collected() < step) {
         collect(step - 1);
       }
     }
-    if (static_cast<std::int64_t>(figures_.losses.size()) < options_.steps) collect(options_.steps - 1);
-    figures_.tokens_per_second = static_cast<double>(options_.steps * tokens_per_step()) / progress.seconds();
+    checkpoint.save_if_due(options_.steps, trainer.updated());
+    if (collected() < options_.steps) collect(options_.steps - 1);
+    figures_.tokens_per_second =
+        static_cast<double>((options_.steps - start) * tokens_per_step()) / progress.seconds();
     if (recording_) end_trace();
+    checkpoint.finish();
   }
 
   // If another program records the job already, this run has no trace, and says so at the end.

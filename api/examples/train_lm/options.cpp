@@ -70,6 +70,19 @@ void add_files(CLI::App& app, Options& o) {
       ->check(empty_fault);
 }
 
+void add_checkpoints(CLI::App& app, Options& o) {
+  app.add_option("--save", o.save, "Folder for checkpoints, of which each is a folder in it")
+      ->check(empty_fault);
+  app.add_option("--save-every", o.save_every, "Steps from one checkpoint to the next; 0: at the end alone")
+      ->check(in_range(std::int64_t{0}, std::int64_t{1} << 30));
+  app.add_option("--keep", o.keep, "How many of the newest checkpoints stay; 0: all")
+      ->check(in_range(std::uint32_t{0}, std::uint32_t{1} << 20));
+  app.add_option(
+         "--resume", o.resume,
+         "Go on from the newest checkpoint in this folder, on any mesh; from the start if there is none")
+      ->check(empty_fault);
+}
+
 void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& reshard) {
   const auto count = in_range(std::int64_t{1}, std::int64_t{1} << 30);
   const auto seed = in_range(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max());
@@ -131,6 +144,9 @@ void check(const Options& o) {
            text_of(o.width / o.heads) + " features of a head; the rotary position needs an even number");
   if (!std::isfinite(o.learning_rate) || o.learning_rate <= 0) refuse("--lr must be a positive number");
   if (!std::isfinite(o.clip) || o.clip < 0) refuse("--clip must be 0 (no limit) or a positive number");
+  if (o.save.empty() && o.save_every > 0) refuse("--save-every needs --save, the folder for checkpoints");
+  if (!o.resume.empty() && o.verify)
+    refuse("--verify trains again from the start, so it does not go with --resume");
   // Bounds one activation: kernels index with 64 bits, but a small machine has not so much memory.
   if (o.batch > (std::int64_t{1} << 31) / o.context / o.width)
     refuse("--batch " + text_of(o.batch) + " x --context " + text_of(o.context) + " x --width " +
@@ -155,6 +171,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   app.footer(kFooter);
   app.option_defaults()->always_capture_default();
   add_files(app, options);
+  add_checkpoints(app, options);
   add_options(app, options, dtype, reshard);
   try {
     app.parse(argc, argv);

@@ -41,6 +41,10 @@ struct Options {
   std::int64_t generate = 200;
   std::optional<std::uint64_t> delay_ranks = {};
   std::string dump_gradients = {};
+  std::string save = {};        // the folder of the run's checkpoints; empty: none
+  std::int64_t save_every = 0;  // steps; 0: at the end alone
+  std::uint32_t keep = 2;       // how many of the newest stay; 0: all
+  std::string resume = {};      // the folder of which the newest checkpoint is the start
 
   // Inner features of the feed-forward part: 8/3 of the width, as usual with three matrices.
   std::int64_t hidden() const { return ceil_div(ceil_div(8 * width, 3), 32) * 32; }

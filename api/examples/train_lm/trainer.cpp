@@ -63,7 +63,7 @@ double Trainer::learning_rate_multiplier(std::int64_t step) const {
   return kFinalMultiplier + (1.0 - kFinalMultiplier) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
-void Trainer::submit(std::int64_t step) {
+void Trainer::submit(std::int64_t step, const std::function<void()>& before_update) {
   units_.begin_step(updated_);
   if (model_ == nullptr) record();
   Page& page = this->page(step);
@@ -85,6 +85,7 @@ void Trainer::submit(std::int64_t step) {
   model_->loss();
   model_->backward();
   units_.end_step(runtime_.newest(MUSTER_LANE_COMPUTE));  // the sum of squares waits for all gradients
+  if (before_update) before_update();
   updated_ = optimiser_.replay(std::array{units_.square_sum(square_sum()), model_->loss_ready()});
   page.done = page.store.replay();
 }

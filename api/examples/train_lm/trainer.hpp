@@ -6,6 +6,7 @@
 #include "api/examples/train_lm/text.hpp"
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,7 +27,9 @@ class Trainer {
   // sharded: over the mesh, of which `mesh` tells; else this rank trains alone.
   Trainer(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text, bool sharded);
 
-  void submit(std::int64_t step);
+  // `before_update` is called while lanes run the step's forward and backward, and before the optimiser is
+  // submitted: until it returns, weights and moments are those of the step before.
+  void submit(std::int64_t step, const std::function<void()>& before_update = {});
   StepResult collect(std::int64_t step);
 
   // Writes the gradient of the step just collected: a line for each parameter, with the box that this rank

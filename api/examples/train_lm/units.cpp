@@ -214,6 +214,24 @@ std::int64_t Units::peak_whole_bytes() const {
   return bytes;
 }
 
+std::array<muster_tensor, 3> Units::saved(std::size_t unit, std::size_t parameter) const {
+  const muster_tensor shard = view(unit, parameter, MUSTER_UNIT_SHARD);
+  const auto moment = [&](const Buffer& buffer) {
+    muster_tensor tensor = shard;
+    tensor.buffer = buffer.handle;
+    tensor.offset_bytes -= view(unit, 0, MUSTER_UNIT_SHARD).offset_bytes;
+    return tensor;
+  };
+  return {shard, moment(moments_[unit].first), moment(moments_[unit].second)};
+}
+
+muster_layout* Units::layout(std::size_t unit, std::size_t parameter) const {
+  muster_layout* layout = nullptr;
+  check(muster_unit_layout(units_.get(), static_cast<muster_unit>(unit),
+                           static_cast<std::uint32_t>(parameter), &layout));
+  return layout;
+}
+
 // ---- the optimiser -----------------------------------------------------------------------------
 
 muster_point Units::square_sum(const muster_tensor& sum) {

@@ -61,6 +61,11 @@ class Units {
   void each(std::size_t unit, std::size_t parameter, std::int32_t which, Body body) const;
   std::vector<muster_box> boxes(std::size_t unit, std::size_t parameter, std::int32_t which) const;
 
+  // ---- for checkpoints -------------------------------------------------------------------------
+  // What this rank has of a parameter, and of its two moments.
+  std::array<muster_tensor, 3> saved(std::size_t unit, std::size_t parameter) const;
+  muster_layout* layout(std::size_t unit, std::size_t parameter) const;  // the caller's
+
  private:
   struct Destroy {
     void operator()(muster_units* units) const { muster_units_destroy(units); }

@@ -1,0 +1,38 @@
+// The two headers that are JSON: a checkpoint's metadata, and that of a safetensors file. What is read is not
+// trusted: each number is checked before it is used, and memory is at most some 20 times the text.
+//
+// metadata.json is one JSON object with two keys, written in one way only:
+//
+//   {"checksum":"<32 hex digits, of the text of the value below>",
+//   "metadata":{"format":"muster-checkpoint","version":1,"step":7,"chunk_bytes":1048576,
+//     "files":[{"name":"rank-0.bin","bytes":480}],
+//     "tensors":[{"name":"head","dtype":"f32","shape":[10,12],
+//       "boxes":[{"offset":[0,0],"length":[10,12],"file":0,"at":0,"sums":["<32 hex digits>"]}]}]}}
+#pragma once
+
+#include "api/base/checkpoint/saved.hpp"
+#include "api/base/result.hpp"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace muster::checkpoint {
+
+inline constexpr std::size_t kRecordBytesMax = std::size_t{128} << 20;
+inline constexpr std::size_t kSafetensorsHeaderMax = std::size_t{100} << 20;  // as its own library has it
+
+std::string text_of(const CheckpointRecord& record);
+// Checks everything that a reader relies on: names, bounds of boxes in tensors and of bytes in files, that
+// the boxes of a tensor are the tensor, the number of checksums. Errors: kCorrupt, kVersion; no file is
+// named.
+Result<CheckpointRecord> record_of(std::string_view text);
+
+// Only offsets from the end of the header on; one file, so `files` is empty, as are all checksums. The header
+// is padded so that the data begin at a multiple of 8 bytes.
+std::string safetensors_header(const CheckpointRecord& record);
+// `text`: the JSON, without the length in front of it. `data_bytes`: what follows it. Each tensor has one
+// box. Errors: kCorrupt; kUnsupported for a dtype that this version does not have, or a name that it refuses.
+Result<CheckpointRecord> safetensors_record(std::string_view text, std::uint64_t data_bytes);
+
+}  // namespace muster::checkpoint

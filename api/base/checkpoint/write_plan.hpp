@@ -1,0 +1,46 @@
+// The write plan: who writes which box of which tensor, and where. Every member computes the same one.
+#pragma once
+
+#include "api/base/checkpoint/saved.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::checkpoint {
+
+// What one member has of a tensor.
+struct OwnTensor {
+  std::string name;  // empty: the user's state
+  muster_dtype dtype = MUSTER_U8;
+  std::size_t dims = 0;
+  Index shape{};             // of the whole tensor
+  std::vector<Box> boxes{};  // none, where the member has nothing of it
+  friend bool operator==(const OwnTensor&, const OwnTensor&) = default;
+};
+
+struct WritePlan {
+  CheckpointRecord record;            // without checksums
+  std::vector<std::int64_t> writers;  // the member that writes each of the record's files
+};
+
+// One of a member's boxes, by its places in the record.
+struct BoxPlace {
+  std::size_t tensor = 0;
+  std::size_t box = 0;
+  friend bool operator==(const BoxPlace&, const BoxPlace&) = default;
+};
+
+// 1. Equal boxes of a tensor are one: offsets and lengths tell them apart, so an empty one meets no other.
+// 2. Each is written by the member, among those that have it, with the fewest bytes so far; of equals the
+// first.
+// 3. A member's boxes lie in its file end to end, by name and then by offset.
+//
+// Errors: kBadArgument naming tensor and members: other dtypes or shapes, a name that one member gives twice,
+// boxes that overlap, or leave a part of the tensor out.
+Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, std::uint64_t step);
+
+// What a member writes, in the order of its file.
+std::vector<BoxPlace> boxes_of(const WritePlan& plan, std::int64_t member);
+
+}  // namespace muster::checkpoint

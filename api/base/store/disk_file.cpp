@@ -1,0 +1,112 @@
+#include "api/base/store/disk_file.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace muster::store {
+
+Status trouble(const char* what, const std::string& path, int error) {
+  const Code code = error == ENOENT                     ? Code::kNotFound
+                    : error == EACCES || error == EPERM ? Code::kDenied
+                                                        : Code::kNoResource;
+  return failure(code, "cannot {} {}: {}", what, path, std::strerror(error));
+}
+
+DiskFile::DiskFile(DiskFile&& other) noexcept
+    : path_(std::move(other.path_)), number_(std::exchange(other.number_, -1)) {}
+
+DiskFile& DiskFile::operator=(DiskFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+DiskFile::~DiskFile() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Result<DiskFile> DiskFile::open(const std::string& path, int flags) {
+  const int number = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+  if (number < 0) return fail(trouble((flags & O_CREAT) != 0 ? "create" : "open", path, errno));
+  return DiskFile(path, number);
+}
+
+Result<DiskFile> DiskFile::read(const std::string& path, LastLink link) {
+  const int follow = link == LastLink::kFollow ? 0 : O_NOFOLLOW;
+  MUSTER_ASSIGN_OR_RETURN(DiskFile file, open(path, O_RDONLY | O_NONBLOCK | follow));
+  struct stat facts {};
+  if (::fstat(file.number_, &facts) != 0) return fail(trouble("read", path, errno));
+  if (!S_ISREG(facts.st_mode)) return fail(Code::kNotFound, "{} is not a file", path);
+  return file;
+}
+
+Result<DiskFile> DiskFile::create(const std::string& path) {
+  return open(path, O_WRONLY | O_CREAT | O_EXCL);
+}
+
+Result<DiskFile> DiskFile::folder(const std::string& path) {
+  return open(path, O_RDONLY | O_DIRECTORY);
+}
+
+Result<std::uint64_t> DiskFile::bytes() const {
+  struct stat facts {};
+  if (::fstat(number_, &facts) != 0) return fail(trouble("read", path_, errno));
+  return static_cast<std::uint64_t>(facts.st_size);
+}
+
+Status DiskFile::read_at(std::uint64_t at, std::span<std::byte> into) const {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(number_, into.data(), into.size(), static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return trouble("read", path_, errno);
+    if (got == 0) return failure(Code::kCorrupt, "{} ends at byte {}, where more should be", path_, at);
+    at += static_cast<std::uint64_t>(got);
+    into = into.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+Status DiskFile::write(std::span<const std::byte> from) {
+  while (!from.empty()) {
+    const ssize_t put = ::write(number_, from.data(), from.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return trouble("write", path_, errno);
+    from = from.subspan(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+Status DiskFile::sync() const {
+  if (::fsync(number_) != 0) return trouble("sync", path_, errno);
+  return {};
+}
+
+Status DiskFile::close() {
+  const int number = std::exchange(number_, -1);
+  if (number >= 0 && ::close(number) != 0) return trouble("close", path_, errno);
+  return {};
+}
+
+Result<std::string> read_text(const std::string& path, std::uint64_t most) {
+  MUSTER_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::read(path));
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, file.bytes());
+  if (bytes > most)
+    return fail(Code::kCorrupt, "{} has {} bytes; at most {} are possible", path, bytes, most);
+  std::string text(bytes, '\0');
+  MUSTER_RETURN_IF_ERROR(file.read_at(0, std::as_writable_bytes(std::span(text.data(), text.size()))));
+  return text;
+}
+
+Status write_text(const std::string& path, std::string_view text) {
+  MUSTER_ASSIGN_OR_RETURN(DiskFile file, DiskFile::create(path));
+  MUSTER_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text.data(), text.size()))));
+  MUSTER_RETURN_IF_ERROR(file.sync());
+  return file.close();
+}
+
+}  // namespace muster::store

@@ -1,0 +1,56 @@
+// DiskFile: a descriptor of a file or a folder, with failures as sentences that name it.
+#pragma once
+
+#include "api/base/result.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace muster::store {
+
+// "cannot open /tmp/x: No such file or directory". Errors: kNotFound for ENOENT, kDenied for EACCES and
+// EPERM, else kNoResource.
+Status trouble(const char* what, const std::string& path, int error);
+
+// Owns    one descriptor.
+// Thread  one at a time.
+// Bound   -
+// Fails   with kNoResource, kNotFound or kDenied; the sentence names the path.
+class DiskFile {
+ public:
+  DiskFile() = default;
+  DiskFile(DiskFile&& other) noexcept;
+  DiskFile& operator=(DiskFile&& other) noexcept;
+  ~DiskFile();
+
+  enum class LastLink : std::uint8_t { kRefuse, kFollow };  // where the path itself is a symbolic link
+  static Result<DiskFile> read(const std::string& path, LastLink link = LastLink::kRefuse);
+  static Result<DiskFile> create(const std::string& path);  // which must not be there
+  static Result<DiskFile> folder(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  int number() const { return number_; }
+  bool valid() const { return number_ >= 0; }
+  Result<std::uint64_t> bytes() const;
+  // All of `into` from `at` on. kCorrupt where the file ends before.
+  Status read_at(std::uint64_t at, std::span<std::byte> into) const;
+  Status write(std::span<const std::byte> from);  // behind what was written
+  Status sync() const;                            // of a folder: its entries
+  Status close();                                 // errors that a destructor would lose
+
+ private:
+  DiskFile(std::string path, int number) : path_(std::move(path)), number_(number) {}
+  static Result<DiskFile> open(const std::string& path, int flags);
+
+  std::string path_;
+  int number_ = -1;
+};
+
+// The whole file, which has `most` bytes at most.
+Result<std::string> read_text(const std::string& path, std::uint64_t most);
+// Creates the file with this text, and waits until it is on the disk.
+Status write_text(const std::string& path, std::string_view text);
+
+}  // namespace muster::store

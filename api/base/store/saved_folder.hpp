@@ -1,0 +1,69 @@
+// SavedFolder: a complete checkpoint on disk, for reading. Nothing is given out before its checksum was
+// right.
+#pragma once
+
+#include "api/base/checkpoint/read_plan.hpp"
+#include "api/base/checkpoint/saved.hpp"
+#include "api/base/result.hpp"
+#include "api/base/store/disk_file.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace muster::store {
+
+// An array with strides in elements, of which `first` is the first byte.
+struct StridedTarget {
+  std::byte* first = nullptr;
+  Index strides{};
+};
+
+// Owns    the record, one open file at a time, one chunk.
+// Thread  one at a time.
+// Bound   kRecordBytesMax of metadata; one chunk of memory besides.
+// Fails   kNotFound (no folder, or no metadata: then it is no checkpoint), kCorrupt naming file and tensor,
+//         kVersion, kDenied, kNoResource.
+class SavedFolder {
+ public:
+  // Asked between two chunks; a failure ends the read with that failure.
+  using Pause = std::function<Status()>;
+
+  static Result<SavedFolder> open(const std::string& path);
+
+  const checkpoint::CheckpointRecord& record() const { return record_; }
+  const std::string& path() const { return path_; }
+  Hash128 digest() const { return digest_; }  // of the metadata: equal for equal checkpoints
+
+  // Reads the slices, of which each is in the plan of this tensor, into an array. Reads whole chunks, and
+  // only those that have something of a slice.
+  Status read(const checkpoint::SavedTensor& tensor, std::span<const checkpoint::Slice> slices,
+              StridedTarget target, const Pause& pause = Pause());
+  // The whole tensor, row-major.
+  Result<std::vector<std::byte>> read_whole(const checkpoint::SavedTensor& tensor);
+  // Reads every byte. The first thing that is wrong.
+  Status verify(const Pause& pause = Pause());
+
+ private:
+  SavedFolder(std::string path, Hash128 digest, checkpoint::CheckpointRecord record)
+      : path_(std::move(path)), digest_(digest), record_(std::move(record)) {}
+  Status copy(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved, std::uint64_t at,
+              std::span<std::byte> into, const Pause& pause);
+  Status load_chunk(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved,
+                    std::uint64_t chunk, const Pause& pause);
+  Status use_file(std::size_t file);
+
+  std::string path_;
+  Hash128 digest_;
+  checkpoint::CheckpointRecord record_;
+  DiskFile file_;
+  std::size_t file_index_ = 0;
+  std::vector<std::byte> chunk_;
+  const checkpoint::SavedBox* chunk_box_ = nullptr;  // whose chunk `chunk_` is
+  std::uint64_t chunk_number_ = 0;
+};
+
+}  // namespace muster::store

@@ -1,0 +1,54 @@
+// StagedFolder: a checkpoint while it is written. It is no checkpoint before commit(), whoever dies when.
+//
+//   FOLDER/NAME.partial-NONCE/rank-0.bin …   each member writes its file, and waits until it is on the disk
+//   …/metadata.json                          written last, under another name first, then renamed
+//   FOLDER/NAME                              the folder renamed; FOLDER synced
+#pragma once
+
+#include "api/base/checkpoint/saved.hpp"
+#include "api/base/result.hpp"
+#include "api/base/store/disk_file.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace muster::store {
+
+enum class Existing : std::uint8_t {
+  kRefuse,   // a checkpoint of this name is an error
+  kReplace,  // the new one takes its place, at once and as a whole
+};
+
+// Owns    the folder until commit(); then nobody does. A lock on it, which says that its maker lives.
+// Thread  one at a time.
+// Bound   -
+// Fails   kDuplicate (the name is taken), kBadArgument (a name), kDenied, kNoResource, kUnsupported (a file
+//         system that cannot exchange two folders, where one is to be replaced).
+class StagedFolder {
+ public:
+  StagedFolder() = default;
+  StagedFolder(StagedFolder&& other) noexcept;
+  StagedFolder& operator=(StagedFolder&& other) noexcept;
+  ~StagedFolder();  // removes what was not committed
+
+  // `nonce` tells this attempt from others. Makes `folder` too, if it is not there.
+  static Result<StagedFolder> make(const std::string& folder, const std::string& name, std::uint64_t nonce,
+                                   Existing existing);
+  // Where it is, for the members that did not make it.
+  static std::string path_of(const std::string& folder, const std::string& name, std::uint64_t nonce);
+
+  const std::string& path() const { return path_; }
+  // Every file of the record is complete and on the disk.
+  Status commit(const checkpoint::CheckpointRecord& record);
+
+ private:
+  StagedFolder(std::string folder, std::string name, std::string path, DiskFile lock, Existing existing);
+  Status take_the_name();
+
+  std::string folder_, name_;
+  std::string path_;  // empty: nothing to remove
+  DiskFile lock_;
+  Existing existing_ = Existing::kRefuse;
+};
+
+}  // namespace muster::store

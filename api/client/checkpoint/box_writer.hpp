@@ -1,0 +1,69 @@
+// BoxWriter: a copy of what this rank writes, and the child process that writes it.
+//
+// The copy lies in a memory file. The child maps nothing else that matters to it, and calls only what a child
+// of a process with several threads may: write, fsync, close, _exit. It holds no descriptor but that of its
+// file, so neither the daemon nor the launcher waits for it. It blocks all signals, and ends soon after its
+// parent has.
+#pragma once
+
+#include "api/base/hash.hpp"
+#include "api/base/result.hpp"
+#include "api/base/store/disk_file.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace muster::client {
+
+// Owns    the copy and the child, until finished() or the end.
+// Thread  the session's.
+// Bound   the bytes of the file, in memory, and 16 bytes for each chunk.
+// Fails   kNoResource: memory, a child, or the disk, naming the file.
+class BoxWriter {
+ public:
+  // Shared with the child.
+  struct Progress;
+
+  BoxWriter() = default;
+  BoxWriter(BoxWriter&& other) noexcept;
+  BoxWriter& operator=(BoxWriter&& other) noexcept;
+  ~BoxWriter();  // ends a child that still writes
+
+  // Room for a copy of `bytes`, with `chunks` in it: (first byte, bytes) each, end to end. Takes the memory
+  // of `spare`, a writer that has ended, if that is large enough: pages that are there already cost half the
+  // time.
+  struct Chunk {
+    std::uint64_t at = 0;
+    std::uint64_t bytes = 0;
+  };
+  static Result<BoxWriter> make(std::uint64_t bytes, std::vector<Chunk> chunks, BoxWriter spare);
+  std::byte* copy() { return memory_; }
+  // Starts the child, which writes the copy into a new file at `path`.
+  Status start(const std::string& path);
+
+  // Whether the child has ended; waits for that no longer than `patience`. OK: it has written everything.
+  Result<bool> finished(std::chrono::milliseconds patience);
+  // Of each chunk, once it has.
+  std::span<const Hash128> sums() const;
+
+ private:
+  static std::uint64_t needed(std::uint64_t bytes, std::size_t chunks);
+  Status map(std::uint64_t bytes);
+  Status outcome() const;
+  void release() noexcept;
+
+  std::byte* memory_ = nullptr;  // the copy, then Progress, then the checksums
+  std::uint64_t bytes_ = 0;      // of the copy
+  std::uint64_t mapped_ = 0;
+  std::vector<Chunk> chunks_;
+  std::string path_;
+  pid_t child_ = -1;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,40 @@
+// What a muster_checkpoints is: the folder of a run, as the members of a group use it.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/client/checkpoint/group_members.hpp"
+#include "api/client/checkpoint/saving.hpp"
+
+#include <muster/checkpoint.h>
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+// Owns    the save in flight, and the memory of its copy, which the next one takes.
+// Thread  the session's.
+// Bound   one save in flight.
+// Fails   as checkpoint.h says.
+struct muster_checkpoints {
+ public:
+  static muster::Result<muster_checkpoints> open(muster_session* session,
+                                                 const muster_checkpoints_options& options);
+
+  muster::Status save_async(const muster_checkpoint_save_options& said);
+  muster::Status wait();
+  muster::Result<muster_checkpoint_info> load(const muster_checkpoint_load_options& said);
+  muster::Result<muster_checkpoint_info> query(const char* name) const;
+  // Writes as many as there is room for; returns how many there are.
+  muster::Result<std::size_t> list(std::span<muster_checkpoint_info> infos) const;
+
+ private:
+  muster_checkpoints(muster::client::GroupMembers members, const muster_checkpoints_options& options);
+  muster::Status check_idle() const;
+
+  muster::client::GroupMembers members_;
+  std::string folder_;
+  std::size_t keep_;
+  std::optional<muster::client::Saving> saving_;
+  muster::client::BoxWriter spare_;
+};

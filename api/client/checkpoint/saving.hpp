@@ -1,0 +1,52 @@
+// Saving: one save in flight, from the agreement on its plan to the commit.
+#pragma once
+
+#include "api/base/checkpoint/write_plan.hpp"
+#include "api/base/result.hpp"
+#include "api/base/store/staged_folder.hpp"
+#include "api/client/checkpoint/box_writer.hpp"
+#include "api/client/checkpoint/group_members.hpp"
+#include "api/client/checkpoint/local_array.hpp"
+#include "api/client/checkpoint/save_intent.hpp"
+
+#include <muster/checkpoint.h>
+
+#include <string>
+#include <vector>
+
+namespace muster::client {
+
+// Owns    the copy, the writer, and at member 0 the folder until its commit.
+// Thread  the session's.
+// Bound   one copy of what this member writes.
+// Fails   as checkpoint.h says. What fails at this member alone after the agreement is told by finish().
+class Saving {
+ public:
+  // A collective. `own`: why this member cannot, if it cannot. `spare`: of the save before, for its memory.
+  static Result<Saving> begin(GroupMembers& members, const Status& own, const std::string& folder,
+                              const muster_checkpoint_save_options& said, BoxWriter& spare);
+  // A collective. At member 0 also removes what is older than the newest `keep` (0: nothing).
+  Status finish(GroupMembers& members, std::size_t keep);
+  BoxWriter spare() && { return std::move(writer_); }
+
+ private:
+  Saving() = default;
+  Status prepare(GroupMembers& members, const muster_checkpoint_save_options& said);
+  Status agree(GroupMembers& members, const Status& own);
+  Status copy(BoxWriter& spare);
+  void copy_box(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved);
+  Status wait(GroupMembers& members);
+  Status take_sums(const std::vector<std::string>& said);
+  Status commit(std::size_t keep);
+
+  SaveIntent intent_;
+  std::vector<LocalArray> arrays_;
+  std::vector<std::byte> user_;
+  store::StagedFolder staged_;  // at member 0
+  checkpoint::WritePlan plan_;
+  std::vector<checkpoint::BoxPlace> mine_;
+  BoxWriter writer_;
+  Status own_;  // of the copy and the writer's start
+};
+
+}  // namespace muster::client

@@ -1,0 +1,94 @@
+// Checkpoints of the C API.
+#include "api/client/checkpoint/checkpoints.hpp"
+#include "api/client/error.hpp"
+#include "api/client/units/resources.hpp"
+
+#include <span>
+#include <utility>
+
+#include <muster/checkpoint.h>
+
+using muster::Code;
+using muster::failure;
+using muster::Status;
+using muster::client::guarded;
+
+namespace {
+
+// Runs `body` if neither the object nor what the call needs is NULL.
+template<class F>
+muster_status_t with_checkpoints(muster_checkpoints* checkpoints, const void* needed, F&& body) noexcept {
+  return guarded([&]() -> Status {
+    if (checkpoints == nullptr || needed == nullptr)
+      return failure(Code::kBadArgument, "checkpoints, and what the call reads or writes, must not be NULL");
+    return body();
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+muster_status_t muster_checkpoints_open(muster_session* session, const muster_checkpoints_options* options,
+                                        muster_checkpoints** checkpoints) {
+  if (checkpoints != nullptr) *checkpoints = nullptr;
+  return guarded([&]() -> Status {
+    if (options == nullptr || checkpoints == nullptr)
+      return failure(Code::kBadArgument, "options and checkpoints must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(auto opened, muster_checkpoints::open(session, *options));
+    *checkpoints = new muster_checkpoints(std::move(opened));
+    return {};
+  });
+}
+
+muster_status_t muster_checkpoints_close(muster_checkpoints* checkpoints) {
+  delete checkpoints;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_checkpoint_save(muster_checkpoints* checkpoints,
+                                       const muster_checkpoint_save_options* options) {
+  return with_checkpoints(checkpoints, options, [&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(checkpoints->save_async(*options));
+    return checkpoints->wait();
+  });
+}
+
+muster_status_t muster_checkpoint_save_async(muster_checkpoints* checkpoints,
+                                             const muster_checkpoint_save_options* options) {
+  return with_checkpoints(checkpoints, options,
+                          [&]() -> Status { return checkpoints->save_async(*options); });
+}
+
+muster_status_t muster_checkpoint_wait(muster_checkpoints* checkpoints) {
+  return with_checkpoints(checkpoints, checkpoints, [&]() -> Status { return checkpoints->wait(); });
+}
+
+muster_status_t muster_checkpoint_load(muster_checkpoints* checkpoints,
+                                       const muster_checkpoint_load_options* options,
+                                       muster_checkpoint_info* info) {
+  return with_checkpoints(checkpoints, options, [&]() -> Status {
+    MUSTER_ASSIGN_OR_RETURN(const muster_checkpoint_info loaded, checkpoints->load(*options));
+    if (info != nullptr) *info = loaded;
+    return {};
+  });
+}
+
+muster_status_t muster_checkpoint_list(muster_checkpoints* checkpoints, muster_checkpoint_info* infos,
+                                       size_t capacity, size_t* count) {
+  return with_checkpoints(checkpoints, count, [&]() -> Status {
+    if (infos == nullptr && capacity > 0)
+      return failure(Code::kBadArgument, "infos must hold `capacity` entries");
+    MUSTER_ASSIGN_OR_RETURN(*count, checkpoints->list(std::span(infos, capacity)));
+    return {};
+  });
+}
+
+muster_status_t muster_checkpoint_query(muster_checkpoints* checkpoints, const char* name,
+                                        muster_checkpoint_info* info) {
+  return with_checkpoints(checkpoints, info, [&]() -> Status {
+    MUSTER_ASSIGN_OR_RETURN(*info, checkpoints->query(name));
+    return {};
+  });
+}
+}

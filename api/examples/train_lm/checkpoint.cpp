@@ -1,0 +1,103 @@
+#include "api/examples/train_lm/checkpoint.hpp"
+
+#include <cstring>
+#include <iostream>
+
+namespace train_lm {
+namespace {
+
+// The user's state of a checkpoint. Batches depend on all of it.
+struct Position {
+  std::int64_t next_step;
+  std::uint64_t seed;
+  std::int64_t batch, context;
+  std::uint64_t text_bytes;
+};
+
+constexpr const char* kParts[] = {"", ".moment1", ".moment2"};
+
+void check_same(const char* what, std::uint64_t saved, std::uint64_t said, const std::string& folder) {
+  if (saved == said) return;
+  throw UsageError("the checkpoint in " + folder + " was made with " + what + " " + std::to_string(saved) +
+                   ", but this run has " + std::to_string(said));
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text)
+    : runtime_(runtime), options_(options), text_bytes_(text.size()) {
+  if (options.save.empty() && options.resume.empty()) return;
+  std::vector<muster_tensor> arrays;
+  for (std::size_t unit = 0; unit < units.count(); ++unit)
+    for (std::size_t i = 0; i < units.parameters(unit).size(); ++i) {
+      layouts_.emplace_back(units.layout(unit, i));
+      for (const muster_tensor& array : units.saved(unit, i)) arrays.push_back(array);
+      for (const char* part : kParts) names_.push_back(units.parameters(unit)[i].name + part);
+    }
+  for (std::size_t i = 0; i < names_.size(); ++i)  // names stay where they are from here on
+    tensors_.push_back({names_[i].c_str(), layouts_[i / std::size(kParts)].get(), arrays[i]});
+  if (!options.save.empty()) folder_ = open(options.save, options.keep);
+}
+
+Checkpoint::Folder Checkpoint::open(const std::string& path, std::uint32_t keep) const {
+  muster_checkpoints_options said = MUSTER_CHECKPOINTS_OPTIONS_INIT;
+  said.folder = path.c_str();
+  said.keep = keep;
+  check(muster_mesh_group(runtime_.session(), "world", &said.group));
+  muster_checkpoints* folder = nullptr;
+  check(muster_checkpoints_open(runtime_.session(), &said, &folder));
+  return Folder(folder);
+}
+
+std::int64_t Checkpoint::resume() {
+  if (options_.resume.empty()) return 0;
+  const Folder folder = open(options_.resume, 0);
+  muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
+  const muster_status_t found = muster_checkpoint_query(folder.get(), nullptr, &info);
+  if (found == MUSTER_ERR_NOT_FOUND) return 0;
+  check(found);
+  Position position{};
+  if (info.user_bytes != sizeof position)
+    throw UsageError(options_.resume + "/" + info.name + " was not made by train_lm");
+  muster_checkpoint_load_options said = MUSTER_CHECKPOINT_LOAD_OPTIONS_INIT;
+  said.name = info.name;
+  said.tensors = tensors_.data();
+  said.tensor_count = tensors_.size();
+  said.user = &position;
+  said.user_capacity = sizeof position;
+  check(muster_checkpoint_load(folder.get(), &said, nullptr));
+  check_same("--seed", position.seed, options_.seed, options_.resume);
+  check_same("--batch", static_cast<std::uint64_t>(position.batch),
+             static_cast<std::uint64_t>(options_.batch), options_.resume);
+  check_same("--context", static_cast<std::uint64_t>(position.context),
+             static_cast<std::uint64_t>(options_.context), options_.resume);
+  check_same("a text of bytes", position.text_bytes, text_bytes_, options_.resume);
+  if (position.next_step >= options_.steps)
+    throw UsageError("the checkpoint in " + options_.resume + " has done " +
+                     std::to_string(position.next_step) + " steps; choose more --steps");
+  if (runtime_.rank() == 0) std::cerr << "train_lm: goes on from " + options_.resume + "/" + info.name + "\n";
+  return start_ = position.next_step;
+}
+
+void Checkpoint::save_if_due(std::int64_t steps_done, muster_point updated) {
+  if (folder_ == nullptr || steps_done == start_) return;
+  const bool due = options_.save_every > 0 && steps_done % options_.save_every == 0;
+  if (!due && steps_done != options_.steps) return;
+  check(muster_checkpoint_wait(folder_.get()));  // one save in flight
+  runtime_.wait(updated);
+  const Position position{steps_done, options_.seed, options_.batch, options_.context, text_bytes_};
+  muster_checkpoint_save_options said = MUSTER_CHECKPOINT_SAVE_OPTIONS_INIT;
+  said.flags = MUSTER_CHECKPOINT_REPLACE;  // of a run that has come this far already, and was resumed before
+  said.step = static_cast<std::uint64_t>(steps_done);
+  said.tensors = tensors_.data();
+  said.tensor_count = tensors_.size();
+  said.user = &position;
+  said.user_bytes = sizeof position;
+  check(muster_checkpoint_save_async(folder_.get(), &said));
+}
+
+void Checkpoint::finish() {
+  if (folder_ != nullptr) check(muster_checkpoint_wait(folder_.get()));
+}
+
+}  // namespace train_lm

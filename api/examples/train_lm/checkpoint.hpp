@@ -1,0 +1,51 @@
+// Checkpoint: what a run must remember to go on later, on this mesh or on another: parameters, the moments of
+// AdamW, and which step comes next. The step says which batch is next too, since batches depend on nothing
+// else.
+#pragma once
+
+#include "api/examples/train_lm/options.hpp"
+#include "api/examples/train_lm/text.hpp"
+#include "api/examples/train_lm/units.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <muster/checkpoint.h>
+
+namespace train_lm {
+
+// Owns    the folders' handles, and the layouts of what is saved.
+// Thread  one. All ranks make the same calls.
+// Bound   one save in flight; the one before ends before the next begins.
+// Fails   with RuntimeError; resume() also with UsageError, if the checkpoint is of other options.
+class Checkpoint {
+ public:
+  Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text);
+
+  // Loads the newest checkpoint, and returns the step with which the run goes on; 0 if there is none.
+  std::int64_t resume();
+  // After `steps_done` steps, of which the last one's weights may be read after `updated`. Waits for that,
+  // copies, and returns while the copy is written.
+  void save_if_due(std::int64_t steps_done, muster_point updated);
+  void finish();  // until the last checkpoint is complete
+
+ private:
+  struct Close {
+    void operator()(muster_checkpoints* folder) const { muster_checkpoints_close(folder); }
+    void operator()(muster_layout* layout) const { muster_layout_destroy(layout); }
+  };
+  using Folder = std::unique_ptr<muster_checkpoints, Close>;
+  Folder open(const std::string& path, std::uint32_t keep) const;
+
+  Runtime& runtime_;
+  const Options& options_;
+  std::uint64_t text_bytes_;
+  std::int64_t start_ = 0;  // what was resumed is there already
+  std::vector<std::unique_ptr<muster_layout, Close>> layouts_;
+  std::vector<std::string> names_;
+  std::vector<muster_checkpoint_tensor> tensors_;
+  Folder folder_;  // of --save
+};
+
+}  // namespace train_lm

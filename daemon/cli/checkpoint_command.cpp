@@ -1,0 +1,180 @@
+#include "daemon/cli/checkpoint_command.hpp"
+
+#include "api/base/checkpoint/names.hpp"
+#include "api/base/dtype.hpp"
+#include "api/base/store/saved_folder.hpp"
+#include "api/base/store/shelf.hpp"
+#include "api/base/store/tensor_file.hpp"
+#include "api/base/words.hpp"
+#include "daemon/config/table.hpp"
+
+#include <filesystem>
+#include <span>
+#include <utility>
+
+namespace muster::cli {
+
+using checkpoint::SavedTensor;
+using store::SavedFolder;
+
+namespace {
+
+bool is_checkpoint(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path + "/" + checkpoint::kRecordFile, ignored);
+}
+
+// A run's folder has checkpoints in it, and is none.
+OrTrouble<bool> is_run(const std::string& path) {
+  if (is_checkpoint(path)) return false;
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return true;
+  return tl::unexpected(Trouble{kNoObject, fmt::format("there is no folder {}", path)});
+}
+
+OrTrouble<SavedFolder> opened(const std::string& path) {
+  const auto run = is_run(path);
+  if (!run) return tl::unexpected(run.error());
+  std::string chosen = path;
+  if (*run) {
+    auto newest = store::newest_on_shelf(path);
+    if (!newest) return troubled(newest.error());
+    chosen += "/" + *newest;
+  }
+  auto saved = SavedFolder::open(chosen);
+  if (!saved) return troubled(saved.error());
+  return *std::move(saved);
+}
+
+Json shape_of(const SavedTensor& tensor) {
+  return tensor.extent();
+}
+
+Json tensor_json(const SavedTensor& tensor) {
+  return {{"name", tensor.name},
+          {"dtype", dtype_name(tensor.dtype)},
+          {"shape", shape_of(tensor)},
+          {"bytes", checkpoint::bytes_of(Box{tensor.dims, {}, tensor.shape}, tensor.dtype)},
+          {"boxes", tensor.boxes.size()}};
+}
+
+Json checkpoint_json(const SavedFolder& saved) {
+  Json tensors = Json::array();
+  std::uint64_t user = 0;
+  for (const SavedTensor& tensor : saved.record().tensors)
+    if (tensor.name.empty())
+      user = static_cast<std::uint64_t>(tensor.shape[0]);
+    else
+      tensors.push_back(tensor_json(tensor));
+  return {{"checkpoint", saved.path()},           {"step", saved.record().step},
+          {"bytes", saved.record().bytes()},      {"user_bytes", user},
+          {"files", saved.record().files.size()}, {"tensors", std::move(tensors)}};
+}
+
+std::string checkpoint_text(const SavedFolder& saved) {
+  std::vector<config::Cells> rows;
+  std::uint64_t user = 0;
+  for (const SavedTensor& tensor : saved.record().tensors) {
+    const std::uint64_t bytes = checkpoint::bytes_of(Box{tensor.dims, {}, tensor.shape}, tensor.dtype);
+    if (tensor.name.empty())
+      user = bytes;
+    else
+      rows.push_back({tensor.name, dtype_name(tensor.dtype), to_text(tensor.extent()),
+                      std::to_string(tensor.boxes.size()), bytes_text(bytes)});
+  }
+  return fmt::format("{}: step {}, {} in {} files, {} of the user's state\n", saved.path(),
+                     saved.record().step, bytes_text(saved.record().bytes()), saved.record().files.size(),
+                     bytes_text(user)) +
+         config::table({"TENSOR", "DTYPE", "SHAPE", "BOXES", "BYTES"}, rows,
+                       {config::screen_columns(), {"BOXES", "TENSOR"}});
+}
+
+int inspect_run(const std::string& path, Output output) {
+  std::vector<std::string> damaged;
+  const auto entries = store::list_shelf(path, &damaged);
+  if (!entries) return complain(trouble_of(entries.error()));
+  for (const std::string& text : damaged) warn(text);
+  Json all = Json::array();
+  std::vector<config::Cells> rows;
+  for (const store::ShelfEntry& entry : *entries) {
+    all.push_back(
+        {{"name", entry.name}, {"step", entry.step}, {"bytes", entry.bytes}, {"tensors", entry.tensors}});
+    rows.push_back(
+        {entry.name, std::to_string(entry.step), std::to_string(entry.tensors), bytes_text(entry.bytes)});
+  }
+  if (output == Output::kJson) return print_json({{"run", path}, {"checkpoints", all}, {"damaged", damaged}});
+  return print_text(rows.empty() ? path + " has no checkpoint\n"
+                                 : config::table({"CHECKPOINT", "STEP", "TENSORS", "BYTES"}, rows,
+                                                 {config::screen_columns(), {"TENSORS", "CHECKPOINT"}}));
+}
+
+// Of one checkpoint; empty: it is sound.
+std::string damage_of(const std::string& path) {
+  auto saved = SavedFolder::open(path);
+  if (!saved) return saved.error().message();
+  return saved->verify().message();
+}
+
+}  // namespace
+
+int run_checkpoint_inspect(const CheckpointQuestion& question, Output output) {
+  const auto run = is_run(question.path);
+  if (!run) return complain(run.error());
+  if (*run) return inspect_run(question.path, output);
+  const auto saved = opened(question.path);
+  if (!saved) return complain(saved.error());
+  return output == Output::kJson ? print_json(checkpoint_json(*saved)) : print_text(checkpoint_text(*saved));
+}
+
+int run_checkpoint_verify(const CheckpointQuestion& question, Output output) {
+  const auto run = is_run(question.path);
+  if (!run) return complain(run.error());
+  std::vector<std::string> damaged, paths{question.path};
+  if (*run) {
+    const auto entries = store::list_shelf(question.path, &damaged);
+    if (!entries) return complain(trouble_of(entries.error()));
+    paths.clear();
+    for (const store::ShelfEntry& entry : *entries) paths.push_back(question.path + "/" + entry.name);
+    if (paths.empty() && damaged.empty())
+      return complain({kNoObject, fmt::format("{} has no checkpoint", question.path)});
+  }
+  std::vector<std::string> sound;
+  for (const std::string& path : paths) {
+    std::string damage = damage_of(path);
+    if (damage.empty())
+      sound.push_back(path);
+    else
+      damaged.push_back(std::move(damage));
+  }
+  if (output == Output::kJson) {
+    const int printed = print_json({{"sound", sound}, {"damaged", damaged}});
+    return damaged.empty() ? printed : kFailed;
+  }
+  for (const std::string& path : sound)
+    if (const int code = print_text(path + ": every byte is as it was saved\n"); code != kOk) return code;
+  for (const std::string& text : damaged) complain({kFailed, text});
+  return damaged.empty() ? kOk : kFailed;
+}
+
+int run_checkpoint_export(const CheckpointQuestion& question, Output output) {
+  auto saved = opened(question.path);
+  if (!saved) return complain(saved.error());
+  const Status status = store::export_tensors(*saved, question.file, {question.only, question.exclude});
+  if (!status.ok()) return complain(trouble_of(status));
+  if (output == Output::kJson)
+    return print_json(
+        {{"checkpoint", saved->path()}, {"step", saved->record().step}, {"file", question.file}});
+  return print_text(
+      fmt::format("wrote {} from {}, step {}\n", question.file, saved->path(), saved->record().step));
+}
+
+int run_checkpoint_import(const CheckpointQuestion& question, Output output) {
+  const std::string name = question.name.empty() ? checkpoint::step_name(question.step) : question.name;
+  const Status status = store::import_tensors(question.file, question.path, name, question.step);
+  if (!status.ok()) return complain(trouble_of(status));
+  const std::string made = question.path + "/" + name;
+  if (output == Output::kJson) return print_json({{"checkpoint", made}, {"step", question.step}});
+  return print_text(fmt::format("made {} from {}\n", made, question.file));
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,51 @@
+#include "api/base/checkpoint/names.hpp"
+
+#include <gtest/gtest.h>
+
+namespace muster::checkpoint {
+namespace {
+
+TEST(CheckpointNames, AFolderNameLeadsNowhereElse) {
+  EXPECT_TRUE(check_folder_name("step-7").ok());
+  EXPECT_TRUE(check_folder_name("größer").ok());
+  for (const std::string& name :
+       {std::string(), std::string("a/b"), std::string(".."), std::string(".x"), std::string("a\nb"),
+        std::string("a\xff"), std::string(201, 'a'), std::string("a.partial-1")})
+    EXPECT_EQ(check_folder_name(name).code(), Code::kBadArgument) << name;
+}
+
+TEST(CheckpointNames, AFileNameIsOneOfARank) {
+  EXPECT_TRUE(is_rank_file_name(rank_file_name(0)));
+  EXPECT_TRUE(is_rank_file_name(rank_file_name(65535)));
+  for (const char* name : {"", "rank-.bin", "rank-1.bin/..", "../rank-1.bin", "rank-x.bin", "metadata.json"})
+    EXPECT_FALSE(is_rank_file_name(name)) << name;
+}
+
+TEST(CheckpointNames, StepsSortAsTheyCount) {
+  EXPECT_EQ(step_name(12), "step-000000000012");
+  EXPECT_LT(step_name(99), step_name(100));
+  EXPECT_TRUE(is_staged_name(staged_name(step_name(1), 7)));
+  EXPECT_FALSE(is_staged_name(step_name(1)));
+}
+
+TEST(CheckpointNames, PatternsFitWholeNames) {
+  EXPECT_TRUE(fits("*", ""));
+  EXPECT_TRUE(fits("block?.*", "block0.query"));
+  EXPECT_TRUE(fits("*.lora_*", "block0.query.lora_a"));
+  EXPECT_TRUE(fits("a*b*c", "axxbyybzzc"));
+  EXPECT_FALSE(fits("block", "block0"));
+  EXPECT_FALSE(fits("a*b", "abc"));
+  EXPECT_FALSE(fits("?", ""));
+}
+
+// Goal: no pattern takes long, as one does that is tried at each place again.
+TEST(CheckpointNames, ManyStarsAreFast) {
+  const std::string name(2000, 'a');
+  std::string pattern;
+  for (int i = 0; i < 300; ++i) pattern += "*a";
+  EXPECT_FALSE(fits(pattern + "b", name));
+  EXPECT_TRUE(fits(pattern + "*", name));
+}
+
+}  // namespace
+}  // namespace muster::checkpoint

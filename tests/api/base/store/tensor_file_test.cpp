@@ -1,0 +1,112 @@
+#include "api/base/store/tensor_file.hpp"
+
+#include "tests/api/base/store/made.hpp"
+#include "tests/support/folder.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::store {
+namespace {
+
+using test::expect_ok;
+using test::MadeTensor;
+using test::make_checkpoint;
+using test::rows;
+using ::testing::HasSubstr;
+
+std::string file_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// C8: lm_head of 10 x 12 over T=3 is exported as it was, and a norm of [H] stays [H].
+class TensorFile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    expect_ok(make_checkpoint(folder_.path(), "one", 3, {head_, norm_}));
+    auto opened = SavedFolder::open(folder_.path() + "/one");
+    ASSERT_TRUE(opened);
+    saved_.emplace(*std::move(opened));
+  }
+  const test::Folder folder_;
+  const std::string file_ = folder_.path() + "/model.safetensors";
+  const MadeTensor head_{"lm_head.weight", rows({10, 12}, 3), 1};
+  const MadeTensor norm_{
+      "norm.weight",
+      *Layout::make(std::vector<std::int64_t>{12}, {MeshAxis{"tp", 3, Placement::replicate()}}), 500};
+  std::optional<SavedFolder> saved_;
+};
+
+TEST_F(TensorFile, ExportsOriginalNamesShapesAndBytes) {
+  expect_ok(export_tensors(*saved_, file_));
+  const std::string text = file_text(file_);
+  EXPECT_THAT(text, HasSubstr(R"("lm_head.weight":{"data_offsets":[0,480],"dtype":"F32","shape":[10,12]})"));
+  EXPECT_THAT(text, HasSubstr(R"("norm.weight":{"data_offsets":[480,528],"dtype":"F32","shape":[12]})"));
+  const auto head = test::bytes_of_box(head_, Box{2, {}, {10, 12}});
+  const auto norm = test::bytes_of_box(norm_, Box{1, {}, {12}});
+  std::string data(reinterpret_cast<const char*>(head.data()), head.size());
+  data.append(reinterpret_cast<const char*>(norm.data()), norm.size());
+  EXPECT_TRUE(text.ends_with(data));
+  EXPECT_EQ((text.size() - data.size()) % 8, 0U);
+}
+
+TEST_F(TensorFile, ComesBackAsACheckpointThatAnyMeshLoads) {
+  expect_ok(export_tensors(*saved_, file_));
+  std::filesystem::create_symlink(file_, folder_.path() + "/link");
+  expect_ok(import_tensors(folder_.path() + "/link", folder_.path(), "two", 8));
+  auto again = SavedFolder::open(folder_.path() + "/two");
+  ASSERT_TRUE(again) << again.error().message();
+  EXPECT_EQ(again->record().step, 8U);
+  expect_ok(again->verify());
+  for (const char* name : {"lm_head.weight", "norm.weight"})
+    EXPECT_EQ(*again->read_whole(*again->record().find(name)),
+              *saved_->read_whole(*saved_->record().find(name)));
+}
+
+TEST_F(TensorFile, TakesNamesThatFit) {
+  const std::vector<std::string> only{"*.weight"}, exclude{"lm_*"};
+  expect_ok(export_tensors(*saved_, file_, {only, exclude}));
+  EXPECT_THAT(file_text(file_), ::testing::Not(HasSubstr("lm_head")));
+  EXPECT_EQ(export_tensors(*saved_, file_).code(), Code::kDuplicate);
+  const std::vector<std::string> none{"x"};
+  EXPECT_EQ(export_tensors(*saved_, file_ + "2", {none, {}}).code(), Code::kNotFound);
+}
+
+TEST_F(TensorFile, LeavesNothingOfADamagedCheckpoint) {
+  std::filesystem::resize_file(folder_.path() + "/one/rank-0.bin", 3);
+  EXPECT_EQ(export_tensors(*saved_, file_).code(), Code::kCorrupt);
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  EXPECT_FALSE(std::filesystem::exists(file_ + ".partial"));
+}
+
+TEST_F(TensorFile, RefusesWhatIsNoSafetensors) {
+  const auto refusal = [&](const std::string& bytes) {
+    const std::string path = folder_.write("x", bytes);
+    return import_tensors(path, folder_.path(), "three", 0).message();
+  };
+  EXPECT_THAT(refusal("abc"), HasSubstr("ends at byte"));
+  EXPECT_THAT(refusal(std::string(8, '\xff')), HasSubstr("is no safetensors file"));
+  EXPECT_THAT(refusal(std::string("\2\0\0\0\0\0\0\0", 8) + "[]"), HasSubstr("/x: "));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/three"));
+}
+
+// Goal: what the world reads safetensors with reads ours.
+TEST_F(TensorFile, ThePublicReaderReadsIt) {
+  if (std::system("python3 -c 'import safetensors.numpy' 2>/dev/null") != 0)
+    GTEST_SKIP() << "the Python package safetensors is not here";
+  expect_ok(export_tensors(*saved_, file_));
+  const std::string program =
+      "python3 -c \"import safetensors.numpy as s; t = s.load_file('" + file_ +
+      "'); h = t['lm_head.weight']; n = t['norm.weight']; assert h.shape == (10, 12) and n.shape == (12,); "
+      "assert [float(x) for x in h.flatten()] == [float(i + 1) for i in range(120)]\"";
+  EXPECT_EQ(std::system(program.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace muster::store

@@ -1,0 +1,181 @@
+// train_lm as its users stop and resume it: real processes, real files, kill -9.
+#include "api/base/store/saved_folder.hpp"
+#include "api/base/store/shelf.hpp"
+#include "tests/support/folder.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace train_lm {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Ended {
+  int status = -1;
+  double final_loss = 0;
+  std::string err;
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+class TrainLmCheckpoint : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string bytes;
+    for (int i = 0; i < 400; ++i)
+      bytes += i % 3 == 0 ? "the ranks save " : i % 7 == 0 ? "and load. " : "again ";
+    own_.write("text.txt", bytes);
+  }
+
+  std::string command(const std::string& mesh, const std::string& arguments) const {
+    return std::string(MUSTER_PROGRAM) + " run --private --no-prefix -n " + std::to_string(ranks_of(mesh)) +
+           " --mesh " + mesh + " -- " + TRAIN_LM_PROGRAM + " --text " + own_.path() +
+           "/text.txt --layers 2 " +
+           "--width 24 --heads 4 --context 8 --batch 12 --warmup 4 --generate 0 --json " + arguments;
+  }
+  Ended train(const std::string& mesh, const std::string& arguments) const {
+    const std::string out = own_.path() + "/out", err = own_.path() + "/err";
+    const int raw = std::system((command(mesh, arguments) + " >" + out + " 2>" + err).c_str());
+    Ended ended{WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, 0, text_of(err)};
+    const std::string figures = text_of(out);
+    if (const auto at = figures.find("\"final_loss\":"); at != std::string::npos)
+      ended.final_loss = std::strtod(figures.c_str() + at + 13, nullptr);
+    return ended;
+  }
+  static int ranks_of(const std::string& mesh) {
+    int ranks = 1;
+    for (std::size_t at = mesh.find('='); at != std::string::npos; at = mesh.find('=', at + 1))
+      ranks *= std::atoi(mesh.c_str() + at + 1);
+    return ranks;
+  }
+  std::string path(const std::string& name) const { return own_.path() + "/" + name; }
+
+  // Whether both have the same bytes of parameters and moments, in the same files.
+  static void expect_equal(const std::string& a, const std::string& b) {
+    int files = 0;
+    for (const auto& file : fs::directory_iterator(a)) {
+      if (file.path().extension() != ".bin") continue;
+      ++files;
+      EXPECT_TRUE(text_of(file.path()) == text_of(b + "/" + file.path().filename().string())) << file.path();
+    }
+    EXPECT_GT(files, 0);
+  }
+
+  const muster::test::Folder own_;
+};
+
+// Goal:   a resumed run is the uninterrupted one: to the bit on its mesh, nearly on another, whose sums are
+//         rounded in another order.
+TEST_F(TrainLmCheckpoint, GoesOnAsIfItHadNotStopped) {
+  const std::string mesh = "dp_shard=2,tp=2";
+  const Ended whole = train(mesh, "--steps 20 --save " + path("whole"));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const Ended half = train(mesh, "--steps 20 --save " + path("half") + " --save-every 10 --keep 0");
+  ASSERT_EQ(half.status, 0) << half.err;
+  fs::remove_all(path("half") + "/step-000000000020");
+  const Ended rest = train(mesh, "--steps 20 --resume " + path("half") + " --save " + path("rest"));
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_THAT(rest.err, HasSubstr("goes on from " + path("half") + "/step-000000000010"));
+  EXPECT_EQ(rest.final_loss, whole.final_loss);
+  expect_equal(path("whole") + "/step-000000000020", path("rest") + "/step-000000000020");
+  for (const char* other :
+       {"dp_shard=3", "dp_replicate=2,dp_shard=2,tp=2", "cp=2,dp_shard=2", "tp=2", "dp_shard=1"}) {
+    const Ended ended = train(other, "--steps 20 --resume " + path("half"));
+    ASSERT_EQ(ended.status, 0) << other << ": " << ended.err;
+    EXPECT_NEAR(ended.final_loss, whole.final_loss, 1e-3) << other;
+  }
+}
+
+// Goal:   whenever a whole job is killed, it goes on from its newest checkpoint, and ends as if it had not
+// been. Method: a job that saves at each step is killed at random times; then it runs to its end.
+TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
+  const std::string mesh = "dp_shard=2,tp=2", run = path("run");
+  ASSERT_EQ(train(mesh, "--steps 30 --save " + path("whole")).status, 0);
+  const std::string arguments = "--steps 30 --save-every 1 --keep 3 --save " + run + " --resume " + run;
+  std::minstd_rand random(7);
+  int in_mid_save = 0;
+  for (int round = 0; round < 12; ++round) {
+    std::istringstream split(command(mesh, arguments));
+    std::vector<std::string> words{std::istream_iterator<std::string>(split), {}};
+    const pid_t job = fork();
+    if (job == 0) {
+      std::vector<char*> list;
+      for (std::string& word : words) list.push_back(word.data());
+      list.push_back(nullptr);
+      (void)!freopen("/dev/null", "w", stdout);
+      (void)!freopen("/dev/null", "w", stderr);
+      execv(list[0], list.data());
+      _exit(127);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + random() % 350));
+    kill(job, SIGKILL);
+    waitpid(job, nullptr, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the kernel ends the ranks
+    std::vector<std::string> damaged;
+    const auto entries = muster::store::list_shelf(run, &damaged);
+    ASSERT_TRUE(entries);
+    EXPECT_TRUE(damaged.empty()) << damaged.front();
+    for (const auto& entry : *entries) {
+      auto saved = muster::store::SavedFolder::open(run + "/" + entry.name);
+      ASSERT_TRUE(saved);
+      EXPECT_TRUE(saved->verify().ok()) << entry.name;
+    }
+    if (fs::exists(run))
+      for (const auto& each : fs::directory_iterator(run))
+        in_mid_save += each.path().filename().string().find(".partial-") != std::string::npos;
+  }
+  RecordProperty("killed_in_mid_save", in_mid_save);
+  const Ended last = train(mesh, arguments);
+  if (last.status != 0) {
+    EXPECT_THAT(last.err, HasSubstr("has done 30 steps"));
+  }
+  expect_equal(path("whole") + "/step-000000000030", run + "/step-000000000030");
+}
+
+// C10: shards are what is saved, also where parameters stay whole after their forward.
+TEST_F(TrainLmCheckpoint, SavesShardsWhereParametersStayWhole) {
+  ASSERT_EQ(train("dp_shard=2", "--steps 6 --save " + path("usual")).status, 0);
+  const Ended whole = train("dp_shard=2", "--steps 6 --save-every 3 --reshard never --save " + path("never"));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  expect_equal(path("usual") + "/step-000000000006", path("never") + "/step-000000000006");
+}
+
+TEST_F(TrainLmCheckpoint, RefusesARunThatIsAnother) {
+  ASSERT_EQ(train("dp_shard=2", "--steps 4 --save " + path("run")).status, 0);
+  const auto refusal = [&](const std::string& arguments, int status) {
+    const Ended ended = train("dp_shard=2", arguments);
+    EXPECT_EQ(ended.status, status) << ended.err;
+    return ended.err;
+  };
+  EXPECT_THAT(refusal("--steps 9 --seed 2 --resume " + path("run"), 2),
+              HasSubstr("was made with --seed 1, but this run has 2"));
+  EXPECT_THAT(refusal("--steps 4 --resume " + path("run"), 2),
+              HasSubstr("has done 4 steps; choose more --steps"));
+  EXPECT_THAT(refusal("--steps 9 --verify --resume " + path("run"), 2), HasSubstr("--verify"));
+  EXPECT_THAT(refusal("--steps 9 --save-every 2", 2), HasSubstr("--save-every needs --save"));
+  EXPECT_THAT(refusal("--steps 9 --tied --resume " + path("run"), 0), HasSubstr("goes on from"));
+  EXPECT_THAT(refusal("--steps 2 --resume " + path("none"), 0), Not(HasSubstr("goes on from")));
+}
+
+}  // namespace
+}  // namespace train_lm
