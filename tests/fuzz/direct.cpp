@@ -28,6 +28,7 @@ using shm::PayloadLocation;
 constexpr std::uint32_t kMe = 1;
 constexpr std::int32_t kMembers = 3;
 constexpr std::uint64_t kGroup = 9;
+constexpr Nanos kDefaultDeadline = std::chrono::seconds(60);
 constexpr std::uint64_t kRegion = shm::kMemberRegionsOffset;
 constexpr std::uint64_t kSegmentBytes = (kRegion + shm::member_region_bytes(kMembers) + 4095) / 4096 * 4096;
 constexpr std::uint64_t kPageBytes = 4096;
@@ -182,7 +183,7 @@ class World final : public WaitHooks {
     ShareCounts counts;
     const std::uint64_t all = kVectorBytes / dtype_bytes(said.dtype) / kMembers;
     counts.count = bytes_.flag() ? bytes_.below(200) : bytes_.take<std::uint16_t>() % all;
-    Described described{kGroup, {}, {}, {PayloadLocation::Kind::kArena, 0, 0}, {}};
+    Described described{kGroup, &kDefaultDeadline, {}, {}, {PayloadLocation::Kind::kArena, 0, 0}, {}};
     const auto what = make_collective(said, kMe, kMembers, counts);
     if (!what) return;
     described.what = *what;

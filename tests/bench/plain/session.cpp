@@ -20,6 +20,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <muster/checkpoint.h>
 #include <muster/muster.h>
 
 struct muster_session {
@@ -220,6 +221,33 @@ muster_status_t muster_point_wait(muster_session*, muster_point, std::int64_t) {
 
 muster_status_t muster_barrier(muster_session*, muster_group) {
   return MUSTER_OK;
+}
+
+// One process alone saves nothing.
+muster_status_t muster_checkpoints_open(muster_session*, const muster_checkpoints_options*,
+                                        muster_checkpoints**) {
+  return not_here("a checkpoint");
+}
+
+muster_status_t muster_checkpoints_close(muster_checkpoints*) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_checkpoint_query(muster_checkpoints*, const char*, muster_checkpoint_info*) {
+  return not_here("a checkpoint");
+}
+
+muster_status_t muster_checkpoint_load(muster_checkpoints*, const muster_checkpoint_load_options*,
+                                       muster_checkpoint_info*) {
+  return not_here("a checkpoint");
+}
+
+muster_status_t muster_checkpoint_save_async(muster_checkpoints*, const muster_checkpoint_save_options*) {
+  return not_here("a checkpoint");
+}
+
+muster_status_t muster_checkpoint_wait(muster_checkpoints*) {
+  return not_here("a checkpoint");
 }
 
 muster_status_t muster_counter(muster_session*, const char*, std::uint64_t* value) {
