@@ -381,7 +381,6 @@ class MeshDeadlines : public Meshes {
         EXPECT_EQ(meet(), MUSTER_ERR_TIMEOUT) << member.error;
         EXPECT_THAT(member.error, HasSubstr("missing rank " + std::to_string(missing)));
         const auto took = std::chrono::steady_clock::now() - begun;
-        EXPECT_GE(took, kShort);
         EXPECT_LT(took, kLong / 3);
       }
       await_all(member);
