@@ -26,9 +26,6 @@ bool is_rank_file_name(std::string_view name);    // leads out of no folder
 std::string staged_name(std::string_view name, std::uint64_t nonce);  // "step-7.partial-00ab…"
 bool is_staged_name(std::string_view name);
 
-// Whether a pattern fits a whole name: '*' stands for any bytes, '?' for one.
-bool fits(std::string_view pattern, std::string_view name);
-
 // A tensor's name as messages say it; what has no name is the user's state.
 std::string tensor_text(std::string_view name);  // "tensor \"head\"", "the user's state"
 

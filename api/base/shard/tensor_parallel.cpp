@@ -1,5 +1,7 @@
 #include "api/base/shard/tensor_parallel.hpp"
 
+#include "api/base/pattern.hpp"
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -57,35 +59,13 @@ Result<Split> split_of(const muster_tp_rule& rule) {
 
 }  // namespace
 
-// Greedy, with one place to go back to: the latest star.
-bool fits(std::string_view pattern, std::string_view name) {
-  std::size_t p = 0;
-  std::size_t n = 0;
-  std::optional<std::size_t> star;
-  std::size_t after_star = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      after_star = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star) {
-      p = *star + 1;
-      n = ++after_star;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
 std::span<const muster_tp_rule> llama_rules() {
   return kLlama;
 }
 
 std::optional<std::size_t> rule_of(std::span<const muster_tp_rule> rules, std::string_view name) {
   for (std::size_t i = 0; i < rules.size(); ++i)
-    if (fits(rules[i].pattern, name)) return i;
+    if (fits_pattern(rules[i].pattern, name)) return i;
   return std::nullopt;
 }
 

@@ -17,9 +17,6 @@
 
 namespace muster::shard {
 
-// Whether `name` fits the pattern, in which a * stands for any characters, dots too.
-bool fits(std::string_view pattern, std::string_view name);
-
 // The rules of a Llama, by the names that Meta, Hugging Face and torchtitan give its parameters.
 std::span<const muster_tp_rule> llama_rules();
 

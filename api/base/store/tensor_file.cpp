@@ -1,4 +1,5 @@
 #include "api/base/store/tensor_file.hpp"
+#include "api/base/pattern.hpp"
 
 #include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/encoding.hpp"
@@ -101,8 +102,7 @@ Status copy_tensors(TensorSource& source, DiskFile& out) {
 
 bool NameFilter::takes(std::string_view name) const {
   const auto any = [&](std::span<const std::string> patterns) {
-    return std::ranges::any_of(patterns,
-                               [&](const std::string& each) { return checkpoint::fits(each, name); });
+    return std::ranges::any_of(patterns, [&](const std::string& each) { return fits_pattern(each, name); });
   };
   return (only.empty() || any(only)) && !any(exclude);
 }

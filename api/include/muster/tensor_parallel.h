@@ -31,7 +31,7 @@ enum {
 
 /* A rule. What it does not use is 0 or NULL. */
 typedef struct muster_tp_rule {
-  const char* pattern; /* of names: * stands for any characters. "layers.*.attention.wq.*" */
+  const char* pattern; /* of names: '*' stands for any bytes, '?' for one. "layers.*.attention.wq.*" */
   muster_tp_style style;
   muster_split split;   /* CEIL; BALANCED as AutoTP; ALIGNED to `grain`: whole attention heads. Not GIVEN */
   int64_t grain;

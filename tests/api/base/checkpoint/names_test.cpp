@@ -28,24 +28,5 @@ TEST(CheckpointNames, StepsSortAsTheyCount) {
   EXPECT_FALSE(is_staged_name(step_name(1)));
 }
 
-TEST(CheckpointNames, PatternsFitWholeNames) {
-  EXPECT_TRUE(fits("*", ""));
-  EXPECT_TRUE(fits("block?.*", "block0.query"));
-  EXPECT_TRUE(fits("*.lora_*", "block0.query.lora_a"));
-  EXPECT_TRUE(fits("a*b*c", "axxbyybzzc"));
-  EXPECT_FALSE(fits("block", "block0"));
-  EXPECT_FALSE(fits("a*b", "abc"));
-  EXPECT_FALSE(fits("?", ""));
-}
-
-// Goal: no pattern takes long, as one does that is tried at each place again.
-TEST(CheckpointNames, ManyStarsAreFast) {
-  const std::string name(2000, 'a');
-  std::string pattern;
-  for (int i = 0; i < 300; ++i) pattern += "*a";
-  EXPECT_FALSE(fits(pattern + "b", name));
-  EXPECT_TRUE(fits(pattern + "*", name));
-}
-
 }  // namespace
 }  // namespace muster::checkpoint

@@ -18,16 +18,6 @@ muster_tp_rule rule(const char* pattern, muster_tp_style style, muster_split spl
   return {pattern, style, split, grain, nullptr, 0, 0};
 }
 
-TEST(TensorParallelNames, FitPatternsWithStars) {
-  EXPECT_TRUE(fits("*", ""));
-  EXPECT_TRUE(fits("layers.*.wq.weight", "layers.17.attention.wq.weight"));
-  EXPECT_TRUE(fits("*wq*", "wq"));
-  EXPECT_TRUE(fits("a*b*c", "aXbYbZc"));
-  EXPECT_FALSE(fits("a*b*c", "aXbYbZ"));
-  EXPECT_FALSE(fits("wq", "wq.weight"));
-  EXPECT_FALSE(fits("", "x"));
-}
-
 TEST(TensorParallelNames, KnowALlama) {
   const auto style = [](const char* name) {
     const auto found = rule_of(llama_rules(), name);
