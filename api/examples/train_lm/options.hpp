@@ -45,6 +45,7 @@ struct Options {
   std::int64_t save_every = 0;  // steps; 0: at the end alone
   std::uint32_t keep = 2;       // how many of the newest stay; 0: all
   std::string resume = {};      // the folder of which the newest checkpoint is the start
+  bool elastic = false;         // if ranks are lost, the others go on from the newest checkpoint
 
   // Inner features of the feed-forward part: 8/3 of the width, as usual with three matrices.
   std::int64_t hidden() const { return ceil_div(ceil_div(8 * width, 3), 32) * 32; }
@@ -68,8 +69,8 @@ inline constexpr int kExitRuntime = 3;  // the runtime reported a failure, such 
 // nullopt after --help has been printed. Throws UsageError.
 std::optional<Options> parse_options(int argc, const char* const* argv);
 
-// Whether the mesh suits the options. Throws UsageError with the values and what to change.
-void check_mesh(const Options& options, const Mesh& mesh);
+// Why the mesh does not suit the options, with the values and what to change; empty if it does.
+std::string mesh_fault(const Options& options, const Mesh& mesh);
 
 // The parameters of the model by unit: embedding, each block, head and final norm. Norms come last in each
 // unit. Tied, the final norm is with the embedding, and there is no head.

@@ -95,12 +95,8 @@ std::string mesh_error(const Options& options, std::int64_t dp_replicate, std::i
   mesh.dp_replicate.size = dp_replicate;
   mesh.dp_shard.size = dp_shard;
   mesh.tp.size = tp;
-  try {
-    check_mesh(options, mesh);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "(no error)";
+  const std::string fault = mesh_fault(options, mesh);
+  return fault.empty() ? "(no error)" : fault;
 }
 
 TEST(TrainLmOptions, RefusesAMeshThatDoesNotSuit) {
