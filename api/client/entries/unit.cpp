@@ -1,6 +1,7 @@
 // Units of the C API.
 #include "api/base/dtype.hpp"
 #include "api/client/error.hpp"
+#include "api/client/groups.hpp"
 #include "api/client/layout_handle.hpp"
 #include "api/client/shown_units.hpp"
 #include "api/client/units/units.hpp"
@@ -19,6 +20,7 @@ using muster::failure;
 using muster::Status;
 using muster::client::guarded;
 using muster::client::status_of;
+using muster::client::UnitFacts;
 using muster::shard::AfterForward;
 using muster::shard::BackwardEnd;
 
@@ -54,6 +56,12 @@ muster_status_t with_unit(muster_units* units, muster_unit unit, F&& body) noexc
   });
 }
 
+// Ends what the other ranks wait for in a unit, and tells them why.
+void abort_groups(const muster_units& units, const UnitFacts& unit, const Status& why) {
+  for (const muster_group group : {unit.shard.group, unit.replicate.group})
+    if (group != MUSTER_GROUP_SELF) muster::client::abort_group(units.session(), group, why.message());
+}
+
 // As above, in a step. If this rank alone is refused, others must not wait for it.
 template<class F>
 muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcept {
@@ -64,7 +72,7 @@ muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcep
     Status done = body(*units->schedule());
     show(*units);
     if (!done.ok() && done.code() != Code::kBadArgument && !muster::is_session_end(done.code()))
-      units->abort_groups(unit);
+      abort_groups(*units, units->unit(unit).facts(), done);
     return done;
   });
 }

@@ -285,11 +285,6 @@ Status muster_units::release() {
   return {};
 }
 
-void muster_units::abort_groups(muster_unit unit) {
-  for (const muster_group group : {units_[unit]->facts().shard.group, units_[unit]->facts().replicate.group})
-    if (group != MUSTER_GROUP_SELF) (void)muster_group_abort(session_, group);
-}
-
 // ---- operations --------------------------------------------------------------------------------
 
 Result<muster_point> muster_units::gather(std::size_t unit, muster::shard::GatherFrom from,

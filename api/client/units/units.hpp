@@ -43,8 +43,6 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Status abandon();
   // Errors: BUSY.
   muster::Status release();
-  // After a failure of this rank alone: ends what other ranks wait for.
-  void abort_groups(muster_unit unit);
 
  private:
   muster::Result<muster_point> gather(std::size_t unit, muster::shard::GatherFrom from,

@@ -27,7 +27,7 @@
  *
  * Failure. A start that fails stops its lane, and the trainer hears of it from the point that it waits for. Then
  * muster_step_abandon makes the set ready for another step. A call that fails in a step, other than by BAD_ARGUMENT, breaks the
- * step: this rank aborts the groups of the units, so that others do not wait for it.
+ * step: this rank aborts the groups of the units, so that others do not wait for it. They get ABORTED, with its text.
  *
  * Rules and reference: fully_shard of torch.distributed (FSDP2). Where it gathers into a buffer and copies, a gather here lands in
  * the whole tensors, and a reduction reads from them.
