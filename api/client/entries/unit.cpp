@@ -18,6 +18,7 @@
 using muster::Code;
 using muster::failure;
 using muster::Status;
+using muster::client::GradientFigure;
 using muster::client::guarded;
 using muster::client::status_of;
 using muster::client::UnitFacts;
@@ -148,6 +149,16 @@ Status check_part(muster_units& units, muster_unit unit, std::uint32_t part) {
   if (part < parts) return {};
   return failure(Code::kBadArgument, "part is {}; unit \"{}\" has parts 0..{}", part,
                  units.unit(unit).facts().name, parts - 1);
+}
+
+muster_status_t total(muster_units* units, GradientFigure figure, const muster_tensor* out,
+                      muster_point* done) noexcept {
+  return with_units(units, [&]() -> Status {
+    if (out == nullptr || done == nullptr)
+      return failure(Code::kBadArgument, "out and done must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(*done, units->total(figure, *out));
+    return {};
+  });
 }
 
 }  // namespace
@@ -311,10 +322,21 @@ muster_status_t muster_step_end(muster_units* units, muster_point after, muster_
 }
 
 muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done) {
+  return total(units, GradientFigure::kSquareSum, out, done);
+}
+
+muster_status_t muster_units_zero_count(muster_units* units, const muster_tensor* out, muster_point* done) {
+  return total(units, GradientFigure::kZeroCount, out, done);
+}
+
+muster_status_t muster_units_broadcast(muster_units* units, muster_point after, muster_point* done) {
   return with_units(units, [&]() -> Status {
-    if (out == nullptr || done == nullptr)
-      return failure(Code::kBadArgument, "out and done must not be NULL");
-    MUSTER_ASSIGN_OR_RETURN(*done, units->square_sum(*out));
+    if (done == nullptr) return failure(Code::kBadArgument, "done must not be NULL");
+    *done = MUSTER_POINT_NONE;
+    auto point = units->broadcast(after);
+    show(*units);
+    if (!point) return std::move(point).error();
+    *done = *point;
     return {};
   });
 }

@@ -113,6 +113,10 @@ void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& res
                  "After a unit's forward: always, never, or the number of ranks that keep it between them");
   app.add_flag("--share", o.share,
                "One whole copy of f32 parameters for all ranks of a node; nothing is gathered");
+  app.add_flag("--broadcast-batch", o.broadcast_batch,
+               "Along tp the first rank draws the batch, and the others receive it; else each draws it by "
+               "itself, and they compare that of the first step");
+  app.add_flag("--check-batches", o.check_batches, "Compare the batch of every step along tp");
   app.add_flag("--verify", o.verify,
                "Train again on rank 0 alone and report the largest difference of the losses");
   app.add_flag("--json", o.json, "End the standard output of rank 0 with one line of JSON");
@@ -145,6 +149,8 @@ void check(const Options& o) {
   if (o.width / o.heads % 2 != 0)
     refuse("--width " + text_of(o.width) + " / --heads " + text_of(o.heads) + " = " +
            text_of(o.width / o.heads) + " features of a head; the rotary position needs an even number");
+  if (o.broadcast_batch && o.check_batches)
+    refuse("--check-batches has nothing to compare with --broadcast-batch; leave one of them out");
   if (!std::isfinite(o.learning_rate) || o.learning_rate <= 0) refuse("--lr must be a positive number");
   if (!std::isfinite(o.clip) || o.clip < 0) refuse("--clip must be 0 (no limit) or a positive number");
   if (o.save.empty() && o.save_every > 0) refuse("--save-every needs --save, the folder for checkpoints");

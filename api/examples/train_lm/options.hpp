@@ -33,7 +33,9 @@ struct Options {
   std::uint64_t budget = 0;                       // bytes of whole parameters; 0: what prefetch needs
   std::uint32_t prefetch = 1;                     // how many units ahead parameters are gathered
   std::int32_t reshard = MUSTER_RESHARD_DEFAULT;  // what becomes of a unit after its forward
-  bool share = false;  // ranks of a node have one whole copy of f32 parameters between them
+  bool share = false;            // ranks of a node have one whole copy of f32 parameters between them
+  bool broadcast_batch = false;  // along tp one rank draws the batch, and the others receive it
+  bool check_batches = false;  // of each step, not of the first one alone, that ranks along tp have the same
   bool verify = false;
   bool json = false;
   std::string trace = {};
