@@ -5,8 +5,8 @@ release  everything: what ships is what is tested; and the CUDA code is compiled
 debug    label unit, under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan     label tsan, under ThreadSanitizer
 
-A preset that does not build, or in which a test does not run, counts as failed. `test.py tsan` runs one. With
-`--lean` the build of a preset is removed once its tests have passed, so that the next one needs no disk of its own.
+A preset that does not build, or in which a test does not run, counts as failed. `test.py tsan` runs one.
+With `--lean` the build of a preset is removed once its tests have passed: the next one needs its disk.
 """
 
 import os

@@ -32,7 +32,8 @@ struct RunOptions {
   std::vector<std::string> environment;
 };
 
-// Returns 0, the first failure's code (elastic: that since a rank last ended well), 128 + a signal, or a code of outcome.hpp.
+// Returns 0, the first failure's code (elastic: that since a rank last ended well), 128 + a signal, or a code
+// of outcome.hpp.
 int run_ranks(const RunOptions& options);
 
 }  // namespace muster::cli
