@@ -29,7 +29,8 @@ struct AxisReduction {
   friend bool operator==(const AxisReduction&, const AxisReduction&) = default;
 };
 
-// Two axes are the same one if every rank has the same coordinate along both: equally many ranks, equal strides.
+// Two axes are the same one if every rank has the same coordinate along both: equally many ranks, equal
+// strides.
 //
 // Owns    both layouts.
 // Thread  a value; any.

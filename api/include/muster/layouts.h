@@ -46,8 +46,8 @@ enum {
 
 /* One axis. What its placement does not use must be 0 or NULL. The lists are copied. */
 typedef struct muster_layout_axis {
-  const char* name; /* if `ranks` is 0: a dim of the session's mesh, "dp_shard_cp". Else a label in messages, or NULL; checkpoints match it with
-                     * the mesh's dims too (muster_checkpoint_tensor) */
+  const char* name; /* if `ranks` is 0: a dim of the session's mesh, "dp_shard_cp". Else a label in messages, or NULL; checkpoints match it
+                     * with the mesh's dims too (muster_checkpoint_tensor) */
   int32_t ranks;    /* 0: the size of that dim                                                                       */
   muster_placement placement;
   int32_t dim;                 /* SHARD: of the tensor                                                               */
