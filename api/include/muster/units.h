@@ -220,9 +220,10 @@ MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
 
 /* Between muster_step_end and the optimiser: out (F64[1]) = the sum of squares of all gradient shards, each element counted once: what
  * tp or another dim does not cut counts on one rank alone, and replicas do not add. The same number on all ranks. Its root is the norm to
- * clip by. It is infinite or NaN if any gradient is, and so the check for overflow too: it adds in F64, which finite gradients of F32,
- * BF16 and F16 do not overflow. A collective over "weight" and "pp". *done: the point at which it is there. Errors:
- * BAD_ARGUMENT (out), STATE (in a step, or before the first), UNSUPPORTED (units over dims that are not part of "weight"). */
+ * clip by. It is infinite or NaN if any gradient of any rank is, also of what counts elsewhere. So it is the check for overflow too: it
+ * adds in F64, which finite gradients of F32, BF16 and F16 do not overflow. A collective over "weight" and "pp". *done: the point at
+ * which it is there. Errors: BAD_ARGUMENT (out), STATE (in a step, or before the first), UNSUPPORTED (units over dims that are not part
+ * of "weight"). */
 MUSTER_API muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done);
 /* Likewise: out (F64[2]) = how many elements of all gradients are zero (-0.0 is, a NaN is not), and how many elements there are, each
  * counted once. Frozen parameters have none. A collective, with the errors of muster_units_square_sum. Reference: count_zeros_fp32 of

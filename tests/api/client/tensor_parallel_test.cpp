@@ -147,6 +147,8 @@ TEST_F(TensorParallel, NormsAreTheCheckForOverflow) {
         EXPECT_EQ(std::isnan(sum), std::isnan(value)) << "of " << value << " at rank " << bad;
         EXPECT_FALSE(std::isfinite(sum)) << "of " << value << " at rank " << bad;
         EXPECT_THAT(figures.zero_count(), ElementsAre(0, 27));
+        model.step({1, 1, member.rank == bad ? value : 1});  // what both tp ranks have, and one counts
+        EXPECT_FALSE(std::isfinite(figures.square_sum())) << "of " << value << " at rank " << bad;
         model.step({1, 1, 1});
         EXPECT_EQ(figures.square_sum(), 27);
       }
