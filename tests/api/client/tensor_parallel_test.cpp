@@ -91,8 +91,8 @@ class SmallModel {
   std::vector<muster_layout*> layouts_;
 };
 
-// Case T3: halves of a sequence give a norm gradients of 3 and 5, which are 8 on both ranks. Without sequence
-// parallelism both have 8, and it stays.
+// Goal:   case T3: halves of a sequence give a norm gradients of 3 and 5, which are 8 on both ranks. Without
+//         sequence parallelism both have 8, and it stays.
 TEST_F(TensorParallel, SumsGradientsOfWhatSeesItsPartOfTheSequence) {
   mesh = "dp_shard=2,tp=2";
   with_ranks(4, [&](Member& member) {
@@ -108,6 +108,89 @@ TEST_F(TensorParallel, SumsGradientsOfWhatSeesItsPartOfTheSequence) {
     SmallModel model(member, 0);
     model.step({1, 2, 8});
     for (const float* element : model.elements(2, MUSTER_UNIT_GRADIENT_SHARD)) EXPECT_EQ(*element, 8);
+    meet_and_leave(member);
+  });
+}
+
+using Matrix = std::vector<float>;  // row-major
+
+// a [rows, inner] times the transpose of b [columns, inner].
+Matrix product(const Matrix& a, const Matrix& b, std::size_t inner) {
+  Matrix made;
+  for (std::size_t i = 0; i < a.size(); i += inner)
+    for (std::size_t j = 0; j < b.size(); j += inner) {
+      float sum = 0;
+      for (std::size_t k = 0; k < inner; ++k) sum += a[i + k] * b[j + k];
+      made.push_back(sum);
+    }
+  return made;
+}
+
+// A column layer of 2 to 4 and a row layer of 4 to 2, over 4 tokens and two ranks. Which collectives there
+// are, muster_tp_collective says.
+class TwoLayers {
+ public:
+  TwoLayers(Member& member, bool sequence_parallel) : member_(member), in_parts_(sequence_parallel) {
+    ok(muster_buffer_alloc(member.session, 256, &buffer_, &address_));
+  }
+  Matrix forward(const Matrix& x) {
+    const Matrix column{r() + 1, 2, 3 - r(), 5};
+    const Matrix row{1, r() + 2, -1, 3};
+    const Matrix h = product(at(MUSTER_TP_COLUMN, MUSTER_TP_INPUT, part(x)), column, 2);
+    return at(MUSTER_TP_ROW, MUSTER_TP_OUTPUT, product(h, row, 2));
+  }
+  Matrix backward(const Matrix& dy) {
+    const Matrix column{r() + 1, 3 - r(), 2, 5};  // transposed
+    const Matrix row{1, -1, r() + 2, 3};
+    const Matrix dh = product(at(MUSTER_TP_ROW, MUSTER_TP_OUTPUT_GRADIENT, part(dy)), row, 2);
+    return at(MUSTER_TP_COLUMN, MUSTER_TP_INPUT_GRADIENT, product(dh, column, 2));
+  }
+  // What this rank has of a matrix of four tokens, outside of the layers.
+  Matrix part(const Matrix& whole) const {
+    if (!in_parts_) return whole;
+    const auto half = static_cast<std::ptrdiff_t>(whole.size() / 2);
+    return {whole.begin() + member_.rank * half, whole.begin() + (member_.rank + 1) * half};
+  }
+  int collectives = 0;
+
+ private:
+  float r() const { return static_cast<float>(member_.rank); }
+  Matrix at(muster_tp_style style, muster_tp_moment moment, const Matrix& own) {
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    ok(muster_tp_collective(style, moment, in_parts_ ? 1 : 0, &c.op));
+    if (c.op == 0) return own;
+    ++collectives;
+    auto* memory = static_cast<float*>(address_);
+    std::ranges::copy(own, memory);
+    c.group = member_.group;
+    c.dtype = MUSTER_F32;
+    c.source = {buffer_, 0};
+    c.target = {buffer_, 128};
+    if (c.op != MUSTER_ALL_GATHER) c.redop = MUSTER_SUM;
+    c.count = c.op == MUSTER_REDUCE_SCATTER ? own.size() / 2 : own.size();
+    EXPECT_EQ(member_.run(c), MUSTER_OK) << member_.error;
+    const std::size_t count = c.op == MUSTER_ALL_GATHER ? 2 * c.count : c.count;
+    return {memory + 32, memory + 32 + count};
+  }
+
+  Member& member_;
+  bool in_parts_;
+  muster_buffer buffer_ = 0;
+  void* address_ = nullptr;
+};
+
+// Goal:   case T2: with sequence parallelism a column and a row layer give the same results in parts of the
+//         sequence. There are two collectives forward and two backward, as against one and one.
+TEST_F(TensorParallel, IsTheSameInPartsOfTheSequence) {
+  mesh = "tp=2";
+  with_ranks(2, [&](Member& member) {
+    const Matrix x{1, 2, 3, 4, 5, 6, 7, 8}, dy{2, -1, 0, 3, 1, 1, -2, 4};
+    TwoLayers usual(member, false), in_parts(member, true);
+    EXPECT_EQ(in_parts.forward(x), in_parts.part(usual.forward(x)));
+    EXPECT_EQ(in_parts.backward(dy), in_parts.part(usual.backward(dy)));
+    EXPECT_EQ(usual.forward(x).size(), 8U);
+    EXPECT_EQ(usual.collectives, 3);
+    EXPECT_EQ(in_parts.collectives, 4);
     meet_and_leave(member);
   });
 }
