@@ -21,8 +21,8 @@ demo: setup ## Train a small language model on 8 ranks; writes demo/index.html a
 	@cmake --build --preset release --target muster-cli musterd muster-engine train_lm
 	@deploy/demo.sh
 
-test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"
-	@python3 deploy/test.py
+test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
+	@python3 deploy/test.py $(if $(LEAN),--lean)
 
 prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, three quarters of an hour
 	@cmake --preset release

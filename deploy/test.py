@@ -6,6 +6,7 @@ debug    label unit, under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan     label tsan, under ThreadSanitizer
 
 A preset that does not build, or in which a test does not run, counts as failed. `test.py tsan` runs one.
+With `--lean` the build of a preset is removed once its tests have passed: the next one needs its disk.
 """
 
 import os
@@ -146,7 +147,8 @@ def test_preset(preset, jobs):
 
 
 def main(arguments):
-    names = arguments[1:] or [preset.name for preset in PRESETS]
+    lean = "--lean" in arguments
+    names = [name for name in arguments[1:] if name != "--lean"] or [preset.name for preset in PRESETS]
     unknown = set(names) - {preset.name for preset in PRESETS}
     if unknown:
         print(f"test: no preset {', '.join(sorted(unknown))}; there are {', '.join(p.name for p in PRESETS)}")
@@ -163,7 +165,10 @@ def main(arguments):
             outcome = test_preset(preset, jobs)
             total.add(outcome)
             print(f"{preset.name}: {outcome.passed} passed, {len(outcome.failed)} failed, "
-                  f"{len(outcome.skipped)} skipped in {time.monotonic() - start:.0f} s\n", flush=True)
+                  f"{len(outcome.skipped)} skipped in {time.monotonic() - start:.0f} s; "
+                  f"{shutil.disk_usage(ROOT).free >> 30} GiB of disk are free\n", flush=True)
+            if lean and not outcome.failed:
+                shutil.rmtree(ROOT / "build" / preset.name, ignore_errors=True)
     print("slowest tests:")
     for seconds, preset, name in sorted(total.times, reverse=True)[:SLOWEST_SHOWN]:
         print(f"  {seconds:7.1f} s  {preset}: {name}")

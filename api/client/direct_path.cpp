@@ -180,8 +180,7 @@ Status DirectPath::give_up(const DirectPlan& plan, const char* why) {
 
 Status DirectPath::give_up(const DirectPlan& plan, Status why) {
   Channel& channel = *plan.channel;
-  shm::HandleMessage request;
-  request.handle = channel.group();
+  const shm::GroupAbort request = shm::abort_of(channel.group(), why.message());
   const auto asked = uses_.connection.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone);
   if (channel.view().closed()) static_cast<void>(hear(plan));
   if (asked) return why;

@@ -113,9 +113,8 @@ Result<muster_group> Groups::shrink(muster_group group, Nanos timeout) {
   return made(grant);
 }
 
-Status Groups::abort(muster_group group) {
-  shm::HandleMessage request;
-  request.handle = group;
+Status Groups::abort(muster_group group, std::string_view reason) {
+  const shm::GroupAbort request = shm::abort_of(group, reason);
   MUSTER_FAULT_POINT("abort.asking");
   const auto answer =
       connection_.ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);

@@ -12,6 +12,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,8 @@ class Groups {
   Result<muster_group> make(std::span<const std::int32_t> ranks, const char* name);
   // The survivors of `group`, once all of them have called or the timeout has passed.
   Result<muster_group> shrink(muster_group group, Nanos timeout);
-  Status abort(muster_group group);
+  // `reason`: what the other members read of it; empty: none.
+  Status abort(muster_group group, std::string_view reason = {});
   // The caller has destroyed all plans of the group.
   Status free(muster_group group);
 
@@ -78,5 +80,8 @@ class Groups {
   std::map<muster_mesh, muster_mesh> slices_;  // by slice, the mesh
   muster_mesh used_ = MUSTER_MESH_JOB;
 };
+
+// For units, which know no more of a session than the C API. A failure changes nothing.
+void abort_group(muster_session* session, muster_group group, std::string_view reason);
 
 }  // namespace muster::client

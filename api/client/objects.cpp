@@ -95,7 +95,7 @@ bool is_of_this_call(const Status& status) {
 template<class Rounds>
 Status Objects::in_step(muster_group group, std::size_t members, Rounds rounds) {
   Status status = rounds();
-  if (is_of_this_call(status) && members > 1) static_cast<void>(groups_.abort(group));
+  if (is_of_this_call(status) && members > 1) static_cast<void>(groups_.abort(group, status.message()));
   return status;
 }
 

@@ -154,6 +154,10 @@ Status muster_session::set_mesh_deadline(muster_mesh mesh, muster::Nanos deadlin
 
 namespace muster::client {
 
+void abort_group(muster_session* session, muster_group group, std::string_view reason) {
+  static_cast<void>(session->groups().abort(group, reason));
+}
+
 void show_units(muster_session* session, const void* set, const shm::UnitFigures* figures) {
   if (figures == nullptr)
     session->shown_units().remove(set);

@@ -85,6 +85,7 @@ constexpr std::size_t kMeshTextBytes = 256;
 constexpr std::size_t kTokenBytes = 80;
 constexpr std::size_t kErrorTextBytes = 1024;
 constexpr std::size_t kSiteBytes = 48;
+constexpr std::size_t kReasonBytes = 160;
 
 struct Failure {
   MessageHeader header;
@@ -149,11 +150,16 @@ struct BufferGrant {
   std::uint32_t found = 0;          // 1: the buffer existed before, with its contents
   std::uint32_t reserved = 0;
 };
-// kBufferFree, kPlanDestroy, kGroupAbort, kGroupQuery, kGroupFree, kMeshFree; kPlanGrant,
+// kBufferFree, kPlanDestroy, kGroupQuery, kGroupFree, kMeshFree; kPlanGrant,
 // kGroupGrant, kMeshGrant
 struct HandleMessage {
   MessageHeader header;
   std::uint64_t handle = 0;
+};
+struct GroupAbort {
+  MessageHeader header;
+  std::uint64_t group = 0;
+  char reason[kReasonBytes] = {};  // zero-terminated, for the other members; empty: none
 };
 // A tensor in a message. Its sizes, then its strides follow, one for each dim (tail.hpp).
 struct TensorHead {

@@ -103,6 +103,18 @@ Status set_text(char (&array)[N], std::string_view text, const char* field) {
   return {};
 }
 
+// Fills a fixed array of a message with as much as fits, without control characters and half characters.
+template<std::size_t N>
+void set_clipped(char (&array)[N], std::string_view text) {
+  std::size_t fits = 0;
+  for (std::size_t i = 0; i < std::min(text.size(), N); i += std::max<std::size_t>(utf8_length(text, i), 1))
+    fits = i;
+  if (text.size() < N) fits = text.size();
+  const std::string clean = printable(text.substr(0, fits), Lines::kOne);
+  std::memset(array, 0, N);
+  std::memcpy(array, clean.data(), clean.size());
+}
+
 // A message with its header filled in; `tail_bytes` will follow it.
 template<class T>
 T make_message(MessageKind kind, std::uint32_t serial, std::size_t tail_bytes = 0) {
@@ -110,6 +122,13 @@ T make_message(MessageKind kind, std::uint32_t serial, std::size_t tail_bytes = 
   message.header.kind = kind;
   message.header.bytes = static_cast<std::uint32_t>(sizeof(T) + tail_bytes);
   message.header.serial = serial;
+  return message;
+}
+
+inline GroupAbort abort_of(std::uint64_t group, std::string_view reason) {
+  GroupAbort message;
+  message.group = group;
+  set_clipped(message.reason, reason);
   return message;
 }
 

@@ -332,6 +332,8 @@ void add_run(CLI::App& app, Line& line) {
       ->excludes("--endpoint");
   filled(app_run->add_option("--trace", line.run.trace, "Record the run into this file, for ui.perfetto.dev"),
          control::kFile);
+  app_run->add_flag("--elastic", line.run.elastic,
+                    "If a rank fails, the others go on; the run is well if the last rank to end is");
   app_run->add_flag("--no-prefix", line.no_prefix, "Do not put [rank] before each line");
   seconds(app_run->add_option("--grace", line.grace,
                               "Seconds that the others have after the first failure; then SIGTERM, and "

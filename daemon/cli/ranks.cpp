@@ -155,15 +155,23 @@ void Ranks::on_death(std::size_t rank) {
     drain(stream);
     close_stream(stream);
   }
-  if (!end.well() && !first_failure_) {
-    first_failure_ = end;
-    if (interrupted_ == 0) {
-      say(fmt::format("rank {} {}", rank, end.text()));
-      end_all_after(options_.grace, fmt::format("rank {}'s failure", rank));
-    }
-  }
+  if (!end.well()) on_failure(rank, end);
+  if (end.well() && options_.elastic) first_failure_.reset();
   if (running_ == 0) return all_ended();
   if (options_.on_end) options_.on_end(rank, fmt::format("rank {} {}", rank, end.text()));
+}
+
+void Ranks::on_failure(std::size_t rank, const End& end) {
+  const bool first = !first_failure_;
+  if (first) first_failure_ = end;
+  if (interrupted_ != 0) return;
+  if (options_.elastic) {
+    say(fmt::format("rank {} {}{}", rank, end.text(),
+                    running_ == 0 ? "" : fmt::format("; {} go on", running_)));
+  } else if (first) {
+    say(fmt::format("rank {} {}", rank, end.text()));
+    end_all_after(options_.grace, fmt::format("rank {}'s failure", rank));
+  }
 }
 
 void Ranks::all_ended() {

@@ -23,7 +23,8 @@ enum class Prefix : std::uint8_t { kRank, kNone };
 // Bound   the number of environments; Outlet::kQueueBytes of unread output, and what ended ranks left in
 //         their pipes. A rank that writes faster than the terminal reads waits.
 // Fails   start: as Child::spawn(), and kNoResource if the open-files limit is too low; then nothing runs.
-//         Only the first failure of a rank is reported; the others are ended after the grace time. If output
+//         Only the first failure of a rank is reported; the others are ended after the grace time. Elastic
+//         ranks go on: each failure is reported, and the run is well if the last rank to end is. If output
 //         cannot be written, all ranks are ended.
 class Ranks {
  public:
@@ -32,6 +33,7 @@ class Ranks {
     std::vector<std::vector<std::string>> environments;  // one per rank
     Prefix prefix = Prefix::kRank;
     Nanos grace = std::chrono::seconds(10);
+    bool elastic = false;  // if a rank fails, the others go on
     // A rank has ended, well or not, while others still run: nobody needs to wait for it.
     std::function<void(std::size_t rank, const std::string& text)> on_end;
   };
@@ -74,6 +76,7 @@ class Ranks {
   void drain(Stream& stream);
   void close_stream(Stream& stream);
   void on_death(std::size_t rank);
+  void on_failure(std::size_t rank, const End& end);
   void all_ended();
   void finish_if_read();
   void give_up_output();

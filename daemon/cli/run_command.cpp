@@ -357,6 +357,7 @@ class RunCommand {
     ranks.command = options_.command;
     ranks.prefix = options_.ranks == 1 ? Prefix::kNone : options_.prefix;
     ranks.grace = options_.grace;
+    ranks.elastic = options_.elastic;
     for (std::int64_t rank = 0; rank < options_.ranks; ++rank)
       ranks.environments.push_back(rank_environment(
           options_.environment,

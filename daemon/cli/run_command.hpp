@@ -26,12 +26,14 @@ struct RunOptions {
   std::string trace;  // a file
   Prefix prefix = Prefix::kRank;
   Nanos grace = std::chrono::seconds(10);
+  bool elastic = false;
   DaemonAddress address;
   std::vector<std::string> command;
   std::vector<std::string> environment;
 };
 
-// Returns 0, the first failure's code, 128 + a signal, or a code of outcome.hpp.
+// Returns 0, the first failure's code (elastic: that since a rank last ended well), 128 + a signal, or a code
+// of outcome.hpp.
 int run_ranks(const RunOptions& options);
 
 }  // namespace muster::cli

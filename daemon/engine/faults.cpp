@@ -7,14 +7,15 @@ namespace muster::engine {
 
 using Why = scheduler::Epochs::Why;
 
-Status Faults::abort(Session& session, std::uint64_t group) {
+Status Faults::abort(Session& session, std::uint64_t group, std::string_view reason) {
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), group));
   const std::lock_guard lock(lock_);
   const Rank rank = session.options().rank;
   slots_.drain_all(rank);  // starts and resets from before the abort belong to the old epoch
   const scheduler::Cause cause{
       Code::kAborted, static_cast<std::int32_t>(rank.value),
-      fmt::format("rank {} aborted group {}", rank.value, graph_.groups()[id.value].name)};
+      fmt::format("rank {} aborted group {}{}{}", rank.value, graph_.groups()[id.value].name,
+                  reason.empty() ? "" : ": ", reason)};
   // Two faults, one a path: a rank that hears of the abort on the direct path hears of it on its lanes too.
   graph_.abort(id, cause, clock_.now());
   if (board_ != nullptr) end_direct(id, cause);

@@ -27,8 +27,8 @@ class Faults {
          Board* board)
       : clock_(clock), lock_(lock), graph_(graph), slots_(slots), board_(board), told_(world) {}
 
-  // The session aborts its group. STALE.
-  Status abort(Session& session, std::uint64_t group);
+  // The session aborts its group; `reason` is what it says to the others. STALE.
+  Status abort(Session& session, std::uint64_t group, std::string_view reason);
   // Ends what the rank waits in, on a lane or on the direct path, for all members. BAD_ARGUMENT, STALE.
   Status interrupt(Session& session, const shm::InterruptMessage& message);
   // absent(): the launcher says that a rank will not come (back). expect_all(): all ranks may come again.

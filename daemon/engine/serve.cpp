@@ -67,13 +67,17 @@ Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
     case MessageKind::kGroupFree:
       MUSTER_RETURN_IF_ERROR(engine.groups().free(session, request.handle));
       break;
-    case MessageKind::kMeshFree:
+    default:
       MUSTER_RETURN_IF_ERROR(engine.groups().free_mesh(session, request.handle));
       break;
-    default:
-      MUSTER_RETURN_IF_ERROR(engine.faults().abort(session, request.handle));
-      break;
   }
+  return done(request.header.serial);
+}
+
+Result<Answer> group_abort(Engine& engine, Session& session, std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::GroupAbort>(bytes, MessageKind::kGroupAbort));
+  MUSTER_ASSIGN_OR_RETURN(const auto reason, shm::checked_text(request.reason, "reason"));
+  MUSTER_RETURN_IF_ERROR(engine.faults().abort(session, request.group, reason));
   return done(request.header.serial);
 }
 
@@ -236,12 +240,13 @@ Result<Answer> dispatch(Engine& engine, Session& session, MessageKind kind, std:
       return plan_collective(engine, session, bytes);
     case MessageKind::kBufferFree:
     case MessageKind::kPlanDestroy:
-    case MessageKind::kGroupAbort:
     case MessageKind::kGroupFree:
     case MessageKind::kMeshFree:
       return with_handle(engine, session, kind, bytes);
     case MessageKind::kMeshQuery:
       return mesh_query(engine, session, bytes);
+    case MessageKind::kGroupAbort:
+      return group_abort(engine, session, bytes);
     case MessageKind::kGroupQuery:
       return group_query(engine, session, bytes);
     case MessageKind::kGroupMake:

@@ -31,6 +31,7 @@ complete -c muster -n '__fish_seen_subcommand_from run' -l job -x -a '(muster jo
 complete -c muster -n '__fish_seen_subcommand_from run' -l keep -d 'The job outlives the run; with --job'
 complete -c muster -n '__fish_seen_subcommand_from run' -l private -d 'Start a daemon for this run though another may be running'
 complete -c muster -n '__fish_seen_subcommand_from run' -l trace -r -F -d 'Record the run into this file, for ui.perfetto.dev'
+complete -c muster -n '__fish_seen_subcommand_from run' -l elastic -d 'If a rank fails, the others go on; the run is well if the last rank to end is'
 complete -c muster -n '__fish_seen_subcommand_from run' -l no-prefix -d 'Do not put [rank] before each line'
 complete -c muster -n '__fish_seen_subcommand_from run' -l grace -x -d 'Seconds that the others have after the first failure; then SIGTERM, and SIGKILL after 5 more'
 complete -c muster -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'

@@ -8,7 +8,7 @@
 namespace muster::kernels::elementwise {
 
 std::span<const Kernel> rows() {
-  static constexpr std::array<Kernel, 6> kRows{{
+  static constexpr std::array<Kernel, 7> kRows{{
       {MUSTER_KERNEL_COPY, "copy", kCopyOperands, Numbers{}, check_copy, parts_copy, run_copy, nullptr, 0},
       {MUSTER_KERNEL_FILL, "fill", kFillOperands, Numbers{0, 1}, check_fill, parts_fill, run_fill},
       {MUSTER_KERNEL_AXPBY, "axpby", kAxpbyOperands, Numbers{0, 2}, check_axpby, parts_axpby, run_axpby,
@@ -19,6 +19,8 @@ std::span<const Kernel> rows() {
        parts_reduction, run_sum_squares, fold_reduction},
       {MUSTER_KERNEL_CLIP_COEFFICIENT, "clip_coefficient", kClipOperands, Numbers{0, 1},
        check_clip_coefficient, one_part, run_clip_coefficient},
+      {MUSTER_KERNEL_COUNT_ZEROS, "count_zeros", kSumOperands, Numbers{1, 1}, check_count_zeros,
+       parts_reduction, run_count_zeros, fold_reduction},
   }};
   return kRows;
 }

@@ -17,7 +17,7 @@ constexpr std::int64_t kLanes = 16;
 // Elements that do not lie side by side are gathered into a block of this many first.
 constexpr std::int64_t kBlock = 64 * kLanes;
 
-enum class Term { kValue, kSquare };
+enum class Term { kValue, kSquare, kIsZero };
 
 // 1 MiB of f64: about 100 µs of memory time on one core. A multiple of kLanes, so that the first of each part
 // is in the first lane.
@@ -52,7 +52,7 @@ class LaneSum {
   }
 
   double total() {
-    while (filled_ % kLanes != 0) block_[static_cast<std::size_t>(filled_++)] = V{0};
+    while (filled_ % kLanes != 0) block_[static_cast<std::size_t>(filled_++)] = kNothing;
     flush();
     for (std::int64_t width = kLanes / 2; width > 0; width /= 2)
       for (std::int64_t i = 0; i < width; ++i)
@@ -61,6 +61,12 @@ class LaneSum {
   }
 
  private:
+  static constexpr V kNothing = term == Term::kIsZero ? V{1} : V{0};  // its term is 0
+
+  static double term_of(double value) {
+    if constexpr (term == Term::kIsZero) return value == 0.0 ? 1.0 : 0.0;
+    return term == Term::kSquare ? value * value : value;
+  }
   void flush() {
     add_whole(block_.data(), filled_);
     filled_ = 0;
@@ -69,10 +75,8 @@ class LaneSum {
   void add_whole(const V* p, std::int64_t n) {
     std::array<double, kLanes> lanes = lanes_;
     for (std::int64_t i = 0; i < n; i += kLanes) {
-      for (std::size_t l = 0; l < kLanes; ++l) {
-        const double value = static_cast<double>(p[static_cast<std::size_t>(i) + l]);
-        lanes[l] += term == Term::kSquare ? value * value : value;
-      }
+      for (std::size_t l = 0; l < kLanes; ++l)
+        lanes[l] += term_of(static_cast<double>(p[static_cast<std::size_t>(i) + l]));
     }
     lanes_ = lanes;
   }
@@ -157,6 +161,13 @@ Status check_sum_squares(const Args& args) {
 }
 void run_sum_squares(const Args& args, std::uint32_t part) {
   leave(args, part, reduce<Term::kSquare>(args.tensors[0], part));
+}
+
+Status check_count_zeros(const Args& args) {
+  return check_reduction("count_zeros", args);
+}
+void run_count_zeros(const Args& args, std::uint32_t part) {
+  leave(args, part, reduce<Term::kIsZero>(args.tensors[0], part));
 }
 
 Status check_clip_coefficient(const Args& args) {

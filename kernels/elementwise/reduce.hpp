@@ -5,7 +5,7 @@
 
 namespace muster::kernels::elementwise {
 
-// For both sums.
+// For all sums.
 std::uint32_t parts_reduction(const Args& args);
 void fold_reduction(const Args& args);
 
@@ -14,6 +14,9 @@ void run_sum(const Args& args, std::uint32_t part);
 
 Status check_sum_squares(const Args& args);
 void run_sum_squares(const Args& args, std::uint32_t part);
+
+Status check_count_zeros(const Args& args);
+void run_count_zeros(const Args& args, std::uint32_t part);
 
 Status check_clip_coefficient(const Args& args);
 void run_clip_coefficient(const Args& args, std::uint32_t part);

@@ -388,6 +388,12 @@ class World {
                                              MessageKind::kDirectGroup, MessageKind::kGroupFree,
                                              MessageKind::kMeshFree};
     const MessageKind kind = kKinds[bytes_.below(std::size(kKinds))];
+    if (kind == MessageKind::kGroupAbort) {
+      auto request = with<shm::GroupAbort>(kind);
+      request.group = any_group(c);
+      std::memset(request.reason, 'x', sizeof request.reason - (request.group % 2));
+      return static_cast<void>(ask(rank, request));
+    }
     auto request = with<shm::HandleMessage>(kind);
     request.handle = kind == MessageKind::kBufferFree    ? any_of(c.buffers)
                      : kind == MessageKind::kPlanDestroy ? any_of(c.plans)

@@ -19,17 +19,20 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 namespace train_lm {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
 struct Ended {
   int status = -1;
   double final_loss = 0;
+  std::vector<double> losses;  // by step
   std::string err;
 };
 
@@ -54,12 +57,20 @@ class TrainLmCheckpoint : public testing::Test {
            "--width 24 --heads 4 --context 8 --batch 12 --warmup 4 --generate 0 --json " + arguments;
   }
   Ended train(const std::string& mesh, const std::string& arguments) const {
+    return run(command(mesh, arguments));
+  }
+  Ended run(const std::string& line) const {
     const std::string out = own_.path() + "/out", err = own_.path() + "/err";
-    const int raw = std::system((command(mesh, arguments) + " >" + out + " 2>" + err).c_str());
-    Ended ended{WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, 0, text_of(err)};
-    const std::string figures = text_of(out);
-    if (const auto at = figures.find("\"final_loss\":"); at != std::string::npos)
-      ended.final_loss = std::strtod(figures.c_str() + at + 13, nullptr);
+    const int raw = std::system((line + " >" + out + " 2>" + err).c_str());
+    return ended_of(WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, text_of(out), text_of(err));
+  }
+  static Ended ended_of(int status, const std::string& out, const std::string& err) {
+    Ended ended{status, 0, {}, err};
+    if (const auto at = out.find("{\"steps\""); at != std::string::npos) {
+      const auto figures = nlohmann::json::parse(out.substr(at, out.find('\n', at) - at));
+      ended.final_loss = figures.at("final_loss");
+      ended.losses = figures.at("losses").get<std::vector<double>>();
+    }
     return ended;
   }
   static int ranks_of(const std::string& mesh) {
@@ -69,6 +80,20 @@ class TrainLmCheckpoint : public testing::Test {
     return ranks;
   }
   std::string path(const std::string& name) const { return own_.path() + "/" + name; }
+
+  static pid_t start(const std::string& command, const std::string& out, const std::string& err) {
+    std::istringstream split(command);
+    std::vector<std::string> words{std::istream_iterator<std::string>(split), {}};
+    std::vector<char*> list;
+    for (std::string& word : words) list.push_back(word.data());
+    list.push_back(nullptr);
+    const pid_t job = fork();
+    if (job != 0) return job;
+    (void)!freopen(out.c_str(), "w", stdout);
+    (void)!freopen(err.c_str(), "w", stderr);
+    execv(list[0], list.data());
+    _exit(127);
+  }
 
   // Whether both have the same bytes of parameters and moments, in the same files.
   static void expect_equal(const std::string& a, const std::string& b) {
@@ -115,18 +140,7 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
   std::minstd_rand random(7);
   int in_mid_save = 0;
   for (int round = 0; round < 12; ++round) {
-    std::istringstream split(command(mesh, arguments));
-    std::vector<std::string> words{std::istream_iterator<std::string>(split), {}};
-    const pid_t job = fork();
-    if (job == 0) {
-      std::vector<char*> list;
-      for (std::string& word : words) list.push_back(word.data());
-      list.push_back(nullptr);
-      (void)!freopen("/dev/null", "w", stdout);
-      (void)!freopen("/dev/null", "w", stderr);
-      execv(list[0], list.data());
-      _exit(127);
-    }
+    const pid_t job = start(command(mesh, arguments), "/dev/null", "/dev/null");
     std::this_thread::sleep_for(std::chrono::milliseconds(150 + random() % 350));
     kill(job, SIGKILL);
     waitpid(job, nullptr, 0);
@@ -160,6 +174,111 @@ TEST_F(TrainLmCheckpoint, SavesShardsWhereParametersStayWhole) {
   expect_equal(path("usual") + "/step-000000000006", path("never") + "/step-000000000006");
 }
 
+// Goal:   the demo's own model on its eight ranks: resumed to the bit, and a flipped bit is named.
+TEST_F(TrainLmCheckpoint, HoldsTheDemosModelOnEightRanks) {
+  const std::string line = std::string(MUSTER_PROGRAM) +
+                           " run --private --no-prefix -n 8 --mesh dp_replicate=2,dp_shard=2,tp=2 -- " +
+                           TRAIN_LM_PROGRAM + " --text " + path("text.txt") + " --generate 0 --json ";
+  const Ended whole = run(line + "--steps 2 --save " + path("whole"));
+  ASSERT_EQ(whole.status, 0) << whole.err;
+  const Ended half = run(line + "--steps 2 --save-every 1 --save " + path("half"));
+  ASSERT_EQ(half.status, 0) << half.err;
+  fs::remove_all(path("half") + "/step-000000000002");
+  const Ended rest = run(line + "--steps 2 --resume " + path("half") + " --save " + path("rest"));
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(rest.final_loss, whole.final_loss);
+  expect_equal(path("whole") + "/step-000000000002", path("rest") + "/step-000000000002");
+
+  const std::string damaged = path("half") + "/step-000000000001/rank-3.bin";
+  std::fstream file(damaged, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(1000);
+  const char byte = static_cast<char>(file.get() ^ 4);
+  file.seekp(1000);
+  file.put(byte);
+  file.close();
+  const Ended refused = run(line + "--steps 2 --resume " + path("half"));
+  EXPECT_EQ(refused.status, 3) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("is damaged"), HasSubstr("rank-3.bin"), HasSubstr("block0.")));
+}
+
+// The process of a rank of `muster run`; 0 if it has none any more.
+pid_t rank_of(pid_t run, int rank) {
+  const std::string text =
+      text_of("/proc/" + std::to_string(run) + "/task/" + std::to_string(run) + "/children");
+  std::istringstream children(text);
+  const std::string wanted = "MUSTER_RANK=" + std::to_string(rank);
+  for (pid_t child = 0; children >> child;) {
+    const std::string variables = '\0' + text_of("/proc/" + std::to_string(child) + "/environ");
+    if (variables.find('\0' + wanted + '\0') != std::string::npos) return child;
+  }
+  return 0;
+}
+
+// Goal:   ranks that die do not end an elastic run. The others take a smaller mesh, and learn from there what
+// a
+//         run on that mesh learns that begins with the same checkpoint.
+// Method: kills a rank, then another, each once a later checkpoint is there; then runs anew from the two
+//         checkpoints that the run went on from, on their meshes.
+TEST_F(TrainLmCheckpoint, GoesOnWithoutRanksThatWereLost) {
+  struct Case {
+    const char* mesh;
+    std::vector<int> victims;
+    std::vector<const char*> smaller;
+  };
+  for (const Case& c :
+       {Case{"dp_shard=4", {2, 0}, {"dp_shard=3", "dp_shard=2"}},
+        Case{"dp_replicate=2,dp_shard=2,tp=2", {5, 0}, {"dp_shard=3,tp=2", "dp_shard=2,tp=2"}}}) {
+    SCOPED_TRACE(c.mesh);
+    const std::string run = path("run"), out = path("elastic_out"), err = path("elastic_err");
+    fs::remove_all(run);
+    std::string line = command(c.mesh, "--steps 800 --elastic --save-every 25 --keep 0 --save " + run);
+    line.insert(line.find(" --private"), " --elastic");
+    const pid_t job = start(line, out, err);
+    const auto newest = [&] {
+      std::uint64_t step = 0;
+      if (const auto entries = muster::store::list_shelf(run, nullptr))
+        for (const auto& entry : *entries) step = std::max(step, entry.step);
+      return step;
+    };
+    std::uint64_t past = 0;
+    for (const int victim : c.victims) {
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (newest() <= past && std::chrono::steady_clock::now() < until)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      past = newest() + 25;  // so the next loss comes after the run went on
+      const pid_t rank = rank_of(job, victim);
+      ASSERT_NE(rank, 0) << text_of(err);
+      kill(rank, SIGKILL);
+    }
+    int raw = 0;
+    ASSERT_EQ(waitpid(job, &raw, 0), job);
+    const Ended elastic = ended_of(WIFEXITED(raw) ? WEXITSTATUS(raw) : -1, text_of(out), text_of(err));
+    ASSERT_EQ(elastic.status, 0) << elastic.err;
+    ASSERT_EQ(elastic.losses.size(), 800u);
+    std::vector<std::size_t> from;
+    const std::string mark = "goes on from " + run + "/step-";
+    for (auto at = elastic.err.find(mark); at != std::string::npos; at = elastic.err.find(mark, at + 1))
+      from.push_back(std::stoul(elastic.err.substr(at + mark.size(), 12)));
+    ASSERT_EQ(from.size(), 2u) << elastic.err;
+    from.push_back(800);
+    for (std::size_t i = 0; i < 2; ++i) {
+      char name[32];
+      std::snprintf(name, sizeof name, "step-%012zu", from[i]);
+      const std::string begin = path("begin") + std::to_string(i);
+      fs::remove_all(begin);
+      fs::create_directories(begin);
+      fs::copy(run + "/" + name, begin + "/" + name, fs::copy_options::recursive);
+      const Ended again = train(c.smaller[i], "--steps 800 --resume " + begin);
+      ASSERT_EQ(again.status, 0) << again.err;
+      EXPECT_EQ(std::vector<double>(elastic.losses.begin() + static_cast<std::ptrdiff_t>(from[i]),
+                                    elastic.losses.begin() + static_cast<std::ptrdiff_t>(from[i + 1])),
+                std::vector<double>(again.losses.begin(), again.losses.begin() + static_cast<std::ptrdiff_t>(
+                                                                                     from[i + 1] - from[i])))
+          << c.smaller[i];
+    }
+  }
+}
+
 TEST_F(TrainLmCheckpoint, RefusesARunThatIsAnother) {
   ASSERT_EQ(train("dp_shard=2", "--steps 4 --save " + path("run")).status, 0);
   const auto refusal = [&](const std::string& arguments, int status) {
@@ -173,6 +292,7 @@ TEST_F(TrainLmCheckpoint, RefusesARunThatIsAnother) {
               HasSubstr("has done 4 steps; choose more --steps"));
   EXPECT_THAT(refusal("--steps 9 --verify --resume " + path("run"), 2), HasSubstr("--verify"));
   EXPECT_THAT(refusal("--steps 9 --save-every 2", 2), HasSubstr("--save-every needs --save"));
+  EXPECT_THAT(refusal("--steps 9 --elastic", 2), HasSubstr("--elastic needs --save"));
   EXPECT_THAT(refusal("--steps 9 --tied --resume " + path("run"), 0), HasSubstr("goes on from"));
   EXPECT_THAT(refusal("--steps 2 --resume " + path("none"), 0), Not(HasSubstr("goes on from")));
 }

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -24,6 +26,7 @@
 namespace train_lm {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -74,6 +77,23 @@ class TrainLm : public testing::Test {
     return shell(std::string(MUSTER_PROGRAM) + " run --private --no-prefix -n " + std::to_string(mesh.ranks) +
                  " --mesh " + mesh.text + " -- " + TRAIN_LM_PROGRAM + " --text " + text + " " + kSizes + " " +
                  arguments);
+  }
+
+  // Ranks that `which` names, a pattern of the shell, have `other` for a text.
+  Outcome start_with(const Shape& mesh, const std::string& which, const std::string& other,
+                     const std::string& arguments) const {
+    const std::string script = "text=" + text_path() + "; case $MUSTER_RANK in " + which + ") text=" + other +
+                               ";; esac; exec \"$0\" \"$@\" --text $text";
+    return shell(std::string(MUSTER_PROGRAM) + " run --private --no-prefix --grace 60 -n " +
+                 std::to_string(mesh.ranks) + " --mesh " + mesh.text + " -- sh -c '" + script + "' " +
+                 TRAIN_LM_PROGRAM + " " + kSizes + " " + arguments);
+  }
+  // The text, but for the bytes in [first, last), which are others.
+  std::string text_with_others(std::size_t first, std::size_t last) const {
+    std::string bytes = read(text_path());
+    for (std::size_t i = first; i < std::min(last, bytes.size()); ++i) bytes[i] = '#';
+    own_.write("other.txt", bytes);
+    return (folder_ / "other.txt").string();
   }
 
   // 24 features in heads of 6, 64 inner ones: shards of 3 ranks are uneven in some parameters and even in
@@ -275,6 +295,77 @@ TEST_F(TrainLm, TiesHeadAndEmbedding) {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     EXPECT_LE(outcome.figures()["max_loss_difference"].get<double>(), 1e-3) << mesh.text;
     EXPECT_LT(outcome.figures()["final_loss"].get<double>(), 3.5) << mesh.text;
+  }
+}
+
+// Goal:   case T8. If one rank along tp has other data in the first step, all ranks along tp end with an
+//         error that names it; or both, where there are only two.
+TEST_F(TrainLm, EndsWhereBatchesDifferAlongTp) {
+  const std::string other = text_with_others(0, SIZE_MAX);
+  const Outcome three = start_with({3, "tp=3,dp_shard=1"}, "1", other, "--steps 3 --generate 0");
+  EXPECT_EQ(three.status, kExitRuntime) << three.err;
+  for (const char* rank : {"0", "1", "2"})
+    EXPECT_THAT(three.err, ContainsRegex(std::string("rank ") + rank +
+                                         ": ranks along tp have different batches in step 1; .*: rank 1 "
+                                         "holds other bytes than the majority"));
+  const Outcome two = start_with({4, "dp_shard=2,tp=2"}, "3", other, "--steps 3 --generate 0");
+  EXPECT_EQ(two.status, kExitRuntime) << two.err;
+  for (const char* rank : {"2", "3"})
+    EXPECT_THAT(two.err, ContainsRegex(std::string("rank ") + rank +
+                                       ": ranks along tp have different batches in step 1; .* at rank [23]; "
+                                       ".* at rank [23]"));
+  const Outcome seeds =
+      shell(std::string(MUSTER_PROGRAM) +
+            " run --private --no-prefix --grace 60 -n 2 --mesh tp=2,dp_shard=1 "
+            "-- sh -c 'exec \"$0\" \"$@\" --seed $MUSTER_RANK' " +
+            TRAIN_LM_PROGRAM + " --text " + text_path() + " " + kSizes + " --steps 3 --generate 0");
+  EXPECT_EQ(seeds.status, kExitRuntime) << seeds.err;
+  EXPECT_THAT(seeds.err, HasSubstr("start them with one --text and one --seed"));
+}
+
+// Goal:   case T8. Later steps are compared if one asks for it.
+// Method: change a byte that the first step does not read, and the second one does.
+TEST_F(TrainLm, ComparesLaterBatchesIfAsked) {
+  const Options options = sizes();
+  const Text text = Text::load(text_path(), options.context);
+  const auto is_read = [&](std::int64_t step, std::size_t byte) {
+    for (std::int64_t row = 0; row < options.batch; ++row) {
+      const auto sequence = text.sequence(options.seed, step, options.batch, row);
+      const auto first = static_cast<std::size_t>(sequence.data() - text.prompt().data());
+      if (byte >= first && byte < first + sequence.size()) return true;
+    }
+    return false;
+  };
+  std::size_t byte = 0;
+  while (byte < text.size() && (is_read(0, byte) || !is_read(1, byte))) ++byte;
+  ASSERT_LT(byte, text.size());
+  const std::string other = text_with_others(byte, byte + 1);
+  const Shape mesh{2, "tp=2,dp_shard=1"};
+  const Outcome first = start_with(mesh, "1", other, "--steps 2 --generate 0");
+  EXPECT_EQ(first.status, 0) << first.err;
+  const Outcome every = start_with(mesh, "1", other, "--steps 2 --generate 0 --check-batches");
+  EXPECT_EQ(every.status, kExitRuntime) << every.err;
+  for (const char* rank : {"0", "1"})
+    EXPECT_THAT(every.err,
+                HasSubstr(std::string("rank ") + rank + ": ranks along tp have different batches in step 2"));
+  EXPECT_EQ(start(kMeshes[3], "--steps 4 --generate 0 --check-batches").status, 0);
+}
+
+// Goal:   case T8, the other way: what one rank along tp draws is the batch of all.
+// Method: the others have a text of which they must read nothing; the losses are those of one text to the
+//         bit.
+TEST_F(TrainLm, TakesTheBatchOfTheFirstRankAlongTp) {
+  const std::string other = text_with_others(0, SIZE_MAX);
+  for (const Shape& mesh : {Shape{3, "tp=3,dp_shard=1"}, kMeshes[3]}) {
+    const std::string arguments = "--steps 6 --generate 0 --json ";
+    const Outcome plain = start(mesh, arguments);
+    ASSERT_EQ(plain.status, 0) << plain.err;
+    const std::string which = mesh.ranks == 3 ? "1|2" : "1|3|5|7";
+    for (const char* delays : {"", "--delay-ranks 1"}) {
+      const Outcome one = start_with(mesh, which, other, arguments + "--broadcast-batch " + delays);
+      ASSERT_EQ(one.status, 0) << one.err;
+      EXPECT_EQ(one.figures()["final_loss"], plain.figures()["final_loss"]) << mesh.text << delays;
+    }
   }
 }
 

@@ -17,7 +17,7 @@ from tidy import tracked  # noqa: E402
 
 # Left out: what is not in the product. F20 offloads to the CPU, F22 and F23 tune, T12 overlaps products.
 CASES = ([f"M{i}" for i in range(1, 15)] + [f"F{i}" for i in range(1, 30) if i not in (20, 22, 23)] +
-         ["T2", "T3", "T4", "T10", "T11", "T13"] + [f"X{i}" for i in range(1, 5)] +
+         [f"T{i}" for i in range(1, 14) if i != 12] + [f"X{i}" for i in range(1, 5)] +
          [f"C{i}" for i in range(1, 11)])
 TAG = re.compile(r"\bcases? ((?:[MFTXC]\d+(?: \([^)]*\))?(?:, | and )?)+)")
 TEST = re.compile(r"((?:^//.*\n)+)TEST(?:_F|_P)?\(\w+,\s*\w+\)", re.M)

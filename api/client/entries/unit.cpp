@@ -1,6 +1,7 @@
 // Units of the C API.
 #include "api/base/dtype.hpp"
 #include "api/client/error.hpp"
+#include "api/client/groups.hpp"
 #include "api/client/layout_handle.hpp"
 #include "api/client/shown_units.hpp"
 #include "api/client/units/units.hpp"
@@ -17,8 +18,10 @@
 using muster::Code;
 using muster::failure;
 using muster::Status;
+using muster::client::GradientFigure;
 using muster::client::guarded;
 using muster::client::status_of;
+using muster::client::UnitFacts;
 using muster::shard::AfterForward;
 using muster::shard::BackwardEnd;
 
@@ -54,6 +57,12 @@ muster_status_t with_unit(muster_units* units, muster_unit unit, F&& body) noexc
   });
 }
 
+// Ends what the other ranks wait for in a unit, and tells them why.
+void abort_groups(const muster_units& units, const UnitFacts& unit, const Status& why) {
+  for (const muster_group group : {unit.shard.group, unit.replicate.group})
+    if (group != MUSTER_GROUP_SELF) muster::client::abort_group(units.session(), group, why.message());
+}
+
 // As above, in a step. If this rank alone is refused, others must not wait for it.
 template<class F>
 muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcept {
@@ -64,7 +73,7 @@ muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcep
     Status done = body(*units->schedule());
     show(*units);
     if (!done.ok() && done.code() != Code::kBadArgument && !muster::is_session_end(done.code()))
-      units->abort_groups(unit);
+      abort_groups(*units, units->unit(unit).facts(), done);
     return done;
   });
 }
@@ -140,6 +149,16 @@ Status check_part(muster_units& units, muster_unit unit, std::uint32_t part) {
   if (part < parts) return {};
   return failure(Code::kBadArgument, "part is {}; unit \"{}\" has parts 0..{}", part,
                  units.unit(unit).facts().name, parts - 1);
+}
+
+muster_status_t total(muster_units* units, GradientFigure figure, const muster_tensor* out,
+                      muster_point* done) noexcept {
+  return with_units(units, [&]() -> Status {
+    if (out == nullptr || done == nullptr)
+      return failure(Code::kBadArgument, "out and done must not be NULL");
+    MUSTER_ASSIGN_OR_RETURN(*done, units->total(figure, *out));
+    return {};
+  });
 }
 
 }  // namespace
@@ -303,10 +322,21 @@ muster_status_t muster_step_end(muster_units* units, muster_point after, muster_
 }
 
 muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done) {
+  return total(units, GradientFigure::kSquareSum, out, done);
+}
+
+muster_status_t muster_units_zero_count(muster_units* units, const muster_tensor* out, muster_point* done) {
+  return total(units, GradientFigure::kZeroCount, out, done);
+}
+
+muster_status_t muster_units_broadcast(muster_units* units, muster_point after, muster_point* done) {
   return with_units(units, [&]() -> Status {
-    if (out == nullptr || done == nullptr)
-      return failure(Code::kBadArgument, "out and done must not be NULL");
-    MUSTER_ASSIGN_OR_RETURN(*done, units->square_sum(*out));
+    if (done == nullptr) return failure(Code::kBadArgument, "done must not be NULL");
+    *done = MUSTER_POINT_NONE;
+    auto point = units->broadcast(after);
+    show(*units);
+    if (!point) return std::move(point).error();
+    *done = *point;
     return {};
   });
 }

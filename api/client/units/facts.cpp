@@ -323,6 +323,19 @@ Pieces UnitFacts::gradient_pieces(Segment segment) const {
   return pieces;
 }
 
+std::vector<muster_piece> UnitFacts::shard_pieces(const UnitParameter& parameter) const {
+  const std::uint64_t bytes = dtype_bytes(parameter.dtype);
+  std::vector<muster_piece> pieces;
+  if (!shares) {
+    append(pieces, parameter.shard_at, static_cast<std::uint64_t>(parameter.places.shard_elements()) * bytes);
+    return pieces;
+  }
+  for (const shard::ElementRun& run : parameter.places.runs()[static_cast<std::size_t>(shard.coordinate)])
+    append(pieces, parameter.whole_at + static_cast<std::uint64_t>(run.offset) * bytes,
+           static_cast<std::uint64_t>(run.count) * bytes);
+  return pieces;
+}
+
 std::uint64_t UnitFacts::elements(Segment segment) const {
   std::uint64_t count = 0;
   for (std::size_t k = segment.first; k < segment.last; ++k)

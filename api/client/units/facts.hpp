@@ -85,6 +85,8 @@ struct UnitFacts {
   Pieces whole_pieces() const;                    // of shards in the whole unit, in elements of a gather
   Pieces slice_pieces() const;                    // of slices, likewise
   Pieces gradient_pieces(Segment segment) const;  // of shards in the whole gradients of the segment
+  // Where this rank's shard of a parameter lies in its shards, in bytes.
+  std::vector<muster_piece> shard_pieces(const UnitParameter& parameter) const;
   std::uint64_t elements(Segment segment) const;  // of its gradient shard
 };
 

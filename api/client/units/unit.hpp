@@ -40,6 +40,8 @@ class Unit {
   const UnitFacts& facts() const { return facts_; }
   UnitGathering& gathering() { return gathering_; }
   GradientReduction& reduction() { return reduction_; }
+  const GradientReduction& reduction() const { return reduction_; }
+  muster_buffer shards() const { return shards_; }
   std::uint64_t bytes() const { return memory_.bytes() + gathering_.bytes() + reduction_.bytes(); }
 
   // Makes its plans, once it has places.

@@ -14,6 +14,8 @@ using muster::failure;
 using muster::Result;
 using muster::Status;
 using muster::client::agree;
+using muster::client::GradientFigure;
+using muster::client::GradientTotal;
 using muster::client::status_of;
 using muster::client::Unit;
 using muster::client::UnitPlaces;
@@ -31,14 +33,17 @@ muster_units::muster_units(muster_session* session, const muster_units_options& 
       reduce_inputs_(options.reduce_inputs),
       lanes_(session),
       places_(session),
-      norm_(session) {}
+      square_sum_(session, GradientFigure::kSquareSum),
+      zero_count_(session, GradientFigure::kZeroCount),
+      replicas_(session) {}
 
 // ---- units -------------------------------------------------------------------------------------
 
 Status muster_units::check(const muster_unit_options& options) const {
   if (schedule_ != nullptr)
     return failure(Code::kState,
-                   "unit \"{}\" comes after the first muster_step_begin; make all units before it",
+                   "unit \"{}\" comes after the first muster_step_begin or muster_units_broadcast; make all "
+                   "units before it",
                    options.name);
   if (units_.size() == kUnitsMax) return failure(Code::kNoResource, "a set has at most {} units", kUnitsMax);
   const std::string module = options.module == nullptr ? options.name : options.module;
@@ -195,19 +200,20 @@ Status muster_units::prepare() {
   return {};
 }
 
+Status muster_units::make_ready() {
+  if (schedule_ != nullptr) return {};
+  const Status own = prepare();
+  muster_group group = MUSTER_GROUP_SELF;
+  if (is_shared()) MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
+  Status agreed = agree(session_, group, own, description());
+  if (!agreed.ok()) (void)withdraw();
+  return agreed;
+}
+
 // ---- steps -------------------------------------------------------------------------------------
 
 Status muster_units::begin_step(muster_point after, bool unchanged) {
-  if (schedule_ == nullptr) {
-    const Status own = prepare();
-    muster_group group = MUSTER_GROUP_SELF;
-    if (is_shared()) MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
-    const Status agreed = agree(session_, group, own, description());
-    if (!agreed.ok()) {
-      (void)withdraw();
-      return agreed;
-    }
-  }
+  MUSTER_RETURN_IF_ERROR(make_ready());
   return schedule_->begin_step(after, unchanged);
 }
 
@@ -230,13 +236,25 @@ bool muster_units::is_shared() const {
   });
 }
 
-Result<muster_point> muster_units::square_sum(const muster_tensor& out) {
+Result<muster_point> muster_units::total(GradientFigure figure, const muster_tensor& out) {
   if (schedule_ == nullptr || schedule_->in_step())
     return fail(Code::kState,
-                "the sum of squares is taken between muster_step_end and the next muster_step_begin");
-  if (out.dtype != MUSTER_F64 || out.dims > 1 || (out.dims == 1 && out.size[0] != 1))
-    return fail(Code::kBadArgument, "out must be one element of F64");
-  return norm_.start(lanes_, units_, out, is_shared(), schedule_->reduced());
+                "figures of all gradients are taken between muster_step_end and the next muster_step_begin");
+  GradientTotal& total = figure == GradientFigure::kSquareSum ? square_sum_ : zero_count_;
+  const std::int64_t numbers = out.dims == 0 ? 1 : out.size[0];
+  if (out.dtype != MUSTER_F64 || out.dims > 1 || numbers != total.numbers() ||
+      (numbers > 1 && out.stride[0] != 1))
+    return fail(Code::kBadArgument, "out must be F64 [{}], without gaps", total.numbers());
+  return total.start(lanes_, units_, out, is_shared(), schedule_->reduced());
+}
+
+Result<muster_point> muster_units::broadcast(muster_point after) {
+  MUSTER_RETURN_IF_ERROR(make_ready());
+  if (schedule_->in_step())
+    return fail(Code::kState, "shards are broadcast between two steps, and not in one; call muster_step_end");
+  MUSTER_ASSIGN_OR_RETURN(const muster_point done, replicas_.start(lanes_, units_, is_shared(), after));
+  for (std::size_t unit = 0; unit < units_.size(); ++unit) schedule_->shards_change(unit, done);
+  return done;
 }
 
 Status muster_units::abandon() {
@@ -260,6 +278,7 @@ Status muster_units::meet_everywhere() {
     const muster::client::UnitFacts& facts = unit->facts();
     MUSTER_RETURN_IF_ERROR(meet(UnitLane::kGather, facts.shard.group));
     MUSTER_RETURN_IF_ERROR(meet(UnitLane::kReduce, facts.shard.group));
+    MUSTER_RETURN_IF_ERROR(meet(UnitLane::kGather, facts.replicate.group));
     MUSTER_RETURN_IF_ERROR(
         meet(facts.shard.ranks > 1 ? UnitLane::kAllReduce : UnitLane::kReduce, facts.replicate.group));
   }
@@ -269,7 +288,9 @@ Status muster_units::meet_everywhere() {
 
 Status muster_units::withdraw() {
   MUSTER_RETURN_IF_ERROR(lanes_.close());
-  MUSTER_RETURN_IF_ERROR(norm_.withdraw());
+  MUSTER_RETURN_IF_ERROR(square_sum_.withdraw());
+  MUSTER_RETURN_IF_ERROR(zero_count_.withdraw());
+  MUSTER_RETURN_IF_ERROR(replicas_.withdraw());
   schedule_.reset();
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());
   MUSTER_RETURN_IF_ERROR(places_.release());
@@ -283,11 +304,6 @@ Status muster_units::release() {
   MUSTER_RETURN_IF_ERROR(withdraw());
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->release());
   return {};
-}
-
-void muster_units::abort_groups(muster_unit unit) {
-  for (const muster_group group : {units_[unit]->facts().shard.group, units_[unit]->facts().replicate.group})
-    if (group != MUSTER_GROUP_SELF) (void)muster_group_abort(session_, group);
 }
 
 // ---- operations --------------------------------------------------------------------------------

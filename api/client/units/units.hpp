@@ -4,7 +4,8 @@
 #include "api/base/result.hpp"
 #include "api/base/shard/schedule.hpp"
 #include "api/client/units/lanes.hpp"
-#include "api/client/units/norm.hpp"
+#include "api/client/units/replicas.hpp"
+#include "api/client/units/totals.hpp"
 #include "api/client/units/unit.hpp"
 #include "api/shm/layout.hpp"
 
@@ -39,12 +40,11 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Result<muster_unit> add(const muster_unit_options& options);
   muster::Status begin_step(muster_point after, bool unchanged);
   muster::Status end_step(muster_point after, muster_point* done);
-  muster::Result<muster_point> square_sum(const muster_tensor& out);
+  muster::Result<muster_point> total(muster::client::GradientFigure figure, const muster_tensor& out);
+  muster::Result<muster_point> broadcast(muster_point after);
   muster::Status abandon();
   // Errors: BUSY.
   muster::Status release();
-  // After a failure of this rank alone: ends what other ranks wait for.
-  void abort_groups(muster_unit unit);
 
  private:
   muster::Result<muster_point> gather(std::size_t unit, muster::shard::GatherFrom from,
@@ -54,6 +54,7 @@ struct muster_units final : private muster::shard::UnitOperations {
                                                 std::span<const muster_point> waits) override;
 
   muster::Status check(const muster_unit_options& options) const;
+  muster::Status make_ready();  // the first time
   muster::Status prepare();
   muster::Status withdraw();  // what prepare() has made
   muster::Status meet_everywhere();
@@ -75,7 +76,8 @@ struct muster_units final : private muster::shard::UnitOperations {
   std::vector<std::size_t> modules_;  // by unit
   muster::client::UnitLanes lanes_;
   muster::client::Resources places_;  // for whole units, slices and whole gradients
-  muster::client::GradientNorm norm_;
+  muster::client::GradientTotal square_sum_, zero_count_;
+  muster::client::ReplicaBroadcast replicas_;
   std::vector<muster_group> slice_groups_;
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
   std::uint32_t depth_ = 0;

@@ -43,22 +43,28 @@ Checkpoint::Folder Checkpoint::open(const std::string& path, std::uint32_t keep)
   muster_checkpoints_options said = MUSTER_CHECKPOINTS_OPTIONS_INIT;
   said.folder = path.c_str();
   said.keep = keep;
-  check(muster_mesh_group(runtime_.session(), "world", &said.group));
+  said.group = runtime_.group("world");
   muster_checkpoints* folder = nullptr;
   check(muster_checkpoints_open(runtime_.session(), &said, &folder));
   return Folder(folder);
 }
 
-std::int64_t Checkpoint::resume() {
-  if (options_.resume.empty()) return 0;
-  const Folder folder = open(options_.resume, 0);
+std::int64_t Checkpoint::resume(bool again) {
+  std::optional<std::int64_t> found;
+  if (again) found = load(options_.save, options_.steps);
+  if (!found && !options_.resume.empty()) found = load(options_.resume, options_.steps - 1);
+  return start_ = found.value_or(0);
+}
+
+std::optional<std::int64_t> Checkpoint::load(const std::string& path, std::int64_t most_steps) const {
+  const Folder folder = open(path, 0);
   muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
   const muster_status_t found = muster_checkpoint_query(folder.get(), nullptr, &info);
-  if (found == MUSTER_ERR_NOT_FOUND) return 0;
+  if (found == MUSTER_ERR_NOT_FOUND) return std::nullopt;
   check(found);
   Position position{};
   if (info.user_bytes != sizeof position)
-    throw UsageError(options_.resume + "/" + info.name + " was not made by train_lm");
+    throw UsageError(path + "/" + info.name + " was not made by train_lm");
   muster_checkpoint_load_options said = MUSTER_CHECKPOINT_LOAD_OPTIONS_INIT;
   said.name = info.name;
   said.tensors = tensors_.data();
@@ -66,17 +72,17 @@ std::int64_t Checkpoint::resume() {
   said.user = &position;
   said.user_capacity = sizeof position;
   check(muster_checkpoint_load(folder.get(), &said, nullptr));
-  check_same("--seed", position.seed, options_.seed, options_.resume);
+  check_same("--seed", position.seed, options_.seed, path);
   check_same("--batch", static_cast<std::uint64_t>(position.batch),
-             static_cast<std::uint64_t>(options_.batch), options_.resume);
+             static_cast<std::uint64_t>(options_.batch), path);
   check_same("--context", static_cast<std::uint64_t>(position.context),
-             static_cast<std::uint64_t>(options_.context), options_.resume);
-  check_same("a text of bytes", position.text_bytes, text_bytes_, options_.resume);
-  if (position.next_step >= options_.steps)
-    throw UsageError("the checkpoint in " + options_.resume + " has done " +
-                     std::to_string(position.next_step) + " steps; choose more --steps");
-  if (runtime_.rank() == 0) std::cerr << "train_lm: goes on from " + options_.resume + "/" + info.name + "\n";
-  return start_ = position.next_step;
+             static_cast<std::uint64_t>(options_.context), path);
+  check_same("a text of bytes", position.text_bytes, text_bytes_, path);
+  if (position.next_step > most_steps)
+    throw UsageError("the checkpoint in " + path + " has done " + std::to_string(position.next_step) +
+                     " steps; choose more --steps");
+  if (runtime_.rank() == 0) std::cerr << "train_lm: goes on from " + path + "/" + info.name + "\n";
+  return position.next_step;
 }
 
 void Checkpoint::save_if_due(std::int64_t steps_done, muster_point updated) {

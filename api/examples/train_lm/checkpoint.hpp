@@ -8,6 +8,7 @@
 #include "api/examples/train_lm/units.hpp"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,9 @@ class Checkpoint {
  public:
   Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text);
 
-  // Loads the newest checkpoint, and returns the step with which the run goes on; 0 if there is none.
-  std::int64_t resume();
+  // Loads the newest checkpoint, and returns the step with which the run goes on; 0 if there is none. After a
+  // loss (`again`) that of --save comes before that of --resume.
+  std::int64_t resume(bool again);
   // After `steps_done` steps, of which the last one's weights may be read after `updated`. Waits for that,
   // copies, and returns while the copy is written.
   void save_if_due(std::int64_t steps_done, muster_point updated);
@@ -37,6 +39,7 @@ class Checkpoint {
   };
   using Folder = std::unique_ptr<muster_checkpoints, Close>;
   Folder open(const std::string& path, std::uint32_t keep) const;
+  std::optional<std::int64_t> load(const std::string& path, std::int64_t most_steps) const;
 
   Runtime& runtime_;
   const Options& options_;

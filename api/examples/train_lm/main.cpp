@@ -26,13 +26,25 @@ constexpr std::int64_t kTracedSteps = 2;
 // One rank's run from the first step to the report.
 class Run {
  public:
-  Run(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text)
-      : runtime_(runtime), mesh_(mesh), options_(options), text_(text) {}
+  Run(Runtime& runtime, const Options& options, const Text& text)
+      : runtime_(runtime),
+        options_(options),
+        text_(text),
+        mesh_(runtime.mesh()),
+        progress_("train", options.steps, tokens_per_step()),
+        exposed_before_(runtime.counter("exposed_ns")) {}
 
   void all() {
-    Trainer trainer(runtime_, mesh_, options_, text_, true);
-    train(trainer);
-    if (options_.generate > 0) sample_ = printable(generate(runtime_, mesh_, options_, text_, trainer));
+    bool needed = true;
+    while (needed) {
+      try {
+        train();
+        break;
+      } catch (const RuntimeError& error) {
+        needed = go_on_after(error);
+      }
+    }
+    if (!needed) return;
     if (options_.verify) train_alone();
     if (first()) report();
   }
@@ -45,20 +57,23 @@ class Run {
   }
   std::int64_t tokens_per_step() const { return options_.batch * options_.context; }
 
-  void train(Trainer& trainer) {
+  void train() {
+    Trainer trainer(runtime_, mesh_, options_, text_, true);
     Checkpoint checkpoint(runtime_, trainer.units(), options_, text_);
-    const std::int64_t start = checkpoint.resume();
-    Progress progress("train", options_.steps, tokens_per_step());
-    const std::uint64_t exposed_before = runtime_.counter("exposed_ns");
-    const auto collect = [&](std::int64_t step) {
-      figures_.losses.push_back(trainer.collect(step).loss);
-      const double exposed = static_cast<double>(runtime_.counter("exposed_ns") - exposed_before) * 1e-9;
-      figures_.exposed_fraction = exposed / progress.seconds();
-      if (first()) progress.show(step + 1, figures_.losses.back(), figures_);
-    };
-    const auto collected = [&] { return start + static_cast<std::int64_t>(figures_.losses.size()); };
+    const std::int64_t start = checkpoint.resume(losses_ > 0);
+    if (losses_ == 0) first_ = start;
+    figures_.losses.resize(static_cast<std::size_t>(start - first_));
+    train(trainer, checkpoint, start);
+    checkpoint.finish();
+    if (options_.generate > 0) sample_ = printable(generate(runtime_, mesh_, options_, text_, trainer));
+    if (options_.elastic) runtime_.meet_all();  // until then the others may need this rank
+  }
+
+  void train(Trainer& trainer, Checkpoint& checkpoint, std::int64_t start) {
+    const auto collected = [&] { return first_ + static_cast<std::int64_t>(figures_.losses.size()); };
     for (std::int64_t step = start; step < options_.steps; ++step) {
-      if (first() && traced() && step == std::max(start, options_.steps - kTracedSteps)) begin_trace();
+      if (first() && traced() && !recording_ && step >= std::max(start, options_.steps - kTracedSteps))
+        begin_trace();
       trainer.submit(step, [&, updated = trainer.updated()] { checkpoint.save_if_due(step, updated); });
       if (step == start) {
         figures_.peak_unsharded_bytes = trainer.units().peak_whole_bytes();
@@ -67,18 +82,40 @@ class Run {
       // Collects one step behind, so that the lanes never run dry. But a dump needs the gradients of the
       // first step before the second one changes them.
       if (step == start && !options_.dump_gradients.empty()) {
-        collect(start);
+        collect(trainer, start);
         trainer.dump_gradients(options_.dump_gradients + ".rank" + std::to_string(runtime_.rank()));
       } else if (collected() < step) {
-        collect(step - 1);
+        collect(trainer, step - 1);
       }
     }
+    if (collected() < options_.steps) collect(trainer, options_.steps - 1);
     checkpoint.save_if_due(options_.steps, trainer.updated());
-    if (collected() < options_.steps) collect(options_.steps - 1);
-    figures_.tokens_per_second =
-        static_cast<double>((options_.steps - start) * tokens_per_step()) / progress.seconds();
+    figures_.tokens_per_second = static_cast<double>(losses_ * tokens_per_step()) / progress_.seconds();
     if (recording_) end_trace();
-    checkpoint.finish();
+  }
+
+  void collect(Trainer& trainer, std::int64_t step) {
+    figures_.losses.push_back(trainer.collect(step).loss);
+    ++losses_;
+    const double exposed = static_cast<double>(runtime_.counter("exposed_ns") - exposed_before_) * 1e-9;
+    figures_.exposed_fraction = exposed / progress_.seconds();
+    if (first()) progress_.show(step + 1, figures_.losses.back(), figures_);
+  }
+
+  // The ranks that are left take a smaller mesh. Returns whether this one is needed there. Throws the failure
+  // if no rank was lost.
+  bool go_on_after(const RuntimeError& error) {
+    if (!options_.elastic || error.status() > -200 || error.status() <= -300) throw error;
+    if (!runtime_.gather_survivors()) throw error;
+    const Mesh smaller = smaller_mesh(mesh_, runtime_.ranks(),
+                                      [&](const Mesh& mesh) { return mesh_fault(options_, mesh).empty(); });
+    if (first())
+      std::cerr << "train_lm: " + std::string(error.what()) + "; " + std::to_string(runtime_.ranks()) +
+                       " ranks are left, and " + std::to_string(smaller.size()) + " of them go on with " +
+                       smaller.text() + "\n";
+    if (!runtime_.go_on(smaller)) return false;
+    mesh_ = runtime_.mesh();
+    return true;
   }
 
   // If another program records the job already, this run has no trace, and says so at the end.
@@ -139,7 +176,7 @@ class Run {
     if (options_.trace.empty() && !lost_trace_.empty()) throw OutputError(options_.html, lost_trace_);
     std::ifstream trace(trace_path(), std::ios::binary);
     const std::string json{std::istreambuf_iterator<char>(trace), {}};
-    PageContent content{runtime_.mesh_text(), sample_, figures_, {}, runtime_.world()};
+    PageContent content{runtime_.mesh_text(), sample_, figures_, {}, runtime_.ranks()};
     if (lost_trace_.empty()) content.events = read_trace(json);
     std::ofstream page(options_.html, std::ios::binary);
     page << page_html(content);
@@ -149,10 +186,14 @@ class Run {
   }
 
   Runtime& runtime_;
-  const Mesh mesh_;
   const Options& options_;
   const Text& text_;
+  Mesh mesh_;
+  Progress progress_;
+  std::uint64_t exposed_before_;
   Figures figures_;
+  std::int64_t first_ = 0;   // step of this run
+  std::int64_t losses_ = 0;  // collected, also of steps that were done again
   std::string sample_;
   bool recording_ = false;
   std::string lost_trace_;  // why the trace could not be written
@@ -176,9 +217,8 @@ void run(const Options& options) {
   check_outputs(options);
   const Text text = Text::load(options.text, options.context);
   Runtime runtime = Runtime::open(options.delay_ranks);
-  const Mesh mesh = runtime.mesh();
-  check_mesh(options, mesh);
-  Run(runtime, mesh, options, text).all();
+  if (const std::string fault = mesh_fault(options, runtime.mesh()); !fault.empty()) throw UsageError(fault);
+  Run(runtime, options, text).all();
 }
 
 }  // namespace

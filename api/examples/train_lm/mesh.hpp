@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,8 @@ struct Mesh {
   Axis tp;
   muster_group loss = MUSTER_GROUP_SELF;  // dp_replicate x dp_shard x cp: ranks that share the tokens
 
+  std::int64_t size() const { return dp_size() * cp.size * tp.size; }
+  std::string text() const;  // "dp_replicate=2,dp_shard=2,cp=1,tp=2"
   std::int64_t dp_size() const { return dp_replicate.size * dp_shard.size; }
   std::int64_t dp_index() const { return dp_replicate.coordinate * dp_shard.size + dp_shard.coordinate; }
   // Rows of a global batch that this rank computes; all cp and tp peers get the same. dp_size() divides
@@ -50,6 +53,11 @@ struct Mesh {
   // Positions of each sequence that it computes; cp divides `context`.
   Chunk positions(std::int64_t context) const { return ceil_chunk(context, cp.size, cp.coordinate); }
 };
+
+// The mesh with which at most `ranks` ranks go on, if some of a mesh are lost: sizes only. cp and tp stay, as
+// long as there are ranks for them; then as many ranks as can be, with dp_shard as it was if that divides
+// them. `suits` says which meshes can be at all; that of one rank can.
+Mesh smaller_mesh(const Mesh& mesh, std::int64_t ranks, const std::function<bool(const Mesh&)>& suits);
 
 // How tensor parallelism cuts a parameter. Rows of a weight [out, in] are output features, so a
 // column-parallel layer is kRows here, and a row-parallel one kColumns.

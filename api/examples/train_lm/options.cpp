@@ -81,6 +81,9 @@ void add_checkpoints(CLI::App& app, Options& o) {
          "--resume", o.resume,
          "Go on from the newest checkpoint in this folder, on any mesh; from the start if there is none")
       ->check(empty_fault);
+  app.add_flag("--elastic", o.elastic,
+               "If ranks are lost, the others go on from the newest checkpoint on a smaller mesh; start it "
+               "with muster run --elastic");
 }
 
 void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& reshard) {
@@ -110,6 +113,10 @@ void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& res
                  "After a unit's forward: always, never, or the number of ranks that keep it between them");
   app.add_flag("--share", o.share,
                "One whole copy of f32 parameters for all ranks of a node; nothing is gathered");
+  app.add_flag("--broadcast-batch", o.broadcast_batch,
+               "Along tp the first rank draws the batch, and the others receive it; else each draws it by "
+               "itself, and they compare that of the first step");
+  app.add_flag("--check-batches", o.check_batches, "Compare the batch of every step along tp");
   app.add_flag("--verify", o.verify,
                "Train again on rank 0 alone and report the largest difference of the losses");
   app.add_flag("--json", o.json, "End the standard output of rank 0 with one line of JSON");
@@ -142,9 +149,14 @@ void check(const Options& o) {
   if (o.width / o.heads % 2 != 0)
     refuse("--width " + text_of(o.width) + " / --heads " + text_of(o.heads) + " = " +
            text_of(o.width / o.heads) + " features of a head; the rotary position needs an even number");
+  if (o.broadcast_batch && o.check_batches)
+    refuse("--check-batches has nothing to compare with --broadcast-batch; leave one of them out");
   if (!std::isfinite(o.learning_rate) || o.learning_rate <= 0) refuse("--lr must be a positive number");
   if (!std::isfinite(o.clip) || o.clip < 0) refuse("--clip must be 0 (no limit) or a positive number");
   if (o.save.empty() && o.save_every > 0) refuse("--save-every needs --save, the folder for checkpoints");
+  if (o.elastic && o.save.empty())
+    refuse("--elastic needs --save, the folder from whose newest checkpoint the others go on");
+  if (o.elastic && o.verify) refuse("--verify compares whole runs, so it does not go with --elastic");
   if (!o.resume.empty() && o.verify)
     refuse("--verify trains again from the start, so it does not go with --resume");
   // Bounds one activation: kernels index with 64 bits, but a small machine has not so much memory.
@@ -190,26 +202,27 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   return options;
 }
 
-void check_mesh(const Options& o, const Mesh& mesh) {
+std::string mesh_fault(const Options& o, const Mesh& mesh) {
   const std::int64_t tp = mesh.tp.size;
   if (o.batch % mesh.dp_size() != 0)
-    refuse("--batch " + text_of(o.batch) + " is not a multiple of dp_replicate " +
+    return "--batch " + text_of(o.batch) + " is not a multiple of dp_replicate " +
            text_of(mesh.dp_replicate.size) + " x dp_shard " + text_of(mesh.dp_shard.size) + " = " +
            text_of(mesh.dp_size()) + "; choose --batch " +
-           text_of(ceil_div(o.batch, mesh.dp_size()) * mesh.dp_size()));
+           text_of(ceil_div(o.batch, mesh.dp_size()) * mesh.dp_size());
   if (o.context % mesh.cp.size != 0)
-    refuse("--context " + text_of(o.context) + " is not a multiple of cp " + text_of(mesh.cp.size) +
-           "; choose --context " + text_of(ceil_div(o.context, mesh.cp.size) * mesh.cp.size));
+    return "--context " + text_of(o.context) + " is not a multiple of cp " + text_of(mesh.cp.size) +
+           "; choose --context " + text_of(ceil_div(o.context, mesh.cp.size) * mesh.cp.size);
   const std::int64_t shards = mesh.dp_shard.size * mesh.cp.size;
   if (o.reshard > 0 && (shards % o.reshard != 0 || (tp > 1 && o.reshard > 1 && o.reshard < shards)))
-    refuse("--reshard " + text_of(o.reshard) + " must divide dp_shard " + text_of(mesh.dp_shard.size) +
-           " x cp " + text_of(mesh.cp.size) + ", and needs tp 1");
+    return "--reshard " + text_of(o.reshard) + " must divide dp_shard " + text_of(mesh.dp_shard.size) +
+           " x cp " + text_of(mesh.cp.size) + ", and needs tp 1";
   if (o.heads < tp)
-    refuse("--heads " + text_of(o.heads) + " are fewer than tp " + text_of(tp) + ": a head is not cut");
+    return "--heads " + text_of(o.heads) + " are fewer than tp " + text_of(tp) + ": a head is not cut";
   for (const std::int64_t cut : {o.hidden(), kVocabulary})
     if (ceil_chunk(cut, tp, tp - 1).count == 0)
-      refuse("tp " + text_of(tp) + " leaves the last rank nothing of " + text_of(cut) +
-             " features; choose a smaller tp");
+      return "tp " + text_of(tp) + " leaves the last rank nothing of " + text_of(cut) +
+             " features; choose a smaller tp";
+  return {};
 }
 
 std::vector<std::vector<Parameter>> model_units(const Options& o) {

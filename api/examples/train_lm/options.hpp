@@ -33,7 +33,9 @@ struct Options {
   std::uint64_t budget = 0;                       // bytes of whole parameters; 0: what prefetch needs
   std::uint32_t prefetch = 1;                     // how many units ahead parameters are gathered
   std::int32_t reshard = MUSTER_RESHARD_DEFAULT;  // what becomes of a unit after its forward
-  bool share = false;  // ranks of a node have one whole copy of f32 parameters between them
+  bool share = false;            // ranks of a node have one whole copy of f32 parameters between them
+  bool broadcast_batch = false;  // along tp one rank draws the batch, and the others receive it
+  bool check_batches = false;  // of each step, not of the first one alone, that ranks along tp have the same
   bool verify = false;
   bool json = false;
   std::string trace = {};
@@ -45,6 +47,7 @@ struct Options {
   std::int64_t save_every = 0;  // steps; 0: at the end alone
   std::uint32_t keep = 2;       // how many of the newest stay; 0: all
   std::string resume = {};      // the folder of which the newest checkpoint is the start
+  bool elastic = false;         // if ranks are lost, the others go on from the newest checkpoint
 
   // Inner features of the feed-forward part: 8/3 of the width, as usual with three matrices.
   std::int64_t hidden() const { return ceil_div(ceil_div(8 * width, 3), 32) * 32; }
@@ -68,8 +71,8 @@ inline constexpr int kExitRuntime = 3;  // the runtime reported a failure, such 
 // nullopt after --help has been printed. Throws UsageError.
 std::optional<Options> parse_options(int argc, const char* const* argv);
 
-// Whether the mesh suits the options. Throws UsageError with the values and what to change.
-void check_mesh(const Options& options, const Mesh& mesh);
+// Why the mesh does not suit the options, with the values and what to change; empty if it does.
+std::string mesh_fault(const Options& options, const Mesh& mesh);
 
 // The parameters of the model by unit: embedding, each block, head and final norm. Norms come last in each
 // unit. Tied, the final norm is with the embedding, and there is no head.

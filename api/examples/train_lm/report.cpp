@@ -40,6 +40,7 @@ std::string figures_json(const Figures& figures) {
   nlohmann::ordered_json json;
   json["steps"] = figures.losses.size();
   json["final_loss"] = figures.losses.back();
+  json["losses"] = figures.losses;
   json["max_loss_difference"] = nullptr;
   if (!figures.alone.empty()) json["max_loss_difference"] = figures.max_loss_difference();
   json["tokens_per_second"] = figures.tokens_per_second;

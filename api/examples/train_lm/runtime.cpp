@@ -28,8 +28,69 @@ Runtime Runtime::open(std::optional<std::uint64_t> delays) {
   if (opened == MUSTER_ERR_BAD_ARGUMENT || opened == MUSTER_ERR_CONFIG) throw LaunchError(why(opened));
   check(opened);
   runtime.session_.reset(session);
-  check(muster_session_query(session, &runtime.info_));
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  check(muster_session_query(session, &info));
+  runtime.mesh_text_ = info.mesh;
+  runtime.use(runtime.group("world"));
   return runtime;
+}
+
+void Runtime::use(muster_group all) {
+  all_ = all;
+  muster_group_info info = MUSTER_GROUP_INFO_INIT;
+  check(muster_group_query(session_.get(), all, &info));
+  rank_ = info.rank;
+  ranks_ = info.ranks;
+}
+
+// Others may wait for what this rank will not begin, so it aborts the groups first.
+void Runtime::forget_work() {
+  for (const char* name : {"dp_replicate", "dp_shard", "dp_shard_cp", "dp_cp", "cp", "tp"})
+    if (const muster_group others = group(name); others != MUSTER_GROUP_SELF)
+      check(muster_group_abort(session_.get(), others));
+  for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) {
+    if (newest_[lane] == MUSTER_POINT_NONE) continue;
+    static_cast<void>(muster_point_wait(session_.get(), newest_[lane], -1));
+    check(muster_lane_reset(session_.get(), lane));
+  }
+  newest_ = {};
+  recent_.clear();
+  for (; !plans_.empty(); plans_.pop_back()) check(muster_plan_destroy(session_.get(), plans_.back()));
+  for (; !buffers_.empty(); buffers_.pop_back()) check(muster_buffer_free(session_.get(), buffers_.back()));
+}
+
+bool Runtime::gather_survivors() {
+  forget_work();
+  muster_group left = MUSTER_GROUP_SELF;
+  check(muster_group_shrink(session_.get(), all_, 0, &left));
+  if (left == all_) return false;
+  check(muster_mesh_use(session_.get(), MUSTER_MESH_JOB));
+  if (mesh_ != MUSTER_MESH_JOB) {
+    check(muster_mesh_free(session_.get(), mesh_));
+    check(muster_group_free(session_.get(), all_));
+    mesh_ = MUSTER_MESH_JOB;
+  }
+  use(left);
+  return true;
+}
+
+bool Runtime::go_on(const Mesh& mesh) {
+  const std::int64_t count = mesh.size();
+  if (rank_ >= count) return false;
+  if (ranks_ > count) {
+    std::vector<std::int32_t> ranks(static_cast<std::size_t>(ranks_));
+    std::size_t members = 0;
+    check(muster_group_ranks(session_.get(), all_, ranks.data(), ranks.size(), &members));
+    muster_group needed = MUSTER_GROUP_SELF;
+    check(muster_group_make(session_.get(), ranks.data(), static_cast<std::size_t>(count), "survivors",
+                            &needed));
+    check(muster_group_free(session_.get(), all_));
+    use(needed);
+  }
+  mesh_text_ = mesh.text();
+  check(muster_mesh_make(session_.get(), all_, mesh_text_.c_str(), &mesh_));
+  check(muster_mesh_use(session_.get(), mesh_));
+  return true;
 }
 
 std::int64_t Runtime::dim(const char* name, Axis* axis) {
@@ -77,18 +138,21 @@ Buffer Runtime::allocate(std::uint64_t bytes) {
         MUSTER_ERR_UNSUPPORTED,
         "this job's devices are not of kind host; train_lm fills its buffers from the process and needs "
         "memory that it can see");
+  buffers_.push_back(buffer.handle);
   return buffer;
 }
 
 muster_plan Runtime::plan(const muster_kernel& kernel) {
   muster_plan plan = 0;
   check(muster_plan_kernel(session_.get(), &kernel, &plan));
+  plans_.push_back(plan);
   return plan;
 }
 
 muster_plan Runtime::plan(const muster_collective& collective) {
   muster_plan plan = 0;
   check(muster_plan_collective(session_.get(), &collective, &plan));
+  plans_.push_back(plan);
   return plan;
 }
 
@@ -131,7 +195,7 @@ void Runtime::wait(muster_point point) {
 }
 
 void Runtime::meet_all() {
-  if (world() > 1) check(muster_barrier(session_.get(), group("world")));
+  if (ranks_ > 1) check(muster_barrier(session_.get(), all_));
 }
 
 std::uint64_t Runtime::counter(const char* name) {

@@ -12,6 +12,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <muster/kernels.h>
 #include <muster/muster.h>
@@ -45,7 +46,7 @@ struct Buffer {
   }
 };
 
-// Owns    the session; buffers and plans die with it.
+// Owns    the session, and all plans and buffers of it.
 // Thread  one.
 // Bound   remembers the points of the last kRecentMax starts.
 // Fails   every call with RuntimeError; open() also with UsageError for a mesh or device that the program
@@ -56,10 +57,18 @@ class Runtime {
   // between submissions.
   static Runtime open(std::optional<std::uint64_t> delays);
 
-  std::int32_t rank() const { return info_.rank; }
-  std::int32_t world() const { return info_.world_size; }
-  std::string mesh_text() const { return info_.mesh; }
+  // This rank among those that train, and how many they are: at first all of the job.
+  std::int32_t rank() const { return rank_; }
+  std::int32_t ranks() const { return ranks_; }
+  std::string mesh_text() const { return mesh_text_; }
   Mesh mesh();
+  muster_group group(const char* name);
+
+  // After a failure in which ranks may have been lost. All that are left call. Gives back all plans and
+  // buffers, and waits for the others. False: nobody was lost.
+  bool gather_survivors();
+  // Then: the first of them go on in a mesh. False: this rank is not needed.
+  bool go_on(const Mesh& mesh);
 
   muster_session* session() { return session_.get(); }
   Buffer allocate(std::uint64_t bytes);
@@ -72,7 +81,7 @@ class Runtime {
   // The point of the newest start on a lane; MUSTER_POINT_NONE before the first.
   muster_point newest(muster_lane lane) const { return newest_[lane]; }
   void wait(muster_point point);
-  void meet_all();  // a barrier of the whole job
+  void meet_all();  // a barrier of all that train
 
   std::uint64_t counter(const char* name);
   void trace_begin();
@@ -86,12 +95,19 @@ class Runtime {
 
   explicit Runtime(std::optional<std::uint64_t> delays) : delays_(delays) {}
   std::int64_t dim(const char* name, Axis* axis);
-  muster_group group(const char* name);
+  void forget_work();
+  void use(muster_group all);
   void make_room();
   void perhaps_sleep();
 
   std::unique_ptr<muster_session, Close> session_;
-  muster_session_info info_ = MUSTER_SESSION_INFO_INIT;
+  std::int32_t rank_ = 0;
+  std::int32_t ranks_ = 1;
+  std::string mesh_text_;
+  muster_group all_ = MUSTER_GROUP_SELF;  // the ranks that train
+  muster_mesh mesh_ = MUSTER_MESH_JOB;
+  std::vector<muster_plan> plans_;
+  std::vector<muster_buffer> buffers_;
   std::array<muster_point, MUSTER_LANE_CLASSES> newest_{};
   std::deque<muster_point> recent_;
   std::optional<std::uint64_t> delays_;

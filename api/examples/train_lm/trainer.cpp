@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fstream>
 #include <numbers>
+#include <utility>
 
 namespace train_lm {
 namespace {
@@ -46,11 +47,11 @@ void Trainer::record_page(Page& page) {
   page.schedule = runtime_.allocate(2 * sizeof(float));
   page.results = runtime_.allocate(2 * sizeof(float));
 
-  const auto ints = [&](const Buffer& buffer) {
-    return muster_view1(buffer.handle, 0, MUSTER_I32, model_->ids().size[0]);
-  };
-  page.load.kernel(muster_copy(ints(page.ids), model_->ids()));
-  page.load.kernel(muster_copy(ints(page.targets), model_->targets()));
+  if (options_.broadcast_batch)
+    for (const Buffer& buffer : {page.ids, page.targets})
+      page.load.join(page.load.collective(MUSTER_LANE_SMALL, broadcast(mesh_.tp.group, 0, tokens(buffer))));
+  page.load.kernel(muster_copy(tokens(page.ids), model_->ids()));
+  page.load.kernel(muster_copy(tokens(page.targets), model_->targets()));
   page.load.kernel(muster_copy(floats(page.schedule, 0, 2), floats(state_, 0, 2)));
   page.store.kernel(muster_copy(model_->mean_loss(), floats(page.results, 0, 1)));
   page.store.kernel(muster_copy(floats(state_, 3, 1), floats(page.results, 1, 1)));
@@ -63,10 +64,8 @@ double Trainer::learning_rate_multiplier(std::int64_t step) const {
   return kFinalMultiplier + (1.0 - kFinalMultiplier) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
 }
 
-void Trainer::submit(std::int64_t step, const std::function<void()>& before_update) {
-  units_.begin_step(updated_);
-  if (model_ == nullptr) record();
-  Page& page = this->page(step);
+void Trainer::draw_batch(Page& page, std::int64_t step) const {
+  if (options_.broadcast_batch && mesh_.tp.coordinate != 0) return;
   const Chunk rows = mesh_.batch_rows(options_.batch);
   const Chunk positions = mesh_.positions(options_.context);
   std::int32_t* ids = page.ids.as<std::int32_t>().data();
@@ -78,6 +77,28 @@ void Trainer::submit(std::int64_t step, const std::function<void()>& before_upda
       *targets++ = static_cast<unsigned char>(sequence[static_cast<std::size_t>(i + 1)]);
     }
   }
+}
+
+// Ranks along tp share each layer's work on one batch. Of different ones they would learn nothing, and
+// nothing else would tell.
+void Trainer::compare_batches(const Page& page, std::int64_t step) {
+  if (mesh_.tp.size == 1 || options_.broadcast_batch) return;
+  if (std::exchange(has_compared_, true) && !options_.check_batches) return;
+  const std::array views{tokens(page.ids), tokens(page.targets)};
+  const muster_status_t status =
+      muster_compare(runtime_.session(), mesh_.tp.group, views.data(), views.size(), 0);
+  if (status == MUSTER_ERR_CORRUPT)
+    throw RuntimeError(status, "ranks along tp have different batches in step " + std::to_string(step + 1) +
+                                   "; start them with one --text and one --seed: " + muster_last_error());
+  check(status);
+}
+
+void Trainer::submit(std::int64_t step, const std::function<void()>& before_update) {
+  units_.begin_step(updated_);
+  if (model_ == nullptr) record();
+  Page& page = this->page(step);
+  draw_batch(page, step);
+  compare_batches(page, step);
   page.schedule.as<float>()[0] = static_cast<float>(learning_rate_multiplier(step));
   page.schedule.as<float>()[1] = static_cast<float>(step + 1);
   page.load.replay();

@@ -51,6 +51,11 @@ class Trainer {
   };
   void record();
   void record_page(Page& page);
+  muster_tensor tokens(const Buffer& buffer) const {  // of a page
+    return muster_view1(buffer.handle, 0, MUSTER_I32, model_->ids().size[0]);
+  }
+  void draw_batch(Page& page, std::int64_t step) const;
+  void compare_batches(const Page& page, std::int64_t step);
   Page& page(std::int64_t step) { return pages_[static_cast<std::size_t>(step) % pages_.size()]; }
   muster_tensor square_sum() const { return muster_view1(square_sum_.handle, 0, MUSTER_F64, 1); }
   double learning_rate_multiplier(std::int64_t step) const;
@@ -66,6 +71,7 @@ class Trainer {
   Program optimiser_;
   muster_point updated_ = MUSTER_POINT_NONE;
   std::vector<Page> pages_;
+  bool has_compared_ = false;  // a batch with those of the other ranks along tp
 };
 
 }  // namespace train_lm

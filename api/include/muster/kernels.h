@@ -31,6 +31,7 @@ enum {
   MUSTER_KERNEL_SUM = 4,
   MUSTER_KERNEL_SUM_SQUARES = 5,
   MUSTER_KERNEL_CLIP_COEFFICIENT = 6,
+  MUSTER_KERNEL_COUNT_ZEROS = 7,
   MUSTER_KERNEL_LINEAR_FORWARD = 10,
   MUSTER_KERNEL_LINEAR_DGRAD = 11,
   MUSTER_KERNEL_LINEAR_WGRAD = 12,
@@ -177,6 +178,15 @@ static inline muster_kernel muster_sum(muster_tensor x, muster_tensor out, doubl
 /* out[1] (F32 or F64) = scale · sum of squares, accumulated in f64. */
 static inline muster_kernel muster_sum_squares(muster_tensor x, muster_tensor out, double scale, int accumulate) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_SUM_SQUARES);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, out);
+  muster_kernel_real(&k, scale);
+  muster_kernel_int(&k, accumulate);
+  return k;
+}
+/* out[1] (F32 or F64) = scale · number of elements of x that are zero (-0.0 is, a NaN is not), counted in f64. */
+static inline muster_kernel muster_count_zeros(muster_tensor x, muster_tensor out, double scale, int accumulate) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_COUNT_ZEROS);
   muster_kernel_operand(&k, x);
   muster_kernel_operand(&k, out);
   muster_kernel_real(&k, scale);

@@ -9,6 +9,12 @@
  * such pairs lie in parts of the sequence, so a sum becomes a reduce-scatter and a copy an all-gather. Then what is replicated sees
  * only its part of the sequence, and its gradient is a sum over tp (MUSTER_PARAMETER_SUMMED_OVER_TP in units.h).
  *
+ * Data. Ranks along tp compute the same batch. Each may read it by itself: then compare it in the first step (muster_compare over
+ * "tp"). Or tp coordinate 0 reads it, and a BROADCAST over "tp" gives it to the others.
+ *
+ * Samples. A step consumes micro-batch x accumulation x size of "dp" samples (muster_mesh_coords), since ranks along tp, cp and pp add
+ * none. A mesh of tp and pp alone has a "dp" of size 1. A schedule in samples counts with this number.
+ *
  * Everything here computes; nothing is started. Rules choose by name, so that a model need not say each parameter.
  */
 #ifndef MUSTER_TENSOR_PARALLEL_H

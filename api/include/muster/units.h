@@ -19,7 +19,8 @@
  * The calls do not wait for work: a trainer may run a step ahead of its lanes. They wait only while the ring is full.
  *
  * What agrees. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the first
- * muster_step_begin compares. Create units in the order in which forward uses them.
+ * muster_step_begin compares. Create units in the order in which forward uses them. What the
+ * first muster_step_begin is said to do, a muster_units_broadcast before it does already.
  *
  * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. They take what the budget allows,
  * and no more. Without a budget, modules that are `prefetch` apart or nearer have places apart. So a unit is gathered while the
@@ -27,7 +28,7 @@
  *
  * Failure. A start that fails stops its lane, and the trainer hears of it from the point that it waits for. Then
  * muster_step_abandon makes the set ready for another step. A call that fails in a step, other than by BAD_ARGUMENT, breaks the
- * step: this rank aborts the groups of the units, so that others do not wait for it.
+ * step: this rank aborts the groups of the units, so that others do not wait for it. They get ABORTED, with its text.
  *
  * Rules and reference: fully_shard of torch.distributed (FSDP2). Where it gathers into a buffer and copies, a gather here lands in
  * the whole tensors, and a reduction reads from them.
@@ -219,9 +220,26 @@ MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
 
 /* Between muster_step_end and the optimiser: out (F64[1]) = the sum of squares of all gradient shards, each element counted once: what
  * tp or another dim does not cut counts on one rank alone, and replicas do not add. The same number on all ranks. Its root is the norm to
- * clip by; it is infinite or NaN if any gradient is. A collective over "weight" and "pp". *done: the point at which it is there. Errors:
+ * clip by. It is infinite or NaN if any gradient is, and so the check for overflow too: it adds in F64, which finite gradients of F32,
+ * BF16 and F16 do not overflow. A collective over "weight" and "pp". *done: the point at which it is there. Errors:
  * BAD_ARGUMENT (out), STATE (in a step, or before the first), UNSUPPORTED (units over dims that are not part of "weight"). */
 MUSTER_API muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done);
+/* Likewise: out (F64[2]) = how many elements of all gradients are zero (-0.0 is, a NaN is not), and how many elements there are, each
+ * counted once. Frozen parameters have none. A collective, with the errors of muster_units_square_sum. Reference: count_zeros_fp32 of
+ * Megatron-LM. */
+MUSTER_API muster_status_t muster_units_zero_count(muster_units* units, const muster_tensor* out, muster_point* done);
+
+/* Make replicas equal: each rank gets the shards of the first rank that should have the same ones. For trainers that load or draw
+ * parameters on some ranks alone. The first rank has coordinate 0 along each dim of the mesh, but "pp", that does not cut the
+ * parameter. So what tp cuts goes over "dp_replicate", from one rank to others of its tp coordinate; what tp does not cut goes over
+ * "tp" too. Parameters that are frozen go as well; gradients, and what the optimiser keeps, stay as they are.
+ *
+ * All ranks of the set call it between two steps, or before the first one. Then it begins with what the first muster_step_begin would
+ * do, and may fail as that. `after`: the point after which shards may be read and written; NONE: at once. *done: the point after which
+ * shards may be read; the next step waits for it by itself. A collective over the dims. Errors: BAD_ARGUMENT (done), STATE (in a step),
+ * UNSUPPORTED (units over dims that are not part of "weight"), those of muster_step_begin. Reference: init_sync of PyTorch's
+ * DistributedDataParallel. */
+MUSTER_API muster_status_t muster_units_broadcast(muster_units* units, muster_point after, muster_point* done);
 
 /* ---- beyond the usual ------------------------------------------------------------------------------------------ */
 

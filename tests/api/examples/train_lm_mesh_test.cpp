@@ -3,6 +3,7 @@
 #include "api/examples/train_lm/options.hpp"
 
 #include <algorithm>
+#include <cstdio>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -75,6 +76,30 @@ TEST(ModelUnits, KeepNormsBehindMatrices) {
 TEST(ModelUnits, HaveNoHeadIfItIsTheEmbedding) {
   EXPECT_EQ(model_units(Options{.layers = 3}).size(), 5U);
   EXPECT_EQ(model_units(Options{.layers = 3, .tied = true}).size(), 4U);
+}
+
+// Goal:   what a mesh becomes when ranks are lost: cp and tp as they were, and as many ranks as can be.
+TEST(SmallerMesh, KeepsWhatItCan) {
+  const auto smaller = [](const char* degrees, std::int64_t ranks, std::int64_t batch) {
+    Mesh mesh;
+    int sizes[4] = {};
+    EXPECT_EQ(std::sscanf(degrees, "%d x %d x %d x %d", &sizes[0], &sizes[1], &sizes[2], &sizes[3]), 4);
+    mesh.dp_replicate.size = sizes[0];
+    mesh.dp_shard.size = sizes[1];
+    mesh.cp.size = sizes[2];
+    mesh.tp.size = sizes[3];
+    return smaller_mesh(mesh, ranks, [&](const Mesh& m) { return batch % m.dp_size() == 0; }).text();
+  };
+  EXPECT_EQ(smaller("1 x 4 x 1 x 1", 3, 12), "dp_replicate=1,dp_shard=3,cp=1,tp=1");
+  EXPECT_EQ(smaller("1 x 4 x 1 x 1", 3, 8), "dp_replicate=1,dp_shard=2,cp=1,tp=1")
+      << "3 do not divide 8 rows";
+  EXPECT_EQ(smaller("2 x 2 x 1 x 2", 7, 12), "dp_replicate=1,dp_shard=3,cp=1,tp=2");
+  EXPECT_EQ(smaller("2 x 2 x 1 x 2", 7, 8), "dp_replicate=1,dp_shard=2,cp=1,tp=2") << "shards stay as small";
+  EXPECT_EQ(smaller("4 x 2 x 1 x 1", 7, 24), "dp_replicate=3,dp_shard=2,cp=1,tp=1");
+  EXPECT_EQ(smaller("1 x 2 x 2 x 2", 5, 8), "dp_replicate=1,dp_shard=1,cp=2,tp=2");
+  EXPECT_EQ(smaller("1 x 2 x 2 x 2", 3, 8), "dp_replicate=1,dp_shard=1,cp=1,tp=2");
+  EXPECT_EQ(smaller("1 x 1 x 2 x 4", 3, 8), "dp_replicate=1,dp_shard=2,cp=1,tp=1");
+  EXPECT_EQ(smaller("8 x 1 x 1 x 1", 1, 7), "dp_replicate=1,dp_shard=1,cp=1,tp=1");
 }
 
 }  // namespace

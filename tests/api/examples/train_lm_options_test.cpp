@@ -40,7 +40,7 @@ TEST(TrainLmOptions, ReadsEveryOption) {
                               "b.html",    "--generate",
                               "0",         "--delay-ranks",
                               "9",         "--dump-gradients",
-                              "g"});
+                              "g",         "--broadcast-batch"});
   ASSERT_TRUE(options);
   EXPECT_EQ(options->text, "t.txt");
   EXPECT_EQ(options->steps, 7);
@@ -61,6 +61,9 @@ TEST(TrainLmOptions, ReadsEveryOption) {
   EXPECT_EQ(options->generate, 0);
   EXPECT_EQ(options->delay_ranks, 9u);
   EXPECT_EQ(options->dump_gradients, "g");
+  EXPECT_TRUE(options->broadcast_batch);
+  EXPECT_FALSE(options->check_batches);
+  EXPECT_TRUE(parse({"--check-batches"})->check_batches);
 }
 
 TEST(TrainLmOptions, DelaysNobodyByDefault) {
@@ -85,6 +88,8 @@ TEST(TrainLmOptions, RefusesMistakesInWords) {
               HasSubstr("3 features of a head; the rotary position needs an even number"));
   EXPECT_THAT(why({"--lr", "0"}), HasSubstr("--lr must be a positive number"));
   EXPECT_THAT(why({"--lr", "nan"}), HasSubstr("--lr"));
+  EXPECT_THAT(why({"--broadcast-batch", "--check-batches"}),
+              HasSubstr("--check-batches has nothing to compare"));
   EXPECT_THAT(why({"--clip", "-1"}), HasSubstr("--clip: -1 is not in the range 0"));
   EXPECT_THAT(why({"--batch", "100000", "--context", "100000"}), HasSubstr("more than 2^31 elements"));
 }
@@ -95,12 +100,8 @@ std::string mesh_error(const Options& options, std::int64_t dp_replicate, std::i
   mesh.dp_replicate.size = dp_replicate;
   mesh.dp_shard.size = dp_shard;
   mesh.tp.size = tp;
-  try {
-    check_mesh(options, mesh);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "(no error)";
+  const std::string fault = mesh_fault(options, mesh);
+  return fault.empty() ? "(no error)" : fault;
 }
 
 TEST(TrainLmOptions, RefusesAMeshThatDoesNotSuit) {

@@ -46,6 +46,18 @@ TEST(Message, IsRefusedIfAnyPartOfItsHeaderIsWrong) {
   EXPECT_EQ(code_of(alloc_with([](BufferAlloc& m) { m.header.bytes = 0xffffffff; })), Code::kProtocol);
 }
 
+// Goal:   a reason of any text becomes one that the engine takes.
+TEST(Message, HasAsMuchOfAReasonAsFits) {
+  const auto reason = [](const std::string& text) { return std::string(abort_of(7, text).reason); };
+  EXPECT_EQ(reason(""), "");
+  EXPECT_EQ(reason("unit \"a\" has no forward"), "unit \"a\" has no forward");
+  EXPECT_EQ(reason("two\nlines\x1b"), "two lines?");
+  const std::string full(kReasonBytes - 1, 'x');
+  EXPECT_EQ(reason(full), full);
+  EXPECT_EQ(reason(full + "y"), full);
+  EXPECT_EQ(reason(full.substr(1) + "\u00e9"), full.substr(1)) << "no half of a character";
+}
+
 TEST(Message, IsRefusedAtEveryWrongLength) {
   const auto bytes = alloc_with([](BufferAlloc&) {});
   for (std::size_t n = 0; n < bytes.size(); ++n)

@@ -99,6 +99,21 @@ TEST(Run, NamesTheSignalThatKilledARank) {
   EXPECT_EQ(ran.err.find("muster run: rank 1 was killed by signal 9 (Killed)\n"), 0u) << ran.err;
 }
 
+// Goal:   elastic ranks go on when one fails, and what the last of them does is the run's end.
+TEST(Run, LetsElasticRanksGoOn) {
+  const Folder home;
+  const Ran well = shells(home, {"-n", "3", "--elastic", "--grace", "0"},
+                          "[ $MUSTER_RANK = 1 ] && kill -9 $$; sleep 0.3; echo done");
+  EXPECT_EQ(well.code, 0) << well.err;
+  EXPECT_EQ(sorted_lines(well.out), (std::vector<std::string>{"[0] done", "[2] done"}));
+  EXPECT_TRUE(has(well.err, "rank 1 was killed by SIGKILL; 2 go on")) << well.err;
+  const Ran failed =
+      shells(home, {"-n", "3", "--elastic"}, "[ $MUSTER_RANK = 1 ] && exit 0; sleep 0.$MUSTER_RANK; exit 5");
+  EXPECT_EQ(failed.code, 5) << failed.err;
+  EXPECT_TRUE(has(failed.err, "rank 0 ended with status 5; 1 go on")) << failed.err;
+  EXPECT_TRUE(has(failed.err, "rank 2 ended with status 5\n")) << failed.err;
+}
+
 TEST(Run, KillsARankThatIgnoresTermination) {
   const Folder home;
   const Ran ran = shells(home, {"-n", "2", "--grace", "0"},

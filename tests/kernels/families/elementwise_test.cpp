@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -215,6 +216,36 @@ TEST(Sum, MatchesTheTwinForEveryShapeLayoutAndDtype) {
   }
 }
 
+// Goal:   a count is exact, and neither the padding of lanes nor that of memory counts.
+// Method: every third element is zero, of either sign.
+TEST(CountZeros, MatchesTheTwinForEveryShapeLayoutAndDtype) {
+  Random random(33);
+  for (const Shape& shape : kShapes) {
+    for (const Layout layout : kLayouts) {
+      if (is_skipped(shape, layout)) continue;
+      for (const muster_dtype dtype : {MUSTER_F32, MUSTER_BF16, MUSTER_F16, MUSTER_F64}) {
+        SCOPED_TRACE(testing::Message()
+                     << testing::PrintToString(shape) << " " << layout_name(layout) << " " << dtype);
+        Values values = random.uniforms(count_of(shape));
+        for (std::size_t i = 0; i < values.size(); i += 3) values[i] = i % 2 == 0 ? 0.0 : -0.0;
+        OwnedTensor x(dtype, shape, layout, values);
+        OwnedTensor out(MUSTER_F64, {1}, Layout::kDense, {10.0});
+        run_in_any_order(row(MUSTER_KERNEL_COUNT_ZEROS), args_of({x.view(), out.view()}, {1}, {2.0}), {&out});
+        EXPECT_EQ(out.values(), Values{10.0 + 2.0 * twin::count_zeros(x.values())});
+      }
+    }
+  }
+}
+
+// Goal: what is not finite is not zero, nor is the smallest number.
+TEST(CountZeros, CountsNothingButZeros) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  OwnedTensor x(MUSTER_F32, {6}, Layout::kDense, {0.0, -0.0, std::nan(""), infinity, -infinity, 0x1p-149});
+  OwnedTensor out(MUSTER_F64, {1});
+  run(row(MUSTER_KERNEL_COUNT_ZEROS), args_of({x.view(), out.view()}, {0}, {1.0}));
+  EXPECT_EQ(out.values(), Values{2.0});
+}
+
 // Goal:   the gradient norm of a parameter does not depend on how its memory is laid out.
 TEST(Sum, GivesEqualBitsForEveryLayoutOfTheSameElements) {
   Random random(32);
@@ -237,12 +268,15 @@ TEST(Sum, GivesEqualBitsForEveryLayoutOfTheSameElements) {
 TEST(Sum, OfManyElementsHasManyParts) {
   OwnedTensor x(MUSTER_F32, {1'000'000}, Layout::kDense, Values(1'000'000, 1.0));
   OwnedTensor out(MUSTER_F64, {1}, Layout::kDense, {1.0});
-  for (const std::int32_t op : {MUSTER_KERNEL_SUM, MUSTER_KERNEL_SUM_SQUARES}) {
+  const std::pair<std::int32_t, double> kResults[] = {{MUSTER_KERNEL_SUM, 2'000'001.0},
+                                                      {MUSTER_KERNEL_SUM_SQUARES, 2'000'001.0},
+                                                      {MUSTER_KERNEL_COUNT_ZEROS, 1.0}};
+  for (const auto& [op, result] : kResults) {
     const Args args = args_of({x.view(), out.view()}, {1}, {2.0});
     EXPECT_EQ(row(op).parts(args), 8u);
     out.set({1.0});
     run_in_any_order(row(op), args, {&out});
-    EXPECT_EQ(out.values(), Values{2'000'001.0});
+    EXPECT_EQ(out.values(), Values{result});
   }
 }
 
@@ -265,6 +299,7 @@ TEST(Sum, RefusesWrongOutputs) {
   expect_refused(row(MUSTER_KERNEL_SUM), args_of({x.view(), two.view()}),
                  "out is [2]: it must have 1 element");
   expect_refused(row(MUSTER_KERNEL_SUM), args_of({x.view(), half.view()}), "out is bf16");
+  expect_refused(row(MUSTER_KERNEL_COUNT_ZEROS), args_of({ids.view(), one.view()}), "count_zeros: x is i32");
   expect_refused(row(MUSTER_KERNEL_SUM_SQUARES), args_of({ids.view(), one.view()}), "x is i32");
   expect_refused(row(MUSTER_KERNEL_SUM_SQUARES), args_of({x.view(), one.view()}, {2}), "accumulate is 2");
 }

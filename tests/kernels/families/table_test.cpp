@@ -22,6 +22,7 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
       MUSTER_KERNEL_SUM,
       MUSTER_KERNEL_SUM_SQUARES,
       MUSTER_KERNEL_CLIP_COEFFICIENT,
+      MUSTER_KERNEL_COUNT_ZEROS,
       MUSTER_KERNEL_LINEAR_FORWARD,
       MUSTER_KERNEL_LINEAR_DGRAD,
       MUSTER_KERNEL_LINEAR_WGRAD,
@@ -65,7 +66,7 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
 }
 
 TEST(Table, FindsNothingForANumberThatIsNoKernel) {
-  for (const std::int32_t op : {-1, 0, 7, 9, 13, 79, 81, 1000000}) EXPECT_EQ(find(op), nullptr) << op;
+  for (const std::int32_t op : {-1, 0, 8, 9, 13, 79, 81, 1000000}) EXPECT_EQ(find(op), nullptr) << op;
 }
 
 // Goal: the operand tables agree with the builders, which decide the order: as many operands, the optional
@@ -79,6 +80,7 @@ TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
       muster_sum(t, t, 1.0, 0),
       muster_sum_squares(t, t, 1.0, 0),
       muster_clip_coefficient(t, t, 1.0),
+      muster_count_zeros(t, t, 1.0, 0),
       muster_linear_forward(t, t, t, t),
       muster_linear_dgrad(t, t, t, 0),
       muster_linear_wgrad(t, t, t, t, 0),

@@ -29,6 +29,13 @@ double sum_squares(const std::vector<double>& x) {
   return sum(squares);
 }
 
+double count_zeros(const std::vector<double>& x) {
+  double count = 0.0;
+  for (const double value : x)
+    if (value == 0.0) count += 1.0;
+  return count;
+}
+
 std::array<double, 2> clip_coefficient(double square_sum, double max_norm) {
   const double norm = std::sqrt(square_sum);
   if (std::isnan(norm) || std::isinf(norm)) return {std::numeric_limits<double>::quiet_NaN(), norm};

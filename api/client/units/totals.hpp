@@ -1,4 +1,4 @@
-// GradientNorm: the sum of squares of a model's gradients, each element counted once.
+// GradientTotal: a figure of all of a model's gradients, each element counted once.
 #pragma once
 
 #include "api/client/units/lanes.hpp"
@@ -7,11 +7,17 @@
 
 #include <muster/muster.h>
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace muster::client {
+
+enum class GradientFigure : std::uint8_t {
+  kSquareSum,  // of one number
+  kZeroCount,  // of two: zeros, and elements
+};
 
 // A gradient shard counts on the first of the ranks of "weight" that have it. "weight" is all that shares the
 // parameters: dp_shard, cp and tp. Then "pp" adds its stages. Replicas have the same gradients.
@@ -20,24 +26,30 @@ namespace muster::client {
 // Thread  the session's.
 // Bound   a kernel for each run of parameters that count.
 // Fails   as the calls of the C API that it makes; kUnsupported for a unit over other dims.
-class GradientNorm {
+class GradientTotal {
  public:
-  explicit GradientNorm(muster_session* session) : plans_(session) {}
+  GradientTotal(muster_session* session, GradientFigure figure) : figure_(figure), plans_(session) {}
 
-  // A collective. shared: the units lie over the mesh. Returns the point at which the sum is in `out`.
+  std::int64_t numbers() const { return figure_ == GradientFigure::kSquareSum ? 1 : 2; }
+
+  // A collective. out: numbers() elements of F64 end to end. shared: the units lie over the mesh. Returns the
+  // point at which the figure is in `out`.
   Result<muster_point> start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units,
                              const muster_tensor& out, bool shared, std::span<const muster_point> waits);
   Status withdraw();  // Errors: BUSY
 
  private:
   Status prepare(std::span<const std::unique_ptr<Unit>> units, const muster_tensor& out, bool shared);
+  Result<std::vector<muster_tensor>> runs(const Unit& unit, bool shared) const;
   Result<bool> counts(const UnitParameter& parameter) const;
-  Status reduce_over(const char* dim, const muster_tensor& out);
+  Status add(const muster_kernel& kernel);
+  Status reduce_over(const char* dim);
   muster_session* session() const { return plans_.session(); }
 
+  GradientFigure figure_;
   Resources plans_;
   std::vector<muster_plan> steps_;  // in their order
-  muster_tensor out_{};
+  muster_range out_{};
 };
 
 }  // namespace muster::client

@@ -1,0 +1,118 @@
+#include "api/client/units/totals.hpp"
+
+#include "api/base/dtype.hpp"
+#include "api/client/units/mesh_dims.hpp"
+
+#include <utility>
+
+#include <muster/kernels.h>
+
+namespace muster::client {
+namespace {
+
+muster_tensor number(muster_range out, std::uint64_t index) {
+  return muster_view1(out.buffer, out.offset_bytes + index * sizeof(double), MUSTER_F64, 1);
+}
+
+}  // namespace
+
+Result<bool> GradientTotal::counts(const UnitParameter& parameter) const {
+  MUSTER_RETURN_IF_ERROR(check_dims(parameter));
+  for (const char* dim : {"dp_shard", "cp", "tp"}) {
+    std::int32_t coordinate = 0;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session(), dim, &coordinate, nullptr)));
+    if (coordinate != 0 && !is_cut_by(parameter, dim)) return false;
+  }
+  return true;
+}
+
+// The gradients of a unit that count here. Neighbours lie end to end and are one run.
+Result<std::vector<muster_tensor>> GradientTotal::runs(const Unit& unit, bool shared) const {
+  const UnitFacts& facts = unit.facts();
+  const std::uint64_t bytes = dtype_bytes(facts.dtype);
+  std::vector<muster_tensor> runs;
+  for (const std::size_t i : facts.trainable) {
+    const UnitParameter& p = facts.parameters[i];
+    bool does_count = true;
+    if (shared) {
+      MUSTER_ASSIGN_OR_RETURN(does_count, counts(p));
+    }
+    if (!does_count || p.places.shard_elements() == 0) continue;
+    const std::uint64_t at = p.gradient_at * bytes;
+    if (!runs.empty() &&
+        runs.back().offset_bytes + static_cast<std::uint64_t>(runs.back().size[0]) * bytes == at)
+      runs.back().size[0] += p.places.shard_elements();
+    else
+      runs.push_back(muster_view1(unit.reduction().gradients(), at, facts.dtype, p.places.shard_elements()));
+  }
+  return runs;
+}
+
+Status GradientTotal::add(const muster_kernel& kernel) {
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, plans_.plan(kernel));
+  steps_.push_back(plan);
+  return {};
+}
+
+Status GradientTotal::reduce_over(const char* dim) {
+  muster_group group = MUSTER_GROUP_SELF;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session(), dim, &group)));
+  if (group == MUSTER_GROUP_SELF) return {};
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = MUSTER_ALL_REDUCE;
+  c.group = group;
+  c.dtype = MUSTER_F64;
+  c.redop = MUSTER_SUM;
+  c.source = c.target = out_;
+  c.count = static_cast<std::uint64_t>(numbers());
+  c.site = figure_ == GradientFigure::kSquareSum ? "gradient norm" : "zero count";
+  MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, plans_.plan(c));
+  steps_.push_back(plan);
+  return {};
+}
+
+Status GradientTotal::prepare(std::span<const std::unique_ptr<Unit>> units, const muster_tensor& out,
+                              bool shared) {
+  MUSTER_RETURN_IF_ERROR(withdraw());
+  out_ = {out.buffer, out.offset_bytes};
+  MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 0), 0.0)));
+  std::int64_t elements = 0;
+  for (const auto& unit : units) {
+    MUSTER_ASSIGN_OR_RETURN(const std::vector<muster_tensor> counted, runs(*unit, shared));
+    for (const muster_tensor& run : counted) {
+      elements += run.size[0];
+      const muster_tensor first = number(out_, 0);
+      MUSTER_RETURN_IF_ERROR(add(figure_ == GradientFigure::kSquareSum
+                                     ? muster_sum_squares(run, first, 1.0, 1)
+                                     : muster_count_zeros(run, first, 1.0, 1)));
+    }
+  }
+  if (figure_ == GradientFigure::kZeroCount)
+    MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 1), static_cast<double>(elements))));
+  if (!shared) return {};
+  MUSTER_RETURN_IF_ERROR(reduce_over("weight"));
+  return reduce_over("pp");
+}
+
+Result<muster_point> GradientTotal::start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units,
+                                          const muster_tensor& out, bool shared,
+                                          std::span<const muster_point> waits) {
+  if (steps_.empty() || out.buffer != out_.buffer || out.offset_bytes != out_.offset_bytes)
+    if (Status prepared = prepare(units, out, shared); !prepared.ok()) {
+      steps_.clear();
+      return fail(std::move(prepared));
+    }
+  std::vector<muster_point> before(waits.begin(), waits.end());
+  for (const muster_plan step : steps_) {
+    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(step, UnitLane::kReduce, before));
+    before = {point};
+  }
+  return before.front();
+}
+
+Status GradientTotal::withdraw() {
+  steps_.clear();
+  return plans_.release();
+}
+
+}  // namespace muster::client
