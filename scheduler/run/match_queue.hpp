@@ -120,8 +120,8 @@ class MatchQueue {
     std::vector<Arrival> end(const CausePtr& cause, Epochs::Why why);
   };
   using Lineups = std::vector<std::unique_ptr<Lineup>>;  // by LaneId; null: no member has the lane
-  // The places of a group's pairs. A new one, and a new lane's place, begins with these epochs and members: so
-  // it knows of losses of which some members have not heard yet.
+  // The places of a group's pairs. A new one, and that of a new lane, begins with these epochs and members:
+  // some members have not heard yet of some losses.
   struct Pairs {
     Epochs epochs;
     std::vector<Member> members;  // by index in the group
