@@ -1,5 +1,5 @@
-// Any text as the metadata of a checkpoint, or as the header of a safetensors file. The checksum fits, as it
-// does for whoever means harm.
+// Any text as the metadata of a checkpoint, or any numbers in metadata that are else as they should be; any
+// text as the header of a safetensors file. The checksum fits, as it does for whoever means harm.
 //
 // What is read keeps within its files and tensors, has each element once, is written as it was read, and can
 // be read in slices. What is refused says so in words.
@@ -15,6 +15,8 @@
 #include <limits>
 #include <string>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace muster::checkpoint {
 namespace {
@@ -148,12 +150,52 @@ void check_safetensors(const std::string& text, std::uint64_t data_bytes) {
   }
 }
 
+// Small numbers for what must agree, and any number now and then.
+std::string numbers(Bytes& bytes, std::uint64_t count, std::uint64_t bound) {
+  std::vector<std::uint64_t> drawn;
+  for (std::uint64_t i = 0; i < count; ++i)
+    drawn.push_back(bytes.below(8) == 0 ? bytes.number() : bytes.below(bound));
+  return fmt::format("{}", fmt::join(drawn, ","));
+}
+
+std::string drawn_box(Bytes& bytes, std::uint64_t dims) {
+  const std::string offset = numbers(bytes, dims, 4), length = numbers(bytes, dims, 5);
+  const std::string file = numbers(bytes, 1, 2);
+  const std::uint64_t at = bytes.number();
+  std::string sums;
+  for (auto more = bytes.below(8) == 0 ? bytes.below(3) : 1; more > 0; --more)
+    sums += fmt::format("{}\"{:032x}\"", sums.empty() ? "" : ",", 1);
+  return fmt::format(R"({{"offset":[{}],"length":[{}],"file":{},"at":{},"sums":[{}]}})", offset, length, file,
+                     at, sums);
+}
+
+// Metadata with everything in its place, whatever the numbers are.
+std::string drawn_metadata(Bytes& bytes) {
+  std::string files, tensors;
+  for (std::uint64_t i = bytes.below(3); i > 0; --i)
+    files +=
+        fmt::format(R"({}{{"name":"rank-{}.bin","bytes":{}}})", files.empty() ? "" : ",", i, bytes.number());
+  const auto last = static_cast<char>('a' + bytes.below(3));
+  for (char name = 'a'; name < last; ++name) {
+    const std::uint64_t dims = bytes.below(4);
+    const std::string shape = numbers(bytes, dims, 5);
+    std::string boxes;
+    for (auto more = bytes.below(4); more > 0; --more)
+      boxes += (boxes.empty() ? "" : ",") + drawn_box(bytes, dims);
+    tensors += fmt::format(R"({}{{"name":"{}","dtype":"{}","shape":[{}],"boxes":[{}]}})",
+                           tensors.empty() ? "" : ",", name, bytes.flag() ? "f32" : "u8", shape, boxes);
+  }
+  return fmt::format(R"({{"format":"muster-checkpoint","version":1,"step":7,"chunk_bytes":{},"files":[{}],)"
+                     R"("tensors":[{}]}})",
+                     kChunkBytes, files, tensors);
+}
+
 void check(Bytes bytes) {
-  const auto what = bytes.below(3);
+  const auto what = bytes.below(4);
   const auto drawn = bytes.some(16);
   Bytes blocks(drawn.data(), drawn.size());
   const std::uint64_t data_bytes = bytes.number();
-  const std::string text = bytes.rest_as_text();
+  const std::string text = what == 3 ? drawn_metadata(bytes) : bytes.rest_as_text();
   if (what == 2) return check_safetensors(text, data_bytes);
   if (what == 1) return check_record(text, blocks);
   const std::string sum = checksum(std::as_bytes(std::span(text))).hex();

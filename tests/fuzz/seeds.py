@@ -135,6 +135,12 @@ def checkpoints():
     drawn = bytes(range(3, 19)) + b"\x40"
     for tensors, size in (([], 0), ([state, head], 485), ([empty], 0), ([scalar], 16), ([large], 6291456)):
         yield b"\x00" + drawn + json.dumps(record(tensors, size), separators=(",", ":")).encode()
+    # Drawn ones: files and their bytes, tensors with dims, shape, boxes (offset, length, file, at, sums), dtype.
+    vector = bytes([1, 1, 3, 1, 1, 0, 1, 3, 1, 0, 8, 1, 1])
+    matrix = bytes([2, 1, 2, 1, 3, 2, 1, 0, 1, 0, 1, 2, 1, 1, 1, 0, 20, 1,
+                    1, 0, 1, 1, 1, 2, 1, 2, 1, 1, 40, 1, 1])
+    yield b"\x03" + drawn + bytes([1, 70, 1]) + vector
+    yield b"\x03" + drawn + bytes([2, 70, 79, 2]) + vector + matrix
     yield b"\x01" + drawn + b'{"checksum":"' + b"0" * 32 + b'",\n"metadata":{}}\n'
     tensors = {"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                "y": {"dtype": "F8_E4M3", "shape": [2, 3], "data_offsets": [8, 14]}}
