@@ -74,6 +74,12 @@ void add_face(std::vector<muster_face>& faces, std::int64_t peer, const muster_t
 
 Result<Redistributed> exchange(const Redistribution& redistribution, std::int64_t rank,
                                const muster_tensor& source, const muster_tensor& target) {
+  if (const auto crowded = redistribution.crowded(shm::kFacesMax))
+    return fail(
+        Code::kNoResource,
+        "rank {} would have more than {} faces, sends and receives together, of which one exchange has "
+        "no more; redistribute the tensor in parts",
+        *crowded, shm::kFacesMax);
   MUSTER_ASSIGN_OR_RETURN(const std::vector<Overlap> sends, redistribution.sends(rank));
   MUSTER_ASSIGN_OR_RETURN(const std::vector<Overlap> receives, redistribution.receives(rank));
   Redistributed made;
@@ -86,10 +92,6 @@ Result<Redistributed> exchange(const Redistribution& redistribution, std::int64_
     if (!stays(block)) add_face(made.sends, block.to, block_of(source, block.taken, block.box.length));
   for (const Overlap& block : receives)
     if (!stays(block)) add_face(made.receives, block.from, block_of(target, block.put, block.box.length));
-  if (made.sends.size() + made.receives.size() > shm::kFacesMax)
-    return fail(Code::kNoResource,
-                "rank {} would have {} sends and {} receives; one exchange has at most {} faces at a member",
-                rank, made.sends.size(), made.receives.size(), shm::kFacesMax);
   return made;
 }
 
@@ -106,22 +108,53 @@ std::string strides_text(const muster_tensor& view) {
   return to_text(std::span(view.stride, static_cast<std::size_t>(view.dims)));
 }
 
-// From partial to replicate along the axis that has all ranks.
-Result<Redistributed> all_reduce(const Redistribution& redistribution, std::int64_t rank,
-                                 const muster_tensor& source, const muster_tensor& target) {
+// The blocks of a reduce-scatter: one each, if that is all, else pieces.
+void cut(const std::vector<std::vector<Block>>& blocks, Redistributed& made) {
+  if (std::ranges::all_of(blocks, [](const auto& block) { return block.size() <= 1; })) {
+    for (const std::vector<Block>& block : blocks) {
+      made.counts.push_back(block.empty() ? 0 : block[0].count);
+      made.offsets.push_back(block.empty() ? 0 : block[0].offset);
+    }
+    return;
+  }
+  for (const std::vector<Block>& block : blocks) {
+    made.piece_counts.push_back(static_cast<std::uint32_t>(block.size()));
+    for (const Block& piece : block) made.pieces.push_back({piece.offset, piece.count});
+  }
+}
+
+// From partial to replicate: an all-reduce. To what each rank keeps of the sum: a reduce-scatter.
+Result<Redistributed> reduction_of(const Redistribution& redistribution, std::int64_t rank,
+                                   const muster_tensor& source, const muster_tensor& target) {
+  MUSTER_ASSIGN_OR_RETURN(const PartReduction reduction, redistribution.part_reduction(rank));
+  Redistributed made;
+  muster_collective& c = made.collective;
+  c.op = redistribution.moves() ? MUSTER_REDUCE_SCATTER : MUSTER_ALL_REDUCE;
   for (const muster_tensor* view : {&source, &target})
     if (!is_dense(*view))
-      return fail(Code::kUnsupported,
-                  "this is an all_reduce, which takes arrays without gaps; {} has strides {}: copy it "
-                  "(muster_copy), or plan views without gaps",
-                  view == &source ? "source" : "target", strides_text(*view));
-  Redistributed made;
-  made.collective.op = MUSTER_ALL_REDUCE;
-  made.collective.dtype = source.dtype;
-  made.collective.redop = redistribution.reductions()[0].redop;
-  made.collective.source = {source.buffer, source.offset_bytes};
-  made.collective.target = {target.buffer, target.offset_bytes};
-  made.collective.count = static_cast<std::uint64_t>(redistribution.from().local_elements(rank));
+      return fail(
+          Code::kUnsupported,
+          "this is {} {}, which takes arrays without gaps; {} has strides {}: copy it (muster_copy), or "
+          "plan views without gaps",
+          c.op == MUSTER_ALL_REDUCE ? "an" : "a", op_name(c.op), view == &source ? "source" : "target",
+          strides_text(*view));
+  if (static_cast<std::int64_t>(reduction.ranks.size()) < redistribution.from().ranks())
+    made.ranks = reduction.ranks;
+  c.dtype = source.dtype;
+  c.redop = reduction.redop;
+  c.source = {source.buffer, source.offset_bytes};
+  c.target = {target.buffer, target.offset_bytes};
+  if (c.op == MUSTER_ALL_REDUCE) {
+    c.count = static_cast<std::uint64_t>(redistribution.from().local_elements(rank));
+    return made;
+  }
+  cut(reduction.blocks, made);
+  if (!made.pieces.empty() && c.source.buffer == c.target.buffer &&
+      c.source.offset_bytes == c.target.offset_bytes)
+    return fail(Code::kBadArgument,
+                "target begins where source does, but what rank {} keeps does not lie end to end there; give "
+                "it memory of its own",
+                rank);
   return made;
 }
 
@@ -141,6 +174,19 @@ std::string operations_of(const Redistribution& redistribution) {
 
 }  // namespace
 
+muster_collective Redistributed::in(muster_group group) const {
+  muster_collective c = collective;
+  c.group = group;
+  c.sends = sends.data();
+  c.send_count = static_cast<std::uint32_t>(sends.size());
+  c.receives = receives.data();
+  c.receive_count = static_cast<std::uint32_t>(receives.size());
+  if (!counts.empty()) c.source_blocks = {counts.data(), offsets.data(), nullptr, nullptr};
+  if (!piece_counts.empty()) c.source_blocks = {nullptr, nullptr, piece_counts.data(), pieces.data()};
+  c.site = "muster_plan_redistribution";
+  return c;
+}
+
 Result<Redistributed> redistributed(const Redistribution& redistribution, std::int64_t rank,
                                     const muster_tensor& source, const muster_tensor& target) {
   const Layout& from = redistribution.from();
@@ -150,12 +196,9 @@ Result<Redistributed> redistributed(const Redistribution& redistribution, std::i
     return fail(Code::kBadArgument,
                 "source has dtype {} and target dtype {}; a redistribution converts nothing", source.dtype,
                 target.dtype);
-  const std::vector<AxisReduction>& reductions = redistribution.reductions();
-  if (reductions.empty() && redistribution.scale() == 1)
+  if (redistribution.reductions().empty() && redistribution.scale() == 1)
     return exchange(redistribution, rank, source, target);
-  if (reductions.size() == 1 && redistribution.scale() == 1 && !redistribution.moves() &&
-      from.axes()[reductions[0].axis].ranks == from.ranks())
-    return all_reduce(redistribution, rank, source, target);
+  if (redistribution.is_part_reduction()) return reduction_of(redistribution, rank, source, target);
   return fail(Code::kUnsupported, "one plan cannot do this, but several can: {}",
               operations_of(redistribution));
 }

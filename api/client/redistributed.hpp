@@ -11,16 +11,24 @@
 
 namespace muster::client {
 
-// An EXCHANGE of `sends` and `receives`, or an ALL_REDUCE.
+// An EXCHANGE of `sends` and `receives`, an ALL_REDUCE, or a REDUCE_SCATTER of which each member has one
+// block (counts and offsets) or several pieces.
 struct Redistributed {
-  muster_collective collective = MUSTER_COLLECTIVE_INIT;  // without group and faces
+  muster_collective collective = MUSTER_COLLECTIVE_INIT;  // without group and lists
+  std::vector<std::int64_t> ranks{};                      // who take part; none: all
   std::vector<muster_face> sends{};
   std::vector<muster_face> receives{};
+  std::vector<std::uint64_t> counts{};
+  std::vector<std::uint64_t> offsets{};
+  std::vector<std::uint32_t> piece_counts{};
+  std::vector<muster_piece> pieces{};
+
+  muster_collective in(muster_group group) const;  // valid as long as this is
 };
 
 // What member `rank` does, whose arrays are `source` and `target`. Errors: kBadArgument (a view that is not
-// the rank's array), kUnsupported (more than one operation, or more dims than a view has), kNoResource
-// (faces).
+// the rank's array, a target where the source is), kUnsupported (more than one operation, or more dims than a
+// view has), and, the same at all members, kNoResource (faces, pieces).
 Result<Redistributed> redistributed(const Redistribution& redistribution, std::int64_t rank,
                                     const muster_tensor& source, const muster_tensor& target);
 

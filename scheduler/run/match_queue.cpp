@@ -84,9 +84,11 @@ void MatchQueue::open_lane(GroupId group, LaneId lane) {
   lineups.resize(std::max<std::size_t>(lineups.size(), lane.value + 1));
   auto& here = lineups[lane.value];
   if (here == nullptr) {
+    const Pairs& pairs = pairs_[group.value];
     here = std::make_unique<Lineup>();
-    here->members.resize(groups_[group.value].ranks.size());
-    here->arrived.resize(groups_[group.value].ranks.size());
+    here->epochs = pairs.epochs;
+    for (const Member& member : pairs.members) here->members.push_back({member.stands, 1, {}});
+    here->arrived.resize(pairs.members.size());
   }
   ++here->holders;
 }

@@ -36,7 +36,8 @@ class MatchQueue {
   std::span<const Group> groups() const { return groups_; }
 
   // The member has the lane from now on, or gives it up with none of its starts in flight. A place lives as
-  // long as a member has its lane; so members that give up and open the lane again go on in one count.
+  // long as a member has its lane; so members that give up and open the lane again go on in one count. Who
+  // opens a lane without a place still hears there of a loss of which it has not heard.
   void open_lane(GroupId group, LaneId lane);
   void close_lane(GroupId group, LaneId lane);
 
@@ -119,7 +120,8 @@ class MatchQueue {
     std::vector<Arrival> end(const CausePtr& cause, Epochs::Why why);
   };
   using Lineups = std::vector<std::unique_ptr<Lineup>>;  // by LaneId; null: no member has the lane
-  // The places of a group's pairs. A new one begins with these epochs and members.
+  // The places of a group's pairs. A new one, and that of a new lane, begins with these epochs and members:
+  // some members have not heard yet of some losses.
   struct Pairs {
     Epochs epochs;
     std::vector<Member> members;  // by index in the group

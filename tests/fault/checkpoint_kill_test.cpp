@@ -1,5 +1,5 @@
 // Saves in which a rank or a writer is killed, or the disk is full: the former checkpoint stays, and none is
-// half read (case C4 of the reference).
+// half read.
 #include "api/base/store/saved_folder.hpp"
 #include "api/base/store/shelf.hpp"
 #include "tests/support/folder.hpp"
@@ -97,12 +97,10 @@ constexpr KillCase kCases[] = {
     {"checkpoint.named", 1, 0, true},           {"checkpoint.old_renamed", 1, 0, true},
 };
 
-// Goal:   a kill at any write or rename leaves the former checkpoint, or the new one, whole; the next job
-// goes
-//         on from it, and removes what the dead one has left.
+// Goal:   case C4: a kill at any write or rename leaves the former checkpoint, or the new one, whole; the
+//         next job goes on from it, and removes what the dead one has left.
 // Method: a job saves step 1; another one, which is killed somewhere, step 2; a third one of another size
-// loads
-//         the newest and saves step 3.
+//         loads the newest and saves step 3.
 TEST_F(CheckpointKill, AtEachPointTheFormerCheckpointStays) {
   for (const KillCase& c : kCases) {
     SCOPED_TRACE(fmt::format("{} of rank {}, {}", c.point, c.victim, c.hit));

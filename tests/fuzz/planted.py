@@ -39,6 +39,11 @@ PLANTED = [
             "  const Wide product = Wide{number->mantissa} * static_cast<std::uint64_t>(unit->scale);\n",
             "  const Wide product =\n"
             "      static_cast<Wide>(static_cast<std::int64_t>(number->mantissa) * unit->scale);\n"),
+    # A sum that wraps: a box at the end of all numbers ends before the end of its file.
+    Planted("box_behind_its_file", "checkpoint", "api/base/checkpoint/encoding.cpp",
+            "  if (saved.file >= files.size() || saved.at > files[saved.file].bytes ||\n"
+            "      bytes > files[saved.file].bytes - saved.at)\n",
+            "  if (saved.file >= files.size() || saved.at + bytes > files[saved.file].bytes)\n"),
     # 9 and 010 are neighbours only if padding means nothing.
     Planted("lost_padding", "hostlist", "daemon/config/hostlist.cpp",
             "    if ((padded || high_padded) && low.size() != high.size()) {\n",
@@ -46,6 +51,10 @@ PLANTED = [
     # A buffer may be freed while a plan still names it.
     Planted("freed_under_a_plan", "session", "daemon/engine/session_buffers.cpp",
             "  if (buffer->plans > 0)\n", "  if (buffer->plans > 1)\n"),
+    # A start says where its vectors begin, and nobody asks whether they end in their buffers.
+    Planted("offset_behind_its_buffer", "session", "api/base/rooms.hpp",
+            "      return need == 0 || (need <= room.bytes && offset <= room.bytes - need);\n",
+            "      return need == 0 || need <= room.bytes || offset == 0;\n"),
     # A stage's number out of a peer's memory is an index that nobody checks.
     Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",
             "      if (location.index >= shm::kStages) return nullptr;\n", ""),

@@ -84,6 +84,12 @@ def sessions():
     def destroyed(rank, handle=0):
         return message(rank, 4, 1, handle)
 
+    def start_at(rank, lane, source, target=None):
+        def offset(number):
+            return b"\x01" + (number // 8).to_bytes(8, "little")
+        rest = b"\x01" if target is None else b"\x00" + offset(target)
+        return bytes([rank, 7, 5, lane, 0, 1, 1, 1, 1, 1]) + offset(source) + rest
+
     alloc = [message(rank, 0, 0) for rank in (0, 1)]
     kernel = [message(rank, 1, 0, 0, 4, 4) for rank in (0, 1)]
     turns = bytes([0, 5, 15])
@@ -96,6 +102,9 @@ def sessions():
         plans = b"".join(message(rank, 2, 1, 1, op, 0, *extra, 0, 0, 0, 1, 16) for rank in (0, 1))
         yield used + alloc[0] + alloc[1] + plans + start(0, 3) + start(1, 3) + turns + turns
         yield fresh + alloc[0] + alloc[1] + plans + start(0, 3) + turns + bytes([1, 1])
+        yield used + alloc[0] + alloc[1] + plans + start_at(0, 3, 512) + start_at(1, 3, 8128) + turns + turns
+        alone = message(0, 2, 1, 1, op, 0, *extra, 2, 0, 0, 1, 16)
+        yield used + alloc[0] + alone + start_at(0, 3, 512, 1024) + turns + start_at(0, 3, 8184) + turns
     for lengths in ((0, 0, 0), (1, 0, 1), (2, 0, 1), (17, 0, 1), (1, 40, 1), (1, 0, 79)):
         yield used + alloc[0] + message(0, 9, 0, 0, 4, 4, *lengths) + kernel[0] + start(0, 0) + turns
     for kind in range(3):
@@ -104,6 +113,39 @@ def sessions():
 
 
 STATE_FIELDS = {"epoch": 5, "instance": 2, "started_ns": 1, "upgrade_ns": 0}
+
+
+def checkpoints():
+    """Metadata of checkpoints, and headers of safetensors files."""
+    sums = ["00" * 16]
+
+    def box(offset, length, at, count=1):
+        return {"offset": offset, "length": length, "file": 0, "at": at, "sums": sums * count}
+
+    def record(tensors, size=480):
+        return {"format": "muster-checkpoint", "version": 1, "step": 7, "chunk_bytes": 1048576,
+                "files": [{"name": "rank-0.bin", "bytes": size}], "tensors": tensors}
+    state = {"name": "", "dtype": "u8", "shape": [5], "boxes": [box([0], [5], 475)]}
+    head = {"name": "head", "dtype": "f32", "shape": [10, 12],
+            "boxes": [box([0, 0], [4, 12], 0), box([4, 0], [6, 7], 192), box([4, 7], [6, 5], 360)]}
+    large = {"name": "large", "dtype": "bf16", "shape": [3, 1048576],
+             "boxes": [box([0, 0], [3, 1048576], 0, 6)]}
+    empty = {"name": "x", "dtype": "i64", "shape": [0, 3], "boxes": []}
+    scalar = {"name": "s", "dtype": "f64", "shape": [], "boxes": [box([], [], 8)]}
+    drawn = bytes(range(3, 19)) + b"\x40"
+    for tensors, size in (([], 0), ([state, head], 485), ([empty], 0), ([scalar], 16), ([large], 6291456)):
+        yield b"\x00" + drawn + json.dumps(record(tensors, size), separators=(",", ":")).encode()
+    # Drawn ones: files and their bytes, tensors with dims, shape, boxes (offset, length, file, at, sums), dtype.
+    vector = bytes([1, 1, 3, 1, 1, 0, 1, 3, 1, 0, 8, 1, 1])
+    matrix = bytes([2, 1, 2, 1, 3, 2, 1, 0, 1, 0, 1, 2, 1, 1, 1, 0, 20, 1,
+                    1, 0, 1, 1, 1, 2, 1, 2, 1, 1, 40, 1, 1])
+    yield b"\x03" + drawn + bytes([1, 70, 1]) + vector
+    yield b"\x03" + drawn + bytes([2, 70, 79, 2]) + vector + matrix
+    yield b"\x01" + drawn + b'{"checksum":"' + b"0" * 32 + b'",\n"metadata":{}}\n'
+    tensors = {"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+               "y": {"dtype": "F8_E4M3", "shape": [2, 3], "data_offsets": [8, 14]}}
+    for header in ({}, tensors):
+        yield b"\x02" + drawn + json.dumps(header).encode()
 
 
 def saved_job(**more):
@@ -165,6 +207,7 @@ def seeds():
     yield from (("config", b"\x00" + text.encode()) for text in SETTINGS)
     yield from (("handshake", text) for text in handshakes())
     yield from (("session", text) for text in sessions())
+    yield from (("checkpoint", text) for text in checkpoints())
     yield from (("state", text) for text in states())
 
 

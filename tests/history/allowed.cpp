@@ -151,7 +151,7 @@ std::string Allowed::counted(const Attempt& heard, const std::string& what, std:
   }
   auto& stops = heard_of_lanes_[{lane_of(heard), what}];
   stops.insert(heard.stops);
-  const std::size_t most = candidates * (1 + MUSTER_LANE_CLASSES);
+  const std::size_t most = candidates * (1 + kHistoryLanes);
   return stops.size() > most ? fmt::format("the lane hears {} times", stops.size()) : "";
 }
 

@@ -35,6 +35,7 @@ namespace muster::test {
 using Turn = std::uint64_t;
 inline constexpr Turn kNever = UINT64_MAX;
 inline constexpr std::uint32_t kNoLane = UINT32_MAX;
+inline constexpr std::uint32_t kHistoryLanes = 5;  // by what meets, whatever numbers sessions give them
 
 struct HistoryGroup {
   std::string name;

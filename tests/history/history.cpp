@@ -227,8 +227,10 @@ void History::kill(Member& m) {
 void History::detach(Member& m, const std::string& how) {
   const std::string own = fmt::format("rank {} (pid {}) {}", m.rank, m.pid, how);
   std::set<std::string> texts;
-  for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane)
+  for (const muster_lane lane : m.lanes) {
+    if (lane == MUSTER_LANE_NONE) continue;
     if (std::string text = job_.stopped_by(m.rank, lane); !text.empty()) texts.insert(text);
+  }
   const bool told = texts.empty() && allowed_.is_in_a_run(m.rank, m.life);
   if (texts.empty()) {
     texts = allowed_.words_for_runs(m.rank, m.life);
@@ -260,6 +262,7 @@ void History::attach(Member& m) {
   m.groups = {};
   m.plans.clear();
   m.flying.clear();
+  m.lanes.fill(MUSTER_LANE_NONE);
   m.stopped = {};
   m.stops = {};
   m.run_texts.clear();

@@ -47,8 +47,9 @@ class History {
 
   std::array<std::uint64_t, static_cast<std::size_t>(Trouble::kCount)> troubles{};
   std::map<muster_status_t, std::uint64_t> heard;
-  std::uint64_t met = 0;     // operations that ended well
-  std::uint64_t shrunk = 0;  // members that went on in a smaller group
+  std::uint64_t met = 0;      // operations that ended well
+  std::uint64_t shrunk = 0;   // members that went on in a smaller group
+  std::uint64_t renewed = 0;  // lanes that were given up and made again
 
  private:
   struct Step {
@@ -90,8 +91,9 @@ class History {
     std::int64_t* memory = nullptr;
     std::map<std::pair<std::size_t, bool>, muster_plan> plans;
     std::vector<Flying> flying;
-    std::array<bool, MUSTER_LANE_CLASSES> stopped{};
-    std::array<std::uint32_t, MUSTER_LANE_CLASSES> stops{};
+    std::array<muster_lane, kHistoryLanes> lanes{};  // their numbers; MUSTER_LANE_NONE: it has none now
+    std::array<bool, kHistoryLanes> stopped{};
+    std::array<std::uint32_t, kHistoryLanes> stops{};
     std::set<std::string> run_texts;  // of runs that failed
     std::vector<Loss> told_of;        // since it attached
     Lives may_meet{};              // the latest client of each rank of whose forerunner's loss it has heard
@@ -130,6 +132,8 @@ class History {
   // ---- a member
   void live(Member& m);
   void open(Member& m);
+  void open_lane(Member& m, std::uint32_t lane);
+  void renew_lane(Member& m);
   void look_at_starts(Member& m);
   bool act(Member& m);
   bool start(Member& m, std::size_t step);

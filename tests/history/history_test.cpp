@@ -35,7 +35,7 @@ TEST(Histories, EndWellWithinTheRule) {
     EXPECT_GT(happened[each], last / 20) << each;
   for (const char* each :
        {"MUSTER_ERR_PEER_LOST", "MUSTER_ERR_ABORTED", "MUSTER_ERR_TIMEOUT", "MUSTER_ERR_MISMATCH",
-        "MUSTER_ERR_DEPENDENCY", "MUSTER_ERR_INTERRUPTED", "shrunk"})
+        "MUSTER_ERR_DEPENDENCY", "MUSTER_ERR_INTERRUPTED", "shrunk", "renewed"})
     EXPECT_GT(happened[each], last / 100) << each;
 }
 

@@ -14,6 +14,7 @@ void add(const History& history, Happened* happened) {
   for (const auto& [status, count] : history.heard) (*happened)[muster_status_name(status)] += count;
   (*happened)["met"] += history.met;
   (*happened)["shrunk"] += history.shrunk;
+  (*happened)["renewed"] += history.renewed;
 }
 
 std::string replay_job(std::uint64_t first, std::uint64_t last, std::FILE* story, Happened* happened) {

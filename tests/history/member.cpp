@@ -2,6 +2,7 @@
 #include "tests/history/history.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -14,7 +15,16 @@ constexpr std::uint32_t kShrunk = 5;  // the group of those who are left
 constexpr std::uint32_t kHeader = 16;
 constexpr std::uint32_t kSmallWords = 4;  // that fit an arrival's line
 constexpr std::uint32_t kMore = 200;      // words of an operation that is not the program's
-constexpr std::uint32_t kLanes = 3;
+// The first two lanes of each session, and lanes that it makes. Neither class nor name alone tells them
+// apart.
+struct MadeLane {
+  muster_lane lane_class;
+  const char* name;
+};
+constexpr MadeLane kMadeLanes[] = {
+    {MUSTER_LANE_HALO, "a"}, {MUSTER_LANE_SMALL, "a"}, {MUSTER_LANE_SMALL, "b"}};
+constexpr std::uint32_t kFirstLanes = 2;
+static_assert(kFirstLanes + std::size(kMadeLanes) == kHistoryLanes);
 constexpr std::size_t kAhead = 4;  // starts of a lane in flight
 constexpr std::size_t kNone = SIZE_MAX;
 
@@ -55,13 +65,13 @@ History::Step History::make_step(std::size_t number) {
   if (below(40) == 0) step.words += 9000;                               // read where it lies
   if (reduces(step.op) && small_ < kSmallWords) step.words = ++small_;  // no two steps have equal signatures
   step.waits.fill(-1);
-  const auto lane = static_cast<std::uint32_t>(below(kLanes));
+  const auto lane = static_cast<std::uint32_t>(below(kHistoryLanes));
   for (std::uint32_t rank = 0; rank < kHistoryRanks; ++rank) {
     step.lanes[rank] = lane;
     if (step.op == MUSTER_SEND)
       step.lanes[rank] = (step.group + static_cast<std::uint32_t>(step.root) +
                           (allowed_.group(step.group).index_of(rank) == step.root ? 0 : 1)) %
-                         kLanes;
+                         kHistoryLanes;
     if (step.is_run || below(3) != 0) continue;
     for (std::size_t before = number; before-- > 0;)
       if (!program_[before].is_run && program_[before].has(allowed_.group(program_[before].group), rank) &&
@@ -88,6 +98,7 @@ void History::live(Member& m) {
   while (wrong_.empty() && !closing_) {
     look_at_starts(m);
     if (m.aborts >= 0) abort(m);
+    if (below(64) == 0) renew_lane(m);
     if (m.leaves) {
       muster_close(m.session);
       m.session = nullptr;
@@ -108,9 +119,38 @@ void History::open(Member& m) {
   const std::uint64_t bytes = words_ * sizeof(std::int64_t);
   must("buffer_alloc", muster_buffer_alloc(m.session, bytes, &m.buffer, &memory));
   m.memory = static_cast<std::int64_t*>(memory);
+  std::array<std::uint32_t, kHistoryLanes> lanes{};
+  std::iota(lanes.begin(), lanes.end(), 0);
+  std::shuffle(lanes.begin(), lanes.end(), random_);
+  for (const std::uint32_t lane : lanes) open_lane(m, lane);
   for (std::uint32_t g = 5; g-- > 0;)
     if (allowed_.group(g).index_of(m.rank) >= 0)
       must("mesh_group", muster_mesh_group(m.session, kDims[g], &m.groups[g]));
+}
+
+// Numbers go to lanes in the order in which a member makes them, so other members have others.
+void History::open_lane(Member& m, std::uint32_t lane) {
+  if (lane < kFirstLanes) {
+    m.lanes[lane] = lane;
+    return;
+  }
+  const MadeLane& made = kMadeLanes[lane - kFirstLanes];
+  must("lane_create", muster_lane_create(m.session, made.lane_class, made.name, &m.lanes[lane]));
+  tell("rank {} has lane {} as {}", m.rank, lane, m.lanes[lane]);
+}
+
+// A lane without starts is given up and made again, whatever other members have there. That is a reset too.
+void History::renew_lane(Member& m) {
+  const auto lane = static_cast<std::uint32_t>(kFirstLanes + below(std::size(kMadeLanes)));
+  if (m.leaves || std::any_of(m.flying.begin(), m.flying.end(), [&](const Flying& flying) {
+        return allowed_.attempt(flying.attempt).lane == lane;
+      }))
+    return;
+  must("lane_destroy", muster_lane_destroy(m.session, std::exchange(m.lanes[lane], MUSTER_LANE_NONE)));
+  m.stopped[lane] = false;
+  ++m.stops[lane];
+  ++renewed;
+  open_lane(m, lane);
 }
 
 void History::look_at_starts(Member& m) {
@@ -161,7 +201,7 @@ bool History::may_start(Member& m, std::uint32_t lane) {
 }
 
 void History::reset(Member& m, std::uint32_t lane) {
-  must("lane_reset", muster_lane_reset(m.session, lane));
+  must("lane_reset", muster_lane_reset(m.session, m.lanes[lane]));
   tell("rank {} resets lane {}", m.rank, lane);
   m.stopped[lane] = false;
   ++m.stops[lane];
@@ -218,7 +258,7 @@ void History::shrink(Member& m) {
       step.is_run = more % 2 == 0;
       step.done = step.erred = false;
       step.waits.fill(-1);
-      step.lanes.fill(0);
+      step.lanes.fill(kHistoryLanes - 1);
       program_.push_back(step);
     }
   }
@@ -275,7 +315,7 @@ bool History::start(Member& m, std::size_t number) {
   const muster_plan what = plan(m, number, wrong);
   const Step& step = program_[number];
   muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = step.lanes[m.rank];
+  submit.lane = m.lanes[step.lanes[m.rank]];
   const std::size_t attempt = begin(m, number, wrong);
   if (const std::int32_t before = step.waits[m.rank]; before >= 0)
     for (const Flying& flying : m.flying)

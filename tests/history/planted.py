@@ -14,6 +14,7 @@ from pathlib import Path
 GROUP_EPOCHS = "daemon/engine/group_epochs.cpp"
 EPOCHS = "scheduler/run/epochs.cpp"
 GRAPH = "scheduler/run/graph.cpp"
+MATCH_QUEUE = "scheduler/run/match_queue.cpp"
 
 
 @dataclass
@@ -42,6 +43,11 @@ BUGS = {
     # Who leaves because of a failure is told as its cause.
     "departure_without_cause": Bug(GRAPH, "  if (root == nullptr) root = heard;\n",
                                    "  root = heard != nullptr ? nullptr : heard;\n"),
+    # Who opens a lane that nobody has meets newcomers there, and never hears of those before them.
+    "lane_without_a_past": Bug(MATCH_QUEUE, "    here->epochs = pairs.epochs;\n"
+                               "    for (const Member& member : pairs.members)"
+                               " here->members.push_back({member.stands, 1, {}});\n",
+                               "    here->members.resize(pairs.members.size());\n"),
 }
 
 

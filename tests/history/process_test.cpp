@@ -1,7 +1,7 @@
 // Random histories of failures with real processes, in one warm job: ranks are killed and started again,
-// stopped until the deadline, and abort their groups while the others wait for them, on both paths and two
-// lanes; now and then those who are left go on in a smaller group. As many as MUSTER_PROPERTY_CASES says;
-// MUSTER_HISTORY_SEED=N runs that one alone.
+// stopped until the deadline, and abort their groups while the others wait for them, on both paths and four
+// lanes, two of which ranks make; now and then those who are left go on in a smaller group. As many as
+// MUSTER_PROPERTY_CASES says; MUSTER_HISTORY_SEED=N runs that one alone.
 //
 // Held: who waits hears of what happened, by its own words; every other failure is one of the history that
 // the member has not heard of at that place; afterwards all operations are well, with right sums.
@@ -30,7 +30,7 @@ using test::Script;
 constexpr std::size_t kWorld = 4;
 constexpr const char* kMesh = "dp_replicate=2,dp_shard=2";
 constexpr int kPatienceMs = 20'000;
-constexpr std::array kVerbs = {"run", "start", "copy"};
+constexpr std::array kVerbs = {"run", "start", "copy", "near", "far"};
 constexpr std::array kDims = {"world", "dp_shard", "dp_replicate"};
 enum class Trouble { kKill, kStop, kAbort, kShrink };
 constexpr std::array kTroubles = {Trouble::kKill,  Trouble::kKill, Trouble::kAbort,
@@ -97,7 +97,7 @@ class ProcessHistories : public ::testing::Test {
   // A start that has failed has stopped its lane, which goes on alone: the other one stays as it is.
   void again(std::size_t rank, const std::string& step) {
     if (step.starts_with("run")) return;
-    ranks_[rank]->tell(step.starts_with("copy") ? "reset_copy" : "reset");
+    ranks_[rank]->tell(step.starts_with("start") ? "reset" : "reset_" + step.substr(0, step.find(':')));
     EXPECT_EQ(test::ended(ranks_[rank]->line()).status, "MUSTER_OK");
   }
   void expect_allowed(std::size_t rank, const std::string& step, const Ended& end) {

@@ -99,6 +99,20 @@ Array array_in(const Vector& memory, const muster_layout* layout, std::int32_t r
   return array;
 }
 
+// A rank's array without gaps.
+Array dense_in(const Vector& memory, const muster_layout* layout, std::int32_t rank, std::int32_t dims) {
+  Array array;
+  array.view = {memory.buffer, 0, MUSTER_F32, dims, {}, {}};
+  EXPECT_EQ(muster_layout_local_shape(layout, rank, array.view.size), MUSTER_OK) << muster_last_error();
+  std::int64_t elements = 1;
+  for (std::int32_t dim = dims; dim-- > 0;) {
+    array.view.stride[dim] = elements;
+    elements *= array.view.size[dim];
+  }
+  for (std::int64_t i = 0; i < elements; ++i) array.places.push_back(static_cast<std::size_t>(i));
+  return array;
+}
+
 // One rank's part in all that the ranks carry.
 class Carrier {
  public:
@@ -125,6 +139,29 @@ class Carrier {
     EXPECT_EQ(muster_plan_destroy(member_.session, plan), MUSTER_OK) << muster_last_error();
     expect(target_, target, to.array(member_.rank));
     expect(source_, source, from.array(member_.rank));
+  }
+  // Addends that are 1, 2, … times the elements: the sum is so many times them.
+  void reduce(const SaidLayout& from, const SaidLayout& to, std::uint64_t seed) {
+    SCOPED_TRACE(fmt::format("seed {}, rank {}: {} -> {}", seed, member_.rank, from.text(), to.text()));
+    const LayoutHandle old = layout_of(from);
+    const LayoutHandle fresh = layout_of(to);
+    const auto dims = static_cast<std::int32_t>(from.shape.size());
+    const Array source = dense_in(source_, old.get(), member_.rank, dims);
+    const Array target = dense_in(target_, fresh.get(), member_.rank, dims);
+    const auto times = [](Items elements, std::int64_t factor) {
+      for (std::int64_t& element : elements) element *= factor;
+      return elements;
+    };
+    write(source_, source, times(from.array(member_.rank), member_.rank + 1));
+    write(target_, target, {});
+    muster_plan plan = 0;
+    ASSERT_EQ(muster_plan_redistribution(member_.session, member_.group, old.get(), &source.view, fresh.get(),
+                                         &target.view, &plan),
+              MUSTER_OK)
+        << muster_last_error();
+    carry_out(plan, random_path(seed));
+    EXPECT_EQ(muster_plan_destroy(member_.session, plan), MUSTER_OK) << muster_last_error();
+    expect(target_, target, times(to.array(member_.rank), member_.world * (member_.world + 1) / 2));
   }
 
  private:
@@ -197,7 +234,7 @@ TEST_F(RedistributionTest, CarriesRowsToColumnsAndBack) {
   expect_round_trips(4, {{{7, 9}, {shard(4, 0)}}, {{7, 9}, {shard(4, 1)}}, {{7, 9}, {replicate(4)}}});
 }
 
-// Case T13: 7 items over 4 ranks.
+// Goal:   case T13: 7 items over 4 ranks.
 TEST_F(RedistributionTest, CarriesAnUnevenDimThereAndBack) {
   SaidAxis given = shard(4, 0);
   given.rule = Rule::kGiven;
@@ -207,7 +244,7 @@ TEST_F(RedistributionTest, CarriesAnUnevenDimThereAndBack) {
   expect_round_trips(4, {{{7}, {shard(4, 0)}}, {{7}, {balanced}}, {{7}, {given}}, {{7}, {replicate(4)}}});
 }
 
-// Case X2: 9 rows, tp 2, FSDP 4, to what tp alone leaves, to other strides and to the whole.
+// Goal:   case X2: 9 rows, tp 2, FSDP 4, to what tp alone leaves, to other strides and to the whole.
 TEST_F(RedistributionTest, CarriesStridedShardsOfEightRanks) {
   const Items shape = {9, 5};
   expect_round_trips(8, {{shape, {shard(4, 0), shard(2, 0)}},
@@ -237,6 +274,33 @@ TEST_F(RedistributionTest, CarriesAnyLayoutToAnyOther) {
         };
         const SaidLayout from = layout();
         carrier.carry(from, layout(), seed);
+      }
+      await_all(member);
+    });
+  }
+}
+
+// Goal:   addends of all ranks become any shards and replicas, by one reduction.
+TEST_F(RedistributionTest, ReducesToAnyLayout) {
+  const std::uint64_t cases = muster::test::property_cases(2000);
+  for (const int world : {2, 4, 6}) {
+    const std::vector<Items> meshes = {{world}, {2, world / 2}, {world / 2, 2}, {1, 2, world / 2}};
+    with_ranks(world, [&](Member& member) {
+      Carrier carrier(member);
+      for (std::uint64_t i = 1; i <= cases / 4 && !HasFailure(); ++i) {
+        const std::uint64_t seed = i * 16 + static_cast<std::uint64_t>(world);
+        Random random(seed);
+        Items shape;
+        do shape = muster::test::drawn_shape(random);
+        while (shape.size() > MUSTER_TENSOR_DIMS_MAX);
+        SaidLayout from;
+        from.shape = shape;
+        for (const std::int64_t ranks : meshes[random.below(meshes.size())])
+          from.axes.push_back({ranks, PlacementKind::kPartial});
+        carrier.reduce(
+            from,
+            drawn_layout(random, shape, meshes[random.below(meshes.size())], muster::test::Partials::kNone),
+            seed);
       }
       await_all(member);
     });

@@ -5,7 +5,8 @@
 //   start:DIM    the same by the engine, and waits for it
 //   post:DIM     the same by the engine, and does not wait
 //   copy:DIM     as start, on another lane
-//   reset, reset_copy  the lane of start, or of copy, goes on after a failure
+//   near:DIM, far:DIM  as start, on lanes that this rank makes: of one name and two classes
+//   reset, reset_copy, reset_near, reset_far  the lane of start, or of that, goes on after a failure
 //   abort:DIM    ends what the group of that dim is at
 //   await        until a line comes on standard input
 //   make:R,R,…   makes a group of these ranks, which @ becomes
@@ -36,6 +37,8 @@ struct Rank {
   std::int64_t deadline_ns = 0;
   muster_buffer buffer = 0;
   float* values = nullptr;
+  muster_lane near = MUSTER_LANE_NONE;  // until one of the two is used
+  muster_lane far = MUSTER_LANE_NONE;
 };
 
 int fail(const char* what) {
@@ -44,10 +47,30 @@ int fail(const char* what) {
   return 1;
 }
 
-muster_status_t operate(const Rank& rank, const std::string& verb, muster_plan plan) {
+// Odd ranks make the two lanes in the other order, so that their numbers are others.
+muster_status_t make_lanes(Rank& rank) {
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  muster_status_t status = muster_session_query(rank.session, &info);
+  for (int i = 0; i < 2 && status == MUSTER_OK; ++i) {
+    const bool near = (info.rank + i) % 2 == 0;
+    status = muster_lane_create(rank.session, near ? MUSTER_LANE_HALO : MUSTER_LANE_GATHER, "own",
+                                near ? &rank.near : &rank.far);
+  }
+  return status;
+}
+
+muster_lane lane_of(const Rank& rank, const std::string& verb) {
+  if (verb == "near") return rank.near;
+  if (verb == "far") return rank.far;
+  return verb == "copy" ? MUSTER_LANE_COPY : MUSTER_LANE_SMALL;
+}
+
+muster_status_t operate(Rank& rank, const std::string& verb, muster_plan plan) {
   if (verb == "run") return muster_plan_run(rank.session, plan, rank.deadline_ns);
+  if ((verb == "near" || verb == "far") && rank.near == MUSTER_LANE_NONE)
+    if (const muster_status_t made = make_lanes(rank); made != MUSTER_OK) return made;
   muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = verb == "copy" ? MUSTER_LANE_COPY : MUSTER_LANE_SMALL;
+  submit.lane = lane_of(rank, verb);
   submit.deadline_ns = rank.deadline_ns;
   muster_point point = 0;
   const muster_status_t started = muster_plan_start(rank.session, plan, &submit, &point);
@@ -91,7 +114,7 @@ int whole(Rank& rank) {
   return say("whole", muster_status_name(status), attempts, status == MUSTER_OK ? "" : muster_last_error());
 }
 
-int collective(const Rank& rank, const std::string& step, const std::string& verb, const char* dim) {
+int collective(Rank& rank, const std::string& step, const std::string& verb, const char* dim) {
   muster_group group = rank.group;
   muster_group_info info = MUSTER_GROUP_INFO_INIT;
   muster_collective what = MUSTER_COLLECTIVE_INIT;
@@ -130,7 +153,7 @@ int reset(const Rank& rank, const std::string& step, muster_lane lane) {
 
 int take(Rank& rank, const std::string& step) {
   if (step == "reset") return reset(rank, step, MUSTER_LANE_SMALL);
-  if (step == "reset_copy") return reset(rank, step, MUSTER_LANE_COPY);
+  if (step.starts_with("reset_")) return reset(rank, step, lane_of(rank, step.substr(6)));
   if (step == "shrink") return shrink(rank);
   if (step == "whole") return whole(rank);
   const auto colon = step.find(':');

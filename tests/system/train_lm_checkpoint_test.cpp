@@ -109,8 +109,8 @@ class TrainLmCheckpoint : public testing::Test {
   const muster::test::Folder own_;
 };
 
-// Goal:   a resumed run is the uninterrupted one: to the bit on its mesh, nearly on another, whose sums are
-//         rounded in another order.
+// Goal:   case C9: a resumed run is the uninterrupted one: to the bit on its mesh, nearly on another, whose
+//         sums are rounded in another order.
 TEST_F(TrainLmCheckpoint, GoesOnAsIfItHadNotStopped) {
   const std::string mesh = "dp_shard=2,tp=2";
   const Ended whole = train(mesh, "--steps 20 --save " + path("whole"));
@@ -166,7 +166,7 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
   expect_equal(path("whole") + "/step-000000000030", run + "/step-000000000030");
 }
 
-// C10: shards are what is saved, also where parameters stay whole after their forward.
+// Goal:   case C10: shards are what is saved, also where parameters stay whole after their forward.
 TEST_F(TrainLmCheckpoint, SavesShardsWhereParametersStayWhole) {
   ASSERT_EQ(train("dp_shard=2", "--steps 6 --save " + path("usual")).status, 0);
   const Ended whole = train("dp_shard=2", "--steps 6 --save-every 3 --reshard never --save " + path("never"));

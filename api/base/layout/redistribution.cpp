@@ -1,8 +1,7 @@
 #include "api/base/layout/redistribution.hpp"
 
-#include "api/base/collective.hpp"
-
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -219,6 +218,145 @@ Status Redistribution::add(std::int64_t from, std::int64_t to, std::vector<Overl
   }
   overlaps.insert(overlaps.end(), boxes.begin(), boxes.end());
   return Status();
+}
+
+// ---- how many boxes ----------------------------------------------------------------------------
+
+// At most kOverlapsMax + 1.
+std::uint64_t Redistribution::boxes_between(std::int64_t from, std::int64_t to) const {
+  std::uint64_t boxes = 1;
+  for (std::size_t dim = 0; dim < from_.dims(); ++dim)
+    boxes = std::min(boxes * stretches(reduced_.intervals(from, dim), to_.intervals(to, dim)).size(),
+                     kOverlapsMax + 1);
+  return boxes;
+}
+
+// Whether no two ranks have more than one box in common.
+bool Redistribution::has_simple_parts() const {
+  for (const Layout* layout : {&reduced_, &to_})
+    for (std::int64_t rank = 0; rank < layout->ranks(); ++rank)
+      for (std::size_t dim = 0; dim < layout->dims(); ++dim)
+        if (layout->intervals(rank, dim).size() > 1) return false;
+  return true;
+}
+
+std::optional<std::int64_t> Redistribution::crowded(std::uint64_t most) const {
+  const auto ranks = static_cast<std::uint64_t>(std::max(reduced_.ranks(), to_.ranks()));
+  if (2 * ranks <= most && has_simple_parts()) return std::nullopt;
+  std::vector<std::uint64_t> boxes(ranks);
+  const auto add_boxes = [&](std::int64_t rank, std::uint64_t more) {
+    return (boxes[static_cast<std::size_t>(rank)] += more) > most;
+  };
+  for (std::int64_t first = 0; first < reduced_.ranks(); ++first) {
+    if (reduced_.first_replica(first) != first) continue;
+    const std::vector<std::int64_t> replicas = reduced_.replicas(first);
+    std::size_t turn = 0;
+    for (std::int64_t to = 0; to < to_.ranks(); ++to) {
+      if (!can_give(first, to)) continue;
+      const std::int64_t giver = has_already(first, to) ? to : replicas[turn++ % replicas.size()];
+      const std::uint64_t more = boxes_between(giver, to);
+      for (const std::int64_t rank : {giver, to})
+        if (add_boxes(rank, more)) return rank;
+    }
+  }
+  return std::nullopt;
+}
+
+// ---- one reduction -----------------------------------------------------------------------------
+
+bool Redistribution::is_part_reduction() const {
+  if (ranks_ != Ranks::kSame || reductions_.empty() || scale_ != 1) return false;
+  for (const AxisReduction& reduction : reductions_)
+    if (reduction.redop != reductions_[0].redop) return false;
+  for (std::int64_t rank = 0; rank < to_.ranks(); ++rank)
+    if (!keeps_a_part(rank)) return false;
+  return true;
+}
+
+bool Redistribution::keeps_a_part(std::int64_t rank) const {
+  if (to_.local_elements(rank) == 0) return true;
+  for (std::size_t dim = 0; dim < to_.dims(); ++dim) {
+    std::int64_t kept = 0;
+    for (const Stretch& stretch : stretches(from_.intervals(rank, dim), to_.intervals(rank, dim)))
+      kept += stretch.items.length;
+    if (kept != to_.local_shape(rank)[dim]) return false;
+  }
+  return true;
+}
+
+// Those whose addends are reduced together with the rank's, itself among them, in rising order.
+std::vector<std::int64_t> Redistribution::peers(std::int64_t rank) const {
+  std::vector<std::int64_t> found{rank};
+  for (const AxisReduction& reduction : reductions_) {
+    std::vector<std::int64_t> more;
+    for (const std::int64_t one : found)
+      for (std::int64_t i = 0; i < from_.axes()[reduction.axis].ranks; ++i)
+        more.push_back(one + (i - from_.coordinate(one, reduction.axis)) * from_.stride(reduction.axis));
+    found = std::move(more);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Result<PartReduction> Redistribution::part_reduction(std::int64_t rank) const {
+  std::map<std::int64_t, std::uint64_t> counts;  // by the first of those who reduce together
+  for (std::int64_t other = 0; other < to_.ranks(); ++other)
+    if ((counts[peers(other).front()] += block_count(other)) > kPiecesMax)
+      return fail(
+          Code::kNoResource,
+          "what rank {} and those before it keep of a reduction are more than {} pieces, of which one "
+          "operation has no more; redistribute the tensor in parts",
+          other, kPiecesMax);
+  PartReduction reduction{reductions_[0].redop, peers(rank), {}};
+  for (const std::int64_t peer : reduction.ranks) reduction.blocks.push_back(blocks(peer));
+  return reduction;
+}
+
+// How many outer dims the rank's new array cuts its old one in: from there on it has all.
+std::size_t Redistribution::cut_dims(std::int64_t rank) const {
+  std::size_t dims = to_.dims();
+  const Index before = from_.local_shape(rank);
+  const Index after = to_.local_shape(rank);
+  while (dims > 0 && before[dims - 1] == after[dims - 1]) --dims;
+  return dims;
+}
+
+// How many blocks there are, if none of one row follows upon the row before.
+std::uint64_t Redistribution::block_count(std::int64_t rank) const {
+  if (to_.local_elements(rank) == 0) return 0;
+  const std::size_t dims = cut_dims(rank);
+  if (dims == 0) return 1;
+  std::uint64_t count = stretches(from_.intervals(rank, dims - 1), to_.intervals(rank, dims - 1)).size();
+  for (std::size_t dim = 0; dim + 1 < dims; ++dim)
+    count = std::min<std::uint64_t>(count * static_cast<std::uint64_t>(to_.local_shape(rank)[dim]),
+                                    kPiecesMax + 1);
+  return count;
+}
+
+std::vector<Block> Redistribution::blocks(std::int64_t rank) const {
+  if (to_.local_elements(rank) == 0) return {};
+  const Index before = from_.local_shape(rank);
+  const std::size_t dims = cut_dims(rank);
+  std::uint64_t inner = 1;  // elements of an item of the dim that is cut innermost
+  for (std::size_t dim = dims; dim < to_.dims(); ++dim) inner *= static_cast<std::uint64_t>(before[dim]);
+  std::vector<Block> found{{0, 1}};  // in items of the dims so far
+  for (std::size_t dim = 0; dim < dims; ++dim) {
+    std::vector<Block> finer;
+    for (const Block& block : found)
+      for (std::uint64_t i = block.offset; i < block.offset + block.count; ++i)
+        for (const Stretch& stretch : stretches(from_.intervals(rank, dim), to_.intervals(rank, dim))) {
+          const Block next{
+              i * static_cast<std::uint64_t>(before[dim]) + static_cast<std::uint64_t>(stretch.taken),
+              static_cast<std::uint64_t>(stretch.items.length)};
+          if (!finer.empty() && finer.back().offset + finer.back().count == next.offset)
+            finer.back().count += next.count;
+          else
+            finer.push_back(next);
+        }
+    found = std::move(finer);
+  }
+  for (Block& block : found) block = {block.offset * inner, block.count * inner};
+  return found;
 }
 
 }  // namespace muster

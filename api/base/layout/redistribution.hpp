@@ -4,10 +4,12 @@
 // is partial, move boxes (one all-to-all of strided views), divide what becomes partial.
 #pragma once
 
+#include "api/base/collective.hpp"
 #include "api/base/layout/layout.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace muster {
@@ -29,6 +31,14 @@ struct AxisReduction {
   friend bool operator==(const AxisReduction&, const AxisReduction&) = default;
 };
 
+// A reduction among some ranks of which each keeps a part: an all-reduce where each keeps all, else a
+// reduce-scatter.
+struct PartReduction {
+  muster_redop redop = MUSTER_SUM;
+  std::vector<std::int64_t> ranks;         // in rising order; their old arrays have one shape
+  std::vector<std::vector<Block>> blocks;  // by rank: its new array, as elements of the old one, end to end
+};
+
 // Two axes are the same one if every rank has the same coordinate along both: equally many ranks, equal
 // strides.
 //
@@ -37,7 +47,7 @@ struct AxisReduction {
 // Bound   kOverlapsMax in a list. Time: the ranks times the groups of replicas that give to a rank.
 // Fails   make() with kBadArgument: other shapes; with kSame, other numbers of ranks, or a sharded axis that
 //         would become partial; an axis that would become partial by another reduction than SUM or AVG.
-//         sends() and receives() with kNoResource.
+//         sends(), receives() and part_reduction() with kNoResource.
 class Redistribution {
  public:
   static constexpr std::uint64_t kOverlapsMax = 1 << 16;
@@ -59,6 +69,16 @@ class Redistribution {
   // Whether some rank's array changes between the reductions and the scale.
   bool moves() const;
 
+  // Whether one reduction is all: by one operation, each rank keeps a part of what it has, and there is no
+  // scale. The axes that are reduced are as one axis, so the order of a sum is that of its ranks.
+  bool is_part_reduction() const;
+  // The reduction in which a rank takes part. Errors, the same at each rank: kNoResource (a reduction's
+  // blocks are more than kPiecesMax).
+  Result<PartReduction> part_reduction(std::int64_t rank) const;
+
+  // A rank that gives and gets more than `most` boxes together, and itself a box twice, or nobody: the same
+  // at each rank.
+  std::optional<std::int64_t> crowded(std::uint64_t most) const;
   // What a rank gives and gets, itself included, ordered by the other rank, then by the box. Each element
   // that a rank gets comes from one giver: from itself if it has it, else from the replicas in turn, so that
   // they share the work. Both ends compute the same.
@@ -74,6 +94,13 @@ class Redistribution {
   bool has_already(std::int64_t first, std::int64_t to) const;
   std::size_t turn(std::int64_t first, std::int64_t to) const;
   Status add(std::int64_t from, std::int64_t to, std::vector<Overlap>& overlaps) const;
+  std::uint64_t boxes_between(std::int64_t from, std::int64_t to) const;
+  bool has_simple_parts() const;
+  bool keeps_a_part(std::int64_t rank) const;
+  std::vector<std::int64_t> peers(std::int64_t rank) const;
+  std::size_t cut_dims(std::int64_t rank) const;
+  std::uint64_t block_count(std::int64_t rank) const;
+  std::vector<Block> blocks(std::int64_t rank) const;
 
   Layout from_;
   Layout to_;

@@ -1,10 +1,13 @@
 // Plans of the C API that carry a tensor from one layout to another.
 #include "api/base/layout/redistribution.hpp"
+#include "api/base/operations.hpp"
 #include "api/client/layout_handle.hpp"
 #include "api/client/redistributed.hpp"
 #include "api/client/session.hpp"
 
-#include <utility>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include <muster/layouts.h>
 
@@ -19,6 +22,40 @@ using muster::client::with_session;
 
 namespace {
 
+// Dims of each mesh that are products of its axes, after the axes themselves.
+constexpr const char* kDims[] = {"pp",     "dp_replicate", "dp_shard",    "cp",    "domain",
+                                 "tp",     "dp",           "dp_shard_cp", "dp_cp", "weight",
+                                 "non_pp", "ep",           "efsdp",       "world"};
+
+// The mesh's group of these ranks of the job, in this order. The axes' own names come first: they may be
+// flattened dims.
+Result<muster_group> group_of(muster_session& session, const std::vector<std::int32_t>& ranks,
+                              const Redistribution& redistribution, muster_op op) {
+  std::vector<std::string> names;
+  std::string axes;
+  for (const muster::AxisReduction& reduction : redistribution.reductions()) {
+    const std::string& name = redistribution.from().axes()[reduction.axis].name;
+    if (!name.empty()) names.push_back(name);
+    axes += (axes.empty() ? "" : ", ") + redistribution.from().axis_text(reduction.axis);
+  }
+  names.insert(names.end(), std::begin(kDims), std::end(kDims));
+  for (const std::string& name : names) {
+    const auto dim = session.groups().dim(name.c_str());
+    const bool unknown =
+        !dim && (dim.error().code() == Code::kNotFound || dim.error().code() == Code::kBadArgument);
+    if (!dim && !unknown) return fail(dim.error());
+    if (unknown || dim->size != static_cast<std::int32_t>(ranks.size())) continue;
+    MUSTER_ASSIGN_OR_RETURN(const auto* facts, session.groups().facts(dim->group));
+    if (facts->ranks == ranks) return dim->group;
+  }
+  return fail(
+      Code::kUnsupported,
+      "this is one {} along {}, but no dim of the mesh has ranks {} as a group; flatten these dims "
+      "(muster_mesh_flatten) and name one axis so, or make a group of the ranks (muster_group_make) and "
+      "plan over that",
+      muster::op_name(op), axes, fmt::join(ranks, ", "));
+}
+
 Result<muster_plan> plan_of(muster_session& session, muster_group group, const Layout& from,
                             const muster_tensor& source, const Layout& to, const muster_tensor& target) {
   MUSTER_ASSIGN_OR_RETURN(const auto* facts, session.groups().facts(group));
@@ -29,16 +66,14 @@ Result<muster_plan> plan_of(muster_session& session, muster_group group, const L
       return fail(Code::kBadArgument, "layout {} has {} ranks, but group {} has {} members",
                   layout == &from ? "from" : "to", layout->ranks(), facts->name, members);
   MUSTER_ASSIGN_OR_RETURN(const auto redistribution, Redistribution::make(from, to));
-  MUSTER_ASSIGN_OR_RETURN(auto made,
+  MUSTER_ASSIGN_OR_RETURN(const auto made,
                           muster::client::redistributed(redistribution, facts->rank, source, target));
-  muster_collective& collective = made.collective;
-  collective.group = group;
-  collective.sends = made.sends.data();
-  collective.send_count = static_cast<std::uint32_t>(made.sends.size());
-  collective.receives = made.receives.data();
-  collective.receive_count = static_cast<std::uint32_t>(made.receives.size());
-  collective.site = "muster_plan_redistribution";
-  return session.plans().make(collective);
+  if (!made.ranks.empty()) {
+    std::vector<std::int32_t> ranks;  // of the job
+    for (const std::int64_t rank : made.ranks) ranks.push_back(facts->ranks[static_cast<std::size_t>(rank)]);
+    MUSTER_ASSIGN_OR_RETURN(group, group_of(session, ranks, redistribution, made.collective.op));
+  }
+  return session.plans().make(made.in(group));
 }
 
 }  // namespace

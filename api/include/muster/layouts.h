@@ -119,14 +119,19 @@ MUSTER_API muster_status_t muster_layout_boxes(const muster_layout* layout, int3
  *  one EXCHANGE    where no addends are reduced: any change of shards and replicas, also of their mesh. A rank takes from itself
  *                  what it has already. What replicas have, they give in turn. The views may have any strides. Where source and
  *                  target are the same place, what stays there moves nothing; all else must lie apart.
- *  one ALL_REDUCE  from partial to replicate along the one axis that has all ranks of the group. Both arrays without gaps.
+ *  one ALL_REDUCE  where addends are reduced, by one reduction, and each rank keeps all of its array: partial to replicate.
+ *  one REDUCE_SCATTER  the same where each rank keeps a part of its array, evenly or not: partial to shard. Blocks are cut in pieces
+ *                  where parts are not rows. Several partial axes are reduced as one. Both arrays without gaps.
  *
+ * The last two are among the ranks along the partial axes. If these are not all ranks of the group, the mesh that the session uses
+ * must have them as a group: of an axis's name, or of a dim such as "dp_cp".
  * A rank that gives and gets nothing takes part all the same. An axis that is partial in both layouts, by the same reduction, stays
  * so. Local, as muster_plan_collective: ranks may plan in any order, and layouts that differ are a MISMATCH of the start.
  * Errors: BAD_ARGUMENT (other dtypes; a view whose shape is not that of muster_layout_local_shape; layouts of other shapes, or
  * of other numbers of ranks than the group has; a sharded axis that would become partial, or any axis by another reduction than
- * SUM and AVG), UNSUPPORTED (more than one operation is needed: the text names them in their order), NO_RESOURCE (more faces at
- * this rank than one EXCHANGE has), those of muster_plan_collective. */
+ * SUM and AVG), UNSUPPORTED (more than one operation is needed: the text names them in their order; the mesh has no such group),
+ * those of muster_plan_collective, and, at all ranks alike, NO_RESOURCE (more faces at some rank than one EXCHANGE has, more than
+ * 4096 pieces). */
 MUSTER_API muster_status_t muster_plan_redistribution(muster_session* session, muster_group group, const muster_layout* from,
                                                       const muster_tensor* source, const muster_layout* to,
                                                       const muster_tensor* target, muster_plan* plan);

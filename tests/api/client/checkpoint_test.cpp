@@ -35,7 +35,7 @@ SavedArray rows(const Member& m, const std::string& name, std::vector<std::int64
   return {m.session, name, std::move(shape), {axis(nullptr, m.world, 0)}, m.rank};
 }
 
-// C1, on disk.
+// Goal:   case C1 on disk: 10 rows of 4 ranks are loaded by 3.
 TEST_F(Checkpoint, TenRowsGoFromFourRanksToThree) {
   with_ranks(4, [&](Member& m) {
     SavedArray w = rows(m, "w", {10, 5});
@@ -62,15 +62,16 @@ TEST_F(Checkpoint, TenRowsGoFromFourRanksToThree) {
   });
 }
 
-// C7: FSDP over tp, uneven, with ranks that have nothing (N=9 and N=5, T=2, D=4), to and from one rank.
+// Goal:   cases C7 and X2: FSDP over tp, uneven, with ranks that have nothing: (N, D) of (9, 4), (5, 4),
+//         (17, 4) and (7, 3) with T=2 are saved and loaded as they were, on the same ranks and on four.
 TEST_F(Checkpoint, StridedShardsAndEmptyOnes) {
-  mesh = "dp_shard=4,tp=2";
-  for (const std::int64_t n : {9, 5, 17}) {
-    const auto strided = [&](const Member& m) {
-      return SavedArray(m.session, "w", {n}, {axis("dp_shard", 0, 0), axis("tp", 0, 0)}, m.rank);
+  for (const auto& [n, d] : {std::pair{9, 4}, {5, 4}, {17, 4}, {7, 3}}) {
+    const auto strided = [rows = std::int64_t{n}](const Member& m) {
+      return SavedArray(m.session, "w", {rows}, {axis("dp_shard", 0, 0), axis("tp", 0, 0)}, m.rank);
     };
     fs::remove_all(run());
-    with_ranks(8, [&](Member& m) {
+    mesh = "tp=2,dp_shard=" + std::to_string(d);
+    with_ranks(2 * d, [&](Member& m) {
       SavedArray w = strided(m);
       w.fill(3);
       RunFolder folder(m, run());
@@ -79,17 +80,16 @@ TEST_F(Checkpoint, StridedShardsAndEmptyOnes) {
       ok(folder.load({w.tensor()}));
       EXPECT_EQ(w.wrong(3), 0) << "rank " << m.rank;
     });
-    mesh = "dp_shard=2,tp=2";
+    mesh = "tp=2,dp_shard=2";
     with_ranks(4, [&](Member& m) {
       SavedArray w = strided(m);
       ok(RunFolder(m, run()).load({w.tensor()}));
       EXPECT_EQ(w.wrong(3), 0) << "rank " << m.rank;
     });
-    mesh = "dp_shard=4,tp=2";
   }
 }
 
-// Goal: axes that a layout leaves out replicate, and replicas write each box once.
+// Goal:   case C2 (ours): axes that a layout leaves out replicate, and replicas write each box once.
 TEST_F(Checkpoint, ReplicasWriteEachBoxOnce) {
   mesh = "dp_replicate=2,dp_shard=2,tp=2";
   with_ranks(8, [&](Member& m) {
@@ -128,7 +128,7 @@ TEST_F(Checkpoint, ViewsWithGapsAreSavedAndFilled) {
   });
 }
 
-// C5.
+// Goal:   case C5: a missing name and another shape are errors, and what is left over in the file is none.
 TEST_F(Checkpoint, WhatDoesNotFitIsNamed) {
   with_ranks(2, [&](Member& m) {
     SavedArray w = rows(m, "w", {4, 3}), extra = rows(m, "extra", {2});
@@ -157,7 +157,8 @@ TEST_F(Checkpoint, WhatDoesNotFitIsNamed) {
   });
 }
 
-// C9: moments move with their parameters from F=4 to F=2; adapters alone; what is excluded stays.
+// Goal:   case C9: moments move with their parameters from F=4 to F=2; adapters alone; what is excluded
+//         stays.
 TEST_F(Checkpoint, MomentsAreReshardedAndNamesCanBeFiltered) {
   const auto all = [](const Member& m) {
     std::vector<SavedArray> arrays;
@@ -202,7 +203,7 @@ TEST_F(Checkpoint, MomentsAreReshardedAndNamesCanBeFiltered) {
   });
 }
 
-// C6: what is written is what lay there when the call returned.
+// Goal:   case C6: what is written is what lay there when the call returned.
 TEST_F(Checkpoint, AnAsyncSaveHasWhatLayThereWhenItReturned) {
   with_ranks(2, [&](Member& m) {
     SavedArray w = rows(m, "w", {4096, 1024});

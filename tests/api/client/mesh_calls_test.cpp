@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <cstring>
 #include <string>
 #include <thread>
 
@@ -102,7 +104,7 @@ class Meshes : public muster::test::RunningRanks {
 
 // ---- flatten
 
-// M9
+// Goal:   case M9: names that flatten and slice dims, and those that cannot.
 TEST_F(Meshes, FlattenAndSliceAsTheCatalogueSays) {
   mesh = "dp_replicate=2,dp_shard=2,cp=2";
   with_ranks(8, [&](Member& member) {
@@ -125,12 +127,44 @@ TEST_F(Meshes, FlattenAndSliceAsTheCatalogueSays) {
   });
 }
 
-// M3
+// Goal:   case M3: where tp and pp have all ranks, a loader is rank 0 of 1, and a loss has no peers.
 TEST_F(Meshes, HaveNoDataParallelDimWhenTheWorldIsTpTimesPp) {
   mesh = "pp=2,tp=4";
   with_ranks(8, [&](Member& member) {
     for (const char* loader : {"dp", "batch"}) EXPECT_EQ(place(member, loader), (Place{0, 1}));
     EXPECT_EQ(group_of(member, "loss"), MUSTER_GROUP_SELF) << "a reduction of the loss needs no peer";
+  });
+}
+
+// Goal:   case M7 (ours): over "loss" a loss is averaged, its largest is found, and tokens are counted to the
+//         last one. tp peers, who have the same rows, do not count.
+TEST_F(Meshes, ReduceLossesAndCountTokens) {
+  mesh = "dp_replicate=2,dp_shard=2,tp=2";
+  with_ranks(8, [&](Member& member) {
+    const muster_group loss = group_of(member, "loss");
+    const Vector memory = vector_of(member, 8);
+    for (const bool started : {false, true}) {
+      const auto reduced = [&](muster_dtype dtype, muster_redop redop) {
+        muster_collective c = all_reduce(member, memory, memory, 1);
+        c.group = loss;
+        c.dtype = dtype;
+        c.redop = redop;
+        EXPECT_EQ(started ? start_and_wait(member, c) : member.run(c), MUSTER_OK) << member.error;
+      };
+      const int row = member.rank / 2;
+      memory.data[0] = 1.5F + static_cast<float>(row);
+      reduced(MUSTER_F32, MUSTER_AVG);
+      EXPECT_EQ(memory.data[0], 3);
+      memory.data[0] = 1.5F + static_cast<float>(row);
+      reduced(MUSTER_F32, MUSTER_MAX);
+      EXPECT_EQ(memory.data[0], 4.5F);
+      std::int64_t tokens = (std::int64_t{1} << 60) + row;
+      std::memcpy(memory.data, &tokens, sizeof tokens);
+      reduced(MUSTER_I64, MUSTER_SUM);
+      std::memcpy(&tokens, memory.data, sizeof tokens);
+      EXPECT_EQ(tokens, (std::int64_t{1} << 62) + 6);
+      await_all(member);
+    }
   });
 }
 
@@ -333,8 +367,7 @@ class NoGroupsBesideTheMesh : public Meshes {
   }
 };
 
-// M12
-// Goal:   collectives on derived groups need no creation, and no rank outside of the group.
+// Goal:   case M12: collectives on derived groups need no creation, and no rank outside of the group.
 // Method: a job that has no room for a made group; only the members of one group of each name do anything.
 TEST_F(NoGroupsBesideTheMesh, WorkAmongTheirMembersAlone) {
   mesh = "pp=2,dp_replicate=2,dp_shard=2,tp=2";
@@ -402,8 +435,8 @@ class MeshDeadlines : public Meshes {
   }
 };
 
-// M13
-// Goal:   a change reaches every group of the mesh, derived and flattened ones too, and no other group.
+// Goal:   case M13: a change reaches every group of the mesh, derived and flattened ones too, and no other
+//         group.
 TEST_F(MeshDeadlines, AreThoseOfAllGroupsOfTheMesh) {
   with_ranks(8, [&](Member& member) {
     muster_mesh other = 0;

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -28,9 +29,8 @@ class Open : public Session {
   }
 };
 
-// M11, for the ranks of one node
-// Goal:   ranks that disagree on the mesh hear of it, and do not compute in groups that are others than they
-//         mean; also where the job has outlived those who made it.
+// Goal:   case M11, for the ranks of one node: ranks that disagree on the mesh hear of it, and do not compute
+//         in groups that are others than they mean; also where the job has outlived those who made it.
 TEST_F(Open, RefusesAnotherMeshThanTheJobs) {
   muster_session* first = open(0, 2, "train", "tp=2");
   EXPECT_EQ(refused(node_.rank("train", 1, 2, "dp_shard=2")), MUSTER_ERR_CONFIG);
@@ -40,6 +40,31 @@ TEST_F(Open, RefusesAnotherMeshThanTheJobs) {
   EXPECT_EQ(refused(node_.rank("train", 0, 2, "dp_shard=2")), MUSTER_ERR_CONFIG);
   EXPECT_NE(open(0, 2, "train", "dp_shard=-1,tp=2"), nullptr) << "the same in other words";
   EXPECT_NE(open(1, 2, "train"), nullptr) << "who names none takes the job's";
+}
+
+// Goal:   case M2, by ranks: degrees that cannot be are refused to each of them in the same words, at once.
+TEST_F(Open, RefusesImpossibleDegreesInTheSameWordsToEachRank) {
+  struct Case {
+    int world;
+    const char* mesh;
+    const char* text;
+  };
+  for (const Case& c : {Case{8, "dp_shard=0", "dp_shard is 0"},
+                        {8, "dp_shard=-2", "dp_shard is -2"},
+                        {8, "dp_replicate=-1", "dp_replicate is -1"},
+                        {8, "dp_replicate=0", "dp_replicate is 0"},
+                        {8, "tp=0", "tp is 0"},
+                        {10, "dp_replicate=2,dp_shard=2,tp=2", "= 8, but the world has 10 ranks"},
+                        {10, "dp_replicate=2,tp=2", "= 8, but the world has 10 ranks"},
+                        {2, "dp_replicate=2,tp=2", "= 4 already needs more than the 2 ranks"}}) {
+    std::set<std::string> words;
+    for (int rank = 0; rank < c.world; ++rank) {
+      EXPECT_EQ(refused(node_.rank("train", rank, c.world, c.mesh)), MUSTER_ERR_CONFIG) << c.mesh;
+      words.insert(muster_last_error());
+    }
+    EXPECT_EQ(words.size(), 1U) << c.mesh;
+    EXPECT_THAT(*words.begin(), HasSubstr(c.text));
+  }
 }
 
 TEST_F(Open, SaysHowManyRanksTheJobHas) {

@@ -61,8 +61,8 @@ std::int32_t coordinate(const Member& member, const char* dim) {
   return at;
 }
 
-// Case T3: halves of a sequence give a norm gradients of 3 and 5, which are 8 on both ranks. Without sequence
-// parallelism both have 8, and it stays.
+// Goal:   case T3: halves of a sequence give a norm gradients of 3 and 5, which are 8 on both ranks. Without
+//         sequence parallelism both have 8, and it stays.
 TEST_F(TensorParallel, SumsGradientsOfWhatSeesItsPartOfTheSequence) {
   mesh = "dp_shard=2,tp=2";
   with_ranks(4, [&](Member& member) {

@@ -1,7 +1,7 @@
 // Units by a real node's ranks: calls out of order, ranks that differ, failures, and what follows them.
 #include <muster/units.h>
 
-#include "tests/api/client/running_ranks.hpp"
+#include "tests/api/client/one_unit.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -9,76 +9,13 @@
 
 #include <gmock/gmock.h>
 
+namespace muster::test {
 namespace {
 
-using muster::test::Member;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-void ok(muster_status_t status) {
-  ASSERT_EQ(status, MUSTER_OK) << muster_last_error();
-}
-
-using UnitRules = muster::test::RunningRanks;
-
-// One unit of one vector, without a model around it.
-class OneUnit {
- public:
-  OneUnit(Member& member, muster_unit_options options, muster_units_options set = MUSTER_UNITS_OPTIONS_INIT,
-          std::int64_t elements = 10) {
-    ok(muster_units_create(member.session, &set, &units));
-    muster_layout_options layout = MUSTER_LAYOUT_OPTIONS_INIT;
-    layout.dims = 1;
-    layout.shape[0] = elements;
-    layout.axis_count = 1;
-    layout.axes[0].name = "dp_shard";
-    layout.axes[0].placement = MUSTER_SHARD;
-    ok(muster_layout_create(member.session, &layout, &layout_));
-    const muster_parameter parameters[] = {{"w", layout_, MUSTER_F32, 0}, {"v", layout_, MUSTER_F32, 0}};
-    options.name = "unit";
-    options.shard = "dp_shard";
-    options.parameters = parameters;
-    options.parameter_count = 2;
-    muster_unit unit = 0;
-    ok(muster_unit_create(units, &options, &unit));
-  }
-  OneUnit(const OneUnit&) = delete;
-  OneUnit& operator=(const OneUnit&) = delete;
-  ~OneUnit() {
-    ok(muster_units_destroy(units));
-    ok(muster_layout_destroy(layout_));
-  }
-  muster_status_t forward() {
-    muster_point ready = MUSTER_POINT_NONE;
-    return muster_unit_forward_begin(units, 0, &ready);
-  }
-  muster_status_t forward_end(std::uint32_t part = 0) {
-    return muster_unit_forward_end(units, 0, part, MUSTER_POINT_NONE);
-  }
-  muster_status_t backward() {
-    muster_point ready[2];
-    return muster_unit_backward_begin(units, 0, ready);
-  }
-  muster_status_t backward_end(std::uint32_t flags = 0, std::uint32_t part = 0) {
-    return muster_unit_backward_end(units, 0, part, MUSTER_POINT_NONE, flags, nullptr);
-  }
-  muster_status_t step() { return muster_step_begin(units, MUSTER_POINT_NONE, 0); }
-  muster_status_t step_end() {
-    const muster_status_t ended = muster_step_end(units, MUSTER_POINT_NONE, done);
-    return ended;
-  }
-  muster_units_info info() const {
-    muster_units_info info = MUSTER_UNITS_INFO_INIT;
-    ok(muster_units_query(units, &info));
-    return info;
-  }
-
-  muster_units* units = nullptr;
-  muster_point done[2] = {};
-
- private:
-  muster_layout* layout_ = nullptr;
-};
+using UnitRules = RunningRanks;
 
 TEST_F(UnitRules, RefuseCallsOutOfOrder) {
   with_ranks(1, [&](Member& member) {
@@ -192,6 +129,8 @@ class Attempts {
   muster_units* units_ = nullptr;
 };
 
+// Goal:   refusals name unit and parameter; among them those of cases F8 (a dim that is not 0 and does not
+//         divide), F18 (a parameter in two units) and F21 (slices of what tp cuts).
 TEST_F(UnitRules, RefuseParametersThatCannotBeInAUnit) {
   mesh = "dp_shard=4,tp=2";
   with_ranks(8, [&](Member& member) {
@@ -337,6 +276,7 @@ TEST_F(UnitRules, DoNotWaitForARankThatWasRefused) {
   });
 }
 
+// Goal:   case F17: what no rank used has a gradient of zeros, and the step ends.
 TEST_F(UnitRules, EndWithAParameterThatNobodyUsed) {
   with_ranks(2, [&](Member& member) {
     OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
@@ -365,6 +305,7 @@ TEST_F(UnitRules, EndWithAParameterThatNobodyUsed) {
   });
 }
 
+// Goal:   case F19: a part that never runs is a warning, and the next step works.
 TEST_F(UnitRules, WarnOfAPartThatNeverRan) {
   with_ranks(2, [&](Member& member) {
     muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
@@ -421,20 +362,7 @@ TEST_F(UnitRules, HearOfALostRank) {
   });
 }
 
-// All of a view of a parameter that has no gaps.
-std::vector<float*> elements(Member& member, muster_units* units, muster_unit unit, std::uint32_t parameter,
-                             std::int32_t which) {
-  muster_tensor tensor{};
-  ok(muster_unit_tensor(units, unit, parameter, which, &tensor));
-  muster_buffer_info info = MUSTER_BUFFER_INFO_INIT;
-  ok(muster_buffer_query(member.session, tensor.buffer, &info));
-  auto* first = reinterpret_cast<float*>(static_cast<std::byte*>(info.address) + tensor.offset_bytes);
-  std::vector<float*> all;
-  for (std::int64_t i = 0; i < tensor.size[0]; ++i) all.push_back(first + i);
-  return all;
-}
-
-// Case F16: a parameter without a gradient at one rank alone.
+// Goal:   case F16: a parameter without a gradient at one rank alone.
 TEST_F(UnitRules, SayThatOneRankHasNoGradientOfAParameter) {
   with_ranks(2, [&](Member& member) {
     OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
@@ -453,7 +381,7 @@ TEST_F(UnitRules, SayThatOneRankHasNoGradientOfAParameter) {
   });
 }
 
-// Case F11: 257 gradients of 1 are 257 in f32, where bf16 would stick at 256.
+// Goal:   case F11: 257 gradients of 1 are 257 in f32, where bf16 would stick at 256.
 TEST_F(UnitRules, KeepGradientsInTheDtypeOfTheReduction) {
   with_ranks(2, [&](Member& member) {
     muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
@@ -467,20 +395,19 @@ TEST_F(UnitRules, KeepGradientsInTheDtypeOfTheReduction) {
       ok(unit.forward());
       ok(unit.forward_end());
       ok(unit.backward());
-      for (float* gradient : elements(member, unit.units, 0, 0, MUSTER_UNIT_WHOLE_GRADIENT))
+      for (float* gradient : unit.elements(MUSTER_UNIT_WHOLE_GRADIENT))
         *gradient = microbatch == 0 ? 1 : *gradient + 1;
       ok(unit.backward_end(microbatch < 256 ? MUSTER_BACKWARD_KEEP_GRADIENTS : 0));
     }
     ok(unit.step_end());
     for (const muster_point point : unit.done) ok(muster_point_wait(member.session, point, -1));
-    for (const float* gradient : elements(member, unit.units, 0, 0, MUSTER_UNIT_GRADIENT_SHARD))
-      EXPECT_EQ(*gradient, 257);
+    for (const float* gradient : unit.elements(MUSTER_UNIT_GRADIENT_SHARD)) EXPECT_EQ(*gradient, 257);
     meet_and_leave(member);
   });
 }
 
-// Case F28: a module of two units, dense over all four ranks and experts over two of them. Both are divided
-// by all four.
+// Goal:   case F28: a module of two units, dense over all four ranks and experts over two of them. Both are
+//         divided by all four.
 TEST_F(UnitRules, LieOnSeveralMeshesInOneModule) {
   mesh = "dp_shard=4,ep=2";
   with_ranks(4, [&](Member& member) {
@@ -514,7 +441,7 @@ TEST_F(UnitRules, LieOnSeveralMeshesInOneModule) {
     for (const muster_unit unit : {1U, 0U}) {
       ok(muster_unit_backward_begin(units, unit, ready));
       for (const muster_point point : ready) ok(muster_point_wait(member.session, point, -1));
-      for (float* gradient : elements(member, units, unit, 0, MUSTER_UNIT_WHOLE_GRADIENT))
+      for (float* gradient : view_of(member, units, unit, 0, MUSTER_UNIT_WHOLE_GRADIENT))
         *gradient = static_cast<float>(member.rank + 1);
     }
     for (const muster_unit unit : {1U, 0U})
@@ -525,10 +452,10 @@ TEST_F(UnitRules, LieOnSeveralMeshesInOneModule) {
     ok(muster_units_query(units, &info));
     EXPECT_EQ(info.gathers, 4U) << "2 forward, 2 backward";
     EXPECT_EQ(info.reductions, 2U);
-    for (const float* gradient : elements(member, units, 0, 0, MUSTER_UNIT_GRADIENT_SHARD))
+    for (const float* gradient : view_of(member, units, 0, 0, MUSTER_UNIT_GRADIENT_SHARD))
       EXPECT_EQ(*gradient, 10.0F / 4);
     // efsdp has ranks 0 and 2, and 1 and 3.
-    for (const float* gradient : elements(member, units, 1, 0, MUSTER_UNIT_GRADIENT_SHARD))
+    for (const float* gradient : view_of(member, units, 1, 0, MUSTER_UNIT_GRADIENT_SHARD))
       EXPECT_EQ(*gradient, (member.rank % 2 == 0 ? 4.0F : 6.0F) / 4);
     ok(muster_units_destroy(units));
     meet_and_leave(member);
@@ -536,3 +463,4 @@ TEST_F(UnitRules, LieOnSeveralMeshesInOneModule) {
 }
 
 }  // namespace
+}  // namespace muster::test

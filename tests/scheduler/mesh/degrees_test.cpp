@@ -104,7 +104,7 @@ TEST(DegreesCanonical, FitsTheFieldOfTheSessionInfo) {
 
 // ---- resolve
 
-// M1
+// Goal:   case M1: dp_shard -1 is what the other degrees leave of the world.
 TEST(DegreesResolve, InfersTheShardDegree) {
   EXPECT_EQ(Degrees{}.resolve(8)->dp_shard, 8);
   EXPECT_EQ((Degrees{.dp_replicate = 2, .tp = 2}.resolve(8)->dp_shard), 2);
@@ -118,7 +118,7 @@ TEST(DegreesResolve, KeepsGivenDegreesAsTheyAre) {
   EXPECT_EQ(*degrees.resolve(8), degrees);
 }
 
-// M2, with the two that the wrong-variable check let through (dp_shard 0 and -2).
+// Goal:   case M2, with the two that the wrong-variable check let through (dp_shard 0 and -2).
 TEST(DegreesResolve, RefusesEachImpossibleDegreeWithItsValue) {
   struct Case {
     Degrees degrees;
@@ -222,7 +222,7 @@ TEST(Degrees, NamesTheKindOfDataParallelism) {
   EXPECT_EQ(mode({.dp_replicate = 2, .cp = 2}, 4), "hsdp");  // weights are sharded over cp
 }
 
-// M8
+// Goal:   case M8: cp alone shards parameters.
 TEST(Degrees, ShardsParametersOverContextParallelismAlone) {
   const Degrees degrees = *Degrees{.cp = 4}.resolve(4);
   EXPECT_EQ(degrees.dp_shard, 1);

@@ -101,7 +101,7 @@ struct Row {
 
 class GroupCounts : public ::testing::TestWithParam<Row> {};
 
-// M6
+// Goal:   case M6: so many groups has a rank, and so many all ranks have; aliases are one.
 TEST_P(GroupCounts, AreThoseOfTheTable) {
   const Row& row = GetParam();
   const GroupList list = listed(row.degrees, row.world);
@@ -191,7 +191,7 @@ TEST(GroupList, KnowsEachRanksGroupByName) {
   EXPECT_THAT(bogus.error().message(), HasSubstr("valid names: pp,"));
 }
 
-// M10
+// Goal:   case M10: the groups of ep and efsdp.
 TEST(GroupList, HasTheExpertViewOrWithoutExpertsTheWeightRanks) {
   const GroupList experts = listed({.dp_shard = 4, .tp = 2, .ep = 4}, 8);
   EXPECT_EQ(ranks_of(experts, "ep", 6), (Set{4, 5, 6, 7}));

@@ -127,7 +127,7 @@ TEST(MeshDims, AliasesAreTheSameHandle) {
   EXPECT_EQ(mesh.find("loss").value(), mesh.find("dp_cp").value());
 }
 
-// Goal:   dp resolves for FSDP, DDP and HSDP alike, beside the basic names.
+// Goal:   case M5 (ours): dp resolves for FSDP, DDP and HSDP alike, beside the basic names.
 TEST(MeshDims, DpAlwaysResolvesBesideTheBasicNames) {
   for (const std::int64_t replicate : {1, 2, 8}) {
     const Mesh mesh = built({.dp_replicate = replicate}, 8);
@@ -160,7 +160,7 @@ TEST(MeshDims, DomainMultipliesTheWorldAndOnlyNonPpContainsIt) {
 
 // ---- absent dims
 
-// M3
+// Goal:   case M3: neither one dp nor two.
 TEST(MeshLookup, HasNoDataParallelDimWhenTheWorldIsTpTimesPp) {
   const Mesh mesh = built({.pp = 2, .tp = 4}, 8);
   EXPECT_THAT(in_use(mesh), ElementsAre("pp", "tp", "dp_shard_cp", "weight", "non_pp", "efsdp", "world"));
@@ -171,7 +171,7 @@ TEST(MeshLookup, HasNoDataParallelDimWhenTheWorldIsTpTimesPp) {
   for (std::uint32_t rank = 0; rank < 8; ++rank) EXPECT_EQ(mesh.coordinate(Rank(rank), dp), 0u);
 }
 
-// M4
+// Goal:   case M4: one rank has no groups; names that are known and unknown ones.
 TEST(MeshLookup, OfAWorldOfOneIsNullForEveryName) {
   const Mesh mesh = built({}, 1);
   EXPECT_TRUE(in_use(mesh).empty());
@@ -205,7 +205,7 @@ TEST(MeshLookup, KeepsTheShardDimOfSizeOneAlive) {
   EXPECT_FALSE(mesh.get("dp_shard"));
 }
 
-// M8
+// Goal:   case M8: cp 4 is a shard dim of 4, and the loader has degree 1.
 TEST(MeshLookup, ContextParallelismAloneHasAShardDimAndNoLoaderDim) {
   const Mesh mesh = built({.cp = 4}, 4);
   EXPECT_EQ(mesh.dim(mesh.get("fsdp").value()).size, 4u);
@@ -216,7 +216,7 @@ TEST(MeshLookup, ContextParallelismAloneHasAShardDimAndNoLoaderDim) {
 
 // ---- experts
 
-// M10
+// Goal:   case M10: ep 4 of dp_shard 4 and tp 2 leaves efsdp 2; ep 3 does not divide.
 TEST(MeshExperts, CutTheWeightRanksAnew) {
   const Mesh mesh = built({.dp_shard = 4, .tp = 2, .ep = 4}, 8);
   EXPECT_EQ(size_of(mesh, "efsdp"), 2u);
@@ -290,7 +290,7 @@ TEST(MeshFlatten, AcceptsFlattenedMembersAndDimsOfSizeOneBetweenThem) {
   EXPECT_EQ(mesh.flatten("dp_tp", spelled).value(), id);
 }
 
-// M9 and every rule of the table of derived dims
+// Goal:   case M9, and every rule of the table of derived dims.
 TEST(MeshFlatten, RefusesEachMistakeWithItsValues) {
   struct Case {
     Flatten flatten;
@@ -362,7 +362,7 @@ TEST(MeshFlatten, HasALimit) {
 
 // ---- slice
 
-// M9
+// Goal:   case M9: a slice of [dp_replicate, dp_shard_cp] has shape (2, 4).
 TEST(MeshSlice, TakesAFlattenedDimBesideABasicOne) {
   Mesh mesh = built({.dp_replicate = 2, .dp_shard = 2, .cp = 2}, 8);
   const ViewId id = mesh.slice({"dp_replicate", "dp_shard_cp"}).value();

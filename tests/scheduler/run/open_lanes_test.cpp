@@ -173,6 +173,31 @@ TEST_F(Lanes, CloseWithTheirClient) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
+// Goal:   a rank that opens a lane after a loss hears of it there, as on the lanes that it had.
+// Method: a lane that nobody has had, one that only the lost rank had, and one that was given up meanwhile.
+TEST_F(Lanes, AreOpenedWithTheLossesOfWhichTheirRankHasNotHeard) {
+  const std::uint32_t before = open(1, MUSTER_LANE_GATHER, "given up");
+  open(0, MUSTER_LANE_GATHER, "lost");
+  stage.graph.detached(Rank(0), "rank 0 is gone", stage.now);
+  stage.graph.attached(Rank(0));
+  ASSERT_TRUE(close(1, before).ok());
+  for (const char* name : {"new", "lost", "given up"}) {
+    const std::uint32_t mine = open(1, MUSTER_LANE_GATHER, name);
+    const std::uint32_t theirs = open(0, MUSTER_LANE_GATHER, name);
+    reduce(0, 0, theirs);
+    reduce(0, 1, mine);
+    EXPECT_TRUE(stage.launched.empty()) << name;
+    EXPECT_TRUE(stage.stopped_with(1, mine, Code::kPeerLost)) << name;
+  }
+  // Once it has heard, they meet, on lanes that come later too.
+  stage.graph.reset_lane(Rank(1), 7, stage.now);
+  const std::uint32_t theirs = open(0, MUSTER_LANE_GATHER, "later");
+  const std::uint32_t mine = open(1, MUSTER_LANE_GATHER, "later");
+  reduce(0, 0, theirs);
+  reduce(0, 1, mine);
+  EXPECT_EQ(stage.launched.size(), 1u);
+}
+
 // Goal:   a stream on which work of a former client runs is given to nobody.
 TEST_F(Lanes, KeepTheirNumberWhileWorkOfAFormerClientRuns) {
   const std::uint32_t lane = open(0, MUSTER_LANE_COMPUTE, "x");

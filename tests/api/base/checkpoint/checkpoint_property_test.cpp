@@ -100,6 +100,7 @@ void load_and_compare(const SavedTensor& saved, const std::vector<std::vector<st
   }
 }
 
+// Goal:   case C3 (ours): any layout of any ranks loads what any other one has saved, each element once.
 TEST(CheckpointProperty, AnyLayoutLoadsWhatAnyOtherHasSaved) {
   constexpr int kRounds = 4000;
   int saved_empty = 0, strided = 0;

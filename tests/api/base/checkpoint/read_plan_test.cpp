@@ -27,7 +27,7 @@ std::vector<Read> reads(const CheckpointRecord& record, const Layout& layout, st
   return found;
 }
 
-// C1: 10 rows saved by 4 ranks [3, 3, 3, 1] and loaded by 3 [4, 4, 2]: two reads a rank.
+// Goal:   case C1: 10 rows saved by 4 ranks [3, 3, 3, 1] and loaded by 3 [4, 4, 2]: two reads a rank.
 TEST(ReadPlan, TenRowsFromFourRanksToThree) {
   const auto plan = plan_write(members_of("w", rows({10, 4}, 4)), 0);
   ASSERT_TRUE(plan);

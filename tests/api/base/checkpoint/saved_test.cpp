@@ -21,7 +21,7 @@ TEST(CheckBoxes, PassesWhatIsTheTensor) {
   EXPECT_TRUE(check_boxes(SavedTensor{"scalar", MUSTER_F32, 0, {}, {{Box{}, 0, 0, {}}}}).ok());
 }
 
-// Goal: a box that is missing, or that overlaps another one, is refused with the tensor's name.
+// Goal:   case C4: a box that is missing, or that overlaps another one, is refused with the tensor's name.
 TEST(CheckBoxes, NamesTheTensorOfAnOverlapAndOfAHole) {
   const Status overlap = check_boxes(tensor({{2, {0, 0}, {3, 6}}, {2, {2, 0}, {2, 6}}}));
   EXPECT_EQ(overlap.code(), Code::kBadArgument);

@@ -15,7 +15,8 @@ using test::strided_rows;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Goal: replicas share the writing: what several have, the one with the fewest bytes writes.
+// Goal:   case C2 (ours): replicas share the writing: what several have, the one with the fewest bytes
+//         writes.
 TEST(WritePlan, ReplicasShareTheWriting) {
   const Layout all = *Layout::make(std::vector<std::int64_t>{8}, {MeshAxis{"r", 3, Placement::replicate()}});
   std::vector<std::vector<OwnTensor>> members(3);
@@ -48,7 +49,7 @@ TEST(WritePlan, CountsBytesAndNotBoxes) {
   EXPECT_EQ(plan->record.files[1].bytes, 240U);
 }
 
-// Goal:   an empty shard at a real offset does not take the place of the box that begins there (trap D).
+// Goal:   case C7: an empty shard at a real offset does not take the place of the box that begins there.
 // Method: N=9, T=2, D=4: (d3, t0) is empty at 5, where (d0, t1) has a row.
 TEST(WritePlan, AnEmptyShardMeetsNoOther) {
   for (const std::int64_t n : {9, 5, 17, 7}) {

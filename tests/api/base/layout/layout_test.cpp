@@ -68,7 +68,7 @@ TEST(Layouts, OfAScalarHaveOneElementOnEachRank) {
   EXPECT_EQ(layout.local_elements(2), 1);
 }
 
-// Case F8: 5 rows over 4 ranks, and 1 row over 2.
+// Goal:   case F8: 5 rows over 4 ranks, and 1 row over 2.
 TEST(Layouts, MayLeaveARankWithoutRows) {
   const Layout layout = layout_of({5, 3}, {{"dp_shard", 4, Placement::shard(0)}});
   EXPECT_EQ(layout.local_shape(0), (Index{2, 3}));
@@ -80,7 +80,8 @@ TEST(Layouts, MayLeaveARankWithoutRows) {
   EXPECT_EQ(rows(strided(1, 1, 2), 1), (Items{}));
 }
 
-// Case X1: FSDP divides what tp left. Shard after Shard in the order of the mesh would give other rows.
+// Goal:   case X1: FSDP divides what tp left. Shard after Shard in the order of the mesh would give other
+//         rows.
 TEST(Layouts, CutTheInnermostAxisFirst) {
   const Layout two = strided(8, 2, 2);
   EXPECT_EQ(rows(two, 0), (Items{0, 1}));
@@ -99,7 +100,7 @@ TEST(Layouts, CutTheOutermostAxisFirstIfToldSo) {
   EXPECT_EQ(all_rows(layout), (Items{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-// Case X2: each tp rank divides its own rows, however many they are.
+// Goal:   case X2: each tp rank divides its own rows, however many they are.
 TEST(Layouts, CutWhatTheCutBeforeLeftAtThatCoordinate) {
   const Layout seven = strided(7, 2, 2);
   EXPECT_EQ(rows(seven, 0), (Items{0, 1}));
@@ -123,7 +124,7 @@ TEST(Layouts, CutWhatTheCutBeforeLeftAtThatCoordinate) {
     EXPECT_EQ(rows(nine, rank), expected_of_nine[static_cast<std::size_t>(rank)]) << rank;
 }
 
-// Case X2: a collective of the FSDP group pads each rank to the most rows of the group.
+// Goal:   case X2: a collective of the FSDP group pads each rank to the most rows of the group.
 TEST(Layouts, HaveOtherPaddedRowsOnEachTpRank) {
   const Layout nine = strided(9, 2, 4);
   for (std::int64_t t = 0; t < 2; ++t) {
@@ -133,7 +134,7 @@ TEST(Layouts, HaveOtherPaddedRowsOnEachTpRank) {
   }
 }
 
-// Case X3: disjoint, complete, and the inverse formula finds rank and place of each row.
+// Goal:   case X3: disjoint, complete, and the inverse formula finds rank and place of each row.
 TEST(Layouts, OfRowsAgreeWithTheInverseFormula) {
   for (std::int64_t items = 1; items <= 64; ++items)
     for (const std::int64_t tp : {2, 3, 4, 8})
@@ -156,7 +157,7 @@ TEST(Layouts, OfRowsAgreeWithTheInverseFormula) {
       }
 }
 
-// Case X4: a row-parallel weight, whose columns tp divides.
+// Goal:   case X4: a row-parallel weight, whose columns tp divides.
 TEST(Layouts, DivideEachDimByItself) {
   const Layout layout =
       layout_of({8, 6}, {{"dp_shard", 4, Placement::shard(0)}, {"tp", 2, Placement::shard(1)}});
@@ -165,7 +166,7 @@ TEST(Layouts, DivideEachDimByItself) {
       EXPECT_EQ(layout.pieces(d * 2 + t), (std::vector<Layout::Piece>{{Box{2, {2 * d, 3 * t}, {2, 3}}, {}}}));
 }
 
-// Case T10: a linear layer of 128 to 128 over tp 4, its bias sharded with the rows or on every rank.
+// Goal:   case T10: a linear layer of 128 to 128 over tp 4, its bias sharded with the rows or on every rank.
 TEST(Layouts, CountTheParametersOfATensorParallelLayer) {
   const Layout by_rows = layout_of({128, 128}, {{"tp", 4, Placement::shard(0)}});
   const Layout by_columns = layout_of({128, 128}, {{"tp", 4, Placement::shard(1)}});
@@ -177,7 +178,8 @@ TEST(Layouts, CountTheParametersOfATensorParallelLayer) {
   }
 }
 
-// Case T11, and then FSDP divides the 8 rows of a tp rank, laid end to end.
+// Goal:   case T11: q, k and v of 8, 4 and 4 rows over tp 2; then FSDP divides the 8 rows of a tp rank, laid
+//         end to end.
 TEST(Layouts, CutTheIntervalsOfAFusedDimLaidEndToEnd) {
   const Placement fused = Placement::shard(0, Split::fused(Split::balanced(), {8, 4, 4}));
   const Layout tp = layout_of({16, 3}, {{"tp", 2, fused}});
@@ -206,7 +208,7 @@ TEST(Layouts, HaveAPieceForEachIntervalOfEachDim) {
                                                           {Box{2, {3, 5}, {1, 1}}, {1, 1}}}));
 }
 
-// Case C7: an empty shard is not saved, so it cannot be taken for another one at its offset.
+// Goal:   case C7: an empty shard is not saved, so it cannot be taken for another one at its offset.
 TEST(Layouts, HaveNoPieceWhereARankHasNothing) {
   for (const std::int64_t items : {9, 5}) {
     const Layout layout = strided(items, 2, 4);

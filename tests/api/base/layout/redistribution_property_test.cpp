@@ -259,6 +259,47 @@ void expect_lists(const Case& c, const Redistribution& move) {
   EXPECT_EQ(move.moves(), c.ranks == Ranks::kSame ? c.from_arrays != c.to_arrays : c.from.elements() > 0);
 }
 
+// Goal: what is one reduction is found to be one, and each rank keeps what it has in the new layout.
+void expect_part_reduction(const Case& c, const Redistribution& move, std::uint64_t& found) {
+  bool is_one = c.ranks == Ranks::kSame && !move.reductions().empty() && move.scale() == 1;
+  for (const AxisReduction& reduction : move.reductions())
+    is_one = is_one && reduction.redop == move.reductions()[0].redop;
+  for (std::int64_t rank = 0; is_one && rank < c.to.ranks(); ++rank)
+    for (const std::int64_t element : c.to_arrays[static_cast<std::size_t>(rank)])
+      is_one = is_one && find(c.from_arrays, rank, element).has_value();
+  ASSERT_EQ(move.is_part_reduction(), is_one);
+  if (!is_one) return;
+  ++found;
+  for (std::int64_t rank = 0; rank < c.to.ranks(); ++rank) {
+    const PartReduction reduction = move.part_reduction(rank).value();
+    std::int64_t peers = 1;
+    for (const AxisReduction& each : move.reductions()) peers *= c.from.axes[each.axis].ranks;
+    ASSERT_EQ(static_cast<std::int64_t>(reduction.ranks.size()), peers);
+    ASSERT_TRUE(std::ranges::is_sorted(reduction.ranks));
+    ASSERT_EQ(std::ranges::count(reduction.ranks, rank), 1);
+    for (std::size_t i = 0; i < reduction.ranks.size(); ++i) {
+      const Items& whole = c.from_arrays[static_cast<std::size_t>(reduction.ranks[i])];
+      ASSERT_EQ(whole, c.from_arrays[static_cast<std::size_t>(rank)]) << "they reduce one array";
+      Items kept;
+      for (const Block& block : reduction.blocks[i])
+        for (std::uint64_t at = block.offset; at < block.offset + block.count; ++at)
+          kept.push_back(whole.at(at));
+      ASSERT_EQ(kept, c.to_arrays[static_cast<std::size_t>(reduction.ranks[i])]);
+    }
+  }
+}
+
+// Goal: who gives and gets most is beyond a limit exactly if it is below that.
+void expect_crowded(const Redistribution& move) {
+  std::uint64_t most = 0;
+  for (std::int64_t rank = 0; rank < std::max(move.from().ranks(), move.to().ranks()); ++rank)
+    most = std::max<std::uint64_t>(most, move.sends(rank)->size() + move.receives(rank)->size());
+  EXPECT_FALSE(move.crowded(most));
+  if (most > 0) {
+    EXPECT_TRUE(move.crowded(most - 1));
+  }
+}
+
 // Whether an axis of shards would become one of addends.
 bool shards_become_partial(const Case& c) {
   if (c.ranks == Ranks::kOther) return false;
@@ -285,6 +326,7 @@ TEST(RedistributionProperty, CarriesEachElementOnceFromARankThatHasIt) {
   std::uint64_t carried_out = 0;
   std::uint64_t reduced_first = 0;
   std::uint64_t scaled = 0;
+  std::uint64_t one_reduction = 0;
   for (std::uint64_t seed = 1; seed <= last; ++seed) {
     const Case c(seed);
     SCOPED_TRACE(fmt::format("seed {}: {}", seed, c.text()));
@@ -305,11 +347,14 @@ TEST(RedistributionProperty, CarriesEachElementOnceFromARankThatHasIt) {
     scaled += move->scale() == 1.0 ? 0 : 1;
     expect_lists(c, *move);
     expect_values(c, *move);
+    expect_part_reduction(c, *move, one_reduction);
+    if (c.ranks == Ranks::kSame) expect_crowded(*move);
     if (HasFailure()) return;
   }
   EXPECT_GT(carried_out, last * 3 / 4);
   EXPECT_GT(reduced_first, last / 20);
   EXPECT_GT(scaled, last / 50);
+  EXPECT_GT(one_reduction, last / 50);
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ std::vector<std::pair<std::int64_t, Interval>> givers(const Redistribution& move
   return found;
 }
 
-// Case T13: from each placement of 7 items over 4 ranks to each other one, and back.
+// Goal:   case T13: from each placement of 7 items over 4 ranks to each other one, and back.
 TEST(Redistributions, OfShardsAndReplicasGoForthAndBack) {
   const std::vector<Placement> placements = {Placement::replicate(), Placement::shard(0),
                                              Placement::shard(0, Split::balanced()), Placement::shard(1),
@@ -79,7 +79,35 @@ TEST(Redistributions, OfShardsAndReplicasGoForthAndBack) {
       expect_carries(layout_of({7, 7}, {{"tp", 4, a}}), layout_of({7, 7}, {{"tp", 4, b}}));
 }
 
-// Case T10: weight and bias of a layer of 128 to 128, gathered from tp 4 and divided again.
+// Goal:   case X1: 8 rows of FSDP over tp are gathered as 0 to 7, and not in the order of the ranks.
+TEST(Redistributions, GatherStridedShardsInTheOrderOfTheirRows) {
+  for (const std::int64_t fsdp : {2, 4}) {
+    const Layout strided =
+        layout_of({8}, {{"dp_shard", fsdp, Placement::shard(0)}, {"tp", 2, Placement::shard(0)}});
+    const Layout whole = over(2 * fsdp, Placement::replicate(), 8);
+    const Arrays<std::int64_t> gathered =
+        test::carried<std::int64_t>(redistribution(strided, whole), numbered(strided), -1);
+    for (const Items& rows : gathered) EXPECT_EQ(rows, (Items{0, 1, 2, 3, 4, 5, 6, 7}));
+  }
+}
+
+// Goal:   case T4: what either rule cuts is restored, also where ranks have no head.
+TEST(Redistributions, RestoreWhatBothRulesCut) {
+  struct {
+    std::int64_t items, ranks;
+    Split split;
+  } const cases[] = {{10, 3, Split::ceil()},        {10, 3, Split::balanced()},
+                     {129, 4, Split::ceil()},       {129, 4, Split::balanced()},
+                     {6 * 4, 4, Split::aligned(4)}, {8 * 4, 16, Split::aligned(4)}};
+  for (const auto& c : cases) {
+    const Layout cut = over(c.ranks, Placement::shard(0, c.split), c.items);
+    const Layout whole = over(c.ranks, Placement::replicate(), c.items);
+    expect_carries(cut, whole);
+    expect_carries(whole, cut);
+  }
+}
+
+// Goal:   case T10: weight and bias of a layer of 128 to 128, gathered from tp 4 and divided again.
 TEST(Redistributions, GatherATensorParallelLayerAndDivideItAgain) {
   const Layout whole_weight = layout_of({128, 128}, {{"tp", 4, Placement::replicate()}});
   const Layout whole_bias = over(4, Placement::replicate(), 128);
@@ -93,7 +121,7 @@ TEST(Redistributions, GatherATensorParallelLayerAndDivideItAgain) {
   expect_carries(whole_bias, over(4, Placement::shard(0), 128));
 }
 
-// Case T13.
+// Goal:   case T13: a replica becomes addends without a collective.
 TEST(Redistributions, OfReplicasToAddendsDivide) {
   const Redistribution by_sum =
       redistribution(over(4, Placement::replicate()), over(4, Placement::partial(MUSTER_SUM)));
@@ -104,7 +132,7 @@ TEST(Redistributions, OfReplicasToAddendsDivide) {
             1.0);
 }
 
-// Case T13.
+// Goal:   case T13: addends are reduced, and then divided.
 TEST(Redistributions, OfAddendsReduceBeforeTheyMove) {
   const Redistribution to_shard =
       redistribution(over(4, Placement::partial(MUSTER_MAX)), over(4, Placement::shard(0)));
@@ -115,7 +143,61 @@ TEST(Redistributions, OfAddendsReduceBeforeTheyMove) {
   EXPECT_FALSE(redistribution(over(4, Placement::partial()), over(4, Placement::replicate())).moves());
 }
 
-// Case T13.
+// Goal:   case T13: addends of 7 items over 4 ranks become shards by one reduction.
+TEST(Redistributions, OfAddendsToShardsAreOneReduction) {
+  const Redistribution rows = redistribution(over(4, Placement::partial()), over(4, Placement::shard(0)));
+  ASSERT_TRUE(rows.is_part_reduction());
+  const PartReduction reduction = rows.part_reduction(2).value();
+  EXPECT_EQ(reduction.ranks, (Items{0, 1, 2, 3}));
+  EXPECT_EQ(reduction.blocks, (std::vector<std::vector<Block>>{{{0, 2}}, {{2, 2}}, {{4, 2}}, {{6, 1}}}));
+  // Columns are pieces, but for those that follow one another.
+  const Redistribution columns = redistribution(layout_of({3, 4}, {{"tp", 3, Placement::partial()}}),
+                                                layout_of({3, 4}, {{"tp", 3, Placement::shard(1)}}));
+  EXPECT_EQ(columns.part_reduction(0)->blocks,
+            (std::vector<std::vector<Block>>{{{0, 2}, {4, 2}, {8, 2}}, {{2, 2}, {6, 2}, {10, 2}}, {}}));
+  const Placement around = Placement::shard(1, Split::given({0, 4, 0}));
+  EXPECT_EQ(redistribution(layout_of({3, 4}, {{"tp", 3, Placement::partial()}}),
+                           layout_of({3, 4}, {{"tp", 3, around}}))
+                .part_reduction(0)
+                ->blocks,
+            (std::vector<std::vector<Block>>{{}, {{0, 12}}, {}}));
+}
+
+TEST(Redistributions, OfSeveralAxesOfAddendsAreOneReductionIfTheyReduceAlike) {
+  const auto axes = [](const Placement& dp, const Placement& cp, const Placement& tp) {
+    return layout_of({4, 6}, {{"dp", 2, dp}, {"cp", 2, cp}, {"tp", 2, tp}});
+  };
+  const Placement sum = Placement::partial(), rows = Placement::shard(0), columns = Placement::shard(1),
+                  all = Placement::replicate();
+  const Redistribution both = redistribution(axes(sum, columns, sum), axes(rows, columns, rows));
+  ASSERT_TRUE(both.is_part_reduction());
+  EXPECT_EQ(both.part_reduction(7)->ranks, (Items{2, 3, 6, 7}));
+  EXPECT_EQ(both.part_reduction(7)->blocks,
+            (std::vector<std::vector<Block>>{{{0, 3}}, {{6, 3}}, {{3, 3}}, {{9, 3}}}));
+  EXPECT_TRUE(redistribution(axes(sum, columns, sum), axes(all, columns, all)).is_part_reduction());
+  // An axis that stays partial is not reduced.
+  const Redistribution one = redistribution(axes(sum, all, sum), axes(sum, all, rows));
+  ASSERT_TRUE(one.is_part_reduction());
+  EXPECT_EQ(one.part_reduction(7)->ranks, (Items{6, 7}));
+  for (const Redistribution& none :
+       {redistribution(axes(sum, all, Placement::partial(MUSTER_MAX)), axes(all, all, all)),
+        redistribution(axes(sum, columns, all), axes(all, all, all)),  // and a gather
+        redistribution(axes(all, columns, all), axes(all, rows, all)),
+        redistribution(axes(sum, all, all), axes(all, all, sum))})
+    EXPECT_FALSE(none.is_part_reduction());
+}
+
+TEST(Redistributions, KnowWhoHasTooManyBoxes) {
+  const Placement twos = Placement::shard(0, Split::fused(Split::ceil(), Items(5, 2)));
+  const Redistribution move = redistribution(over(3, twos, 10), over(3, Placement::shard(0), 10));
+  // Rank 0 has 0, 2, 4, 6, 8, and rank 1 the others; they get 0-3 and 4-7.
+  EXPECT_FALSE(move.crowded(9));
+  EXPECT_EQ(move.crowded(8), 0);
+  EXPECT_FALSE(redistribution(over(3, Placement::shard(0)), over(3, Placement::replicate())).crowded(6));
+  EXPECT_EQ(redistribution(over(3, Placement::shard(0)), over(3, Placement::replicate())).crowded(5), 0);
+}
+
+// Goal:   case T13: shards do not become addends.
 TEST(Redistributions, OfShardsToAddendsAreRefused) {
   EXPECT_EQ(refusal(over(4, Placement::shard(0)), over(4, Placement::partial())),
             "axis 0 (tp) is sharded and would become partial; make it replicate first");
@@ -164,7 +246,7 @@ TEST(Redistributions, ReduceAnAxisThatWouldStayPartialIfTheResultDependsOnIt) {
       redistribution(axes(Placement::replicate(), MUSTER_MAX), axes(sum, MUSTER_MAX)).reductions().empty());
 }
 
-// Cases X2 and C1: what some ranks have saved, others read, however uneven the shards are.
+// Goal:   cases X2 and C1: what some ranks have saved, others read, however uneven the shards are.
 TEST(Redistributions, ToOneRankAndBackKeepEachElementOfAStridedShard) {
   struct {
     std::int64_t items, tp, fsdp;
@@ -179,7 +261,7 @@ TEST(Redistributions, ToOneRankAndBackKeepEachElementOfAStridedShard) {
   }
 }
 
-// Case C1: 10 rows of 4 ranks are read by 3.
+// Goal:   case C1: 10 rows of 4 ranks are read by 3.
 TEST(Redistributions, ToAnotherNumberOfRanksReadEachSavedBoxOnce) {
   const Layout saved = over(4, Placement::shard(0), 10);
   const Layout wanted = over(3, Placement::shard(0), 10);

@@ -31,14 +31,14 @@ std::string refusal(const Split& split, std::int64_t items, std::int64_t ranks) 
   return status.message();
 }
 
-// Case F8.
+// Goal:   case F8: 5 rows over 4 ranks are 2, 2, 1 and 0, and 1 over 2 is 1 and 0.
 TEST(Split, CeilLeavesTheLastRanksFewItemsOrNone) {
   EXPECT_EQ(sizes(Split::ceil(), 5, 4), (Numbers{2, 2, 1, 0}));
   EXPECT_EQ(sizes(Split::ceil(), 1, 2), (Numbers{1, 0}));
   EXPECT_EQ(sizes(Split::ceil(), 0, 3), (Numbers{0, 0, 0}));
 }
 
-// Case T4: a vocabulary of 10 among 3 and a head of 129 columns among 4, by either rule.
+// Goal:   case T4: a vocabulary of 10 among 3 and a head of 129 columns among 4, by either rule.
 TEST(Split, CeilAndBalancedDifferWhereItemsAreLeftOver) {
   EXPECT_EQ(sizes(Split::ceil(), 10, 3), (Numbers{4, 4, 2}));
   EXPECT_EQ(sizes(Split::balanced(), 10, 3), (Numbers{4, 3, 3}));
@@ -46,7 +46,7 @@ TEST(Split, CeilAndBalancedDifferWhereItemsAreLeftOver) {
   EXPECT_EQ(sizes(Split::balanced(), 129, 4), (Numbers{33, 32, 32, 32}));
 }
 
-// Case T4: 6 heads of keys and values among 4, and 8 among 16, each of 64 columns.
+// Goal:   case T4: 6 heads of keys and values among 4, and 8 among 16, each of 64 columns.
 TEST(Split, AlignedGivesWholeHeadsAndToSomeRanksNone) {
   EXPECT_EQ(sizes(Split::aligned(64), 6 * 64, 4), (Numbers{128, 128, 64, 64}));
   Numbers expected(16, 0);
@@ -68,7 +68,7 @@ TEST(Split, GivenLengthsAreTaken) {
   EXPECT_TRUE(split.intervals(7, 4, 3).empty());
 }
 
-// Case T11: q, k and v of 8, 4 and 4 rows among 2.
+// Goal:   case T11: q, k and v of 8, 4 and 4 rows among 2.
 TEST(Split, FusedDividesEachTensorByItself) {
   const Split split = Split::fused(Split::balanced(), {8, 4, 4});
   ASSERT_TRUE(split.check(16, 2).ok());

@@ -114,7 +114,8 @@ TEST(Arrangements, RefuseABudgetBelowTheLeast) {
   EXPECT_TRUE(arrange(units, 2, 832).has_value());
 }
 
-// Case F6: what a root holds all through a step, if nobody wraps the embedding, the norm and the output.
+// Goal:   case F6: what a root holds all through a step, if nobody wraps the embedding, the norm and the
+//         output.
 TEST(Arrangements, HoldLessIfAnEmbeddingIsAUnit) {
   constexpr std::uint64_t kEmbedding = std::uint64_t{32000} * 4096 * 2;
   constexpr std::uint64_t kNorm = std::uint64_t{4096} * 2;

@@ -53,7 +53,7 @@ struct NarrowCase {
   double before, after;
 };
 
-// Case F9, and the list of section 2.5: f16 divides in part before the sum.
+// Goal:   case F9, and the list of section 2.5: f16 divides in part before the sum.
 TEST(GradientDivisions, OfNarrowTypesAreHalfBeforeTheSumAndHalfAfterIt) {
   constexpr NarrowCase kCases[] = {{2, 2, 1}, {3, 2, 1.5}, {4, 2, 2},  {6, 4, 1.5},
                                    {8, 4, 2}, {16, 4, 4},  {64, 8, 8}, {128, 16, 8}};
@@ -65,7 +65,7 @@ TEST(GradientDivisions, OfNarrowTypesAreHalfBeforeTheSumAndHalfAfterIt) {
   EXPECT_EQ(gradient_division(MUSTER_F16, 4, 2, 0), premul(4, 2));
 }
 
-// Case F9: 8 ranks whose gradients are 30000 each; 240000 is infinite in f16.
+// Goal:   case F9: 8 ranks whose gradients are 30000 each; 240000 is infinite in f16.
 TEST(GradientDivisions, KeepSumsOfF16Finite) {
   const GradientDivision division = gradient_division(MUSTER_F16, 8, 1, 0);
   const double sum = 8 * 30000 * division.scale;
@@ -73,7 +73,7 @@ TEST(GradientDivisions, KeepSumsOfF16Finite) {
   EXPECT_EQ(sum / division.after, 30000);
 }
 
-// Case F24: one shard, so no reduce-scatter; the all-reduce does what it would have done.
+// Goal:   case F24: one shard, so no reduce-scatter; the all-reduce does what it would have done.
 TEST(GradientDivisions, WithoutShardsAreThoseOfTheAllReduce) {
   EXPECT_EQ(gradient_division(MUSTER_F32, 1, 8, 0), (GradientDivision{.reduce = MUSTER_AVG}));
   EXPECT_EQ(gradient_division(MUSTER_F32, 1, 8, 4),

@@ -126,7 +126,7 @@ TEST(UnitOrders, GoBackOnceForEachForward) {
   EXPECT_EQ(order.go_back(0, 2), Units{}) << "its first";
 }
 
-// Case F5: several losses go back through one trunk.
+// Goal:   case F5: several losses go back through one trunk.
 TEST(UnitOrders, GoBackAgainWithoutAPrediction) {
   UnitOrder order = order_of(3);
   EXPECT_FALSE(order.can_go_back(1));

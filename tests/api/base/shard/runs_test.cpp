@@ -47,7 +47,7 @@ Layout strided(std::int64_t rows, std::int64_t tp, std::int64_t fsdp) {
   return layout_of({rows}, {{"dp_shard", fsdp, Placement::shard(0)}, {"tp", tp, Placement::shard(0)}});
 }
 
-// Case F8: rows of 3 elements.
+// Goal:   case F8: rows of 3 elements.
 TEST(ShardedParameters, HaveRowsByCeil) {
   const Layout five = layout_of({5, 3}, {{"dp_shard", 4, Placement::shard(0)}});
   for (std::int64_t rank = 0; rank < 4; ++rank) {
@@ -61,7 +61,7 @@ TEST(ShardedParameters, HaveRowsByCeil) {
   EXPECT_EQ(made(one, 0, 1).shard_elements(), 0);
 }
 
-// Case F8: another dim must divide evenly, and the sentence is the same on all ranks.
+// Goal:   case F8: another dim must divide evenly, and the sentence is the same on all ranks.
 TEST(ShardedParameters, RefuseToDivideAnotherDimUnevenly) {
   const Layout layout = layout_of({8, 6}, {{"dp_shard", 4, Placement::shard(1)}});
   for (std::int64_t rank = 0; rank < 4; ++rank)
@@ -85,7 +85,7 @@ TEST(ShardedParameters, OfThreeDimsHaveRunsOfWholeRows) {
   EXPECT_EQ(made(last, 0, 0).runs(), (std::vector<Runs>{{{0, 2}, {4, 2}}, {{2, 2}, {6, 2}}}));
 }
 
-// Case X1: the rows that all members have of tp part t are that part.
+// Goal:   case X1: the rows that all members have of tp part t are that part.
 TEST(ShardedParameters, AreWholeWithinTheirTpPart) {
   for (const std::int64_t fsdp : {2, 4}) {
     const Layout layout = strided(8, 2, fsdp);
@@ -102,7 +102,8 @@ TEST(ShardedParameters, AreWholeWithinTheirTpPart) {
   }
 }
 
-// Case X2: 9 rows over tp 2 and dp_shard 4. The parts have 5 and 4 rows, so their members have 2 or 1.
+// Goal:   case X2: 9 rows over tp 2 and dp_shard 4. The parts have 5 and 4 rows, so their members have 2 or
+//         1.
 TEST(ShardedParameters, OfUnevenTpPartsHaveRunsOfTheirOwn) {
   const Layout layout = strided(9, 2, 4);
   EXPECT_EQ(made(layout, 0, 6).runs(), (std::vector<Runs>{{{0, 2}}, {{2, 2}}, {{4, 1}}, {}}));
@@ -117,7 +118,7 @@ TEST(ShardedParameters, OfMoreUnevenPartsHaveRunsOfTheirOwn) {
   EXPECT_EQ(made(strided(11, 2, 3), 0, 1).runs(), (std::vector<Runs>{{{0, 2}}, {{2, 2}}, {{4, 1}}}));
 }
 
-// Case X4: row-parallel [8, 6] over tp 2 and dp_shard 4: rank (d, t) has 2 rows of its 3 columns.
+// Goal:   case X4: row-parallel [8, 6] over tp 2 and dp_shard 4: rank (d, t) has 2 rows of its 3 columns.
 TEST(ShardedParameters, OfColumnsOfTpAreRowsOfTheirPart) {
   const Layout layout =
       layout_of({8, 6}, {{"dp_shard", 4, Placement::shard(0)}, {"tp", 2, Placement::shard(1)}});
@@ -129,7 +130,8 @@ TEST(ShardedParameters, OfColumnsOfTpAreRowsOfTheirPart) {
   }
 }
 
-// Case T11: q, k and v of 8, 4 and 4 rows, of which tp 2 has each a half, and dp_shard 2 a half of that.
+// Goal:   case T11: q, k and v of 8, 4 and 4 rows, of which tp 2 has each a half, and dp_shard 2 a half of
+//         that.
 TEST(ShardedParameters, OfFusedTensorsAreRowsOfTheirPart) {
   const Split fused = Split::fused(Split::balanced(), {8, 4, 4});
   const Layout layout =

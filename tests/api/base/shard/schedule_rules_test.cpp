@@ -134,7 +134,7 @@ TEST(ScheduleWaits, APrefetchInVainIsWaitedForByTheNextGather) {
   EXPECT_NE(std::find(waits.begin(), waits.end(), vain), waits.end());
 }
 
-// Case F26: shards are read after the optimiser, and not after what else runs.
+// Goal:   case F26: shards are read after the optimiser, and not after what else runs.
 TEST(ScheduleWaits, ShardsThatChangedAreReadAfterTheirPoint) {
   Model model(blocks_and_root(1, AfterForward::kKeep), 1);
   model.begin_step();
@@ -351,7 +351,7 @@ TEST(ScheduleErrors, StepsDoNotNest) {
                "the step before has not ended; call muster_step_end first");
 }
 
-// Case F25: the root is known, so a block that runs before it is an error.
+// Goal:   case F25: the root is known, so a block that runs before it is an error.
 TEST(ScheduleErrors, TheRootBeginsFirst) {
   Model model(blocks_and_root(1, AfterForward::kKeep), 1);
   muster_point point = MUSTER_POINT_NONE;

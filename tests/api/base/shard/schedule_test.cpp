@@ -27,7 +27,7 @@ struct CountCase {
   std::size_t gathers_in_backward;
 };
 
-// Case F1: L = 4 blocks and a root.
+// Goal:   case F1: L = 4 blocks and a root.
 TEST(UnitSchedules, GatherAndReduceEachUnitOnce) {
   constexpr CountCase kCases[] = {
       {AfterForward::kFree, AfterForward::kFree, 5},
@@ -52,7 +52,7 @@ TEST(UnitSchedules, GatherAndReduceEachUnitOnce) {
   }
 }
 
-// Case F2, the root's kind left to the rule: it stays whole.
+// Goal:   case F2, the root's kind left to the rule: it stays whole.
 TEST(UnitSchedules, PrefetchTheBlockBeforeInBackward) {
   Model model(blocks_and_root(3, AfterForward::kKeep), 1);
   for (int step = 0; step < 3; ++step) {
@@ -65,7 +65,7 @@ TEST(UnitSchedules, PrefetchTheBlockBeforeInBackward) {
   }
 }
 
-// Cases F2 and F29: a root of which it is said that it is freed is gathered again in backward.
+// Goal:   cases F2 and F29: a root of which it is said that it is freed is gathered again in backward.
 TEST(UnitSchedules, GatherAFreedRootAgain) {
   for (const AfterForward kind : {AfterForward::kFree, AfterForward::kSlice}) {
     Model model(blocks_and_root(3, kind, 1, kind), 1);
@@ -86,7 +86,7 @@ TEST(UnitSchedules, GatherNothingInBackwardIfAllIsKept) {
   EXPECT_EQ(model.recorder.trace(), "RS2 free2 RS1 free1 RS0 free0 RSroot freeroot");
 }
 
-// Case F2 with activations that are computed again: the sequence is the same.
+// Goal:   case F2 with activations that are computed again: the sequence is the same.
 TEST(UnitSchedules, DoNotMindAForwardInsideBackward) {
   Model model(blocks_and_root(3, AfterForward::kKeep), 1);
   model.begin_step();
@@ -106,7 +106,7 @@ TEST(UnitSchedules, DoNotMindAForwardInsideBackward) {
   EXPECT_EQ(model.schedule.order().changes(), 0u);
 }
 
-// Case F3: two forwards, then one backward through both.
+// Goal:   case F3: two forwards, then one backward through both.
 TEST(UnitSchedules, GoBackThroughEachForward) {
   Model model(blocks_and_root(3, AfterForward::kKeep), 1);
   model.begin_step();
@@ -124,7 +124,7 @@ TEST(UnitSchedules, GoBackThroughEachForward) {
   EXPECT_FALSE(model.recorder.hows.back().add) << "RSroot";
 }
 
-// Case F4: the two blocks after it in forward, and the two before it in backward.
+// Goal:   case F4: the two blocks after it in forward, and the two before it in backward.
 TEST(UnitSchedules, PrefetchTheListsThatAreSaid) {
   Model model(blocks_and_root(4, AfterForward::kFree, 2), 2);
   model.schedule.prefetch_forward(0, {});
@@ -181,7 +181,7 @@ TEST(UnitSchedules, GatherOnDemandInAStepWhoseOrderChanged) {
   EXPECT_EQ(model.schedule.order().changes(), 1u);
 }
 
-// Case F5: units 0, 1a and 1b; a loss behind each branch, and 1b's goes back first.
+// Goal:   case F5: units 0, 1a and 1b; a loss behind each branch, and 1b's goes back first.
 TEST(UnitSchedules, KeepAPrefetchInVainForTheNextBackward) {
   Model model(blocks_and_root(3, AfterForward::kKeep), 1);
   model.begin_step();
@@ -214,7 +214,7 @@ TEST(UnitSchedules, DropWhatWasPrefetchedInVain) {
   EXPECT_EQ(model.schedule.counts().whole_bytes, 64u);
 }
 
-// Case F6: tok_emb, norm and output in the root, and as two units.
+// Goal:   case F6: tok_emb, norm and output in the root, and as two units.
 TEST(UnitSchedules, HoldLessIfAnEmbeddingIsAUnit) {
   constexpr std::uint64_t kEmbedding = 262'144'000;
   Model root({{.name = "root", .bytes = 524'296'192, .after_forward = AfterForward::kKeep, .root = true}}, 1);
@@ -238,7 +238,7 @@ TEST(UnitSchedules, HoldLessIfAnEmbeddingIsAUnit) {
             "AGtok_emb AGnorm, output AGnorm, output RSnorm, output AGtok_emb RStok_emb");
 }
 
-// Case F13: how many gathered blocks there are at once, beside the root.
+// Goal:   case F13: how many gathered blocks there are at once, beside the root.
 TEST(UnitSchedules, HoldOneBlockMoreThanTheirDepth) {
   for (const std::size_t depth : {0, 1, 2, 3}) {
     Model model(blocks_and_root(6, AfterForward::kKeep, depth), depth);
@@ -281,7 +281,7 @@ std::vector<ScheduledUnit> with_a_list() {
   return units;
 }
 
-// Case F19: a unit of two modules begins with the first and ends with the last.
+// Goal:   case F19: a unit of two modules begins with the first and ends with the last.
 TEST(UnitSchedules, EndAUnitWithItsLastPart) {
   Model model(with_a_list(), 1);
   model.begin_step();
@@ -301,7 +301,7 @@ TEST(UnitSchedules, EndAUnitWithItsLastPart) {
   EXPECT_TRUE(model.end_step().empty());
 }
 
-// Case F19: one part never runs. The unit goes back without it, and the next step goes as usual.
+// Goal:   case F19: one part never runs. The unit goes back without it, and the next step goes as usual.
 TEST(UnitSchedules, NameTheUnitOfWhichAPartNeverRan) {
   Model model(with_a_list(), 1);
   for (int step = 0; step < 2; ++step) {
@@ -347,7 +347,7 @@ TEST(UnitSchedules, ReduceAtTheEndAUnitOfWhichAPartNeverWentBack) {
   EXPECT_FALSE(model.schedule.is_whole(3));
 }
 
-// Case F19: the last module of a unit, a loss, runs and goes back once for each chunk.
+// Goal:   case F19: the last module of a unit, a loss, runs and goes back once for each chunk.
 TEST(UnitSchedules, ReduceOnceAfterAChunkedLoss) {
   Model model(with_a_list(), 1);
   model.begin_step();
@@ -388,7 +388,7 @@ TEST(UnitSchedules, ReduceOnceIfAllChunksRunBeforeTheyGoBack) {
   EXPECT_TRUE(model.end_step().empty());
 }
 
-// Case F17: a unit that no rank used, and one whose parameters got no gradients.
+// Goal:   case F17: a unit that no rank used, and one whose parameters got no gradients.
 TEST(UnitSchedules, ReduceNothingWithoutGradients) {
   Model model(blocks_and_root(3, AfterForward::kKeep), 1);
   model.begin_step();
@@ -431,7 +431,7 @@ TEST(UnitSchedules, DoNotGatherForABackwardThatDoesNotRead) {
   EXPECT_EQ(model.recorder.trace(), "AG1 RS1 free1 AG0 RS0 free0");
 }
 
-// Case F21: the ranks of a smaller group keep the unit between them.
+// Goal:   case F21: the ranks of a smaller group keep the unit between them.
 TEST(UnitSchedules, GatherSlicesInBackward) {
   Model model(blocks_and_root(2, AfterForward::kKeep, 1, AfterForward::kSlice), 1);
   model.schedule.set_after_forward(0, AfterForward::kKeep);
@@ -456,7 +456,7 @@ TEST(UnitSchedules, GatherSlicesInBackward) {
   }
 }
 
-// Case F25: a forward without backward. A root that is kept stays whole until it is freed.
+// Goal:   case F25: a forward without backward. A root that is kept stays whole until it is freed.
 TEST(UnitSchedules, KeepARootThatGoesForwardAlone) {
   Model model(blocks_and_root(2, AfterForward::kKeep), 1);
   model.begin_step();
@@ -469,7 +469,7 @@ TEST(UnitSchedules, KeepARootThatGoesForwardAlone) {
   EXPECT_TRUE(model.end_step().empty());
 }
 
-// Case F27: 4 microbatches of a pipeline stage that keeps its units.
+// Goal:   case F27: 4 microbatches of a pipeline stage that keeps its units.
 TEST(UnitSchedules, GatherAndReduceOnceForAllMicrobatches) {
   Model model(blocks_and_root(2, AfterForward::kKeep, 1, AfterForward::kKeep), 1);
   for (int step = 0; step < 2; ++step) {

@@ -114,8 +114,8 @@ TEST(UnitScheduleTime, PrefetchHidesGathers) {
   }
 }
 
-// Case F14: in forward only the first gather is exposed, and replicas are reduced beside gathers and
-// scatters.
+// Goal:   case F14: in forward only the first gather is exposed, and replicas are reduced beside gathers and
+//         scatters.
 TEST(UnitScheduleTime, OnlyEndsAreExposed) {
   const Times times{.compute = 100, .gather = 80, .scatter = 90, .all_reduce = 90};
   // The first gather, the gather between forward and backward, and the last unit's reductions.

@@ -45,7 +45,7 @@ std::vector<std::int64_t> lengths(const muster_tp_rule& rule, std::vector<std::i
   return lengths;
 }
 
-// Cases T4 and X4.
+// Goal:   cases T4 and X4: lengths by the names of parameters.
 TEST(TensorParallelCuts, AreThoseOfTheirRules) {
   EXPECT_THAT(lengths(rule("*", MUSTER_TP_VOCABULARY), {10, 4}, 3, 0), ElementsAre(4, 4, 2));
   EXPECT_THAT(lengths(rule("*", MUSTER_TP_COLUMN, MUSTER_SPLIT_BALANCED), {10, 4}, 3, 0),
@@ -63,7 +63,7 @@ TEST(TensorParallelCuts, AreThoseOfTheirRules) {
   EXPECT_THAT(lengths(rule("*", MUSTER_TP_COLUMN), {8}, 2, 0), ElementsAre(4, 4)) << "a column layer's bias";
 }
 
-// Case T10: a linear layer of 128 to 128 with bias over 4 ranks.
+// Goal:   case T10: a linear layer of 128 to 128 with bias over 4 ranks.
 TEST(TensorParallelCuts, LeaveAFourthOfALayer) {
   const auto parameters = [](muster_tp_style style) {
     const auto each = rule("*", style);
@@ -74,7 +74,7 @@ TEST(TensorParallelCuts, LeaveAFourthOfALayer) {
   EXPECT_EQ(parameters(MUSTER_TP_ROW), 4224);
 }
 
-// Case T11: fused query, key and value of 8, 4 and 4 rows over 2 ranks.
+// Goal:   case T11: fused query, key and value of 8, 4 and 4 rows over 2 ranks.
 TEST(TensorParallelCuts, DivideEachOfFusedTensors) {
   const std::array<std::int64_t, 3> fused{8, 4, 4};
   muster_tp_rule qkv = rule("*", MUSTER_TP_COLUMN);
@@ -102,7 +102,7 @@ TEST(TensorParallelCuts, RefuseWhatMakesNoSense) {
   refused(fused, 2, "fused is NULL");
 }
 
-// Case T2: a block is two column stages, each followed by a row stage.
+// Goal:   case T2: a block is two column stages, each followed by a row stage.
 TEST(TensorParallelCollectives, AreSoManyABlock) {
   const auto count = [](bool sequence_parallel, muster_op op, bool forward) {
     int found = 0;

@@ -25,7 +25,7 @@ std::string file_text(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// C8: lm_head of 10 x 12 over T=3 is exported as it was, and a norm of [H] stays [H].
+// lm_head of 10 x 12 over T=3, and a norm.
 class TensorFile : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -43,6 +43,7 @@ class TensorFile : public ::testing::Test {
   std::optional<SavedFolder> saved_;
 };
 
+// Goal:   case C8: lm_head of 10 x 12 over T=3 is exported as it was, and a norm of [H] stays [H].
 TEST_F(TensorFile, ExportsOriginalNamesShapesAndBytes) {
   expect_ok(export_tensors(*saved_, file_));
   const std::string text = file_text(file_);
