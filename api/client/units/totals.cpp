@@ -91,8 +91,8 @@ Status GradientTotal::prepare(std::span<const std::unique_ptr<Unit>> units, cons
   if (figure_ == GradientFigure::kZeroCount)
     MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 1), static_cast<double>(elements))));
   if (!shared) return {};
-  MUSTER_RETURN_IF_ERROR(reduce_over("weight"));
-  return reduce_over("pp");
+  for (const char* dim : kDims) MUSTER_RETURN_IF_ERROR(reduce_over(dim));
+  return {};
 }
 
 Result<muster_point> GradientTotal::start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units,

@@ -29,6 +29,8 @@ enum class GradientFigure : std::uint8_t {
 // Fails   as the calls of the C API that it makes; kUnsupported for a unit over other dims.
 class GradientTotal {
  public:
+  static constexpr const char* kDims[] = {"weight", "pp"};
+
   GradientTotal(muster_session* session, GradientFigure figure) : figure_(figure), plans_(session) {}
 
   std::int64_t numbers() const { return figure_ == GradientFigure::kSquareSum ? 1 : 2; }

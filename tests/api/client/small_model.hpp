@@ -1,6 +1,7 @@
 // A unit of three parameters that tensor parallelism cuts by columns, by rows, and not at all.
 #pragma once
 
+#include "tests/api/client/ok.hpp"
 #include "tests/api/client/running_ranks.hpp"
 
 #include <array>
@@ -13,10 +14,6 @@
 #include <muster/units.h>
 
 namespace muster::test {
-
-inline void ok(muster_status_t status) {
-  ASSERT_EQ(status, MUSTER_OK) << muster_last_error();
-}
 
 struct SmallSetting {
   std::uint32_t norm_flags = 0;
