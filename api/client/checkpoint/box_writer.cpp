@@ -200,7 +200,7 @@ Status BoxWriter::map(std::uint64_t bytes) {
   };
   const int file = memfd_create("muster-checkpoint", MFD_CLOEXEC);
   if (file < 0) return refused(errno);
-  // It begins again where a signal comes, as those of a trainer's timer do.
+  // Kernels end it where a signal comes, as those of a trainer's timer do.
   const int error = quietly([&] { return posix_fallocate(file, 0, static_cast<off_t>(bytes)); });
   void* memory = error != 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   const int why = error != 0 ? error : errno;
