@@ -145,10 +145,10 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
     kill(job, SIGKILL);
     waitpid(job, nullptr, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the kernel ends the ranks
-    std::vector<std::string> damaged;
-    const auto entries = muster::store::list_shelf(run, &damaged);
+    std::vector<muster::Status> refused;
+    const auto entries = muster::store::list_shelf(run, &refused);
     ASSERT_TRUE(entries);
-    EXPECT_TRUE(damaged.empty()) << damaged.front();
+    EXPECT_TRUE(refused.empty()) << refused.front().message();
     for (const auto& entry : *entries) {
       auto saved = muster::store::SavedFolder::open(run + "/" + entry.name);
       ASSERT_TRUE(saved);
