@@ -260,7 +260,8 @@ TEST_F(UnitRules, DoNotWaitForARankThatWasRefused) {
       muster_point ready = MUSTER_POINT_NONE;
       ok(muster_unit_forward_begin(unit.units, 0, &ready));
       EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_ABORTED);
-      EXPECT_THAT(muster_last_error(), HasSubstr("rank 0 aborted group dp_shard: unit \"unit\""));
+      EXPECT_THAT(muster_last_error(),
+                  HasSubstr("rank 0 aborted group world: muster_unit_backward_begin of unit \"unit\""));
       EXPECT_THAT(muster_last_error(), HasSubstr("a backward needs a forward"));
     }
     ok(muster_step_abandon(unit.units));
