@@ -20,6 +20,7 @@ struct SmallSetting {
   std::uint32_t set_flags = 0;
   muster_dtype whole_dtype = 0;
   bool sharded = true;  // over dp_shard_cp; else all of dp replicates it
+  std::int32_t after_forward = MUSTER_RESHARD_DEFAULT;
 };
 
 // A column weight [4, 3], a row weight [3, 4] and a norm [3] over dp_replicate, dp_shard and tp, by the rules
@@ -50,6 +51,7 @@ class SmallModel {
     options.replicate = setting.sharded ? "dp_replicate" : "dp_cp";
     options.tensor = "tp";
     options.whole_dtype = setting.whole_dtype;
+    options.after_forward = setting.after_forward;
     options.parameters = parameters.data();
     options.parameter_count = static_cast<std::uint32_t>(parameters.size());
     muster_unit unit = 0;
