@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import statistics
 import subprocess
 import sys
@@ -356,6 +357,7 @@ def machine():
 
 def main():
     options = parsed()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("sharding.py: told to end"))  # with what it has started
     muster = sides.Muster(BENCH.parent / "bin", BENCH / "peers" / "sharding_rank")
     if missing := muster.missing():
         sys.exit(f"sharding.py: {missing} is not built; run deploy/bench.sh")
@@ -372,9 +374,10 @@ def main():
                 report["sections"][name] = SECTIONS[name](campaign)
         except sides.Failed as failure:
             campaign.failures.append(f"muster: {failure}")
-    report["failures"] = campaign.failures
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        finally:
+            report["failures"] = campaign.failures
+            if options.json:
+                options.json.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     if campaign.failures:
         sys.exit("\n".join(f"sharding.py: {failure}" for failure in campaign.failures))
 

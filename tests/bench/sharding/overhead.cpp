@@ -2,6 +2,7 @@
 #include "tests/bench/sharding/unit_set.hpp"
 
 #include <iostream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 

@@ -1,8 +1,8 @@
 #include "tests/bench/sharding/measurements.hpp"
 #include "tests/bench/sharding/unit_set.hpp"
 
-#include <cstring>
 #include <iostream>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
