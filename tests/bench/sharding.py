@@ -119,6 +119,8 @@ class Campaign:
             muster.append(self.of_muster(what, lambda: self.muster.train(mesh, self.model)))
         short = {**self.model, "steps": self.sizes["memory_steps"]}
         held = self.of_muster(mesh + ", memory", lambda: self.muster.train(mesh, short, watched=True))
+        needed = self.of_muster(mesh + ", memory in small segments", lambda: self.muster.train(
+            mesh, short, watched=True, environment=sides.SMALL_SEGMENTS))
         torch_held = self.of_torch(mesh + ", memory",
                                    lambda: self.torch.train(mesh, short, watched=True)) or {}
         rates = {name: median_of(rows, "tokens_per_second")
@@ -134,6 +136,7 @@ class Campaign:
             "muster_unsharded_bytes": muster[-1]["peak_unsharded_bytes"],
             "muster_resident_bytes": held["resident_bytes"],
             "muster_sum_of_peaks_bytes": held["sum_of_peaks_bytes"],
+            "muster_small_segments_bytes": needed["resident_bytes"],
             "torch_resident_bytes": torch_held.get("resident_bytes"),
             "torch_resident_before_bytes": torch_held.get("resident_before_bytes"),
             "torch_sum_of_peaks_bytes": torch_held.get("sum_of_peaks_bytes"),
@@ -166,7 +169,7 @@ def last_of(rows, key):
 
 def meshes(campaign):
     table = Table("mesh", "ranks", "torch eager", "compiled", "muster", "muster/torch", "goal", "torch MiB",
-                  "before it", "muster MiB", "unsharded", "torch loss", "muster loss")
+                  "before it", "muster MiB", "needed", "unsharded", "torch loss", "muster loss")
     rows = []
     for mesh in campaign.options.meshes:
         row = campaign.mesh(mesh)
@@ -178,18 +181,22 @@ def meshes(campaign):
                   shown(row["torch_compiled_tokens_per_second"]), shown(row["muster_tokens_per_second"]),
                   shown(ratio, 2), goal, shown(row["torch_resident_bytes"], 0, MIB),
                   shown(row["torch_resident_before_bytes"], 0, MIB),
-                  shown(row["muster_resident_bytes"], 0, MIB), shown(row["muster_unsharded_bytes"], 2, MIB),
-                  shown(row["torch_loss"], 4), shown(row["muster_loss"], 4))
+                  shown(row["muster_resident_bytes"], 0, MIB),
+                  shown(row["muster_small_segments_bytes"], 0, MIB),
+                  shown(row["muster_unsharded_bytes"], 2, MIB), shown(row["torch_loss"], 4),
+                  shown(row["muster_loss"], 4))
     return rows
 
 
 def hsdp(campaign):
     rows = [campaign.mesh(mesh) for mesh in campaign.sizes["hsdp"]]
-    table = Table("mesh", "muster tokens/s", "torch tokens/s", "muster MiB", "torch MiB",
+    table = Table("mesh", "muster tokens/s", "torch tokens/s", "muster MiB", "needed", "torch MiB",
                   "unsharded MiB of a rank")
     for row in rows:
         table.row(row["mesh"], shown(row["muster_tokens_per_second"]), shown(row["torch_tokens_per_second"]),
-                  shown(row["muster_resident_bytes"], 0, MIB), shown(row["torch_resident_bytes"], 0, MIB),
+                  shown(row["muster_resident_bytes"], 0, MIB),
+                  shown(row["muster_small_segments_bytes"], 0, MIB),
+                  shown(row["torch_resident_bytes"], 0, MIB),
                   shown(row["muster_unsharded_bytes"], 2, MIB))
     return rows
 
@@ -220,13 +227,15 @@ def tp(campaign):
     rows = []
     say(f"the largest batch within {campaign.options.memory_limit} MiB: resident memory of all processes of "
         "the run together; what they share counts once")
-    table = Table("mesh", "muster tokens/s", "muster MiB", "torch tokens/s", "largest batch", "MiB there")
+    table = Table("mesh", "muster tokens/s", "muster MiB", "needed", "torch tokens/s", "largest batch",
+                  "MiB there")
     for mesh in campaign.sizes["tp"]:
         row = campaign.mesh(mesh)
         batch, held = largest_batch(campaign, mesh)
         rows.append({**row, "memory_limit_bytes": campaign.options.memory_limit * MIB, "largest_batch": batch,
                      "largest_batch_bytes": held})
         table.row(mesh, shown(row["muster_tokens_per_second"]), shown(row["muster_resident_bytes"], 0, MIB),
+                  shown(row["muster_small_segments_bytes"], 0, MIB),
                   shown(row["torch_tokens_per_second"]), batch, shown(held, 0, MIB))
     return rows
 
@@ -238,8 +247,8 @@ def largest_batch(campaign, mesh):
 
     def fits(batch):
         model = {**campaign.model, "steps": 2, "batch": batch}
-        row = campaign.of_muster(f"{mesh}, batch {batch}",
-                                 lambda: campaign.muster.train(mesh, model, watched=True))
+        row = campaign.of_muster(f"{mesh}, batch {batch}", lambda: campaign.muster.train(
+            mesh, model, watched=True, environment=sides.SMALL_SEGMENTS))
         if row["resident_bytes"] <= limit:
             found[batch] = row["resident_bytes"]
         return row["resident_bytes"] <= limit

@@ -55,6 +55,7 @@ class QuickRun(unittest.TestCase):
     def test_knows_the_memory(self):
         for row in self.section("hsdp") + self.section("meshes"):
             self.assertGreaterEqual(row["muster_sum_of_peaks_bytes"], row["muster_resident_bytes"], row)
+            self.assertGreater(row["muster_small_segments_bytes"], 4 * PARAMETERS, row)
             self.assertGreater(row["muster_resident_bytes"], 4 * PARAMETERS, row)
             # The units of a mesh that shards are never all whole; replicas are.
             whole = row["muster_unsharded_bytes"] >= 4 * PARAMETERS
