@@ -25,7 +25,7 @@ std::string Mesh::text() const {
 Mesh smaller_mesh(const Mesh& mesh, std::int64_t ranks, const std::function<bool(const Mesh&)>& suits) {
   for (const auto& [cp, tp] : {std::pair(mesh.cp.size, mesh.tp.size), {1, mesh.tp.size}, {1, 1}})
     for (std::int64_t dp = ranks / (cp * tp); dp > 0; --dp)
-      for (const std::int64_t shard : {mesh.dp_shard.size, dp}) {
+      for (const std::int64_t shard : {tp == mesh.tp.size ? mesh.dp_shard.size : dp, dp}) {
         Mesh smaller;
         smaller.dp_replicate.size = dp / shard;
         smaller.dp_shard.size = shard;

@@ -56,7 +56,8 @@ struct Mesh {
 
 // The mesh with which at most `ranks` ranks go on, if some of a mesh are lost: sizes only. cp and tp stay, as
 // long as there are ranks for them; then as many ranks as can be, with dp_shard as it was if that divides
-// them. `suits` says which meshes can be at all; that of one rank can.
+// them. Without tp, dp_shard is as large as can be: each rank has room for a part of the model alone. `suits`
+// says which meshes can be at all; that of one rank can.
 Mesh smaller_mesh(const Mesh& mesh, std::int64_t ranks, const std::function<bool(const Mesh&)>& suits);
 
 // How tensor parallelism cuts a parameter. Rows of a weight [out, in] are output features, so a

@@ -141,8 +141,9 @@ TEST(TrainLmFigures, AreOneLineOfJson) {
   Figures figures{
       .losses = {3.0F, 2.0F}, .tokens_per_second = 1e4, .exposed_fraction = 0.25, .peak_unsharded_bytes = 99};
   const auto without = nlohmann::json::parse(figures_json(figures));
-  EXPECT_EQ(without.size(), 7u);
+  EXPECT_EQ(without.size(), 8u);
   EXPECT_EQ(without["steps"], 2);
+  EXPECT_EQ(without["losses"], (std::vector<float>{3.0F, 2.0F}));
   EXPECT_EQ(without["final_loss"], 2.0);
   EXPECT_TRUE(without["max_loss_difference"].is_null());
   EXPECT_EQ(without["exposed_fraction"], 0.25);
