@@ -32,10 +32,12 @@ Status UnitLanes::open(const std::string& name) {
 Status UnitLanes::close() {
   for (muster_lane& lane : lanes_) {
     if (lane == MUSTER_LANE_NONE) continue;
-    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_destroy(session_, lane)));
+    MUSTER_RETURN_IF_ERROR(status_of(repeat_while_busy([&] { return muster_lane_destroy(session_, lane); })));
     lane = MUSTER_LANE_NONE;
   }
-  if (join_ != 0) MUSTER_RETURN_IF_ERROR(status_of(muster_plan_destroy(session_, join_)));
+  if (join_ != 0)
+    MUSTER_RETURN_IF_ERROR(
+        status_of(repeat_while_busy([&] { return muster_plan_destroy(session_, join_); })));
   join_ = 0;
   return {};
 }

@@ -1,8 +1,20 @@
 #include "api/client/units/resources.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 namespace muster::client {
+
+muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call) {
+  constexpr int kNapsMax = 10'000;
+  muster_status_t code = call();
+  for (int naps = 0; code == MUSTER_ERR_BUSY && naps < kNapsMax; ++naps) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    code = call();
+  }
+  return code;
+}
 
 Result<muster_buffer> Resources::buffer(std::uint64_t bytes) {
   muster_buffer buffer = 0;
@@ -38,7 +50,8 @@ Result<muster_plan> Resources::plan(const muster_kernel& kernel) {
 
 Status Resources::release() {
   for (; !plans_.empty(); plans_.pop_back())
-    MUSTER_RETURN_IF_ERROR(status_of(muster_plan_destroy(session_, plans_.back())));
+    MUSTER_RETURN_IF_ERROR(
+        status_of(repeat_while_busy([&] { return muster_plan_destroy(session_, plans_.back()); })));
   for (; !buffers_.empty(); buffers_.pop_back())
     if (const muster_status_t code = muster_buffer_free(session_, buffers_.back());
         code != MUSTER_OK && code != MUSTER_ERR_BUSY)

@@ -6,6 +6,7 @@
 #include <muster/muster.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,10 @@ namespace muster::client {
 inline Status status_of(muster_status_t code) {
   return code == MUSTER_OK ? Status() : Status(static_cast<Code>(code), muster_last_error());
 }
+
+// Repeats a call as long as it returns BUSY, for some seconds. For a start that has failed has its outcome a
+// moment before the daemon has given it up.
+muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call);
 
 // Owns    what it has made, until release(). A session that ends takes it all.
 // Thread  the session's.

@@ -51,13 +51,16 @@ Checkpoint::Folder Checkpoint::open(const std::string& path, std::uint32_t keep)
 
 std::int64_t Checkpoint::resume(bool again) {
   std::optional<std::int64_t> found;
-  if (options_.elastic && !again) refuse_another_run();
+  if (!options_.save.empty() && !again) refuse_another_run();
   if (again) found = load(options_.save, options_.steps);
   if (!found && !options_.resume.empty()) found = load(options_.resume, options_.steps - 1);
+  if (!found && (again || !options_.resume.empty()) && runtime_.rank() == 0)
+    std::cerr << "train_lm: there is no checkpoint in " + (again ? options_.save : options_.resume) +
+                     "; begins at the first step\n";
   return start_ = found.value_or(0);
 }
 
-// Else the ranks that are left would go on from its weights.
+// Else old checkpoints would be taken for this run's, and make room for them.
 void Checkpoint::refuse_another_run() const {
   if (options_.save == options_.resume) return;
   std::size_t count = 0;
@@ -94,7 +97,11 @@ std::optional<std::int64_t> Checkpoint::load(const std::string& path, std::int64
   if (position.next_step > most_steps)
     throw UsageError("the checkpoint in " + path + " has done " + std::to_string(position.next_step) +
                      " steps; choose more --steps");
-  if (runtime_.rank() == 0) std::cerr << "train_lm: goes on from " + path + "/" + info.name + "\n";
+  if (runtime_.rank() == 0)
+    std::cerr << "train_lm: goes on from " + path + "/" + info.name +
+                     (info.damaged == 0 ? ""
+                                        : ", after " + std::to_string(info.damaged) + " that are damaged") +
+                     "\n";
   return position.next_step;
 }
 

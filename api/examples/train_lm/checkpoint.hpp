@@ -25,8 +25,8 @@ class Checkpoint {
   Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text);
 
   // Loads the newest checkpoint, and returns the step with which the run goes on; 0 if there is none. After a
-  // loss (`again`) that of --save comes before that of --resume. So the folder of an elastic run must hold no
-  // other run's.
+  // loss (`again`) that of --save comes before that of --resume. The folder of --save must hold no other
+  // run's: UsageError.
   std::int64_t resume(bool again);
   bool is_due(std::int64_t steps_done) const;
   // The weights of the last step may be read after `updated`. Waits for that, copies, and returns while the

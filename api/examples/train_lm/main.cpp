@@ -103,7 +103,7 @@ class Run {
       ++steps_done_;
       const double exposed = static_cast<double>(runtime_.counter("exposed_ns") - exposed_before_) * 1e-9;
       figures_.exposed_fraction = exposed / progress_.seconds();
-      if (first()) progress_.show(step + 1, figures_.losses.back(), figures_);
+      if (first()) progress_.show(step + 1, steps_done_, figures_.losses.back(), figures_);
     }
   }
 
@@ -116,9 +116,9 @@ class Run {
     const Mesh smaller = smaller_mesh(mesh_, runtime_.ranks(),
                                       [&](const Mesh& mesh) { return mesh_fault(options_, mesh).empty(); });
     if (first())
-      std::cerr << "train_lm: " + std::string(error.what()) + "; " + std::to_string(runtime_.ranks()) +
-                       " ranks are left, and " + std::to_string(smaller.size()) + " of them go on with " +
-                       smaller.text() + "\n";
+      std::cerr << "train_lm: " + std::string(error.what()) + "; goes on with " + smaller.text() + ", " +
+                       std::to_string(smaller.size()) + " of " + std::to_string(runtime_.ranks()) +
+                       " that are left\n";
     if (!runtime_.go_on(smaller)) return false;
     mesh_ = runtime_.mesh();
     return true;
@@ -161,7 +161,7 @@ class Run {
         trainer->submit(step);
         alone.peak_unsharded_bytes = trainer->units().peak_whole_bytes();
         figures_.alone.push_back(trainer->collect(step).loss);
-        progress.show(step + 1, figures_.alone.back(), alone);
+        progress.show(step + 1, step + 1, figures_.alone.back(), alone);
       }
       runtime_.meet_all();
     }
@@ -218,6 +218,7 @@ void check_outputs(const Options& options) {
     if (!path.empty()) check_writable(path);
   if (!options.html.empty() && options.trace.empty()) check_writable(options.html + ".trace.json");
   if (!options.dump_gradients.empty()) check_writable(options.dump_gradients + ".rank" + rank_name());
+  if (!options.save.empty()) check_folder(options.save);
 }
 
 void run(const Options& options) {

@@ -2,7 +2,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <system_error>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -29,6 +31,13 @@ void check_writable(const std::string& path) {
   }
   // Another rank made the file for the same check and removed it in between, so the file can be made.
   if (errno != ENOENT || !made_before) throw OutputError(path, std::strerror(errno));
+}
+
+void check_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw OutputError(path, error.message());
+  if (::access(path.c_str(), W_OK | X_OK) != 0) throw OutputError(path, std::strerror(errno));
 }
 
 void finish_output() {

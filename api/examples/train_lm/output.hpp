@@ -17,6 +17,9 @@ class OutputError : public std::runtime_error {
 // the path has something other than a regular file: a trace takes a file's place by renaming.
 void check_writable(const std::string& path);
 
+// Makes a folder, if it is not there, in which files can be made. Throws OutputError.
+void check_folder(const std::string& path);
+
 // Flushes standard output. Throws OutputError if anything written there was lost.
 void finish_output();
 

@@ -68,9 +68,9 @@ double Progress::seconds() const {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
 }
 
-void Progress::show(std::int64_t done, float loss, const Figures& figures) {
-  if (!terminal_ && done % kStepsPerLine != 0 && done != steps_ && done != 1) return;
-  const double rate = static_cast<double>(done * tokens_per_step_) / seconds();
+void Progress::show(std::int64_t done, std::int64_t computed, float loss, const Figures& figures) {
+  if (!terminal_ && done % kStepsPerLine != 0 && done != steps_ && computed != 1) return;
+  const double rate = static_cast<double>(computed * tokens_per_step_) / seconds();
   char line[256];
   std::snprintf(line, sizeof line,
                 "step %lld/%lld  loss %.4f  %.0f tokens/s  exposed %.1f %%  peak unsharded %s",

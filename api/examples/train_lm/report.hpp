@@ -35,7 +35,8 @@ class Progress {
  public:
   Progress(std::string title, std::int64_t steps, std::int64_t tokens_per_step);
 
-  void show(std::int64_t done, float loss, const Figures& figures);
+  // `done`: of all steps; `computed`: by this run, since it began or was resumed.
+  void show(std::int64_t done, std::int64_t computed, float loss, const Figures& figures);
   double seconds() const;
 
  private:

@@ -3,6 +3,7 @@
 #include "api/examples/train_lm/options.hpp"
 
 #include <chrono>
+#include <functional>
 #include <thread>
 
 namespace train_lm {
@@ -11,6 +12,18 @@ namespace {
 std::string why(muster_status_t status) {
   const std::string text = muster_last_error();
   return text.empty() ? muster_status_sentence(status) : text;
+}
+
+constexpr int kNapsMax = 10'000;
+
+// A start that has failed has its outcome a moment before the daemon has given it up.
+muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call) {
+  muster_status_t status = call();
+  for (int naps = 0; status == MUSTER_ERR_BUSY && naps < kNapsMax; ++naps) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    status = call();
+  }
+  return status;
 }
 
 }  // namespace
@@ -55,8 +68,10 @@ void Runtime::forget_work() {
   }
   newest_ = {};
   recent_.clear();
-  for (; !plans_.empty(); plans_.pop_back()) check(muster_plan_destroy(session_.get(), plans_.back()));
-  for (; !buffers_.empty(); buffers_.pop_back()) check(muster_buffer_free(session_.get(), buffers_.back()));
+  for (; !plans_.empty(); plans_.pop_back())
+    check(repeat_while_busy([&] { return muster_plan_destroy(session_.get(), plans_.back()); }));
+  for (; !buffers_.empty(); buffers_.pop_back())
+    check(repeat_while_busy([&] { return muster_buffer_free(session_.get(), buffers_.back()); }));
 }
 
 bool Runtime::gather_survivors() {
