@@ -36,7 +36,7 @@ fuzz: ## Fuzz every target for FUZZ_SECONDS, then see each find its planted bug;
 	@python3 tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
 	@python3 tests/fuzz/planted_test.py
 
-bench: ## Measure against the peers in one run, 45 minutes; table, JSON and pictures in build/release/bench
+bench: ## Measure against the peers in one run, 50 minutes or 90 with torch; results in build/release/bench
 	@deploy/setup.sh bench
 	@deploy/bench.sh
 

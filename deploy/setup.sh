@@ -3,6 +3,7 @@
 #
 #   deploy/setup.sh            what build, demo and test need
 #   deploy/setup.sh bench      and the peers that the benchmarks are measured against
+#   deploy/setup.sh torch      and PyTorch from PyPI, in build/torch; where it cannot be had, a line says so
 #   deploy/setup.sh fuzz       and clang with its fuzzer
 #   deploy/setup.sh lint       and the linter
 #   deploy/setup.sh format     and the formatter
@@ -20,6 +21,7 @@ packages=(
   iproute2 procps
 )
 bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
+torch_packages=(python3-venv)
 fuzz_packages=(clang-14 llvm-14 libclang-rt-14-dev libomp-14-dev)
 lint_packages=(clang-tidy-14)
 format_packages=(clang-format-14)
@@ -30,14 +32,19 @@ die() {
 }
 
 list_only=no
+with_torch=no
 for argument in "$@"; do
   case "$argument" in
     bench) packages+=("${bench_packages[@]}") ;;
+    torch)
+      packages+=("${torch_packages[@]}")
+      with_torch=yes
+      ;;
     fuzz) packages+=("${fuzz_packages[@]}") ;;
     lint) packages+=("${lint_packages[@]}") ;;
     format) packages+=("${format_packages[@]}") ;;
     --list) list_only=yes ;;
-    *) die "'$argument' is not known; say nothing, bench, fuzz, lint, format or --list" ;;
+    *) die "'$argument' is not known; say nothing, bench, torch, fuzz, lint, format or --list" ;;
   esac
 done
 if [ "$list_only" = yes ]; then
@@ -45,6 +52,18 @@ if [ "$list_only" = yes ]; then
   exit 0
 fi
 [ "${MUSTER_SETUP:-}" != skip ] || exit 0
+
+# No failure where it cannot be had: benchmarks do without it, and say so.
+install_torch() {
+  local folder
+  folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/torch
+  if [ "$with_torch" = no ] || "$folder/bin/python3" -c 'import numpy, torch' 2>/dev/null; then
+    return
+  fi
+  printf 'setup: fetching torch into build/torch\n'
+  python3 -m venv "$folder" && "$folder/bin/python3" -m pip install --quiet torch numpy ||
+    printf 'setup: no torch (the words of pip are above); benchmarks do without it\n' >&2
+}
 
 system=unknown
 version=
@@ -64,7 +83,10 @@ for package in "${packages[@]}"; do
   state=$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null || true)
   [ "$state" = installed ] || missing+=("$package")
 done
-[ "${#missing[@]}" -gt 0 ] || exit 0
+if [ "${#missing[@]}" -eq 0 ]; then
+  install_torch
+  exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -90,4 +112,5 @@ if ! apt install --no-install-recommends "${missing[@]}" >/dev/null 2>&1; then
     die "apt-get install failed (its words are above) for: ${missing[*]}" \
       "A package that cannot be located needs Debian 12's 'main' in /etc/apt/sources.list*."
 fi
+install_torch
 printf 'setup: done\n'

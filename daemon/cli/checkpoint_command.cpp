@@ -39,7 +39,8 @@ OrTrouble<SavedFolder> opened(const std::string& path) {
   if (*run) {
     auto newest = store::newest_on_shelf(path);
     if (!newest) return troubled(newest.error());
-    chosen += "/" + *newest;
+    for (const Status& damaged : newest->damaged) warn(damaged.message());
+    chosen += "/" + newest->entry.name;
   }
   auto saved = SavedFolder::open(chosen);
   if (!saved) return troubled(saved.error());
@@ -89,10 +90,17 @@ std::string checkpoint_text(const SavedFolder& saved) {
                        {config::screen_columns(), {"BOXES", "TENSOR"}});
 }
 
+std::vector<std::string> texts_of(const std::vector<Status>& refused) {
+  std::vector<std::string> texts;
+  for (const Status& each : refused) texts.push_back(each.message());
+  return texts;
+}
+
 int inspect_run(const std::string& path, Output output) {
-  std::vector<std::string> damaged;
-  const auto entries = store::list_shelf(path, &damaged);
+  std::vector<Status> refused;
+  const auto entries = store::list_shelf(path, &refused);
   if (!entries) return complain(trouble_of(entries.error()));
+  const std::vector<std::string> damaged = texts_of(refused);
   for (const std::string& text : damaged) warn(text);
   Json all = Json::array();
   std::vector<config::Cells> rows;
@@ -131,8 +139,10 @@ int run_checkpoint_verify(const CheckpointQuestion& question, Output output) {
   if (!run) return complain(run.error());
   std::vector<std::string> damaged, paths{question.path};
   if (*run) {
-    const auto entries = store::list_shelf(question.path, &damaged);
+    std::vector<Status> refused;
+    const auto entries = store::list_shelf(question.path, &refused);
     if (!entries) return complain(trouble_of(entries.error()));
+    damaged = texts_of(refused);
     paths.clear();
     for (const store::ShelfEntry& entry : *entries) paths.push_back(question.path + "/" + entry.name);
     if (paths.empty() && damaged.empty())

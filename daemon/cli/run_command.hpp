@@ -32,8 +32,8 @@ struct RunOptions {
   std::vector<std::string> environment;
 };
 
-// Returns 0, the first failure's code (elastic: that since a rank last ended well), 128 + a signal, or a code
-// of outcome.hpp.
+// Returns 0, the first failure's code, 128 + a signal, or a code of outcome.hpp. Elastic: 0 if the last rank
+// to end succeeded, else the code of the first failure after the last success.
 int run_ranks(const RunOptions& options);
 
 }  // namespace muster::cli

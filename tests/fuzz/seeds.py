@@ -135,7 +135,8 @@ def checkpoints():
     drawn = bytes(range(3, 19)) + b"\x40"
     for tensors, size in (([], 0), ([state, head], 485), ([empty], 0), ([scalar], 16), ([large], 6291456)):
         yield b"\x00" + drawn + json.dumps(record(tensors, size), separators=(",", ":")).encode()
-    # Drawn: files and their bytes; tensors: dims, shape, boxes (offset, length, file, at, sums), dtype.
+    # Drawn ones: files and their bytes, tensors with dims, shape, dtype, and boxes: offset, length, file, at,
+    # sums.
     vector = bytes([1, 1, 3, 1, 1, 0, 1, 3, 1, 0, 8, 1, 1])
     matrix = bytes([2, 1, 2, 1, 3, 2, 1, 0, 1, 0, 1, 2, 1, 1, 1, 0, 20, 1,
                     1, 0, 1, 1, 1, 2, 1, 2, 1, 1, 40, 1, 1])

@@ -145,10 +145,10 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
     kill(job, SIGKILL);
     waitpid(job, nullptr, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the kernel ends the ranks
-    std::vector<std::string> damaged;
-    const auto entries = muster::store::list_shelf(run, &damaged);
+    std::vector<muster::Status> refused;
+    const auto entries = muster::store::list_shelf(run, &refused);
     ASSERT_TRUE(entries);
-    EXPECT_TRUE(damaged.empty()) << damaged.front();
+    EXPECT_TRUE(refused.empty()) << refused.front().message();
     for (const auto& entry : *entries) {
       auto saved = muster::store::SavedFolder::open(run + "/" + entry.name);
       ASSERT_TRUE(saved);
@@ -293,6 +293,8 @@ TEST_F(TrainLmCheckpoint, RefusesARunThatIsAnother) {
   EXPECT_THAT(refusal("--steps 9 --verify --resume " + path("run"), 2), HasSubstr("--verify"));
   EXPECT_THAT(refusal("--steps 9 --save-every 2", 2), HasSubstr("--save-every needs --save"));
   EXPECT_THAT(refusal("--steps 9 --elastic", 2), HasSubstr("--elastic needs --save"));
+  EXPECT_THAT(refusal("--steps 9 --elastic --save " + path("run"), 2),
+              HasSubstr("has checkpoints of another run"));
   EXPECT_THAT(refusal("--steps 9 --tied --resume " + path("run"), 0), HasSubstr("goes on from"));
   EXPECT_THAT(refusal("--steps 2 --resume " + path("none"), 0), Not(HasSubstr("goes on from")));
 }

@@ -179,6 +179,39 @@ Result<std::vector<SavedFile>> files_of(const Json& said) {
   return files;
 }
 
+// The bytes of a file that a box of a tensor has.
+struct BoxExtent {
+  std::uint64_t at = 0;
+  std::uint64_t bytes = 0;
+  const std::string* tensor = nullptr;
+};
+
+// Else a short file could stand for a long tensor, whose parts all read the same bytes.
+Status check_end_to_end(std::vector<BoxExtent> extents, std::uint64_t all, std::string_view file) {
+  std::ranges::sort(extents, {}, &BoxExtent::at);
+  std::uint64_t end = 0;
+  for (const BoxExtent& extent : extents) {
+    if (extent.at != end)
+      return corrupt("{} begins at byte {} of {}, but what is before it ends at {}",
+                     tensor_text(*extent.tensor), extent.at, file, end)
+          .value();
+    end += extent.bytes;
+  }
+  if (end == all) return {};
+  return corrupt("the tensors have {} bytes of {}, which has {}", end, file, all).value();
+}
+
+Status check_files(const CheckpointRecord& record) {
+  std::vector<std::vector<BoxExtent>> extents(record.files.size());
+  for (const SavedTensor& tensor : record.tensors)
+    for (const SavedBox& saved : tensor.boxes)
+      extents[saved.file].push_back({saved.at, bytes_of(saved.box, tensor.dtype), &tensor.name});
+  for (std::size_t i = 0; i < extents.size(); ++i)
+    MUSTER_RETURN_IF_ERROR(
+        check_end_to_end(std::move(extents[i]), record.files[i].bytes, record.files[i].name));
+  return {};
+}
+
 // Each number in its decimal form, no blanks.
 Json json_of(const CheckpointRecord& record) {
   Json files = Json::array();
@@ -256,7 +289,35 @@ Result<SavedTensor> tensor_in(const std::string& name, const Json& said, std::ui
   return tensor;
 }
 
+std::uint64_t digits_of(std::uint64_t number) {
+  std::uint64_t digits = 1;
+  for (; number >= 10; number /= 10) ++digits;
+  return digits;
+}
+
+std::uint64_t least_bytes_of(const SavedTensor& tensor, const SavedBox& saved) {
+  constexpr std::string_view kBox = R"({"at":,"file":,"length":[],"offset":[],"sums":[]},)";
+  std::uint64_t bytes = kBox.size() + digits_of(saved.at) + digits_of(saved.file);
+  for (std::size_t dim = 0; dim < tensor.dims; ++dim)
+    bytes += digits_of(static_cast<std::uint64_t>(saved.box.offset[dim])) +
+             digits_of(static_cast<std::uint64_t>(saved.box.length[dim])) + (dim > 0 ? 2 : 0);
+  return bytes + chunks_of(bytes_of(saved.box, tensor.dtype)) * (kHexDigits + 3) - 1;
+}
+
 }  // namespace
+
+Status check_size(const CheckpointRecord& record) {
+  std::uint64_t bytes = 0;
+  for (const SavedTensor& tensor : record.tensors) {
+    bytes += tensor.name.size();
+    for (const SavedBox& saved : tensor.boxes) bytes += least_bytes_of(tensor, saved);
+  }
+  if (bytes <= kRecordBytesMax) return {};
+  return failure(
+      Code::kBadArgument,
+      "the metadata would have {} bytes or more; at most {} are possible: save less in one checkpoint", bytes,
+      kRecordBytesMax);
+}
 
 std::string text_of(const CheckpointRecord& record) {
   const std::string inner = json_of(record).dump();
@@ -283,6 +344,7 @@ Result<CheckpointRecord> record_of(std::string_view text) {
                      tensor_text(record.tensors.back().name));
     record.tensors.push_back(std::move(tensor));
   }
+  MUSTER_RETURN_IF_ERROR(check_files(record));
   return record;
 }
 
@@ -312,6 +374,11 @@ Result<CheckpointRecord> safetensors_record(std::string_view text, std::uint64_t
     MUSTER_ASSIGN_OR_RETURN(SavedTensor tensor, tensor_in(name, value, data_bytes));
     record.tensors.push_back(std::move(tensor));
   }
+  std::vector<BoxExtent> extents;
+  for (const SavedTensor& tensor : record.tensors)
+    for (const SavedBox& saved : tensor.boxes)
+      extents.push_back({saved.at, bytes_of(saved.box, tensor.dtype), &tensor.name});
+  MUSTER_RETURN_IF_ERROR(check_end_to_end(std::move(extents), data_bytes, "the data"));
   return record;
 }
 

@@ -20,19 +20,24 @@
 namespace muster::checkpoint {
 
 inline constexpr std::size_t kRecordBytesMax = std::size_t{128} << 20;
-inline constexpr std::size_t kSafetensorsHeaderMax = std::size_t{100} << 20;  // as its own library has it
+inline constexpr std::size_t kSafetensorsHeaderMax = 100'000'000;  // as its own library has it
 
+// A reader takes it if it has at most kRecordBytesMax.
 std::string text_of(const CheckpointRecord& record);
-// Checks everything that a reader relies on: names, bounds of boxes in tensors and of bytes in files, that
-// the boxes of a tensor are the tensor, the number of checksums. Errors: kCorrupt, kVersion; no file is
-// named.
+// Refuses most of what would have a longer text, before there are checksums: counts numbers and names, and
+// not what JSON escapes. Errors: kBadArgument.
+Status check_size(const CheckpointRecord& record);
+// Checks everything that a reader relies on: names, bounds of boxes in tensors, that the boxes of a tensor
+// are the tensor and those of a file the file, the number of checksums. Errors: kCorrupt, kVersion; no file
+// is named.
 Result<CheckpointRecord> record_of(std::string_view text);
 
 // Only offsets from the end of the header on; one file, so `files` is empty, as are all checksums. The header
 // is padded so that the data begin at a multiple of 8 bytes.
 std::string safetensors_header(const CheckpointRecord& record);
-// `text`: the JSON, without the length in front of it. `data_bytes`: what follows it. Each tensor has one
-// box. Errors: kCorrupt; kUnsupported for a dtype that this version does not have, or a name that it refuses.
+// `text`: the JSON, without the length in front of it. `data_bytes`: what follows it, which the tensors fill
+// end to end. Each tensor has one box. Errors: kCorrupt; kUnsupported for a dtype that this version does not
+// have, or a name that it refuses.
 Result<CheckpointRecord> safetensors_record(std::string_view text, std::uint64_t data_bytes);
 
 }  // namespace muster::checkpoint

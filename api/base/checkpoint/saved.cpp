@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace muster::checkpoint {
 namespace {
@@ -34,36 +35,57 @@ bool overlap(const Box& a, const Box& b) {
   return true;
 }
 
-// The dim in which boxes begin at the most places: a sweep along it has the fewest side by side.
-std::size_t sweep_dim(const SavedTensor& tensor) {
-  std::size_t best = 0, most = 0;
-  for (std::size_t dim = 0; dim < tensor.dims; ++dim) {
-    std::set<std::int64_t> places;
-    for (const SavedBox& saved : tensor.boxes) places.insert(saved.box.offset[dim]);
-    if (places.size() > most) {
-      best = dim;
-      most = places.size();
-    }
-  }
-  return best;
+// Boxes that may overlap, and how many dims in a row have parted none of them.
+struct BoxGroup {
+  std::span<const Box*> boxes;
+  std::size_t along = 0;
+  std::size_t tried = 0;
+};
+
+Status check_pairs(const SavedTensor& tensor, std::span<const Box*> boxes) {
+  for (std::size_t i = 0; i < boxes.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (overlap(*boxes[j], *boxes[i]))
+        return failure(Code::kBadArgument, "{}: the boxes {} and {} overlap", tensor_text(tensor.name),
+                       text_of(*boxes[j]), text_of(*boxes[i]));
+  return {};
 }
 
+// Parts the boxes at each place along one dim where none lies across, and each part along the next dim. Boxes
+// of two parts cannot overlap. What a mesh has cut comes apart to single boxes. What does not come apart is
+// compared pair by pair. A stranger's boxes may take long either way, so the steps have a bound.
 Status check_disjoint(const SavedTensor& tensor) {
-  const std::size_t along = sweep_dim(tensor);
   std::vector<const Box*> order;
   for (const SavedBox& saved : tensor.boxes) order.push_back(&saved.box);
-  if (tensor.dims > 0) std::ranges::sort(order, {}, [along](const Box* box) { return box->offset[along]; });
-  std::vector<const Box*> open;  // those that have not ended where the sweep stands
-  for (const Box* box : order) {
-    if (tensor.dims > 0)
-      std::erase_if(open, [&](const Box* other) {
-        return other->offset[along] + other->length[along] <= box->offset[along];
-      });
-    for (const Box* other : open)
-      if (overlap(*box, *other))
-        return failure(Code::kBadArgument, "{}: the boxes {} and {} overlap", tensor_text(tensor.name),
-                       text_of(*other), text_of(*box));
-    open.push_back(box);
+  std::uint64_t steps_left = (std::uint64_t{1} << 20) + 64 * order.size();
+  std::vector<BoxGroup> groups{{order, 0, 0}};
+  while (!groups.empty()) {
+    const BoxGroup group = groups.back();
+    groups.pop_back();
+    const std::uint64_t size = group.boxes.size();
+    if (size < 2) continue;
+    const bool alone = group.tried == tensor.dims;
+    const std::uint64_t steps = alone ? size * (size - 1) / 2 : size;
+    if (steps > steps_left)
+      return failure(Code::kBadArgument, "{} is cut into {} boxes in no order; cut it along its dims",
+                     tensor_text(tensor.name), tensor.boxes.size());
+    steps_left -= steps;
+    if (alone) {
+      MUSTER_RETURN_IF_ERROR(check_pairs(tensor, group.boxes));
+      continue;
+    }
+    const std::size_t along = group.along, next = (along + 1) % tensor.dims;
+    std::ranges::sort(group.boxes, {}, [along](const Box* box) { return box->offset[along]; });
+    std::int64_t end = 0;
+    std::size_t first = 0;
+    for (std::size_t i = 0; i <= size; ++i) {
+      if (i == size || (i > first && group.boxes[i]->offset[along] >= end)) {
+        groups.push_back(
+            {group.boxes.subspan(first, i - first), next, i - first == size ? group.tried + 1 : 1});
+        first = i;
+      }
+      if (i < size) end = std::max(end, group.boxes[i]->offset[along] + group.boxes[i]->length[along]);
+    }
   }
   return {};
 }

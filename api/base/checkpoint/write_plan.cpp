@@ -1,5 +1,6 @@
 #include "api/base/checkpoint/write_plan.hpp"
 
+#include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/dtype.hpp"
 
@@ -121,6 +122,7 @@ Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, st
   }
   for (SavedTensor& tensor : plan.record.tensors)
     for (SavedBox& saved : tensor.boxes) saved.file = file_of[saved.file];
+  MUSTER_RETURN_IF_ERROR(check_size(plan.record));
   return plan;
 }
 

@@ -31,13 +31,13 @@ struct BoxPlace {
   friend bool operator==(const BoxPlace&, const BoxPlace&) = default;
 };
 
-// 1. Equal boxes of a tensor are one: offsets and lengths tell them apart, so an empty one meets no other.
+// 1. Empty boxes are dropped first. Equal boxes of a tensor are one: offsets and lengths tell them apart.
 // 2. Each is written by the member, among those that have it, with the fewest bytes so far; of equals the
 // first.
 // 3. A member's boxes lie in its file end to end, by name and then by offset.
 //
 // Errors: kBadArgument naming tensor and members: other dtypes or shapes, a name that one member gives twice,
-// boxes that overlap, or leave a part of the tensor out.
+// boxes that overlap, or leave a part of the tensor out; more metadata than a reader takes.
 Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, std::uint64_t step);
 
 // What a member writes, in the order of its file.

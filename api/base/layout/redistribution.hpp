@@ -39,7 +39,8 @@ struct PartReduction {
   std::vector<std::vector<Block>> blocks;  // by rank: its new array, as elements of the old one, end to end
 };
 
-// Two axes are the same one if each rank has one coordinate along both: equally many ranks, equal strides.
+// Two axes are the same one if every rank has the same coordinate along both: equally many ranks, equal
+// strides.
 //
 // Owns    both layouts.
 // Thread  a value; any.

@@ -1,78 +1,82 @@
 #include "api/base/shard/runs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace muster::shard {
 namespace {
 
-// A run, and its place in the shard.
-struct PlacedRun {
-  std::int64_t at = 0;
-  ElementRun run;
+// Indexes of a dim that follow each other both in the shard and in the whole tensor.
+struct SharedIndexes {
+  std::int64_t in_shard = 0;
+  std::int64_t in_whole = 0;
+  std::int64_t count = 0;
 };
 
-std::int64_t flat(const Index& index, const Index& shape, std::size_t dims) {
-  std::int64_t position = 0;
-  for (std::size_t dim = 0; dim < dims; ++dim) position = position * shape[dim] + index[dim];
-  return position;
-}
-
-// Adds what two blocks of the tensor have in common, row by row. Rows that are whole in both arrays are one.
-void add_common(const Layout::Piece& shard, const Index& shard_shape, const Layout::Piece& whole,
-                const Index& whole_shape, std::size_t dims, std::vector<PlacedRun>& placed) {
-  Index in_shard{};
-  Index in_whole{};
-  Index length{};
-  for (std::size_t dim = 0; dim < dims; ++dim) {
-    const std::int64_t begin = std::max(shard.box.offset[dim], whole.box.offset[dim]);
-    const std::int64_t end = std::min(shard.box.offset[dim] + shard.box.length[dim],
-                                      whole.box.offset[dim] + whole.box.length[dim]);
-    if (begin >= end) return;
-    length[dim] = end - begin;
-    in_shard[dim] = shard.at[dim] + begin - shard.box.offset[dim];
-    in_whole[dim] = whole.at[dim] + begin - whole.box.offset[dim];
-  }
-  // Dims [rows, dims) of one row are contiguous in both.
-  std::size_t rows = dims;
-  std::int64_t count = 1;
-  while (rows > 0) {
-    --rows;
-    count *= length[rows];
-    if (length[rows] != shard_shape[rows] || length[rows] != whole_shape[rows]) break;
-  }
-  Index step{};
-  for (bool more = true; more;) {
-    Index a = in_shard;
-    Index b = in_whole;
-    for (std::size_t dim = 0; dim < rows; ++dim) a[dim] += step[dim], b[dim] += step[dim];
-    placed.push_back({flat(a, shard_shape, dims), {flat(b, whole_shape, dims), count}});
-    more = false;
-    for (std::size_t dim = rows; dim-- > 0 && !more;) {
-      more = ++step[dim] < length[dim];
-      if (!more) step[dim] = 0;
+// In the order of the shard. Both lists rise.
+std::vector<SharedIndexes> shared_indexes(std::span<const Interval> shard, std::span<const Interval> whole) {
+  std::vector<SharedIndexes> shared;
+  std::int64_t in_shard = 0;
+  for (const Interval& own : shard) {
+    std::int64_t in_whole = 0;
+    for (const Interval& part : whole) {
+      const std::int64_t begin = std::max(own.offset, part.offset);
+      const std::int64_t count = std::min(own.offset + own.length, part.offset + part.length) - begin;
+      const SharedIndexes next{in_shard + begin - own.offset, in_whole + begin - part.offset, count};
+      in_whole += part.length;
+      if (count <= 0) continue;
+      if (!shared.empty() && shared.back().in_shard + shared.back().count == next.in_shard &&
+          shared.back().in_whole + shared.back().count == next.in_whole)
+        shared.back().count += count;
+      else
+        shared.push_back(next);
     }
+    in_shard += own.length;
   }
+  return shared;
 }
 
-// The runs of one member's shard in order, those that touch as one.
+void append(std::vector<ElementRun>& runs, ElementRun run) {
+  if (!runs.empty() && runs.back().offset + runs.back().count == run.offset)
+    runs.back().count += run.count;
+  else
+    runs.push_back(run);
+}
+
+// The runs of one member's shard in order, those that touch as one. With more than kRunsMax, not all of them.
 std::vector<ElementRun> runs_of(const Layout& layout, std::int64_t member, const Layout& whole,
                                 std::int64_t rank) {
+  constexpr std::size_t kMost = ShardedParameter::kRunsMax;
   const Index shard_shape = layout.local_shape(member);
   const Index whole_shape = whole.local_shape(rank);
-  std::vector<PlacedRun> placed;
-  const std::vector<Layout::Piece> parts = whole.pieces(rank);
-  for (const Layout::Piece& shard : layout.pieces(member))
-    for (const Layout::Piece& part : parts)
-      add_common(shard, shard_shape, part, whole_shape, layout.dims(), placed);
-  std::ranges::sort(placed, {}, &PlacedRun::at);
-  std::vector<ElementRun> runs;
-  for (const PlacedRun& next : placed) {
-    if (!runs.empty() && runs.back().offset + runs.back().count == next.run.offset)
-      runs.back().count += next.run.count;
-    else
-      runs.push_back(next.run);
+  std::array<std::vector<SharedIndexes>, MUSTER_TENSOR_DIMS_MAX> shared;
+  Index stride{};       // in the whole tensor
+  std::size_t row = 0;  // dims behind it are the same in both, so one index of it is one run
+  std::int64_t elements = 1;
+  for (std::size_t dim = layout.dims(); dim-- > 0; elements *= whole_shape[dim]) {
+    shared[dim] = shared_indexes(layout.intervals(member, dim), whole.intervals(rank, dim));
+    if (shared[dim].empty()) return {};
+    stride[dim] = elements;
+    if (shared[dim].front().count < std::max(shard_shape[dim], whole_shape[dim])) row = std::max(row, dim);
   }
+  if (layout.dims() == 0) return {{0, 1}};
+  // Each beginning is at least one run in the end.
+  std::vector<std::int64_t> begins{0};
+  for (std::size_t dim = 0; dim < row; ++dim) {
+    std::vector<std::int64_t> finer;
+    for (const std::int64_t begin : begins)
+      for (const SharedIndexes& each : shared[dim])
+        for (std::int64_t i = 0; i < each.count && finer.size() <= kMost; ++i)
+          finer.push_back(begin + (each.in_whole + i) * stride[dim]);
+    begins = std::move(finer);
+  }
+  std::vector<ElementRun> runs;
+  for (const std::int64_t begin : begins)
+    for (const SharedIndexes& each : shared[row]) {
+      if (runs.size() > kMost) return runs;
+      append(runs, {begin + each.in_whole * stride[row], each.count * stride[row]});
+    }
   return runs;
 }
 
@@ -128,15 +132,16 @@ Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis,
   const Layout& shards = parameter.layout_;
   const std::int64_t first = rank - shards.coordinate(rank, axis) * shards.stride(axis);
   std::size_t count = 0;
-  for (std::int64_t member = 0; member < along.ranks; ++member) {
+  for (std::int64_t member = 0; member < along.ranks && count <= kRunsMax; ++member) {
     const std::int64_t other = first + member * shards.stride(axis);
     parameter.runs_.push_back(runs_of(shards, other, parameter.whole_, rank));
     count += parameter.runs_.back().size();
   }
   if (count > kRunsMax)
-    return fail(Code::kNoResource,
-                "the shards of the tensor {} lie in {} pieces, and one operation has at most {}: shard dim 0",
-                to_text(std::span(shards.shape()).first(shards.dims())), count, kRunsMax);
+    return fail(
+        Code::kNoResource,
+        "the shards of the tensor {} lie in more than {} pieces, the most of one operation: shard dim 0",
+        to_text(std::span(shards.shape()).first(shards.dims())), kRunsMax);
   return parameter;
 }
 

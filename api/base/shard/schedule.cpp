@@ -155,7 +155,7 @@ void UnitSchedule::drop(Unit& unit) {
 
 Status UnitSchedule::make_room(const Unit& unit) {
   for (const std::size_t other : unit.overlapping)
-    if (units_[other].state == State::kWhole && in_use(units_[other]))
+    if (units_[other].state == State::kWhole && units_[other].in_use())
       return Status(
           Code::kState,
           fmt::format("unit \"{}\" is needed while \"{}\" is in use, and the two share their place; "
@@ -258,10 +258,10 @@ Status UnitSchedule::begin_forward(std::size_t index, muster_point& ready) {
   return prefetch(unit.forward_said ? unit.forward_prefetch : order_.next(depth_));
 }
 
-bool UnitSchedule::end_part(Unit& unit, std::uint32_t part, std::uint64_t parts) {
-  unit.ended |= std::uint64_t{1} << part;
-  if ((unit.ended & parts) != parts) return false;
-  unit.ended = 0;
+bool UnitSchedule::Unit::end_part(std::uint32_t part, std::uint64_t parts) {
+  ended |= std::uint64_t{1} << part;
+  if ((ended & parts) != parts) return false;
+  ended = 0;
   return true;
 }
 
@@ -271,7 +271,7 @@ Status UnitSchedule::end_forward(std::size_t index, std::uint32_t part, muster_p
   if (unit.phase == Phase::kIdle)
     return state(unit.said.name, "muster_unit_forward_end", "its forward has not begun");
   unit.uses.add(after);
-  if (unit.phase == Phase::kBackward || !end_part(unit, part, parts_of(unit.said))) return {};
+  if (unit.phase == Phase::kBackward || !unit.end_part(part, parts_of(unit.said))) return {};
   return finish_forward(index);
 }
 
@@ -349,15 +349,19 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   return prefetch(next);
 }
 
+Status UnitSchedule::check_backward(std::size_t unit, const char* call) const {
+  MUSTER_RETURN_IF_ERROR(check_step(units_[unit], call));
+  if (units_[unit].phase == Phase::kBackward) return {};
+  return state(units_[unit].said.name, call, "its backward has not begun");
+}
+
 Status UnitSchedule::end_backward(std::size_t index, std::uint32_t part, muster_point after, BackwardEnd how,
                                   muster_point& reduced) {
   Unit& unit = units_[index];
   reduced = MUSTER_POINT_NONE;
-  MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_backward_end"));
-  if (unit.phase != Phase::kBackward)
-    return state(unit.said.name, "muster_unit_backward_end", "its backward has not begun");
+  MUSTER_RETURN_IF_ERROR(check_backward(index, "muster_unit_backward_end"));
   unit.uses.add(after);
-  if (!end_part(unit, part, unit.ran)) return {};
+  if (!unit.end_part(part, unit.ran)) return {};
   return finish_backward(index, how, reduced);
 }
 
@@ -366,9 +370,16 @@ Status UnitSchedule::finish_backward(std::size_t index, BackwardEnd how, muster_
   unit.phase = Phase::kIdle;
   unit.ended = 0;
   unit.holds_gradients = unit.said.trains && !how.reduce;
-  if (unit.said.trains && how.reduce) {
-    PointSet waits = unit.uses;
-    waits.add(unit.shards.points());  // the optimiser has read the gradients of the step before
+  PointSet waits = unit.uses;
+  waits.add(unit.shards.points());  // the optimiser has read the gradients of the step before
+  if (unit.holds_gradients) {
+    const auto kept = operations_.keep(index, waits.points());
+    if (!kept) {
+      broken_ = true;
+      return kept.error();
+    }
+    if (*kept != MUSTER_POINT_NONE) unit.gradients_sent = *kept;
+  } else if (unit.said.trains) {
     const auto points = operations_.reduce(
         index, {.add = unit.reduced, .add_partial = unit.partial, .all_reduce = how.all_reduce},
         waits.points());

@@ -104,6 +104,9 @@ class UnitOperations {
   virtual Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) = 0;
   virtual Result<Reduced> reduce(std::size_t unit, UnitReduction how,
                                  std::span<const muster_point> waits) = 0;
+  // A backward has ended whose whole gradients stay, for later ones to add to. Returns the point after which
+  // they may be written again, on the timeline of Reduced::sent; NONE: at once.
+  virtual Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) = 0;
 };
 
 // What a call of backward_end() asks for, beside the usual.
@@ -165,6 +168,10 @@ class UnitSchedule {
 
   // Forgets the step, after all that it started has ended.
   void reset();
+  // A call of this step has failed outside of it: nothing but reset() may follow.
+  void break_step() { broken_ = true; }
+  // kState if no backward of the unit is under way.
+  Status check_backward(std::size_t unit, const char* call) const;
   bool in_step() const { return in_step_; }
   bool is_whole(std::size_t unit) const { return units_[unit].state == State::kWhole; }
   const ScheduleCounts& counts() const { return counts_; }
@@ -196,18 +203,19 @@ class UnitSchedule {
     std::vector<std::size_t> backward_prefetch;
     bool forward_said = false;  // forward_prefetch counts
     bool backward_said = false;
+
+    bool in_use() const { return phase != Phase::kIdle || pinned; }
+    // Whether all of `parts` have ended now.
+    bool end_part(std::uint32_t part, std::uint64_t parts);
   };
 
   Status check_step(const Unit& unit, const char* call) const;
-  bool in_use(const Unit& unit) const { return unit.phase != Phase::kIdle || unit.pinned; }
   Status gather(std::size_t index);
   Status make_room(const Unit& unit);
   Status check_gradient_place(const Unit& unit) const;
   Status prefetch(std::span<const std::size_t> units);
   void drop(Unit& unit);
   void count(std::int64_t bytes);
-  // Whether all of `parts` have ended now.
-  bool end_part(Unit& unit, std::uint32_t part, std::uint64_t parts);
   Status finish_forward(std::size_t index);
   Status finish_backward(std::size_t index, BackwardEnd how, muster_point& reduced);
 

@@ -1,7 +1,11 @@
 #include "api/base/store/disk_file.hpp"
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
@@ -107,6 +111,46 @@ Status write_text(const std::string& path, std::string_view text) {
   MUSTER_RETURN_IF_ERROR(file.write(std::as_bytes(std::span(text.data(), text.size()))));
   MUSTER_RETURN_IF_ERROR(file.sync());
   return file.close();
+}
+
+Status rename_to_new(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
+  int error = errno;
+  if (error == EINVAL || error == ENOSYS) {
+    // NFS refuses the flag. A second link is as good for a file. A folder takes the place of an empty one
+    // only.
+    if (::link(from.c_str(), to.c_str()) == 0)
+      return ::unlink(from.c_str()) == 0 ? Status() : trouble("remove", from, errno);
+    struct stat facts {};
+    const bool taken = errno == EEXIST || ::lstat(to.c_str(), &facts) == 0;
+    if (!taken && ::rename(from.c_str(), to.c_str()) == 0) return {};
+    error = taken ? EEXIST : errno;
+  }
+  if (error == EEXIST || error == ENOTEMPTY) return failure(Code::kDuplicate, "there is {} already", to);
+  return trouble("rename", from, error);
+}
+
+Status remove_folder(const std::string& path, const Pause& pause) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator each(path, error); !error && each != fs::directory_iterator();
+       each.increment(error))
+    entries.push_back(each->path());
+  for (const fs::path& entry : entries) {
+    MUSTER_RETURN_IF_ERROR(ask(pause));
+    if (!error) fs::remove_all(entry, error);
+  }
+  if (!error) fs::remove(path, error);
+  return error ? trouble("remove", path, error.value()) : Status();
+}
+
+std::uint64_t fresh_nonce() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const auto nanoseconds =
+      static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+  return (static_cast<std::uint64_t>(getpid()) << 40U) ^ nanoseconds;
 }
 
 }  // namespace muster::store

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -13,6 +14,12 @@ namespace muster::store {
 // "cannot open /tmp/x: No such file or directory". Errors: kNotFound for ENOENT, kDenied for EACCES and
 // EPERM, else kNoResource.
 Status trouble(const char* what, const std::string& path, int error);
+
+// Asked now and then by what takes long; a failure ends it with that failure. May be empty.
+using Pause = std::function<Status()>;
+inline Status ask(const Pause& pause) {
+  return pause ? pause() : Status();
+}
 
 // Owns    one descriptor.
 // Thread  one at a time.
@@ -52,5 +59,11 @@ class DiskFile {
 Result<std::string> read_text(const std::string& path, std::uint64_t most);
 // Creates the file with this text, and waits until it is on the disk.
 Status write_text(const std::string& path, std::string_view text);
+// Gives a file or a folder another name, at once. Errors: kDuplicate (something has that name already).
+Status rename_to_new(const std::string& from, const std::string& to);
+// The folder and all in it, file by file.
+Status remove_folder(const std::string& path, const Pause& pause = Pause());
+// Tells an attempt from others, of this process or of another: who was killed may have left files.
+std::uint64_t fresh_nonce();
 
 }  // namespace muster::store

@@ -31,19 +31,34 @@ Result<SavedFolder> SavedFolder::open(const std::string& path) {
 
 Status SavedFolder::use_file(std::size_t file) {
   if (file_.valid() && file_index_ == file) return {};
-  MUSTER_ASSIGN_OR_RETURN(file_, DiskFile::read(path_ + "/" + record_.files[file].name));
+  auto opened = DiskFile::read(path_ + "/" + record_.files[file].name);
+  if (!opened && opened.error().code() == Code::kNotFound)  // the metadata are there, so it is a checkpoint
+    return failure(Code::kCorrupt, "{}", opened.error().message());
+  if (!opened) return std::move(opened).error();
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, opened->bytes());
+  if (bytes != record_.files[file].bytes)
+    return failure(Code::kCorrupt, "{} has {} bytes, but the metadata say {}", opened->path(), bytes,
+                   record_.files[file].bytes);
+  file_ = *std::move(opened);
   file_index_ = file;
-  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, file_.bytes());
-  if (bytes == record_.files[file].bytes) return {};
-  return failure(Code::kCorrupt, "{} has {} bytes, but the metadata say {}", file_.path(), bytes,
-                 record_.files[file].bytes);
+  sound_files_[file] = true;
+  return {};
+}
+
+Status SavedFolder::check_files(const SavedTensor& tensor) {
+  for (const SavedBox& saved : tensor.boxes) {
+    if (sound_files_[saved.file]) continue;
+    if (const Status status = use_file(saved.file); !status.ok())
+      return failure(status.code(), "{}: {}", checkpoint::tensor_text(tensor.name), status.message());
+  }
+  return {};
 }
 
 // Leaves chunk `chunk` of the box in `chunk_`.
 Status SavedFolder::load_chunk(const SavedTensor& tensor, const SavedBox& saved, std::uint64_t chunk,
                                const Pause& pause) {
   if (chunk_box_ == &saved && chunk_number_ == chunk) return {};
-  if (pause) MUSTER_RETURN_IF_ERROR(pause());
+  MUSTER_RETURN_IF_ERROR(ask(pause));
   chunk_box_ = nullptr;
   if (Status status = use_file(saved.file); !status.ok())
     return failure(status.code(), "{}: {}", checkpoint::tensor_text(tensor.name), status.message());
@@ -95,13 +110,14 @@ Status SavedFolder::read(const SavedTensor& tensor, std::span<const Slice> slice
   return {};
 }
 
-Result<std::vector<std::byte>> SavedFolder::read_whole(const SavedTensor& tensor) {
+Result<std::vector<std::byte>> SavedFolder::read_whole(const SavedTensor& tensor, const Pause& pause) {
+  MUSTER_RETURN_IF_ERROR(check_files(tensor));
   const Box whole{tensor.dims, {}, tensor.shape};
   std::vector<std::byte> bytes(checkpoint::bytes_of(whole, tensor.dtype));
   const Layout::Piece piece{whole, {}};
   const std::vector<Slice> slices = checkpoint::plan_read(tensor, std::span(&piece, 1));
   MUSTER_RETURN_IF_ERROR(
-      read(tensor, slices, {bytes.data(), checkpoint::dense_strides(tensor.dims, tensor.shape)}));
+      read(tensor, slices, {bytes.data(), checkpoint::dense_strides(tensor.dims, tensor.shape)}, pause));
   return bytes;
 }
 

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <system_error>
 #include <tuple>
+#include <utility>
 
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -35,16 +36,15 @@ Result<std::vector<std::string>> folders_in(const std::string& folder) {
 }
 
 // Renamed first, so that nobody finds a half of it under its name.
-Status remove_checkpoint(const std::string& folder, const std::string& name) {
+Status remove_checkpoint(const std::string& folder, const std::string& name, const Pause& pause) {
   const std::string from = folder + "/" + name;
   const std::string aside = folder + "/" + checkpoint::staged_name(name, 0);
   std::error_code error;
-  fs::remove_all(aside, error);
+  if (fs::exists(aside, error)) MUSTER_RETURN_IF_ERROR(remove_folder(aside, pause));
   fs::rename(from, aside, error);
   if (error) return trouble("rename", from, error.value());
   MUSTER_FAULT_POINT("checkpoint.old_renamed");
-  fs::remove_all(aside, error);
-  return error ? trouble("remove", aside, error.value()) : Status();
+  return remove_folder(aside, pause);
 }
 
 bool is_abandoned(const std::string& path) {
@@ -54,17 +54,27 @@ bool is_abandoned(const std::string& path) {
 
 }  // namespace
 
-Result<std::vector<ShelfEntry>> list_shelf(const std::string& folder, std::vector<std::string>* damaged) {
+ShelfEntry entry_of(std::string name, const checkpoint::CheckpointRecord& record) {
+  ShelfEntry entry{std::move(name), record.step, record.bytes(), 0, record.tensors.size()};
+  if (const checkpoint::SavedTensor* user = record.find(""); user != nullptr) {
+    entry.user_bytes = static_cast<std::uint64_t>(user->shape[0]);
+    --entry.tensors;
+  }
+  return entry;
+}
+
+Result<std::vector<ShelfEntry>> list_shelf(const std::string& folder, std::vector<Status>* refused,
+                                           const Pause& pause) {
   MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> names, folders_in(folder));
   std::vector<ShelfEntry> entries;
   for (const std::string& name : names) {
     if (checkpoint::is_staged_name(name)) continue;
+    MUSTER_RETURN_IF_ERROR(ask(pause));
     const auto saved = SavedFolder::open(folder + "/" + name);
     if (saved)
-      entries.push_back(
-          {name, saved->record().step, saved->record().bytes(), saved->record().tensors.size()});
-    else if (damaged != nullptr && saved.error().code() != Code::kNotFound)
-      damaged->push_back(saved.error().message());
+      entries.push_back(entry_of(name, saved->record()));
+    else if (refused != nullptr && saved.error().code() != Code::kNotFound)
+      refused->push_back(saved.error());
   }
   std::ranges::sort(entries, [](const ShelfEntry& a, const ShelfEntry& b) {
     return std::tie(a.step, a.name) < std::tie(b.step, b.name);
@@ -72,32 +82,42 @@ Result<std::vector<ShelfEntry>> list_shelf(const std::string& folder, std::vecto
   return entries;
 }
 
-Result<std::string> newest_on_shelf(const std::string& folder) {
-  std::vector<std::string> damaged;
-  MUSTER_ASSIGN_OR_RETURN(const std::vector<ShelfEntry> entries, list_shelf(folder, &damaged));
-  if (!entries.empty()) return entries.back().name;
-  if (!damaged.empty()) return fail(Code::kCorrupt, "{} has no sound checkpoint: {}", folder, damaged.back());
-  return fail(Code::kNotFound, "{} has no checkpoint", folder);
+Result<Newest> newest_on_shelf(const std::string& folder, const Pause& pause) {
+  Newest newest;
+  MUSTER_ASSIGN_OR_RETURN(std::vector<ShelfEntry> entries, list_shelf(folder, &newest.damaged, pause));
+  for (const Status& refused : newest.damaged)
+    if (refused.code() != Code::kCorrupt) return fail(refused);
+  if (entries.empty() && newest.damaged.empty()) return fail(Code::kNotFound, "{} has no checkpoint", folder);
+  if (entries.empty())
+    return fail(Code::kCorrupt, "{} has no sound checkpoint: {}", folder, newest.damaged.back().message());
+  newest.entry = std::move(entries.back());
+  return newest;
 }
 
-Status prune_shelf(const std::string& folder, std::size_t keep, const std::string& newest) {
-  MUSTER_ASSIGN_OR_RETURN(const std::vector<ShelfEntry> entries, list_shelf(folder));
+Status remove_oldest(const std::string& folder, std::size_t keep, const std::string& newest,
+                     const Pause& pause) {
+  MUSTER_ASSIGN_OR_RETURN(const std::vector<ShelfEntry> entries, list_shelf(folder, nullptr, pause));
   std::size_t left = entries.size();
   for (const ShelfEntry& entry : entries) {
     if (left <= keep) break;
     if (entry.name == newest) continue;
-    MUSTER_RETURN_IF_ERROR(remove_checkpoint(folder, entry.name));
+    MUSTER_RETURN_IF_ERROR(remove_checkpoint(folder, entry.name, pause));
     --left;
   }
+  return {};
+}
+
+Status remove_leftovers(const std::string& folder, const std::string& newest, const Pause& pause) {
   MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> names, folders_in(folder));
   std::error_code error;
   const auto made = fs::last_write_time(folder + "/" + newest, error);
+  if (error) return trouble("read", folder + "/" + newest, error.value());
   for (const std::string& name : names) {
-    if (error || !checkpoint::is_staged_name(name)) continue;
+    if (!checkpoint::is_staged_name(name)) continue;
+    MUSTER_RETURN_IF_ERROR(ask(pause));
     const std::string path = folder + "/" + name;
-    std::error_code ignored;
-    if (fs::last_write_time(path, ignored) < made && !ignored && is_abandoned(path))
-      fs::remove_all(path, ignored);
+    if (fs::last_write_time(path, error) < made && !error && is_abandoned(path))
+      (void)remove_folder(path, pause);  // what cannot be removed stays
   }
   return {};
 }

@@ -1,7 +1,9 @@
 // A shelf: a folder that has checkpoints of one training run, each a folder of its own.
 #pragma once
 
+#include "api/base/checkpoint/saved.hpp"
 #include "api/base/result.hpp"
+#include "api/base/store/disk_file.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -13,22 +15,32 @@ namespace muster::store {
 struct ShelfEntry {
   std::string name;
   std::uint64_t step = 0;
-  std::uint64_t bytes = 0;
-  std::size_t tensors = 0;
+  std::uint64_t bytes = 0;       // of all files
+  std::uint64_t user_bytes = 0;  // of the user's state
+  std::size_t tensors = 0;       // without the user's state
 };
+ShelfEntry entry_of(std::string name, const checkpoint::CheckpointRecord& record);
 
-// The checkpoints that have sound metadata, by step and then by name; the newest is the last one. Folders
-// without metadata, and those that are still written, are none. A folder that is not there has none. What has
-// damaged metadata is left out too: `damaged`, if not null, gets a sentence for each.
-Result<std::vector<ShelfEntry>> list_shelf(const std::string& folder,
-                                           std::vector<std::string>* damaged = nullptr);
+// The checkpoints whose metadata were read, by step and then by name; the newest is the last one. Folders
+// without metadata, and those that are still written, are none. A folder that is not there has none. What was
+// refused is left out: `refused`, if not null, gets why: kCorrupt, kVersion, kDenied, kNoResource. Errors, of
+// the folder: kDenied, kNoResource.
+Result<std::vector<ShelfEntry>> list_shelf(const std::string& folder, std::vector<Status>* refused = nullptr,
+                                           const Pause& pause = Pause());
 
-// Where the newest one is. Errors: kNotFound.
-Result<std::string> newest_on_shelf(const std::string& folder);
+struct Newest {
+  ShelfEntry entry;
+  std::vector<Status> damaged;  // that were passed over, because their metadata are damaged
+};
+// Errors: kNotFound; kCorrupt (all are damaged). Where one could not be read for another reason, its error:
+// it may be the newest.
+Result<Newest> newest_on_shelf(const std::string& folder, const Pause& pause = Pause());
 
-// Removes the oldest checkpoints until `keep` are left, never `newest`. Then removes what writers that have
-// died left behind before `newest` was made. Whoever dies in between leaves no half of a checkpoint under its
-// name.
-Status prune_shelf(const std::string& folder, std::size_t keep, const std::string& newest);
+// Removes the oldest checkpoints until `keep` are left, never `newest`. Whoever dies in between leaves no
+// half of a checkpoint under its name.
+Status remove_oldest(const std::string& folder, std::size_t keep, const std::string& newest,
+                     const Pause& pause = Pause());
+// Removes what writers that have died left behind before `newest` was made.
+Status remove_leftovers(const std::string& folder, const std::string& newest, const Pause& pause = Pause());
 
 }  // namespace muster::store

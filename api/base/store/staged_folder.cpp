@@ -27,9 +27,23 @@ bool exists(const std::string& path) {
   return ::lstat(path.c_str(), &facts) == 0;
 }
 
-Status sync_folder(const std::string& path) {
-  MUSTER_ASSIGN_OR_RETURN(const DiskFile folder, DiskFile::folder(path));
-  return folder.sync();
+// Makes the folder, and waits until it is on the disk with all above it that is new. A folder above it that
+// this user may not list is left to the file system.
+Status make_folder(const std::string& folder) {
+  namespace fs = std::filesystem;
+  const fs::path made(folder);
+  fs::path above = made;
+  while (!above.empty() && !exists(above)) above = above.parent_path();
+  std::error_code error;
+  fs::create_directories(made, error);
+  if (error) return trouble("create", folder, error.value());
+  for (fs::path each = made; each != above;) {
+    each = each.parent_path();
+    const auto opened = DiskFile::folder(each.empty() ? "." : each.string());
+    if (!opened && opened.error().code() != Code::kDenied) return opened.error();
+    if (opened) MUSTER_RETURN_IF_ERROR(opened->sync());
+  }
+  return {};
 }
 
 }  // namespace
@@ -59,9 +73,7 @@ StagedFolder& StagedFolder::operator=(StagedFolder&& other) noexcept {
 }
 
 StagedFolder::~StagedFolder() {
-  if (path_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  (void)clear();
 }
 
 std::string StagedFolder::path_of(const std::string& folder, const std::string& name, std::uint64_t nonce) {
@@ -71,9 +83,7 @@ std::string StagedFolder::path_of(const std::string& folder, const std::string& 
 Result<StagedFolder> StagedFolder::make(const std::string& folder, const std::string& name,
                                         std::uint64_t nonce, Existing existing) {
   MUSTER_RETURN_IF_ERROR(checkpoint::check_folder_name(name));
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) return fail(trouble("create", folder, error.value()));
+  MUSTER_RETURN_IF_ERROR(make_folder(folder));
   if (existing == Existing::kRefuse && exists(final_path(folder, name)))
     return fail(Code::kDuplicate,
                 "there is {} already; choose another name, or say that it is to be replaced",
@@ -87,36 +97,42 @@ Result<StagedFolder> StagedFolder::make(const std::string& folder, const std::st
   return StagedFolder(folder, name, path, *std::move(lock), existing);
 }
 
-Status StagedFolder::commit(const checkpoint::CheckpointRecord& record) {
+Status StagedFolder::commit(const checkpoint::CheckpointRecord& record, const Pause& pause) {
   const std::string file = path_ + "/" + checkpoint::kRecordFile;
+  const std::string text = checkpoint::text_of(record);
+  if (text.size() > checkpoint::kRecordBytesMax)
+    return failure(Code::kBadArgument, "the metadata of {} have {} bytes; at most {} are possible",
+                   final_path(folder_, name_), text.size(), checkpoint::kRecordBytesMax);
+  MUSTER_RETURN_IF_ERROR(ask(pause));
   MUSTER_FAULT_POINT("checkpoint.record_due");
-  MUSTER_RETURN_IF_ERROR(write_text(file + ".new", checkpoint::text_of(record)));
+  MUSTER_RETURN_IF_ERROR(write_text(file + ".new", text));
   MUSTER_FAULT_POINT("checkpoint.record_written");
   if (::rename((file + ".new").c_str(), file.c_str()) != 0) return trouble("rename", file + ".new", errno);
   MUSTER_RETURN_IF_ERROR(lock_.sync());
   MUSTER_FAULT_POINT("checkpoint.record_named");
+  MUSTER_ASSIGN_OR_RETURN(const DiskFile folder, DiskFile::folder(folder_));
+  MUSTER_RETURN_IF_ERROR(ask(pause));
   MUSTER_RETURN_IF_ERROR(take_the_name());
   MUSTER_FAULT_POINT("checkpoint.named");
-  MUSTER_RETURN_IF_ERROR(sync_folder(folder_));
-  // The folder of the run may be as new as the checkpoint.
-  const std::string above = std::filesystem::path(folder_).parent_path();
-  return sync_folder(above.empty() ? "." : above);
+  const Status synced = folder.sync();
+  if (synced.ok()) return {};
+  return failure(synced.code(), "{} is complete, but perhaps not on the disk: {}", final_path(folder_, name_),
+                 synced.message());
+}
+
+Status StagedFolder::clear(const Pause& pause) {
+  if (path_.empty()) return {};
+  MUSTER_RETURN_IF_ERROR(remove_folder(path_, pause));
+  path_.clear();
+  return {};
 }
 
 // From here on the checkpoint exists. What it replaces is in the staged folder then, and goes with it.
 Status StagedFolder::take_the_name() {
   const std::string target = final_path(folder_, name_);
-  if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_NOREPLACE) == 0) {
-    path_.clear();
-    return {};
-  }
-  const int error = errno;
-  const bool taken = error == EEXIST || error == ENOTEMPTY || (error == EINVAL && exists(target));
-  if (error == EINVAL && !taken && ::rename(path_.c_str(), target.c_str()) == 0) {  // as NFS has it
-    path_.clear();
-    return {};
-  }
-  if (!taken) return trouble("rename", path_, error);
+  Status status = rename_to_new(path_, target);
+  if (status.ok()) path_.clear();
+  if (status.code() != Code::kDuplicate) return status;
   if (existing_ == Existing::kRefuse)
     return failure(Code::kDuplicate, "{} was made by somebody else meanwhile", target);
   if (::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) return {};

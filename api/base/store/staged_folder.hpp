@@ -3,6 +3,8 @@
 //   FOLDER/NAME.partial-NONCE/rank-0.bin …   each member writes its file, and waits until it is on the disk
 //   …/metadata.json                          written last, under another name first, then renamed
 //   FOLDER/NAME                              the folder renamed; FOLDER synced
+//
+// What can fail, fails before that rename, but for the last sync.
 #pragma once
 
 #include "api/base/checkpoint/saved.hpp"
@@ -31,15 +33,18 @@ class StagedFolder {
   StagedFolder& operator=(StagedFolder&& other) noexcept;
   ~StagedFolder();  // removes what was not committed
 
-  // `nonce` tells this attempt from others. Makes `folder` too, if it is not there.
+  // `nonce`: a fresh_nonce(). Makes `folder` too, if it is not there.
   static Result<StagedFolder> make(const std::string& folder, const std::string& name, std::uint64_t nonce,
                                    Existing existing);
   // Where it is, for the members that did not make it.
   static std::string path_of(const std::string& folder, const std::string& name, std::uint64_t nonce);
 
   const std::string& path() const { return path_; }
-  // Every file of the record is complete and on the disk.
-  Status commit(const checkpoint::CheckpointRecord& record);
+  // Every file of the record is complete and on the disk. Pauses before the rename. After a failure there is
+  // no checkpoint. One exception: if the last sync fails, there is one, and the text says so.
+  Status commit(const checkpoint::CheckpointRecord& record, const Pause& pause = Pause());
+  // Removes what was not committed, or what the commit has replaced.
+  Status clear(const Pause& pause = Pause());
 
  private:
   StagedFolder(std::string folder, std::string name, std::string path, DiskFile lock, Existing existing);

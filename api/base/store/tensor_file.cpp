@@ -9,14 +9,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <utility>
 #include <vector>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 namespace muster::store {
 
@@ -38,8 +33,8 @@ std::uint64_t number_of(const std::array<std::byte, 8>& bytes) {
   return number;
 }
 
-Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, DiskFile& out) {
-  const std::string header = checkpoint::safetensors_header(chosen);
+Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, const std::string& header,
+                     DiskFile& out) {
   MUSTER_RETURN_IF_ERROR(out.write(little_endian(header.size())));
   MUSTER_RETURN_IF_ERROR(out.write(std::as_bytes(std::span(header.data(), header.size()))));
   for (const SavedTensor& tensor : chosen.tensors) {
@@ -47,7 +42,8 @@ Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, DiskFil
                             saved.read_whole(*saved.record().find(tensor.name)));
     MUSTER_RETURN_IF_ERROR(out.write(bytes));
   }
-  return out.sync();
+  MUSTER_RETURN_IF_ERROR(out.sync());
+  return out.close();
 }
 
 struct TensorSource {
@@ -115,13 +111,15 @@ Status export_tensors(SavedFolder& saved, const std::string& file, const NameFil
     return failure(Code::kNotFound, "{} has no tensor of such a name", saved.path());
   std::error_code ignored;
   if (std::filesystem::exists(file, ignored)) return failure(Code::kDuplicate, "there is {} already", file);
-  const std::string unfinished = file + ".partial";
-  std::filesystem::remove(unfinished, ignored);
+  const std::string header = checkpoint::safetensors_header(chosen);
+  if (header.size() > checkpoint::kSafetensorsHeaderMax)
+    return failure(Code::kUnsupported,
+                   "the header of {} would have {} bytes; at most {} are possible: export fewer tensors",
+                   file, header.size(), checkpoint::kSafetensorsHeaderMax);
+  const std::string unfinished = checkpoint::staged_name(file, fresh_nonce());
   MUSTER_ASSIGN_OR_RETURN(DiskFile out, DiskFile::create(unfinished));
-  Status status = write_tensors(saved, chosen, out);
-  if (status.ok()) status = out.close();
-  if (status.ok() && ::renameat2(AT_FDCWD, unfinished.c_str(), AT_FDCWD, file.c_str(), RENAME_NOREPLACE) != 0)
-    status = trouble("create", file, errno);
+  Status status = write_tensors(saved, chosen, header, out);
+  if (status.ok()) status = rename_to_new(unfinished, file);
   if (!status.ok()) std::filesystem::remove(unfinished, ignored);
   return status;
 }
@@ -130,9 +128,9 @@ Status import_tensors(const std::string& file, const std::string& folder, const 
                       std::uint64_t step) {
   MUSTER_ASSIGN_OR_RETURN(TensorSource source, open_source(file));
   source.record.step = step;
-  MUSTER_ASSIGN_OR_RETURN(
-      StagedFolder staged,
-      StagedFolder::make(folder, name, static_cast<std::uint64_t>(::getpid()), Existing::kRefuse));
+  MUSTER_RETURN_IF_ERROR(checkpoint::check_size(source.record));
+  MUSTER_ASSIGN_OR_RETURN(StagedFolder staged,
+                          StagedFolder::make(folder, name, fresh_nonce(), Existing::kRefuse));
   if (std::ranges::any_of(source.record.tensors, [](const SavedTensor& t) { return !t.boxes.empty(); })) {
     MUSTER_ASSIGN_OR_RETURN(DiskFile out,
                             DiskFile::create(staged.path() + "/" + checkpoint::rank_file_name(0)));

@@ -19,7 +19,8 @@ struct NameFilter {
 
 // Writes a new file under another name, waits until it is on the disk, and renames it; so there is none, or a
 // whole one. The user's state is left out. Needs memory for the largest tensor. Errors: kDuplicate (the file
-// is there), kNotFound (the filter takes nothing), those of SavedFolder.
+// is there), kNotFound (the filter takes nothing), kUnsupported (more names than a header may have), those of
+// SavedFolder.
 Status export_tensors(SavedFolder& saved, const std::string& file, const NameFilter& filter = {});
 
 // Makes the checkpoint FOLDER/NAME, with one box for each tensor. Errors: kCorrupt naming the file and what

@@ -94,32 +94,52 @@ int write_all(int file, const std::byte* from, std::uint64_t bytes) noexcept {
 
 // ---- in the parent ------------------------------------------------------------------------------
 
-// No handler of the trainer's may run in the child, so the child begins with all signals blocked.
-pid_t fork_quietly() {
+// Runs `body`, which returns a number, with all signals blocked.
+template<class F>
+auto quietly(F&& body) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, &before);
-  const pid_t child = fork();
+  const auto result = body();
   const int error = errno;
-  if (child != 0) pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   errno = error;
-  return child;
+  return result;
 }
 
-// Waits for the child's end; true: it has ended, and is reaped if that is left to us.
-bool reap(pid_t child, std::chrono::milliseconds patience) {
-  if (patience.count() > 0) {
-    const auto process = static_cast<int>(syscall(SYS_pidfd_open, child, 0U));
-    if (process >= 0) {
-      pollfd watched{process, POLLIN, 0};
-      (void)poll(&watched, 1, static_cast<int>(patience.count()));
-      close(process);
-    } else if (errno != ESRCH) {
-      usleep(1000);
-    }
+// A descriptor of the child. It waits until there is one, so that its number is not another process's.
+int fork_child(const ChildWork& work) {
+  int gate[2];
+  if (pipe2(gate, O_CLOEXEC) != 0) return -1;
+  const pid_t child = fork();
+  if (child == 0) {
+    close(gate[1]);
+    char byte = 0;
+    if (read(gate[0], &byte, 1) != 1) _exit(1);
+    run_child(work);
   }
-  const pid_t ended = waitpid(child, nullptr, WNOHANG);
-  return ended == child || (ended < 0 && errno == ECHILD);  // ECHILD: the trainer reaps all its children
+  const int process = child < 0 ? -1 : static_cast<int>(syscall(SYS_pidfd_open, child, 0U));
+  int error = errno;
+  if (process >= 0 && write(gate[1], "", 1) != 1) error = errno;
+  close(gate[0]);
+  close(gate[1]);
+  if (child > 0 && process < 0) (void)waitpid(child, nullptr, 0);  // it ends, because the gate is closed
+  errno = error;
+  return process;
+}
+
+// P_PIDFD, which older headers do not have.
+constexpr auto kByDescriptor = static_cast<idtype_t>(3);
+
+// Waits for the child's end; true: it has ended, and is reaped if that is left to us. A trainer may reap all
+// its children, and another process may have the child's number then. So the child is known by its
+// descriptor.
+bool reap(int process, std::chrono::milliseconds patience) {
+  pollfd watched{process, POLLIN, 0};
+  (void)poll(&watched, 1, static_cast<int>(patience.count()));
+  siginfo_t ended{};
+  const int code = waitid(kByDescriptor, static_cast<id_t>(process), &ended, WEXITED | WNOHANG);
+  return code == 0 ? ended.si_pid != 0 : errno == ECHILD;
 }
 
 }  // namespace
@@ -134,7 +154,7 @@ BoxWriter& BoxWriter::operator=(BoxWriter&& other) noexcept {
   std::swap(mapped_, other.mapped_);
   std::swap(chunks_, other.chunks_);
   std::swap(path_, other.path_);
-  std::swap(child_, other.child_);
+  std::swap(process_, other.process_);
   return *this;
 }
 
@@ -143,12 +163,13 @@ BoxWriter::~BoxWriter() {
 }
 
 void BoxWriter::release() noexcept {
-  if (child_ > 0) {
-    kill(child_, SIGKILL);
-    while (!reap(child_, std::chrono::seconds(1))) {
+  if (process_ >= 0) {
+    (void)syscall(SYS_pidfd_send_signal, process_, SIGKILL, nullptr, 0U);
+    while (!reap(process_, std::chrono::seconds(1))) {
     }
+    close(process_);
   }
-  child_ = -1;
+  process_ = -1;
   if (memory_ != nullptr) munmap(memory_, mapped_);
   memory_ = nullptr;
   mapped_ = 0;
@@ -160,7 +181,7 @@ std::uint64_t BoxWriter::needed(std::uint64_t bytes, std::size_t chunks) {
 
 Result<BoxWriter> BoxWriter::make(std::uint64_t bytes, std::vector<Chunk> chunks, BoxWriter spare) {
   BoxWriter writer;
-  if (spare.child_ < 0 && spare.mapped_ >= needed(bytes, chunks.size())) {
+  if (spare.process_ < 0 && spare.mapped_ >= needed(bytes, chunks.size())) {
     writer = std::move(spare);
   } else {
     spare.release();  // before there are two
@@ -179,7 +200,8 @@ Status BoxWriter::map(std::uint64_t bytes) {
   };
   const int file = memfd_create("muster-checkpoint", MFD_CLOEXEC);
   if (file < 0) return refused(errno);
-  const int error = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  // Kernels end it where a signal comes, as those of a trainer's timer do.
+  const int error = quietly([&] { return posix_fallocate(file, 0, static_cast<off_t>(bytes)); });
   void* memory = error != 0 ? MAP_FAILED : mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
   const int why = error != 0 ? error : errno;
   close(file);
@@ -202,19 +224,16 @@ Status BoxWriter::start(const std::string& path) {
                        file.number(),
                        getpid(),
                        static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur, 1 << 20))};
-  const pid_t child = fork_quietly();
-  if (child == 0) run_child(work);
-  if (child < 0)
-    return failure(Code::kNoResource, "cannot start a process that writes {}: {}", path,
-                   std::strerror(errno));
-  child_ = child;
-  return {};
+  // No handler of the trainer's may run in the child, so it begins with all signals blocked.
+  process_ = quietly([&] { return fork_child(work); });
+  if (process_ >= 0) return {};
+  return failure(Code::kNoResource, "cannot start a process that writes {}: {}", path, std::strerror(errno));
 }
 
 Result<bool> BoxWriter::finished(std::chrono::milliseconds patience) {
-  if (child_ > 0) {
-    if (!reap(child_, patience)) return false;
-    child_ = -1;
+  if (process_ >= 0) {
+    if (!reap(process_, patience)) return false;
+    close(std::exchange(process_, -1));
   }
   if (!chunks_.empty()) MUSTER_RETURN_IF_ERROR(outcome());
   return true;

@@ -17,8 +17,6 @@
 #include <string>
 #include <vector>
 
-#include <sys/types.h>
-
 namespace muster::client {
 
 // Owns    the copy and the child, until finished() or the end.
@@ -63,7 +61,7 @@ class BoxWriter {
   std::uint64_t mapped_ = 0;
   std::vector<Chunk> chunks_;
   std::string path_;
-  pid_t child_ = -1;
+  int process_ = -1;  // a descriptor of the child
 };
 
 }  // namespace muster::client

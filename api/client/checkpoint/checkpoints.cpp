@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 using muster::Code;
 using muster::fail;
@@ -19,17 +20,11 @@ using muster::store::SavedFolder;
 
 namespace {
 
-muster_checkpoint_info info_of(const std::string& name, const muster::checkpoint::CheckpointRecord& record) {
-  muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
-  info.step = record.step;
-  info.bytes = record.bytes();
-  info.tensors = record.tensors.size();
-  if (const auto* user = record.find(""); user != nullptr) {
-    info.user_bytes = static_cast<std::uint64_t>(user->shape[0]);
-    --info.tensors;
-  }
-  name.copy(info.name, sizeof info.name - 1);
-  return info;
+Status check_info(const muster_checkpoint_info& info) {
+  if (info.size == sizeof info) return {};
+  return failure(Code::kBadArgument,
+                 "muster_checkpoint_info has size {}; initialise it with its _INIT macro ({})", info.size,
+                 sizeof info);
 }
 
 }  // namespace
@@ -64,30 +59,43 @@ Status muster_checkpoints::save_async(const muster_checkpoint_save_options& said
 
 Status muster_checkpoints::wait() {
   if (!saving_) return {};
-  const Status status = saving_->finish(members_, keep_);
-  if (status.ok()) spare_ = std::move(*saving_).spare();
-  saving_.reset();
+  Saving saving = *std::move(saving_);
+  saving_.reset();  // however this ends
+  const Status status = saving.finish(members_, keep_);
+  if (status.ok()) spare_ = std::move(saving).spare();
   return status;
 }
 
-Result<muster_checkpoint_info> muster_checkpoints::load(const muster_checkpoint_load_options& said) {
-  return muster::client::load_checkpoint(members_, check_idle(), folder_, said);
+Status muster_checkpoints::load(const muster_checkpoint_load_options& said, muster_checkpoint_info* info) {
+  Status own = check_idle();
+  if (own.ok() && info != nullptr) own = check_info(*info);
+  MUSTER_ASSIGN_OR_RETURN(const muster_checkpoint_info loaded,
+                          muster::client::load_checkpoint(members_, own, folder_, said));
+  if (info != nullptr) *info = loaded;
+  return {};
 }
 
-Result<muster_checkpoint_info> muster_checkpoints::query(const char* name) const {
-  std::string chosen = name == nullptr ? "" : name;
+Status muster_checkpoints::query(const char* name, muster_checkpoint_info& info) const {
+  MUSTER_RETURN_IF_ERROR(check_info(info));
   if (name == nullptr) {
-    MUSTER_ASSIGN_OR_RETURN(chosen, muster::store::newest_on_shelf(folder_));
+    MUSTER_ASSIGN_OR_RETURN(const auto newest, muster::store::newest_on_shelf(folder_));
+    info = muster::client::info_of(newest.entry);
+    info.damaged = static_cast<std::uint32_t>(newest.damaged.size());
+    return {};
   }
-  MUSTER_RETURN_IF_ERROR(muster::checkpoint::check_folder_name(chosen));
-  MUSTER_ASSIGN_OR_RETURN(const SavedFolder saved, SavedFolder::open(folder_ + "/" + chosen));
-  return info_of(chosen, saved.record());
+  MUSTER_RETURN_IF_ERROR(muster::checkpoint::check_folder_name(name));
+  MUSTER_ASSIGN_OR_RETURN(const SavedFolder saved, SavedFolder::open(folder_ + "/" + name));
+  info = muster::client::info_of(muster::store::entry_of(name, saved.record()));
+  return {};
 }
 
 Result<std::size_t> muster_checkpoints::list(std::span<muster_checkpoint_info> infos) const {
-  MUSTER_ASSIGN_OR_RETURN(const auto entries, muster::store::list_shelf(folder_));
-  for (std::size_t i = 0; i < std::min(infos.size(), entries.size()); ++i) {
-    MUSTER_ASSIGN_OR_RETURN(infos[i], query(entries[i].name.c_str()));
-  }
+  for (const muster_checkpoint_info& info : infos) MUSTER_RETURN_IF_ERROR(check_info(info));
+  std::vector<Status> refused;
+  MUSTER_ASSIGN_OR_RETURN(const auto entries, muster::store::list_shelf(folder_, &refused));
+  for (const Status& each : refused)
+    if (each.code() != Code::kCorrupt && each.code() != Code::kVersion) return fail(each);
+  for (std::size_t i = 0; i < std::min(infos.size(), entries.size()); ++i)
+    infos[i] = muster::client::info_of(entries[i]);
   return entries.size();
 }

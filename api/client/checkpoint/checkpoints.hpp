@@ -23,8 +23,9 @@ struct muster_checkpoints {
 
   muster::Status save_async(const muster_checkpoint_save_options& said);
   muster::Status wait();
-  muster::Result<muster_checkpoint_info> load(const muster_checkpoint_load_options& said);
-  muster::Result<muster_checkpoint_info> query(const char* name) const;
+  // `info` may be null.
+  muster::Status load(const muster_checkpoint_load_options& said, muster_checkpoint_info* info);
+  muster::Status query(const char* name, muster_checkpoint_info& info) const;
   // Writes as many as there is room for; returns how many there are.
   muster::Result<std::size_t> list(std::span<muster_checkpoint_info> infos) const;
 

@@ -8,6 +8,8 @@
 namespace muster::client {
 namespace {
 
+constexpr std::chrono::milliseconds kTellEvery(500);
+
 // A message begins with the sender's status.
 std::string message_of(const Status& own, std::string_view said) {
   const auto code = static_cast<muster_status_t>(own.code());
@@ -67,11 +69,6 @@ Result<std::vector<std::string>> GroupMembers::hear(const Status& own, std::stri
   return all;
 }
 
-Result<std::vector<std::string>> GroupMembers::tell_first(const Status& own, std::string_view said) {
-  MUSTER_RETURN_IF_ERROR(agree(own));
-  return gather(0, said);
-}
-
 Status GroupMembers::agree(const Status& own) {
   const auto all = hear(own, {});
   return all ? Status() : all.error();
@@ -82,6 +79,23 @@ Result<bool> GroupMembers::all_done(const Status& own, bool done) {
   for (const std::string& said : all)
     if (said != "1") return false;
   return true;
+}
+
+Status Rounds::tell() {
+  const auto now = std::chrono::steady_clock::now();
+  if (!heard_.ok() || now - told_at_ < kTellEvery) return heard_;
+  const Result<bool> done = members_.all_done({}, false);
+  told_at_ = std::chrono::steady_clock::now();
+  if (!done) heard_ = done.error();
+  return heard_;
+}
+
+Status Rounds::finish(const Status& own) {
+  MUSTER_RETURN_IF_ERROR(heard_);
+  while (true) {
+    MUSTER_ASSIGN_OR_RETURN(const bool all, members_.all_done(own, true));
+    if (all) return {};
+  }
 }
 
 }  // namespace muster::client

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/base/store/disk_file.hpp"
 
 #include <muster/muster.h>
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <new>
@@ -42,8 +44,8 @@ class GroupMembers {
   // Each call is a collective. `own` is this member's status so far. If some member's is a failure, all get
   // that of the first such member, with its rank. Else all get what each member says, in group order.
   Result<std::vector<std::string>> hear(const Status& own, std::string_view said);
-  // As above, but member 0 alone gets what they say.
-  Result<std::vector<std::string>> tell_first(const Status& own, std::string_view said);
+  // Member 0 alone gets what each says.
+  Result<std::vector<std::string>> tell_first(std::string_view said) { return gather(0, said); }
   Status agree(const Status& own);
   // Whether all are done. A member that is done asks again until they are.
   Result<bool> all_done(const Status& own, bool done);
@@ -56,6 +58,32 @@ class GroupMembers {
   muster_group group_;
   std::size_t index_ = 0;
   std::vector<std::int32_t> ranks_;
+};
+
+// Rounds: others wait in calls that have a deadline, so a member that does something long lets them know.
+//
+// Owns    what all have heard already.
+// Thread  the session's.
+// Bound   two rounds a second.
+// Fails   with what a member has told of, to all, in tell() or in finish().
+class Rounds {
+ public:
+  explicit Rounds(GroupMembers& members) : members_(members) {}
+  Rounds(const Rounds&) = delete;
+  Rounds& operator=(const Rounds&) = delete;
+
+  store::Pause pause() {
+    return [this] { return tell(); };
+  }
+  // Ends when all have come here. A failure of one is that of all.
+  Status finish(const Status& own);
+
+ private:
+  Status tell();
+
+  GroupMembers& members_;
+  std::chrono::steady_clock::time_point told_at_ = std::chrono::steady_clock::now();
+  Status heard_;  // a failure that all know of: nobody asks again
 };
 
 }  // namespace muster::client

@@ -8,7 +8,7 @@
 #include "api/client/checkpoint/local_array.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -19,8 +19,6 @@ using checkpoint::SavedTensor;
 using checkpoint::Slice;
 
 namespace {
-
-constexpr std::chrono::milliseconds kTellEvery(500);
 
 Result<std::vector<std::string>> patterns_of(const char* field, const char* const* patterns,
                                              std::size_t count) {
@@ -48,7 +46,8 @@ struct Filling {
 // Fails   as checkpoint.h says.
 class Load {
  public:
-  Load(GroupMembers& members, const muster_checkpoint_load_options& said) : members_(members), said_(said) {}
+  Load(GroupMembers& members, const muster_checkpoint_load_options& said)
+      : members_(members), said_(said), rounds_(members) {}
 
   Status check() const {
     if (said_.size != sizeof said_)
@@ -79,25 +78,18 @@ class Load {
   }
 
   Status read() {
-    const store::SavedFolder::Pause pause = [this] { return tell_now_and_then(); };
+    const store::Pause pause = rounds_.pause();
     for (const Filling& filling : fillings_)
       MUSTER_RETURN_IF_ERROR(
           folder_->read(*filling.saved, filling.slices, {filling.array.first, filling.array.strides}, pause));
     const SavedTensor* user = folder_->record().find("");
     if (said_.user == nullptr || user == nullptr) return {};
-    MUSTER_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, folder_->read_whole(*user));
+    MUSTER_ASSIGN_OR_RETURN(const std::vector<std::byte> bytes, folder_->read_whole(*user, pause));
     std::memcpy(said_.user, bytes.data(), bytes.size());
     return {};
   }
 
-  // A failure that others have told of ends the reading too.
-  Status finish(const Status& own) {
-    if (told_) return *told_;
-    while (true) {
-      MUSTER_ASSIGN_OR_RETURN(const bool all, members_.all_done(own, true));
-      if (all) return {};
-    }
-  }
+  Status finish(const Status& own) { return rounds_.finish(own); }
 
   const store::SavedFolder& folder() const { return *folder_; }
   bool opened() const { return folder_.has_value(); }
@@ -117,43 +109,54 @@ class Load {
     return {};
   }
 
-  // Others wait for this member in a call that has a deadline, so it lets them know.
-  Status tell_now_and_then() {
-    const auto now = std::chrono::steady_clock::now();
-    if (now - told_at_ < kTellEvery) return {};
-    const Result<bool> done = members_.all_done({}, false);
-    told_at_ = std::chrono::steady_clock::now();
-    if (done) return {};
-    told_ = done.error();
-    return *told_;
-  }
-
   GroupMembers& members_;
   const muster_checkpoint_load_options& said_;
   std::optional<store::SavedFolder> folder_;
   std::vector<Filling> fillings_;
-  std::chrono::steady_clock::time_point told_at_ = std::chrono::steady_clock::now();
-  std::optional<Status> told_;  // what all have heard already
+  Rounds rounds_;
 };
 
 // The checkpoint that member 0 means.
-Result<std::string> name_for_all(GroupMembers& members, Status own, const std::string& folder,
+struct ChosenName {
+  std::string name;
+  std::uint32_t damaged = 0;  // that were passed over
+};
+
+// As one member says it to the others; no name has a '/'.
+std::string pack_name(const ChosenName& chosen) {
+  return fmt::format("{}/{}", chosen.damaged, chosen.name);
+}
+Result<ChosenName> unpack_name(const std::string& said) {
+  const std::size_t slash = said.find('/');
+  ChosenName chosen;
+  const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), chosen.damaged);
+  if (slash == std::string::npos || error != std::errc() || end != said.data() + slash)
+    return fail(Code::kProtocol, "a member has sent a name that cannot be read");
+  chosen.name = said.substr(slash + 1);
+  return chosen;
+}
+
+Result<ChosenName> chosen_by_all(GroupMembers& members, Status own, const std::string& folder,
                                  const char* name) {
-  std::string chosen = name == nullptr ? "" : name;
-  if (own.ok() && members.index() == 0 && name == nullptr) {
-    auto newest = store::newest_on_shelf(folder);
-    if (newest)
-      chosen = *std::move(newest);
-    else
-      own = newest.error();
-  }
-  if (own.ok() && !chosen.empty()) own = checkpoint::check_folder_name(chosen);
-  MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> all, members.hear(own, chosen));
-  for (std::size_t i = 1; i < all.size(); ++i)
-    if (!all[i].empty() && all[i] != all[0])
+  ChosenName chosen{name == nullptr ? "" : name};
+  Rounds rounds(members);  // a shelf may be long
+  if (own.ok() && members.index() == 0 && name == nullptr)
+    own = attempt([&]() -> Status {
+      MUSTER_ASSIGN_OR_RETURN(const store::Newest newest, store::newest_on_shelf(folder, rounds.pause()));
+      chosen = {newest.entry.name, static_cast<std::uint32_t>(newest.damaged.size())};
+      return {};
+    });
+  if (own.ok() && (name != nullptr || members.index() == 0)) own = checkpoint::check_folder_name(chosen.name);
+  MUSTER_RETURN_IF_ERROR(rounds.finish(own));
+  MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> all, members.hear({}, pack_name(chosen)));
+  MUSTER_ASSIGN_OR_RETURN(ChosenName first, unpack_name(all[0]));
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    MUSTER_ASSIGN_OR_RETURN(const ChosenName other, unpack_name(all[i]));
+    if (!other.name.empty() && other.name != first.name)
       return fail(Code::kMismatch, "members load different checkpoints: {} at the first, {} at rank {}",
-                  all[0], all[i], members.world_rank(i));
-  return all[0];
+                  first.name, other.name, members.world_rank(i));
+  }
+  return first;
 }
 
 Status same_for_all(GroupMembers& members, const Status& own, const Load& load) {
@@ -168,23 +171,28 @@ Status same_for_all(GroupMembers& members, const Status& own, const Load& load) 
 
 }  // namespace
 
+muster_checkpoint_info info_of(const store::ShelfEntry& entry) {
+  muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
+  info.step = entry.step;
+  info.bytes = entry.bytes;
+  info.user_bytes = entry.user_bytes;
+  info.tensors = entry.tensors;
+  entry.name.copy(info.name, sizeof info.name - 1);
+  return info;
+}
+
 Result<muster_checkpoint_info> load_checkpoint(GroupMembers& members, const Status& own,
                                                const std::string& folder,
                                                const muster_checkpoint_load_options& said) {
   Load load(members, said);
-  MUSTER_ASSIGN_OR_RETURN(const std::string name,
-                          name_for_all(members, own.ok() ? load.check() : own, folder, said.name));
+  MUSTER_ASSIGN_OR_RETURN(const ChosenName chosen,
+                          chosen_by_all(members, own.ok() ? load.check() : own, folder, said.name));
   MUSTER_RETURN_IF_ERROR(
-      same_for_all(members, attempt([&] { return load.plan(folder + "/" + name); }), load));
+      same_for_all(members, attempt([&] { return load.plan(folder + "/" + chosen.name); }), load));
   MUSTER_RETURN_IF_ERROR(load.finish(attempt([&] { return load.read(); })));
-  muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
-  const checkpoint::CheckpointRecord& record = load.folder().record();
-  info.step = record.step;
-  info.bytes = record.bytes();
-  if (const SavedTensor* user = record.find(""); user != nullptr)
-    info.user_bytes = static_cast<std::uint64_t>(user->shape[0]);
+  muster_checkpoint_info info = info_of(store::entry_of(chosen.name, load.folder().record()));
   info.tensors = load.loaded();
-  name.copy(info.name, sizeof info.name - 1);
+  info.damaged = chosen.damaged;
   return info;
 }
 

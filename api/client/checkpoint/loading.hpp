@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/base/store/shelf.hpp"
 #include "api/client/checkpoint/group_members.hpp"
 
 #include <muster/checkpoint.h>
@@ -10,6 +11,8 @@
 #include <string>
 
 namespace muster::client {
+
+muster_checkpoint_info info_of(const store::ShelfEntry& entry);
 
 // A collective. `own`: why this member cannot, if it cannot. Errors: as checkpoint.h says.
 Result<muster_checkpoint_info> load_checkpoint(GroupMembers& members, const Status& own,

@@ -42,7 +42,7 @@ Result<std::int64_t> rank_in(const GroupMembers& members, const std::string& nam
 Status check_partial(const std::string& name, const Layout& layout) {
   for (std::size_t i = 0; i < layout.axes().size(); ++i)
     if (layout.axes()[i].placement.kind == PlacementKind::kPartial && layout.axes()[i].ranks > 1)
-      return failure(Code::kBadArgument, "{} is partial along {}: reduce it before you save it",
+      return failure(Code::kBadArgument, "{} is partial along {}: what is saved and loaded has been reduced",
                      checkpoint::tensor_text(name), layout.axis_text(i));
   return {};
 }

@@ -8,10 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <utility>
-
-#include <unistd.h>
 
 namespace muster::client {
 
@@ -23,15 +20,6 @@ namespace {
 
 // How long a member looks at its writer before it tells the others that it is not done.
 constexpr std::chrono::milliseconds kRound(100);
-
-// Tells this attempt from one that was killed, of this process or of another.
-std::uint64_t fresh_nonce() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  const auto nanoseconds =
-      static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-  return (static_cast<std::uint64_t>(getpid()) << 40U) ^ nanoseconds;
-}
 
 Status check_save(const muster_checkpoint_save_options& said) {
   if (said.size != sizeof said)
@@ -64,10 +52,20 @@ Result<Saving> Saving::begin(GroupMembers& members, const Status& own, const std
                              const muster_checkpoint_save_options& said, BoxWriter& spare) {
   Saving saving;
   saving.intent_.folder = folder;
+  std::string list;
   Status ready = own;
   if (ready.ok()) ready = check_save(said);
   if (ready.ok()) ready = attempt([&] { return saving.prepare(members, said); });
-  MUSTER_RETURN_IF_ERROR(saving.agree(members, ready));
+  if (ready.ok())
+    ready = attempt([&] {
+      list = packed(saving.intent_);
+      return Status();
+    });
+  MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> all, members.hear(ready, list));
+  const Status planned = attempt([&] { return saving.plan(members, all); });
+  const Status agreed = members.agree(planned);  // who has no memory left has no plan
+  MUSTER_RETURN_IF_ERROR(planned);
+  MUSTER_RETURN_IF_ERROR(agreed);
   saving.own_ = attempt([&] { return saving.copy(spare); });
   return saving;
 }
@@ -84,7 +82,7 @@ Status Saving::prepare(GroupMembers& members, const muster_checkpoint_save_optio
   user_.assign(user, user + said.user_bytes);
   const auto bytes = static_cast<std::int64_t>(said.user_bytes);
   if (bytes > 0) intent_.tensors.push_back({"", MUSTER_U8, 1, {bytes}, {Box{1, {}, {bytes}}}});
-  intent_.nonce = fresh_nonce();
+  intent_.nonce = store::fresh_nonce();
   const bool replace = (said.flags & MUSTER_CHECKPOINT_REPLACE) != 0;
   MUSTER_ASSIGN_OR_RETURN(
       staged_, store::StagedFolder::make(intent_.folder, intent_.name, intent_.nonce,
@@ -92,16 +90,17 @@ Status Saving::prepare(GroupMembers& members, const muster_checkpoint_save_optio
   return {};
 }
 
-// Every member computes the same plan, or the same refusal.
-Status Saving::agree(GroupMembers& members, const Status& own) {
-  MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> all, members.hear(own, packed(intent_)));
+// Every member computes the same plan, or the same refusal, unless its memory is short.
+Status Saving::plan(const GroupMembers& members, const std::vector<std::string>& all) {
+  SaveIntent first;
   std::vector<std::vector<checkpoint::OwnTensor>> lists;
   for (std::size_t i = 0; i < all.size(); ++i) {
     MUSTER_ASSIGN_OR_RETURN(SaveIntent intent, unpacked(all[i]));
-    if (i == 0) intent_.nonce = intent.nonce;
-    MUSTER_RETURN_IF_ERROR(check_same_save(intent_, intent, members.world_rank(i)));
     lists.push_back(std::move(intent.tensors));
+    if (i == 0) first = intent;
+    MUSTER_RETURN_IF_ERROR(check_same_save(first, intent, members.world_rank(i)));
   }
+  intent_.nonce = first.nonce;
   MUSTER_ASSIGN_OR_RETURN(plan_, checkpoint::plan_write(lists, intent_.step));
   mine_ = checkpoint::boxes_of(plan_, static_cast<std::int64_t>(members.index()));
   return {};
@@ -174,13 +173,31 @@ Status Saving::finish(GroupMembers& members, std::size_t keep) {
   const std::span<const Hash128> sums = writer_.sums();
   MUSTER_ASSIGN_OR_RETURN(
       const std::vector<std::string> all,
-      members.tell_first({}, {reinterpret_cast<const char*>(sums.data()), sums.size_bytes()}));
+      members.tell_first({reinterpret_cast<const char*>(sums.data()), sums.size_bytes()}));
+  Rounds rounds(members);
   Status own;
+  if (members.index() == 0)
+    own = attempt([&]() -> Status {
+      MUSTER_RETURN_IF_ERROR(take_sums(all));
+      return staged_.commit(plan_.record, rounds.pause());
+    });
+  MUSTER_RETURN_IF_ERROR(rounds.finish(own));
+  tidy(members, keep);
+  return {};
+}
+
+// The checkpoint is complete, as all know. What cannot be removed, and who is lost meanwhile, is no failure
+// of this save: the next call tells of a member that is lost.
+void Saving::tidy(GroupMembers& members, std::size_t keep) noexcept {
+  Rounds rounds(members);
   if (members.index() == 0) {
-    own = attempt([&] { return take_sums(all); });
-    if (own.ok()) own = attempt([&] { return commit(keep); });
+    const store::Pause pause = rounds.pause();
+    (void)attempt([&] { return staged_.clear(pause); });
+    if (keep > 0)
+      (void)attempt([&] { return store::remove_oldest(intent_.folder, keep, intent_.name, pause); });
+    (void)attempt([&] { return store::remove_leftovers(intent_.folder, intent_.name, pause); });
   }
-  return members.agree(own);
+  (void)attempt([&] { return rounds.finish({}); });
 }
 
 // A member's checksums come in the order of its file.
@@ -197,13 +214,6 @@ Status Saving::take_sums(const std::vector<std::string>& said) {
       left.remove_prefix(bytes);
     }
   }
-  return {};
-}
-
-Status Saving::commit(std::size_t keep) {
-  MUSTER_RETURN_IF_ERROR(staged_.commit(plan_.record));
-  // The checkpoint is complete. That an older one cannot be removed is no failure of this save.
-  if (keep > 0) (void)store::prune_shelf(intent_.folder, keep, intent_.name);
   return {};
 }
 

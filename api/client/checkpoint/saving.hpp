@@ -25,19 +25,20 @@ class Saving {
   // A collective. `own`: why this member cannot, if it cannot. `spare`: of the save before, for its memory.
   static Result<Saving> begin(GroupMembers& members, const Status& own, const std::string& folder,
                               const muster_checkpoint_save_options& said, BoxWriter& spare);
-  // A collective. At member 0 also removes what is older than the newest `keep` (0: nothing).
+  // A collective. Then member 0 removes what is older than the newest `keep` (0: nothing), and what dead
+  // writers have left. The others wait for that.
   Status finish(GroupMembers& members, std::size_t keep);
   BoxWriter spare() && { return std::move(writer_); }
 
  private:
   Saving() = default;
   Status prepare(GroupMembers& members, const muster_checkpoint_save_options& said);
-  Status agree(GroupMembers& members, const Status& own);
+  Status plan(const GroupMembers& members, const std::vector<std::string>& all);
   Status copy(BoxWriter& spare);
   void copy_box(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved);
   Status wait(GroupMembers& members);
   Status take_sums(const std::vector<std::string>& said);
-  Status commit(std::size_t keep);
+  void tidy(GroupMembers& members, std::size_t keep) noexcept;
 
   SaveIntent intent_;
   std::vector<LocalArray> arrays_;

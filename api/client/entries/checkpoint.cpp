@@ -67,11 +67,8 @@ muster_status_t muster_checkpoint_wait(muster_checkpoints* checkpoints) {
 muster_status_t muster_checkpoint_load(muster_checkpoints* checkpoints,
                                        const muster_checkpoint_load_options* options,
                                        muster_checkpoint_info* info) {
-  return with_checkpoints(checkpoints, options, [&]() -> Status {
-    MUSTER_ASSIGN_OR_RETURN(const muster_checkpoint_info loaded, checkpoints->load(*options));
-    if (info != nullptr) *info = loaded;
-    return {};
-  });
+  return with_checkpoints(checkpoints, options,
+                          [&]() -> Status { return checkpoints->load(*options, info); });
 }
 
 muster_status_t muster_checkpoint_list(muster_checkpoints* checkpoints, muster_checkpoint_info* infos,
@@ -86,9 +83,6 @@ muster_status_t muster_checkpoint_list(muster_checkpoints* checkpoints, muster_c
 
 muster_status_t muster_checkpoint_query(muster_checkpoints* checkpoints, const char* name,
                                         muster_checkpoint_info* info) {
-  return with_checkpoints(checkpoints, info, [&]() -> Status {
-    MUSTER_ASSIGN_OR_RETURN(*info, checkpoints->query(name));
-    return {};
-  });
+  return with_checkpoints(checkpoints, info, [&]() -> Status { return checkpoints->query(name, *info); });
 }
 }

@@ -51,7 +51,7 @@ muster_status_t muster_tp_style_of(const muster_tp_rule* rules, size_t count, co
     if (!known) return known.error();
     const std::optional<std::size_t> found = muster::shard::rule_of(*known, name);
     *style = found ? (*known)[*found].style : MUSTER_TP_REPLICATE;
-    if (rule != nullptr) *rule = found ? *found : rules == nullptr ? SIZE_MAX : count;
+    if (rule != nullptr) *rule = found.value_or(SIZE_MAX);
     return {};
   });
 }

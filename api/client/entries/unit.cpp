@@ -1,7 +1,6 @@
 // Units of the C API.
 #include "api/base/dtype.hpp"
 #include "api/client/error.hpp"
-#include "api/client/groups.hpp"
 #include "api/client/layout_handle.hpp"
 #include "api/client/shown_units.hpp"
 #include "api/client/units/units.hpp"
@@ -21,7 +20,6 @@ using muster::Status;
 using muster::client::GradientFigure;
 using muster::client::guarded;
 using muster::client::status_of;
-using muster::client::UnitFacts;
 using muster::shard::AfterForward;
 using muster::shard::BackwardEnd;
 
@@ -57,12 +55,6 @@ muster_status_t with_unit(muster_units* units, muster_unit unit, F&& body) noexc
   });
 }
 
-// Ends what the other ranks wait for in a unit, and tells them why.
-void abort_groups(const muster_units& units, const UnitFacts& unit, const Status& why) {
-  for (const muster_group group : {unit.shard.group, unit.replicate.group})
-    if (group != MUSTER_GROUP_SELF) muster::client::abort_group(units.session(), group, why.message());
-}
-
 // As above, in a step. If this rank alone is refused, others must not wait for it.
 template<class F>
 muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcept {
@@ -72,8 +64,7 @@ muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcep
                      units->unit(unit).facts().name);
     Status done = body(*units->schedule());
     show(*units);
-    if (!done.ok() && done.code() != Code::kBadArgument && !muster::is_session_end(done.code()))
-      abort_groups(*units, units->unit(unit).facts(), done);
+    units->break_step(done);
     return done;
   });
 }
@@ -105,9 +96,9 @@ Status check_options(const muster_units_options& said) {
     return failure(Code::kBadArgument,
                    "muster_units_options has size {}; initialise it with its _INIT macro ({})", said.size,
                    sizeof said);
-  MUSTER_RETURN_IF_ERROR(
-      check_flags("muster_units_options", said.flags,
-                  MUSTER_UNITS_ACCUMULATE | MUSTER_UNITS_KEEP_GRADIENTS | MUSTER_UNITS_SHARE_ON_NODE));
+  MUSTER_RETURN_IF_ERROR(check_flags("muster_units_options", said.flags,
+                                     MUSTER_UNITS_ACCUMULATE | MUSTER_UNITS_KEEP_GRADIENTS |
+                                         MUSTER_UNITS_SHARE_ON_NODE | MUSTER_UNITS_ALONE));
   if (said.name != nullptr) MUSTER_RETURN_IF_ERROR(check_name("the set", said.name));
   MUSTER_RETURN_IF_ERROR(check_between("prefetch", said.prefetch, 0, 16));
   return check_between("reduce_inputs", said.reduce_inputs, 1, 16);
@@ -306,7 +297,8 @@ muster_status_t muster_unit_backward_end(muster_units* units, muster_unit unit, 
 }
 
 muster_status_t muster_unit_unused(muster_units* units, muster_unit unit, uint32_t parameter) {
-  return in_step(units, unit, [&](muster::shard::UnitSchedule& /*schedule*/) -> Status {
+  return in_step(units, unit, [&](muster::shard::UnitSchedule& schedule) -> Status {
+    MUSTER_RETURN_IF_ERROR(schedule.check_backward(unit, "muster_unit_unused"));
     return units->unit(unit).set_unused(parameter);
   });
 }
@@ -317,6 +309,7 @@ muster_status_t muster_step_end(muster_units* units, muster_point after, muster_
     done[0] = done[1] = MUSTER_POINT_NONE;
     Status ended = units->end_step(after, done);
     show(*units);
+    units->break_step(ended);
     return ended;
   });
 }

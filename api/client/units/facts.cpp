@@ -1,5 +1,6 @@
 #include "api/client/units/facts.hpp"
 
+#include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/client/layout_handle.hpp"
 #include "api/client/units/resources.hpp"
@@ -17,6 +18,10 @@ using shard::ShardedParameter;
 
 bool is_float(muster_dtype dtype) {
   return dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_F16 || dtype == MUSTER_F64;
+}
+
+bool is_control(char c) {
+  return static_cast<unsigned char>(c) < 32;
 }
 
 bool is_scalable(muster_dtype dtype) {  // by muster_axpby
@@ -101,6 +106,9 @@ Status take_parameters(muster_session* session, const muster_unit_options& optio
     const auto refused = [&](const Status& why) {
       return failure(why.code(), "parameter \"{}\" of unit \"{}\": {}", said.name, unit.name, why.message());
     };
+    if (std::ranges::any_of(std::string_view(said.name), is_control))
+      return failure(Code::kBadArgument, "the name of parameters[{}] of unit \"{}\" has control characters",
+                     i, unit.name);
     if (unit.has(said.name)) return refused(failure(Code::kBadArgument, "another one has this name"));
     if (const Status checked = check_parameter(said); !checked.ok()) return refused(checked);
     const bool summed = (said.flags & MUSTER_PARAMETER_SUMMED_OVER_TP) != 0;
@@ -204,6 +212,43 @@ Status take_after_forward(std::int32_t said, UnitFacts& unit) {
   return {};
 }
 
+// Of a set that is this rank's alone.
+Status check_alone(const UnitFacts& unit) {
+  for (const UnitDim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
+    if (!dim->name.empty())
+      return failure(
+          Code::kBadArgument,
+          "unit \"{}\" names the dim \"{}\", but its set is this rank's alone (MUSTER_UNITS_ALONE)",
+          unit.name, dim->name);
+  for (const UnitParameter& p : unit.parameters)
+    if (!p.places.layout().axes().empty())
+      return failure(Code::kBadArgument,
+                     "parameter \"{}\" of unit \"{}\": its layout has axes, but its set is this rank's alone "
+                     "(MUSTER_UNITS_ALONE)",
+                     p.name, unit.name);
+  return {};
+}
+
+std::size_t count_of(const Pieces& pieces) {
+  std::size_t count = 0;
+  for (const std::vector<muster_piece>& block : pieces) count += block.size();
+  return count;
+}
+
+// Else the first step could not plan its gather or its reduction.
+Status check_pieces(const UnitFacts& unit) {
+  if (unit.shard.ranks == 1) return {};
+  std::size_t count = count_of(unit.whole_pieces());
+  if (!unit.trainable.empty())
+    count = std::max(count, count_of(unit.gradient_pieces({0, unit.trainable.size()})));
+  if (count <= kPiecesMax) return {};
+  return failure(Code::kNoResource,
+                 "the shards of unit \"{}\" lie in {} pieces, and one operation has at most {}: make it "
+                 "several units of "
+                 "one module, or shard dim 0",
+                 unit.name, count, kPiecesMax);
+}
+
 // Every rank finds the same: what it looks at are the shards of all ranks.
 bool can_share(const UnitFacts& unit) {
   if (unit.copies || unit.shard.ranks == 1 || unit.slice_ranks != 0) return false;
@@ -231,6 +276,8 @@ Result<UnitFacts> UnitFacts::make(muster_session* session, const muster_unit_opt
   lay_out(unit);
   MUSTER_RETURN_IF_ERROR(take_gradients(options, (set_flags & MUSTER_UNITS_ACCUMULATE) != 0, unit));
   MUSTER_RETURN_IF_ERROR(take_after_forward(options.after_forward, unit));
+  MUSTER_RETURN_IF_ERROR(check_pieces(unit));
+  if ((set_flags & MUSTER_UNITS_ALONE) != 0) MUSTER_RETURN_IF_ERROR(check_alone(unit));
   unit.shares = (set_flags & MUSTER_UNITS_SHARE_ON_NODE) != 0 && can_share(unit);
   return unit;
 }
@@ -260,11 +307,11 @@ std::string UnitFacts::description() const {
     return each == 0 ? "none" : std::string(dtype_name(each));
   };
   std::string text = fmt::format(
-      "unit \"{}\": module \"{}\", shard \"{}\" ({}), replicate \"{}\" ({}), reduced in {}, after_forward "
-      "{}, parts "
-      "{}, divisor {}, root {}, whole in backward {}\n",
-      name, module, shard.name, shard.ranks, replicate.name, replicate.ranks, dtype_text(reduce_dtype),
-      after_forward, parts, divisor, root, whole_in_backward);
+      "unit \"{}\": module \"{}\", shard \"{}\" ({}), replicate \"{}\" ({}), tensor \"{}\" ({}), reduced in "
+      "{}, "
+      "after_forward {}, parts {}, divisor {}, root {}, whole in backward {}\n",
+      name, module, shard.name, shard.ranks, replicate.name, replicate.ranks, tensor.name, tensor.ranks,
+      dtype_text(reduce_dtype), after_forward, parts, divisor, root, whole_in_backward);
   for (const UnitParameter& p : parameters) {
     const Layout& layout = p.places.layout();
     text += fmt::format("parameter \"{}\" of unit \"{}\": {}{} as {}, shape {}", p.name, name,
@@ -279,7 +326,8 @@ std::string UnitFacts::description() const {
                       axis.placement.kind == PlacementKind::kShard
                           ? fmt::format("shards dim {} {}", axis.placement.dim, axis.placement.split.name())
                           : "replicates");
-    text += '\n';
+    text +=
+        layout.order() == ShardOrder::kInnermostFirst ? ", cut innermost first\n" : ", cut outermost first\n";
   }
   return text;
 }

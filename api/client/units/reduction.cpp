@@ -12,6 +12,24 @@ using shard::PointSet;
 using shard::Reduced;
 using shard::UnitReduction;
 
+namespace {
+
+// The runs of trainable parameters of a segment for which `is` holds.
+template<class Is>
+std::vector<Segment> segments_where(Segment all, Is is) {
+  std::vector<Segment> segments;
+  for (std::size_t k = all.first; k < all.last; ++k) {
+    if (!is(k)) continue;
+    if (!segments.empty() && segments.back().last == k)
+      segments.back().last = k + 1;
+    else
+      segments.push_back({k, k + 1});
+  }
+  return segments;
+}
+
+}  // namespace
+
 Status GradientReduction::allocate() {
   if (facts_.trainable.empty()) return {};
   const auto make = [&](muster_buffer& buffer, muster_dtype dtype) -> Status {
@@ -44,6 +62,7 @@ Status GradientReduction::release() {
 void GradientReduction::reset() {
   latest_ = MUSTER_POINT_NONE;
   unused_.assign(unused_.size(), false);
+  kept_ = false;
 }
 
 // ---- plans -------------------------------------------------------------------------------------
@@ -75,9 +94,7 @@ Result<muster_plan> GradientReduction::make_collective(Step step, Segment segmen
     c.redop = MUSTER_SUM;
     c.scale = 0;
     c.target = c.source = whole(segment);
-    c.count = 0;
-    for (std::size_t k = segment.first; k < segment.last; ++k)
-      c.count += static_cast<std::uint64_t>(facts_.parameters[facts_.trainable[k]].places.whole_elements());
+    c.count = whole_elements(segment);
   } else if (step == Step::kScatter) {
     c.op = MUSTER_REDUCE_SCATTER;
     c.group = facts_.shard.group;
@@ -100,6 +117,11 @@ Result<muster_plan> GradientReduction::make_kernel(Step step, Segment segment) {
   switch (step) {
     case Step::kZero:
       return plans_.plan(muster_fill(gradient, 0.0));
+    case Step::kZeroWhole:
+      return plans_.plan(
+          muster_fill(muster_view1(unsharded.buffer, unsharded.offset_bytes, facts_.reduce_dtype,
+                                   static_cast<std::int64_t>(whole_elements(segment))),
+                      0.0));
     case Step::kTake:
       return plans_.plan(muster_copy(unsummed, sums(segment)));
     case Step::kKeepPartial:
@@ -117,6 +139,13 @@ muster_range GradientReduction::whole(Segment segment) const {
   return {whole_.buffer, whole_.offset_bytes + first * dtype_bytes(facts_.reduce_dtype)};
 }
 
+std::uint64_t GradientReduction::whole_elements(Segment segment) const {
+  std::uint64_t count = 0;
+  for (std::size_t k = segment.first; k < segment.last; ++k)
+    count += static_cast<std::uint64_t>(facts_.parameters[facts_.trainable[k]].places.whole_elements());
+  return count;
+}
+
 // The shards of a segment, in a buffer with an element for each of the gradient shard.
 muster_tensor GradientReduction::vector(muster_buffer buffer, muster_dtype dtype, Segment segment) const {
   const std::uint64_t first = facts_.parameters[facts_.trainable[segment.first]].gradient_at;
@@ -131,28 +160,17 @@ muster_tensor GradientReduction::sums(Segment segment) const {
 
 // ---- the reduction -----------------------------------------------------------------------------
 
-std::vector<Segment> GradientReduction::used_segments() const {
-  std::vector<Segment> segments;
-  for (std::size_t k = 0; k < facts_.trainable.size(); ++k) {
-    if (unused_[facts_.trainable[k]]) continue;
-    if (!segments.empty() && segments.back().last == k)
-      segments.back().last = k + 1;
-    else
-      segments.push_back({k, k + 1});
+Result<muster_point> GradientReduction::keep(UnitLanes& lanes, std::span<const muster_point> waits) {
+  const auto is_unused = [&](std::size_t k) { return !kept_ && unused_[facts_.trainable[k]]; };
+  muster_point zeroed = MUSTER_POINT_NONE;
+  for (const Segment segment : segments_where({0, facts_.trainable.size()}, is_unused)) {
+    if (whole_elements(segment) == 0) continue;
+    MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZeroWhole, segment));
+    MUSTER_ASSIGN_OR_RETURN(zeroed, lanes.start(zero, UnitLane::kReduce, waits));
   }
-  return segments;
-}
-
-std::vector<Segment> GradientReduction::summed_segments(Segment segment) const {
-  std::vector<Segment> segments;
-  for (std::size_t k = segment.first; k < segment.last && facts_.tensor.ranks > 1; ++k) {
-    if (!facts_.parameters[facts_.trainable[k]].summed_over_tp) continue;
-    if (!segments.empty() && segments.back().last == k)
-      segments.back().last = k + 1;
-    else
-      segments.push_back({k, k + 1});
-  }
-  return segments;
+  kept_ = true;
+  unused_.assign(unused_.size(), false);
+  return zeroed;
 }
 
 Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
@@ -164,19 +182,25 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
   PointSet before;
   before.add(waits);
   before.add(latest_);
+  // Where gradients of several backwards come together, all parameters take part.
+  if (kept_ || how.add_partial || !how.all_reduce) {
+    MUSTER_ASSIGN_OR_RETURN(const muster_point zeroed, keep(lanes, before.points()));
+    before.add(zeroed);
+  }
+  const Segment all{0, facts_.trainable.size()};
+  const auto is_used = [&](std::size_t k) { return !unused_[facts_.trainable[k]]; };
   Reduced points;
-  const std::vector<Segment> segments = used_segments();
-  for (std::size_t k = 0; k < facts_.trainable.size(); ++k) {
-    const bool is_unused = unused_[facts_.trainable[k]];
-    unused_[facts_.trainable[k]] = false;
-    if (!is_unused || how.add || facts_.elements({k, k + 1}) == 0) continue;
+  for (std::size_t k = 0; k < all.last; ++k) {
+    if (is_used(k) || how.add || facts_.elements({k, k + 1}) == 0) continue;
     MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZero, {k, k + 1}));
     MUSTER_ASSIGN_OR_RETURN(points.sent, lanes.start(zero, UnitLane::kReduce, before.points()));
     points.ready = points.sent;
   }
-  for (const Segment segment : segments) {
+  for (const Segment segment : segments_where(all, is_used)) {
     MUSTER_ASSIGN_OR_RETURN(points, reduce(lanes, how, segment, before.points()));
   }
+  unused_.assign(unused_.size(), false);
+  kept_ = false;
   latest_ = points.ready == MUSTER_POINT_NONE ? points.sent : points.ready;
   return points;
 }
@@ -192,7 +216,10 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how, S
     before = {*point};
     return {};
   };
-  for (const Segment summed : summed_segments(segment)) {
+  const auto is_addend = [&](std::size_t k) {
+    return facts_.tensor.ranks > 1 && facts_.parameters[facts_.trainable[k]].summed_over_tp;
+  };
+  for (const Segment summed : segments_where(segment, is_addend)) {
     MUSTER_ASSIGN_OR_RETURN(const muster_plan sum, plan(Step::kSumOverTp, summed));
     MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(sum, UnitLane::kReduce, before));
     before = {point};

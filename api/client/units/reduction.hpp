@@ -41,6 +41,9 @@ class GradientReduction {
 
   // The parameter has no gradient in the backward under way.
   void set_unused(std::size_t parameter) { unused_[parameter] = true; }
+  // Keeps the whole gradients for later backwards to add to. Unused parameters get zeros, unless they have
+  // earlier gradients. Returns the point at which these lie there; NONE if there are none.
+  Result<muster_point> keep(UnitLanes& lanes, std::span<const muster_point> waits);
   Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how,
                                 std::span<const muster_point> waits);
   // Forgets a step that has failed.
@@ -50,7 +53,7 @@ class GradientReduction {
   enum class Step : std::uint8_t {
     kSumOverTp,    // addends of tp ranks become whole gradients
     kScatter,      // whole gradients are summed among the shards
-    kTake,         // or are the sums, if there is one shard
+    kTake,         // with one shard, the whole gradients are copied as the sums
     kReduce,       // sums are summed among the replicas
     kReduceWhole,  // whole gradients are, if there is one shard
     kFinish,       // sums become gradients
@@ -58,17 +61,16 @@ class GradientReduction {
     kKeepPartial,  // sums wait for the replicas
     kAddPartial,   // and are added to later ones
     kZero,         // there is no gradient
+    kZeroWhole,    // there is none, but others are added to it
   };
 
-  std::vector<Segment> used_segments() const;
-  // The runs of a segment whose gradients are addends over tp.
-  std::vector<Segment> summed_segments(Segment segment) const;
   Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how, Segment segment,
                                 std::span<const muster_point> waits);
   Result<muster_plan> plan(Step step, Segment segment);
   Result<muster_plan> make_collective(Step step, Segment segment);
   Result<muster_plan> make_kernel(Step step, Segment segment);
   muster_range whole(Segment segment) const;
+  std::uint64_t whole_elements(Segment segment) const;
   muster_tensor vector(muster_buffer buffer, muster_dtype dtype, Segment segment) const;
   muster_tensor sums(Segment segment) const;
 
@@ -77,7 +79,8 @@ class GradientReduction {
   Resources plans_;
   muster_buffer gradients_ = 0, sums_ = 0, partial_ = 0;
   muster_range whole_{};
-  std::vector<bool> unused_;  // by parameter
+  std::vector<bool> unused_;  // by parameter, in the backward under way
+  bool kept_ = false;         // whole gradients are those of earlier backwards, for all parameters
   std::map<std::tuple<Step, Segment>, muster_plan> made_;
   muster_point latest_ = MUSTER_POINT_NONE;  // the latest use of sums_
 };

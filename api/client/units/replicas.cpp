@@ -37,7 +37,7 @@ Status ReplicaBroadcast::prepare(std::span<const std::unique_ptr<Unit>> units) {
   for (const auto& unit : units)
     for (const UnitParameter& parameter : unit->facts().parameters)
       MUSTER_RETURN_IF_ERROR(check_dims(parameter));
-  for (const char* dim : {"dp_replicate", "dp_shard", "cp", "domain", "tp"})
+  for (const char* dim : kDims)
     for (const auto& unit : units) MUSTER_RETURN_IF_ERROR(plan(*unit, dim));
   is_prepared_ = true;
   return {};

@@ -22,6 +22,8 @@ namespace muster::client {
 // Fails   as the calls of the C API that it makes; kUnsupported for parameters over other dims.
 class ReplicaBroadcast {
  public:
+  static constexpr const char* kDims[] = {"dp_replicate", "dp_shard", "cp", "domain", "tp"};
+
   explicit ReplicaBroadcast(muster_session* session) : plans_(session) {}
 
   // A collective. shared: the units lie over the mesh. Returns the point after which shards may be read.

@@ -26,24 +26,23 @@ Result<bool> GradientTotal::counts(const UnitParameter& parameter) const {
   return true;
 }
 
-// The gradients of a unit that count here. Neighbours lie end to end and are one run.
-Result<std::vector<muster_tensor>> GradientTotal::runs(const Unit& unit, bool shared) const {
+Result<std::vector<GradientTotal::Run>> GradientTotal::runs(const Unit& unit, bool shared) const {
   const UnitFacts& facts = unit.facts();
   const std::uint64_t bytes = dtype_bytes(facts.dtype);
-  std::vector<muster_tensor> runs;
+  std::vector<Run> runs;  // gradients lie end to end
   for (const std::size_t i : facts.trainable) {
     const UnitParameter& p = facts.parameters[i];
     bool does_count = true;
     if (shared) {
       MUSTER_ASSIGN_OR_RETURN(does_count, counts(p));
     }
-    if (!does_count || p.places.shard_elements() == 0) continue;
-    const std::uint64_t at = p.gradient_at * bytes;
-    if (!runs.empty() &&
-        runs.back().offset_bytes + static_cast<std::uint64_t>(runs.back().size[0]) * bytes == at)
-      runs.back().size[0] += p.places.shard_elements();
+    if (p.places.shard_elements() == 0) continue;
+    if (!runs.empty() && runs.back().counts == does_count)
+      runs.back().gradients.size[0] += p.places.shard_elements();
     else
-      runs.push_back(muster_view1(unit.reduction().gradients(), at, facts.dtype, p.places.shard_elements()));
+      runs.push_back({muster_view1(unit.reduction().gradients(), p.gradient_at * bytes, facts.dtype,
+                                   p.places.shard_elements()),
+                      does_count});
   }
   return runs;
 }
@@ -78,20 +77,22 @@ Status GradientTotal::prepare(std::span<const std::unique_ptr<Unit>> units, cons
   MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 0), 0.0)));
   std::int64_t elements = 0;
   for (const auto& unit : units) {
-    MUSTER_ASSIGN_OR_RETURN(const std::vector<muster_tensor> counted, runs(*unit, shared));
-    for (const muster_tensor& run : counted) {
-      elements += run.size[0];
-      const muster_tensor first = number(out_, 0);
-      MUSTER_RETURN_IF_ERROR(add(figure_ == GradientFigure::kSquareSum
-                                     ? muster_sum_squares(run, first, 1.0, 1)
-                                     : muster_count_zeros(run, first, 1.0, 1)));
+    MUSTER_ASSIGN_OR_RETURN(const std::vector<Run> all, runs(*unit, shared));
+    for (const Run& run : all) {
+      if (figure_ == GradientFigure::kSquareSum) {
+        const double scale = run.counts ? 1.0 : 0.0;  // nothing, but a NaN if the sum is not finite
+        MUSTER_RETURN_IF_ERROR(add(muster_sum_squares(run.gradients, number(out_, 0), scale, 1)));
+      } else if (run.counts) {
+        elements += run.gradients.size[0];
+        MUSTER_RETURN_IF_ERROR(add(muster_count_zeros(run.gradients, number(out_, 0), 1.0, 1)));
+      }
     }
   }
   if (figure_ == GradientFigure::kZeroCount)
     MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 1), static_cast<double>(elements))));
   if (!shared) return {};
-  MUSTER_RETURN_IF_ERROR(reduce_over("weight"));
-  return reduce_over("pp");
+  for (const char* dim : kDims) MUSTER_RETURN_IF_ERROR(reduce_over(dim));
+  return {};
 }
 
 Result<muster_point> GradientTotal::start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units,

@@ -20,14 +20,17 @@ enum class GradientFigure : std::uint8_t {
 };
 
 // A gradient shard counts on the first of the ranks of "weight" that have it. "weight" is all that shares the
-// parameters: dp_shard, cp and tp. Then "pp" adds its stages. Replicas have the same gradients.
+// parameters: dp_shard, cp and tp. Then "pp" adds its stages. Replicas have the same gradients. A sum of
+// squares adds nothing of them, but is not finite if they are not.
 //
 // Owns    the plans for one place of the result.
 // Thread  the session's.
-// Bound   a kernel for each run of parameters that count.
+// Bound   a kernel for each run of parameters.
 // Fails   as the calls of the C API that it makes; kUnsupported for a unit over other dims.
 class GradientTotal {
  public:
+  static constexpr const char* kDims[] = {"weight", "pp"};
+
   GradientTotal(muster_session* session, GradientFigure figure) : figure_(figure), plans_(session) {}
 
   std::int64_t numbers() const { return figure_ == GradientFigure::kSquareSum ? 1 : 2; }
@@ -40,7 +43,11 @@ class GradientTotal {
 
  private:
   Status prepare(std::span<const std::unique_ptr<Unit>> units, const muster_tensor& out, bool shared);
-  Result<std::vector<muster_tensor>> runs(const Unit& unit, bool shared) const;
+  struct Run {
+    muster_tensor gradients;  // end to end
+    bool counts;
+  };
+  Result<std::vector<Run>> runs(const Unit& unit, bool shared) const;
   Result<bool> counts(const UnitParameter& parameter) const;
   Status add(const muster_kernel& kernel);
   Status reduce_over(const char* dim);

@@ -83,7 +83,7 @@ Status Unit::check_view(std::uint32_t parameter, std::int32_t which) const {
     return failure(Code::kBadArgument, "which is {}, which is none of MUSTER_UNIT_SHARD..WHOLE_GRADIENT",
                    which);
   if (is_gradient(which) && !facts_.parameters[parameter].trains)
-    return failure(Code::kState, "parameter \"{}\" of unit \"{}\" is frozen and has no gradient",
+    return failure(Code::kBadArgument, "parameter \"{}\" of unit \"{}\" is frozen and has no gradient",
                    facts_.parameters[parameter].name, facts_.name);
   if (is_whole(which) && !prepared_)
     return failure(Code::kState,

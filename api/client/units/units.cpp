@@ -1,11 +1,10 @@
 #include "api/client/units/units.hpp"
 
 #include "api/base/shard/arrange.hpp"
+#include "api/client/error.hpp"
 #include "api/client/units/agreement.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <set>
 #include <utility>
 
 using muster::Code;
@@ -16,8 +15,11 @@ using muster::Status;
 using muster::client::agree;
 using muster::client::GradientFigure;
 using muster::client::GradientTotal;
+using muster::client::guarded;
 using muster::client::status_of;
 using muster::client::Unit;
+using muster::client::UnitLane;
+using muster::client::UnitMeetings;
 using muster::client::UnitPlaces;
 using muster::shard::ArrangedUnit;
 using muster::shard::Arrangement;
@@ -194,6 +196,13 @@ Status muster_units::prepare() {
       places[i].slice_group = *group;
     }
     MUSTER_RETURN_IF_ERROR(units_[i]->prepare(places[i]));
+    in_steps_.add(units_[i]->facts());
+  }
+  for (const muster_group group : slice_groups_) in_steps_.add(UnitLane::kGather, group);
+  if (is_shared()) {
+    MUSTER_RETURN_IF_ERROR(
+        between_steps_.add(session_, UnitLane::kGather, muster::client::ReplicaBroadcast::kDims));
+    MUSTER_RETURN_IF_ERROR(between_steps_.add(session_, UnitLane::kReduce, GradientTotal::kDims));
   }
   muster::shard::UnitOperations& operations = *this;
   schedule_ = std::make_unique<muster::shard::UnitSchedule>(std::move(scheduled), depth_, operations);
@@ -202,10 +211,15 @@ Status muster_units::prepare() {
 
 Status muster_units::make_ready() {
   if (schedule_ != nullptr) return {};
-  const Status own = prepare();
+  // Whatever this rank is refused, also memory: others hear it.
+  std::string facts;
+  const Status own = status_of(guarded([&]() -> Status {
+    facts = description();
+    return prepare();
+  }));
   muster_group group = MUSTER_GROUP_SELF;
   if (is_shared()) MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
-  Status agreed = agree(session_, group, own, description());
+  Status agreed = agree(session_, group, own, facts);
   if (!agreed.ok()) (void)withdraw();
   return agreed;
 }
@@ -224,16 +238,14 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   for (const std::size_t unit : *incomplete)
     warning_ = fmt::format("a part of unit \"{}\" did not run in this step, so it stayed whole to its end",
                            units_[unit]->facts().name);
+  // A point for each timeline, of which the caller may have many.
   const std::span<const muster_point> reduced = schedule_->reduced();
-  std::copy_n(reduced.begin(), std::min<std::size_t>(reduced.size(), 2), done);
+  if (reduced.empty()) return {};
+  done[0] = reduced.front();
+  auto others = lanes_.join(UnitLane::kReduce, reduced.subspan(1));
+  if (!others) return std::move(others).error();
+  done[1] = *others;
   return {};
-}
-
-bool muster_units::is_shared() const {
-  return std::ranges::any_of(units_, [](const auto& unit) {
-    const muster::client::UnitFacts& facts = unit->facts();
-    return !facts.shard.name.empty() || !facts.replicate.name.empty() || !facts.tensor.name.empty();
-  });
 }
 
 Result<muster_point> muster_units::total(GradientFigure figure, const muster_tensor& out) {
@@ -245,15 +257,19 @@ Result<muster_point> muster_units::total(GradientFigure figure, const muster_ten
   if (out.dtype != MUSTER_F64 || out.dims > 1 || numbers != total.numbers() ||
       (numbers > 1 && out.stride[0] != 1))
     return fail(Code::kBadArgument, "out must be F64 [{}], without gaps", total.numbers());
-  return total.start(lanes_, units_, out, is_shared(), schedule_->reduced());
+  auto point = total.start(lanes_, units_, out, is_shared(), schedule_->reduced());
+  // All ranks hear that something is not supported.
+  if (!point && point.error().code() != Code::kUnsupported) break_off(between_steps_, point.error());
+  return point;
 }
 
 Result<muster_point> muster_units::broadcast(muster_point after) {
   MUSTER_RETURN_IF_ERROR(make_ready());
   if (schedule_->in_step())
     return fail(Code::kState, "shards are broadcast between two steps, and not in one; call muster_step_end");
-  MUSTER_ASSIGN_OR_RETURN(const muster_point done, replicas_.start(lanes_, units_, is_shared(), after));
-  for (std::size_t unit = 0; unit < units_.size(); ++unit) schedule_->shards_change(unit, done);
+  auto done = replicas_.start(lanes_, units_, is_shared(), after);
+  if (!done && done.error().code() != Code::kUnsupported) break_off(between_steps_, done.error());
+  for (std::size_t unit = 0; done && unit < units_.size(); ++unit) schedule_->shards_change(unit, *done);
   return done;
 }
 
@@ -263,27 +279,21 @@ Status muster_units::abandon() {
   if (!reset.ok() && reset.code() != Code::kPeerLost) return reset;
   schedule_->reset();
   for (const auto& unit : units_) unit->reduction().reset();
-  return reset.ok() ? meet_everywhere() : reset;
+  told_ = false;
+  MUSTER_RETURN_IF_ERROR(reset);
+  MUSTER_RETURN_IF_ERROR(in_steps_.meet(lanes_));
+  return between_steps_.meet(lanes_);
 }
 
-// Where ranks have failed in different operations, they begin together again.
-Status muster_units::meet_everywhere() {
-  using muster::client::UnitLane;
-  std::set<std::pair<UnitLane, muster_group>> met;
-  const auto meet = [&](UnitLane lane, muster_group group) -> Status {
-    if (group == MUSTER_GROUP_SELF || !met.emplace(lane, group).second) return {};
-    return lanes_.meet(lane, group);
-  };
-  for (const auto& unit : units_) {
-    const muster::client::UnitFacts& facts = unit->facts();
-    MUSTER_RETURN_IF_ERROR(meet(UnitLane::kGather, facts.shard.group));
-    MUSTER_RETURN_IF_ERROR(meet(UnitLane::kReduce, facts.shard.group));
-    MUSTER_RETURN_IF_ERROR(meet(UnitLane::kGather, facts.replicate.group));
-    MUSTER_RETURN_IF_ERROR(
-        meet(facts.shard.ranks > 1 ? UnitLane::kAllReduce : UnitLane::kReduce, facts.replicate.group));
-  }
-  for (const muster_group group : slice_groups_) MUSTER_RETURN_IF_ERROR(meet(UnitLane::kGather, group));
-  return {};
+void muster_units::break_step(const Status& why) {
+  if (schedule_ != nullptr && schedule_->in_step()) break_off(in_steps_, why);
+}
+
+// What is refused for its arguments has done nothing, and may be called again.
+void muster_units::break_off(const UnitMeetings& meetings, const Status& why) {
+  if (why.ok() || why.code() == Code::kBadArgument || muster::is_session_end(why.code())) return;
+  schedule_->break_step();
+  if (!std::exchange(told_, true)) meetings.abort(session_, why);
 }
 
 Status muster_units::withdraw() {
@@ -292,6 +302,8 @@ Status muster_units::withdraw() {
   MUSTER_RETURN_IF_ERROR(zero_count_.withdraw());
   MUSTER_RETURN_IF_ERROR(replicas_.withdraw());
   schedule_.reset();
+  in_steps_.clear();
+  between_steps_.clear();
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());
   MUSTER_RETURN_IF_ERROR(places_.release());
   for (; !slice_groups_.empty(); slice_groups_.pop_back())
@@ -320,4 +332,8 @@ Result<muster_point> muster_units::slice(std::size_t unit, std::span<const muste
 Result<Reduced> muster_units::reduce(std::size_t unit, muster::shard::UnitReduction how,
                                      std::span<const muster_point> waits) {
   return units_[unit]->reduction().reduce(lanes_, how, waits);
+}
+
+Result<muster_point> muster_units::keep(std::size_t unit, std::span<const muster_point> waits) {
+  return units_[unit]->reduction().keep(lanes_, waits);
 }

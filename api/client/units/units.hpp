@@ -4,6 +4,7 @@
 #include "api/base/result.hpp"
 #include "api/base/shard/schedule.hpp"
 #include "api/client/units/lanes.hpp"
+#include "api/client/units/meetings.hpp"
 #include "api/client/units/replicas.hpp"
 #include "api/client/units/totals.hpp"
 #include "api/client/units/unit.hpp"
@@ -42,6 +43,9 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Status end_step(muster_point after, muster_point* done);
   muster::Result<muster_point> total(muster::client::GradientFigure figure, const muster_tensor& out);
   muster::Result<muster_point> broadcast(muster_point after);
+  // A call of a step has failed here. In a step, nothing but abandon() may follow, and other ranks hear of
+  // it.
+  void break_step(const muster::Status& why);
   muster::Status abandon();
   // Errors: BUSY.
   muster::Status release();
@@ -52,13 +56,14 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) override;
   muster::Result<muster::shard::Reduced> reduce(std::size_t unit, muster::shard::UnitReduction how,
                                                 std::span<const muster_point> waits) override;
+  muster::Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) override;
 
   muster::Status check(const muster_unit_options& options) const;
   muster::Status make_ready();  // the first time
   muster::Status prepare();
   muster::Status withdraw();  // what prepare() has made
-  muster::Status meet_everywhere();
-  bool is_shared() const;  // some unit lies over the mesh; else the set is this rank's alone
+  void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
+  bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }
   muster::Status place(std::vector<muster::shard::ScheduledUnit>& scheduled,
                        std::vector<muster::client::UnitPlaces>& places);
   muster::Status place_gradients(std::vector<muster::shard::ScheduledUnit>& scheduled,
@@ -79,6 +84,8 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::client::GradientTotal square_sum_, zero_count_;
   muster::client::ReplicaBroadcast replicas_;
   std::vector<muster_group> slice_groups_;
+  muster::client::UnitMeetings in_steps_, between_steps_;
+  bool told_ = false;  // others, of the step that is broken
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
   std::uint32_t depth_ = 0;
   std::string warning_;

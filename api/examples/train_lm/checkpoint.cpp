@@ -51,9 +51,22 @@ Checkpoint::Folder Checkpoint::open(const std::string& path, std::uint32_t keep)
 
 std::int64_t Checkpoint::resume(bool again) {
   std::optional<std::int64_t> found;
+  if (options_.elastic && !again) refuse_another_run();
   if (again) found = load(options_.save, options_.steps);
   if (!found && !options_.resume.empty()) found = load(options_.resume, options_.steps - 1);
   return start_ = found.value_or(0);
+}
+
+// Else the ranks that are left would go on from its weights.
+void Checkpoint::refuse_another_run() const {
+  if (options_.save == options_.resume) return;
+  std::size_t count = 0;
+  check(muster_checkpoint_list(folder_.get(), nullptr, 0, &count));
+  if (count > 0)
+    throw UsageError("the folder " + options_.save +
+                     " has checkpoints of another run; go on from them by "
+                     "--resume " +
+                     options_.save + ", or choose another folder for --save");
 }
 
 std::optional<std::int64_t> Checkpoint::load(const std::string& path, std::int64_t most_steps) const {
@@ -85,10 +98,12 @@ std::optional<std::int64_t> Checkpoint::load(const std::string& path, std::int64
   return position.next_step;
 }
 
-void Checkpoint::save_if_due(std::int64_t steps_done, muster_point updated) {
-  if (folder_ == nullptr || steps_done == start_) return;
-  const bool due = options_.save_every > 0 && steps_done % options_.save_every == 0;
-  if (!due && steps_done != options_.steps) return;
+bool Checkpoint::is_due(std::int64_t steps_done) const {
+  if (folder_ == nullptr || steps_done == start_) return false;
+  return steps_done == options_.steps || (options_.save_every > 0 && steps_done % options_.save_every == 0);
+}
+
+void Checkpoint::save(std::int64_t steps_done, muster_point updated) {
   check(muster_checkpoint_wait(folder_.get()));  // one save in flight
   runtime_.wait(updated);
   const Position position{steps_done, options_.seed, options_.batch, options_.context, text_bytes_};

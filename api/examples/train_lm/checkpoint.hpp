@@ -25,11 +25,13 @@ class Checkpoint {
   Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text);
 
   // Loads the newest checkpoint, and returns the step with which the run goes on; 0 if there is none. After a
-  // loss (`again`) that of --save comes before that of --resume.
+  // loss (`again`) that of --save comes before that of --resume. So the folder of an elastic run must hold no
+  // other run's.
   std::int64_t resume(bool again);
-  // After `steps_done` steps, of which the last one's weights may be read after `updated`. Waits for that,
-  // copies, and returns while the copy is written.
-  void save_if_due(std::int64_t steps_done, muster_point updated);
+  bool is_due(std::int64_t steps_done) const;
+  // The weights of the last step may be read after `updated`. Waits for that, copies, and returns while the
+  // copy is written.
+  void save(std::int64_t steps_done, muster_point updated);
   void finish();  // until the last checkpoint is complete
 
  private:
@@ -39,6 +41,7 @@ class Checkpoint {
   };
   using Folder = std::unique_ptr<muster_checkpoints, Close>;
   Folder open(const std::string& path, std::uint32_t keep) const;
+  void refuse_another_run() const;
   std::optional<std::int64_t> load(const std::string& path, std::int64_t most_steps) const;
 
   Runtime& runtime_;

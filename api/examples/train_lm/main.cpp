@@ -60,8 +60,8 @@ class Run {
   void train() {
     Trainer trainer(runtime_, mesh_, options_, text_, true);
     Checkpoint checkpoint(runtime_, trainer.units(), options_, text_);
-    const std::int64_t start = checkpoint.resume(losses_ > 0);
-    if (losses_ == 0) first_ = start;
+    const std::int64_t start = checkpoint.resume(has_lost_);
+    if (figures_.losses.empty() || start < first_) first_ = start;
     figures_.losses.resize(static_cast<std::size_t>(start - first_));
     train(trainer, checkpoint, start);
     checkpoint.finish();
@@ -70,36 +70,41 @@ class Run {
   }
 
   void train(Trainer& trainer, Checkpoint& checkpoint, std::int64_t start) {
-    const auto collected = [&] { return first_ + static_cast<std::int64_t>(figures_.losses.size()); };
     for (std::int64_t step = start; step < options_.steps; ++step) {
       if (first() && traced() && !recording_ && step >= std::max(start, options_.steps - kTracedSteps))
         begin_trace();
-      trainer.submit(step, [&, updated = trainer.updated()] { checkpoint.save_if_due(step, updated); });
+      trainer.submit(step, [&, updated = trainer.updated()] {
+        if (!checkpoint.is_due(step)) return;
+        collect(trainer, step);  // so each rank has the losses of what is saved
+        checkpoint.save(step, updated);
+      });
       if (step == start) {
         figures_.peak_unsharded_bytes = trainer.units().peak_whole_bytes();
         figures_.least_unsharded_bytes = static_cast<std::int64_t>(trainer.units().info().least_bytes);
       }
       // Collects one step behind, so that the lanes never run dry. But a dump needs the gradients of the
       // first step before the second one changes them.
-      if (step == start && !options_.dump_gradients.empty()) {
-        collect(trainer, start);
-        trainer.dump_gradients(options_.dump_gradients + ".rank" + std::to_string(runtime_.rank()));
-      } else if (collected() < step) {
-        collect(trainer, step - 1);
-      }
+      const bool dumps = step == start && !options_.dump_gradients.empty();
+      collect(trainer, dumps ? start + 1 : step);
+      if (dumps) trainer.dump_gradients(options_.dump_gradients + ".rank" + std::to_string(runtime_.rank()));
     }
-    if (collected() < options_.steps) collect(trainer, options_.steps - 1);
-    checkpoint.save_if_due(options_.steps, trainer.updated());
-    figures_.tokens_per_second = static_cast<double>(losses_ * tokens_per_step()) / progress_.seconds();
+    collect(trainer, options_.steps);
+    if (checkpoint.is_due(options_.steps)) checkpoint.save(options_.steps, trainer.updated());
+    figures_.tokens_per_second = static_cast<double>(steps_done_ * tokens_per_step()) / progress_.seconds();
     if (recording_) end_trace();
   }
 
-  void collect(Trainer& trainer, std::int64_t step) {
-    figures_.losses.push_back(trainer.collect(step).loss);
-    ++losses_;
-    const double exposed = static_cast<double>(runtime_.counter("exposed_ns") - exposed_before_) * 1e-9;
-    figures_.exposed_fraction = exposed / progress_.seconds();
-    if (first()) progress_.show(step + 1, figures_.losses.back(), figures_);
+  std::int64_t collected() const { return first_ + static_cast<std::int64_t>(figures_.losses.size()); }
+
+  // The losses of all steps before `end`.
+  void collect(Trainer& trainer, std::int64_t end) {
+    for (std::int64_t step = collected(); step < end; ++step) {
+      figures_.losses.push_back(trainer.collect(step).loss);
+      ++steps_done_;
+      const double exposed = static_cast<double>(runtime_.counter("exposed_ns") - exposed_before_) * 1e-9;
+      figures_.exposed_fraction = exposed / progress_.seconds();
+      if (first()) progress_.show(step + 1, figures_.losses.back(), figures_);
+    }
   }
 
   // The ranks that are left take a smaller mesh. Returns whether this one is needed there. Throws the failure
@@ -107,6 +112,7 @@ class Run {
   bool go_on_after(const RuntimeError& error) {
     if (!options_.elastic || error.status() > -200 || error.status() <= -300) throw error;
     if (!runtime_.gather_survivors()) throw error;
+    has_lost_ = true;
     const Mesh smaller = smaller_mesh(mesh_, runtime_.ranks(),
                                       [&](const Mesh& mesh) { return mesh_fault(options_, mesh).empty(); });
     if (first())
@@ -192,8 +198,9 @@ class Run {
   Progress progress_;
   std::uint64_t exposed_before_;
   Figures figures_;
-  std::int64_t first_ = 0;   // step of this run
-  std::int64_t losses_ = 0;  // collected, also of steps that were done again
+  std::int64_t first_ = 0;       // step of this run
+  std::int64_t steps_done_ = 0;  // also those that were done again
+  bool has_lost_ = false;        // ranks
   std::string sample_;
   bool recording_ = false;
   std::string lost_trace_;  // why the trace could not be written

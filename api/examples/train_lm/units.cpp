@@ -55,6 +55,7 @@ Units::Units(Runtime& runtime, const Options& options, bool sharded)
   said.name = sharded ? "model" : "model alone";
   if (sharded) said.budget_bytes = options.budget;
   said.prefetch = options.prefetch;
+  if (!sharded) said.flags = MUSTER_UNITS_ALONE;
   if (sharded && options.share) said.flags = MUSTER_UNITS_SHARE_ON_NODE;
   muster_units* units = nullptr;
   check(muster_units_create(runtime.session(), &said, &units));

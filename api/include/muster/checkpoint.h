@@ -8,8 +8,8 @@
  *   FOLDER/step-000000000012/rank-0.bin      the boxes that member 0 has written, end to end, row-major, without gaps
  *   FOLDER/step-000000000013.partial-...     one that is not complete, which nobody loads
  *
- * A checkpoint is there as a whole or not at all, whoever is killed when, and whatever fails. Until the new one is complete and on the
- * disk the former ones stay. All ranks must see the folder as one: a file system of the node, or one that nodes share.
+ * A checkpoint is complete or absent, also after a kill or an error at any moment. Until the new one is complete and on the disk the
+ * former ones stay. All ranks must see the folder as one: a file system of the node, or one that nodes share.
  *
  * What is saved. Parameters and the optimiser's moments are tensors: a moment has its parameter's layout and a name of its own. What
  * else a trainer must remember (its step, its place in the data) is the user's state: bytes of member 0.
@@ -57,9 +57,9 @@ MUSTER_API muster_status_t muster_checkpoints_close(muster_checkpoints* checkpoi
 /* One tensor. The array is what this rank has in the layout: a view of the shape that muster_layout_local_shape says, any positive
  * strides, in memory that this process sees. No work in flight may use it while a save copies it, or a load fills it.
  *
- * Which rank of the layout this is: if all of its axes have names of dims of the session's mesh and their sizes, the coordinates along
- * them; so axes that the layout leaves out replicate. Else the layout has as many ranks as the group, in the group's order. A layout
- * without axes is one rank, which has all. */
+ * If every axis is a dim of the session's mesh with its size, this rank's coordinates say which rank of the layout it is. So axes that
+ * the layout leaves out replicate. Otherwise the layout has as many ranks as the group, in the group's order. A layout without axes is
+ * one rank, which has all. */
 typedef struct muster_checkpoint_tensor {
   const char* name; /* UTF-8, 1 to 1024 bytes, no control characters; one in the list                              */
   const muster_layout* layout;
@@ -74,7 +74,7 @@ enum {
 typedef struct muster_checkpoint_save_options {
   uint32_t size;
   uint32_t flags;   /* MUSTER_CHECKPOINT_REPLACE                                                                  */
-  uint64_t step;    /* the newest checkpoint is that of the highest step; of equals, the last by name             */
+  uint64_t step;    /* the newest checkpoint has the highest step; if two have it, the one whose name sorts last  */
   const char* name; /* at most 200 bytes, no '/'; NULL: "step-" and the step in 12 digits                          */
   const muster_checkpoint_tensor* tensors; /* members may have other ones, as the stages of a pipeline do      */
   size_t tensor_count;
@@ -88,24 +88,27 @@ typedef struct muster_checkpoint_save_options {
 MUSTER_API muster_status_t muster_checkpoint_save(muster_checkpoints* checkpoints, const muster_checkpoint_save_options* options);
 /* Agree on who writes what, copy what this rank writes, start the writer, return. A collective of the group, without bytes of tensors.
  * It waits for other members' lists, not for their copies. It forks, which takes the longer the more private memory the process has;
- * buffers and the copy are shared memory, and cost nothing there. A rank that has no memory for its copy, or cannot start a writer,
- * says so in muster_checkpoint_wait, to all. Errors, at all members: BUSY (a save is in flight), BAD_ARGUMENT (an
- * array, a name; boxes that overlap or leave a part of a tensor out; members that differ in dtype or shape: the text names the tensor),
- * MISMATCH (members that differ in folder, name, step or flags), DUPLICATE (the name is taken), UNSUPPORTED (memory that
- * this process does not see), NO_RESOURCE, DENIED (the folder), those of muster_object_gather. */
+ * buffers and the copy are shared memory, and cost nothing there. If a rank has no memory for its copy, or cannot start a writer, all
+ * members get this error from muster_checkpoint_wait. Errors, at all members: BUSY (a save is in flight), BAD_ARGUMENT (an array, a name;
+ * boxes that overlap or leave a part of a tensor out; members that differ in dtype or shape: the text names the tensor; more than 128 MiB
+ * of metadata, in which each MiB takes 35 bytes and each box some 70), MISMATCH (members that differ in folder, name, step or flags),
+ * DUPLICATE (the name is taken), UNSUPPORTED (memory that this process does not see), NO_RESOURCE, DENIED (the folder), those of
+ * muster_object_gather. */
 MUSTER_API muster_status_t muster_checkpoint_save_async(muster_checkpoints* checkpoints,
                                                         const muster_checkpoint_save_options* options);
 /* Wait until all members' writers are done, and complete the checkpoint. A collective of the group; as many calls as it takes, so the
- * deadline bounds no write. Then the oldest beyond `keep` are removed; what cannot be removed stays. After a failure there is
- * no such checkpoint, and no save in flight. If a member is lost while the last one gives the folder its name, the checkpoint
- * may be complete all the same. Without a save in flight it does nothing. Errors: NO_RESOURCE (a full disk, with the file's name;
- * memory for the copy; a writer that was killed), UNSUPPORTED (a file system that cannot exchange folders, with REPLACE), those of
+ * deadline bounds no write. Then member 0 removes the oldest beyond `keep`, and what killed savers have left; what cannot be removed
+ * stays. A member that is lost during that is an error of the next call. After a failure there is no such checkpoint, and no save in
+ * flight. There are two exceptions. If a member is lost while member 0 gives the folder its name, the checkpoint may be complete. If the
+ * disk refuses the sync after that, the checkpoint is there, and the text says so. Without a save in flight it does nothing.
+ * Errors: NO_RESOURCE (a full disk, with the file's name; memory for the copy; a writer that was killed), DENIED and NOT_FOUND (the
+ * folder), BAD_ARGUMENT (too long metadata), UNSUPPORTED (a file system that cannot exchange folders, with REPLACE), those of
  * muster_object_gather. */
 MUSTER_API muster_status_t muster_checkpoint_wait(muster_checkpoints* checkpoints);
 
 typedef struct muster_checkpoint_info {
   uint32_t size;
-  uint32_t reserved;
+  uint32_t damaged; /* where NULL meant the newest: checkpoints with damaged metadata, which were passed over */
   uint64_t step;
   uint64_t bytes;      /* of all tensors, and of the user's state       */
   uint64_t user_bytes; /* of the user's state                           */
@@ -117,7 +120,7 @@ typedef struct muster_checkpoint_info {
 typedef struct muster_checkpoint_load_options {
   uint32_t size;
   uint32_t flags;   /* MUSTER_CHECKPOINT_PARTIAL                                                                  */
-  const char* name; /* NULL: the newest, as member 0 sees it                                                       */
+  const char* name; /* NULL: the newest with sound metadata, as member 0 sees it                                   */
   const muster_checkpoint_tensor* tensors; /* what else the checkpoint has is left alone                          */
   size_t tensor_count;
   const char* const* only; /* patterns of names; others stay as they are. '*' stands for any bytes, '?' for one. None: all */
@@ -131,20 +134,23 @@ typedef struct muster_checkpoint_load_options {
   {sizeof(muster_checkpoint_load_options), 0, NULL, NULL, 0, NULL, 0, NULL, 0, NULL, 0}
 
 /* Fill the arrays. A collective of the group; each member reads for itself. Reads the MiBs of saved boxes that have something of
- * the arrays, and verifies them. info may be NULL; else it tells what was loaded.
+ * the arrays, and verifies them. info may be NULL; else it has its `size` set, and tells what was loaded.
+ * With name NULL, a checkpoint whose metadata cannot be read for another reason than damage is an error: it may be the newest.
  * Errors, at all members. Before any array is touched: BUSY (a save is in flight), NOT_FOUND (no checkpoint; a tensor that it
- * does not have, by name), BAD_ARGUMENT (an array; other dtype or shape, with both; a user's state of more than user_capacity
- * bytes), VERSION, MISMATCH (members see other checkpoints). Then the arrays are undefined: CORRUPT (a checksum: file
- * and tensor), NO_RESOURCE and DENIED (a file that cannot be read), those of muster_object_gather. */
+ * does not have, by name), BAD_ARGUMENT (an array; info; other dtype or shape, with both; a user's state of more than user_capacity
+ * bytes), VERSION, MISMATCH (members see other checkpoints), CORRUPT, NO_RESOURCE and DENIED (metadata). Then the arrays are
+ * undefined: CORRUPT (a checksum: file and tensor; a file that is missing), NO_RESOURCE and DENIED (a file that cannot be read), those
+ * of muster_object_gather. */
 MUSTER_API muster_status_t muster_checkpoint_load(muster_checkpoints* checkpoints, const muster_checkpoint_load_options* options,
                                                   muster_checkpoint_info* info);
 
 /* The complete checkpoints, oldest first. Local; reads their metadata. `infos` holds `capacity` entries, each with its `size` set;
- * *count gets the number of checkpoints, also where they are more. Those with damaged metadata are left out. Errors:
+ * *count gets the number of checkpoints, also where they are more. Damaged ones and those of another version are left out. Errors:
  * BAD_ARGUMENT, DENIED, NO_RESOURCE. */
 MUSTER_API muster_status_t muster_checkpoint_list(muster_checkpoints* checkpoints, muster_checkpoint_info* infos, size_t capacity,
                                                   size_t* count);
-/* One of them; NULL: the newest. Local. Errors: NOT_FOUND, CORRUPT, VERSION, BAD_ARGUMENT. */
+/* One of them; NULL: the newest, as a load has it. `info` has its `size` set. Local. Errors: NOT_FOUND, CORRUPT, VERSION, BAD_ARGUMENT,
+ * DENIED, NO_RESOURCE. */
 MUSTER_API muster_status_t muster_checkpoint_query(muster_checkpoints* checkpoints, const char* name, muster_checkpoint_info* info);
 
 #ifdef __cplusplus

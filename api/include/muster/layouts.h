@@ -46,15 +46,16 @@ enum {
 
 /* One axis. What its placement does not use must be 0 or NULL. The lists are copied. */
 typedef struct muster_layout_axis {
-  const char* name; /* if `ranks` is 0: a dim of the session's mesh, "dp_shard_cp". Else for messages alone, or NULL */
+  const char* name; /* if `ranks` is 0: a dim of the session's mesh, "dp_shard_cp". Else a label in messages, or NULL; checkpoints match it
+                     * with the mesh's dims too (muster_checkpoint_tensor) */
   int32_t ranks;    /* 0: the size of that dim                                                                       */
   muster_placement placement;
   int32_t dim;                 /* SHARD: of the tensor                                                               */
   muster_split split;          /* SHARD                                                                              */
   int64_t grain;               /* ALIGNED: 1 or more                                                                 */
   const int64_t* lengths;      /* GIVEN: one for each rank; together they are what is left of the dim               */
-  const int64_t* fused;        /* SHARD: the dim is several tensors end to end, as fused QKV is, of so many items each. Each is
-                                * divided by itself, and a rank's parts lie one behind the other. NULL: it is one    */
+  const int64_t* fused;        /* SHARD: the dim is several tensors end to end, as fused QKV is, of so many items each. Each of
+                                * them is divided separately; a rank's parts lie end to end. NULL: it is one tensor  */
   uint32_t length_count;
   uint32_t fused_count;        /* at most 1024                                                                       */
   muster_redop redop;          /* PARTIAL: any but PREMUL_SUM                                                        */

@@ -12,8 +12,8 @@
  * Data. Ranks along tp compute the same batch. Each may read it by itself: then compare it in the first step (muster_compare over
  * "tp"). Or tp coordinate 0 reads it, and a BROADCAST over "tp" gives it to the others.
  *
- * Samples. A step consumes micro-batch x accumulation x size of "dp" samples (muster_mesh_coords), since ranks along tp, cp and pp add
- * none. A mesh of tp and pp alone has a "dp" of size 1. A schedule in samples counts with this number.
+ * Samples. A step consumes micro-batch x accumulation x size of "dp" samples (muster_mesh_coords), since ranks along tp, cp and pp work
+ * on the same samples. A mesh of tp and pp alone has a "dp" of size 1. A schedule in samples counts with this number.
  *
  * Everything here computes; nothing is started. Rules choose by name, so that a model need not say each parameter.
  */
@@ -46,9 +46,8 @@ typedef struct muster_tp_rule {
   uint32_t reserved;    /* 0 */
 } muster_tp_rule;
 
-/* The first rule that fits the name; *rule is its index, or `count` if none does: then the parameter is replicated, and its owner
- * should say so. rules NULL: those of a Llama, by the names of Meta, Hugging Face and torchtitan; *rule then only tells whether one
- * fits (it is not SIZE_MAX). Errors: BAD_ARGUMENT. */
+/* The first rule that fits the name; *rule is its index, or SIZE_MAX if none does: then the parameter is replicated, and its owner
+ * should say so. rules NULL: those of a Llama, by the names of Meta, Hugging Face and torchtitan. Errors: BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_tp_style_of(const muster_tp_rule* rules, size_t count, const char* name, muster_tp_style* style,
                                               size_t* rule);
 

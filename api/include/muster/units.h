@@ -19,16 +19,17 @@
  * The calls do not wait for work: a trainer may run a step ahead of its lanes. They wait only while the ring is full.
  *
  * What agrees. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the first
- * muster_step_begin compares. Create units in the order in which forward uses them. What the
- * first muster_step_begin is said to do, a muster_units_broadcast before it does already.
+ * muster_step_begin compares. Create units in the order in which forward uses them. If muster_units_broadcast comes first, it
+ * does this instead.
  *
  * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. They take what the budget allows,
- * and no more. Without a budget, modules that are `prefetch` apart or nearer have places apart. So a unit is gathered while the
+ * and no more. Without a budget, modules at a distance of at most `prefetch` share no memory. So a unit is gathered while the
  * one before it is in use. With less memory the prefetch is shallower: muster_units_query says how deep it is.
  *
  * Failure. A start that fails stops its lane, and the trainer hears of it from the point that it waits for. Then
- * muster_step_abandon makes the set ready for another step. A call that fails in a step, other than by BAD_ARGUMENT, breaks the
- * step: this rank aborts the groups of the units, so that others do not wait for it. They get ABORTED, with its text.
+ * muster_step_abandon makes the set ready for another step. A call for a unit, or muster_step_end, that fails in a step breaks the
+ * step, unless by BAD_ARGUMENT. Then this rank aborts the groups of the units, so that others do not wait for it. They get ABORTED,
+ * with its text. A figure or a broadcast that fails at one rank aborts its groups too, and needs muster_step_abandon.
  *
  * Rules and reference: fully_shard of torch.distributed (FSDP2). Where it gathers into a buffer and copies, a gather here lands in
  * the whole tensors, and a reduction reads from them.
@@ -53,10 +54,14 @@ enum {
   /* Each unit has memory of its own for whole gradients, so that they can be kept over several backwards. */
   MUSTER_UNITS_KEEP_GRADIENTS = 2,
   /* The ranks of a node that share a unit have one whole copy between them, and their shards lie in it: nothing is gathered, nothing
-   * moves, and no budget is needed. For units whose parameters are used in their own dtype and whose shards are one block each; the
-   * others are as without it. A SHARD view then has the strides of the whole parameter. Write shards only after the points of
-   * muster_step_end, for others read them before. */
-  MUSTER_UNITS_SHARE_ON_NODE = 4
+   * moves, and no budget is needed. For units whose parameters are used in their own dtype and whose shards are one block each.
+   * Other units behave as without this flag. A SHARD view then has the strides of the whole parameter. Write shards only after the
+   * points of muster_step_end, because other ranks read them until then. These shards are a node-shared buffer. One that was not
+   * given back, as after a kill, still has its contents: write all of it. */
+  MUSTER_UNITS_SHARE_ON_NODE = 4,
+  /* The set is this rank's alone: its units name no dim, and its layouts have no axes. No call waits for another rank. Without this
+   * flag all ranks of the mesh make the set, also where nothing of it is sharded. */
+  MUSTER_UNITS_ALONE = 8
 };
 
 typedef struct muster_units_options {
@@ -72,7 +77,8 @@ typedef struct muster_units_options {
 /* Make an empty set. Local, asks nobody. options may be NULL. Errors: BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_units_create(muster_session* session, const muster_units_options* options, muster_units** units);
 /* Wait for the work of a set, then give it back with its memory and its lanes. Call it before muster_close. Memory that plans of the
- * caller use stays until the session ends. NULL is allowed. Errors: those of the wait, such as WAIT_TIMEOUT; then the set is as before. */
+ * caller use stays until the session ends. NULL is allowed. Errors: those of the wait, such as WAIT_TIMEOUT, and BUSY. Then call it
+ * again; nothing else may be done with the set. */
 MUSTER_API muster_status_t muster_units_destroy(muster_units* units);
 
 typedef struct muster_units_info {
@@ -85,12 +91,12 @@ typedef struct muster_units_info {
   uint64_t place_bytes;          /* memory for whole units and slices                                 */
   uint64_t gradient_bytes;       /* memory for whole gradients                                        */
   uint64_t shard_bytes;          /* memory for shards, their gradients, and copies in other dtypes    */
-  uint64_t whole_bytes;          /* of the units that are whole now, by the calls made so far         */
+  uint64_t whole_bytes;          /* of whole units. Counted when a call is made, not when work is done */
   uint64_t whole_bytes_peak;
   uint64_t gathers, reductions;
   uint64_t prefetches;           /* gathers before the unit was asked for                             */
   uint64_t prefetches_skipped;   /* for want of memory                                                */
-  uint64_t demands;              /* gathers when the unit was asked for                               */
+  uint64_t demands;              /* gathers that no prefetch had started                              */
   char warning[256];             /* the latest; empty if none                                         */
 } muster_units_info;
 #define MUSTER_UNITS_INFO_INIT {sizeof(muster_units_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, {0}}
@@ -108,9 +114,9 @@ enum {
   MUSTER_PARAMETER_SUMMED_OVER_TP = 2
 };
 typedef struct muster_parameter {
-  const char* name; /* in reports and checkpoints: one in the set. Copied                                   */
-  /* Over axes that are dims of the session's mesh. The axis of the unit's `shard` shards it; what it leaves is the whole tensor of
-   * a rank, its tp part. Axes that the layout leaves out replicate. It may be destroyed after the call. */
+  const char* name; /* in reports and checkpoints: one in the set, without control characters. Copied        */
+  /* Over axes that are dims of the session's mesh. The axis of the unit's `shard` shards it. With that axis replicated, a rank has
+   * its "whole" tensor: its tp part. Axes that the layout leaves out replicate. It may be destroyed after the call. */
   const muster_layout* layout;
   muster_dtype dtype; /* of the shard, its gradient and the optimiser */
   uint32_t flags;
@@ -143,7 +149,8 @@ typedef struct muster_unit_options {
   muster_dtype whole_dtype;  /* of whole parameters of floats; 0: each parameter's own                  */
   muster_dtype reduce_dtype; /* of whole gradients, and of their reduction; 0: the parameters'           */
   int32_t after_forward;     /* MUSTER_RESHARD_*, or k                                                  */
-  uint32_t parts;            /* how many modules share the unit: 1..64. Forward and backward end when each part has ended */
+  uint32_t parts;            /* how many places of the model use this unit (tied weights): 1..64. Forward and backward end
+                              * when each part has ended */
   double divisor;            /* of the sum of gradients; 0: the ranks of shard x replicate              */
   const muster_parameter* parameters;
   uint32_t parameter_count;
@@ -153,8 +160,10 @@ typedef struct muster_unit_options {
   {sizeof(muster_unit_options), 0, NULL, NULL, NULL, NULL, NULL, 0, 0, MUSTER_RESHARD_DEFAULT, 1, 0.0, NULL, 0, 0}
 
 /* Add a unit to the set and allocate its shards, zeroed. Local; asks the daemon. The trainable parameters of a unit have one dtype.
- * Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that does not divide, a layout that
- * does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), those of muster_buffer_alloc. */
+ * The shards of a unit lie in its whole tensors in pieces: a shard of dim 0 is one, one of dim 1 has a piece for each row. Those of all
+ * ranks together are 4096 at most. Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that
+ * does not divide, a layout that does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), NO_RESOURCE (pieces), those
+ * of muster_buffer_alloc. */
 MUSTER_API muster_status_t muster_unit_create(muster_units* units, const muster_unit_options* options, muster_unit* unit);
 
 enum {
@@ -165,7 +174,7 @@ enum {
 };
 /* A view of one parameter. The trainable parameters of one dtype lie end to end in the order of the unit's list, and so do the frozen
  * ones, also in each whole and in each shard; so neighbours can be one matrix. The first two views exist from creation, the others from
- * the first muster_step_begin on. Local, asks nobody. Errors: BAD_ARGUMENT, STATE (too early; a frozen parameter has no gradient). */
+ * the first muster_step_begin on. Local, asks nobody. Errors: BAD_ARGUMENT (a frozen parameter has no gradient), STATE (too early). */
 MUSTER_API muster_status_t muster_unit_tensor(muster_units* units, muster_unit unit, uint32_t parameter, int32_t which,
                                               muster_tensor* tensor);
 /* The blocks of the parameter that a view of this rank has, as muster_layout_boxes. `which`: SHARD or WHOLE. */
@@ -192,8 +201,9 @@ MUSTER_API muster_status_t muster_step_begin(muster_units* units, muster_point a
 MUSTER_API muster_status_t muster_unit_forward_begin(muster_units* units, muster_unit unit, muster_point* ready);
 /* `part` (0..parts-1) has ended; `after`: the point of the last kernel that reads the unit; NONE: the caller has read it itself. */
 MUSTER_API muster_status_t muster_unit_forward_end(muster_units* units, muster_unit unit, uint32_t part, muster_point after);
-/* Backward of the unit's latest forward that has had none. Kernels wait for both points, where they are not NONE. What whole gradients
- * hold before is undefined, unless they were kept. Errors: STATE (no forward before it; gradients that are kept lie there). */
+/* Backward of the latest forward of this unit that has no backward yet. Kernels wait for both points, where they are not NONE. What
+ * whole gradients hold before is undefined, unless they were kept. Errors: STATE (no forward before it; gradients that are kept lie
+ * there). */
 MUSTER_API muster_status_t muster_unit_backward_begin(muster_units* units, muster_unit unit, muster_point ready[2]);
 
 enum {
@@ -206,23 +216,26 @@ enum {
  * MUSTER_UNITS_ACCUMULATE). */
 MUSTER_API muster_status_t muster_unit_backward_end(muster_units* units, muster_unit unit, uint32_t part, muster_point after,
                                                     uint32_t flags, muster_point* reduced);
-/* This backward has no gradient for the parameter: its gradient shard gets zeros, or what it has already. All ranks must say so. */
+/* The backward under way has no gradient for the parameter: it adds zero to those of the step's other backwards. All ranks must say so,
+ * before the unit's last muster_unit_backward_end. Errors: BAD_ARGUMENT (a frozen parameter), STATE (no backward). */
 MUSTER_API muster_status_t muster_unit_unused(muster_units* units, muster_unit unit, uint32_t parameter);
 /* End the step: what is still open ends at `after`. Gradients that were kept are reduced. done[]: all gradient shards may be read after
  * these points (NONE entries count as reached). A unit of which some part never ran is a warning (muster_units_query). Errors: STATE
  * (no step; gradients that were reduced over `shard` alone, when the step has ended all the same). */
 MUSTER_API muster_status_t muster_step_end(muster_units* units, muster_point after, muster_point done[2]);
 /* Give the step up after a failure: wait for what it started, reset the set's lanes, forget what is whole. Then meet the other ranks on
- * each lane and group of the set, so all ranks that share units call it, and all begin the next step together. The wait has the
- * job's default deadline. Before the first step it does nothing. Errors: PEER_LOST (a member is gone: give the set back, and make another
- * one over the ranks that are left), those of waiting for the session. */
+ * each lane and group of the set: those of its units, and "weight", "pp" and the dims of muster_units_broadcast. So all ranks of the
+ * mesh call it, of all stages, and all begin the next step together. The wait has the job's default deadline. Before the first step it
+ * does nothing. Errors: PEER_LOST (a member is gone: give the set back, and make another one over the ranks that are left), those of
+ * waiting for the session. A run (muster_run) on a group that was aborted gets ABORTED once all the same. */
 MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
 
-/* Between muster_step_end and the optimiser: out (F64[1]) = the sum of squares of all gradient shards, each element counted once: what
- * tp or another dim does not cut counts on one rank alone, and replicas do not add. The same number on all ranks. Its root is the norm to
- * clip by. It is infinite or NaN if any gradient is, and so the check for overflow too: it adds in F64, which finite gradients of F32,
- * BF16 and F16 do not overflow. A collective over "weight" and "pp". *done: the point at which it is there. Errors:
- * BAD_ARGUMENT (out), STATE (in a step, or before the first), UNSUPPORTED (units over dims that are not part of "weight"). */
+/* Between muster_step_end and the optimiser: out (F64[1]) = the sum of squares of all gradient shards, each element counted once. A
+ * parameter that is replicated over a dim is counted on one rank of that dim. The same number on all ranks. Its root is the norm to
+ * clip by. It is infinite or NaN if any gradient of any rank is, also where it is not counted. So it is the check for overflow too: it
+ * adds in F64, which finite gradients of F32, BF16 and F16 do not overflow. A collective over "weight" and "pp". *done: the point at
+ * which it is there. Errors: BAD_ARGUMENT (out), STATE (in a step, or before the first), UNSUPPORTED (units over dims that are not part
+ * of "weight"). */
 MUSTER_API muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done);
 /* Likewise: out (F64[2]) = how many elements of all gradients are zero (-0.0 is, a NaN is not), and how many elements there are, each
  * counted once. Frozen parameters have none. A collective, with the errors of muster_units_square_sum. Reference: count_zeros_fp32 of
@@ -243,14 +256,15 @@ MUSTER_API muster_status_t muster_units_broadcast(muster_units* units, muster_po
 
 /* ---- beyond the usual ------------------------------------------------------------------------------------------ */
 
-/* This unit's shards change at `after`, whatever muster_step_begin says of all. So a unit can be gathered for the next step while
+/* This unit's shards change, and may be read after `after`. The next gather waits for that point and for that of muster_step_begin; with
+ * MUSTER_STEP_UNCHANGED the unit is gathered all the same. So a unit can be gathered for the next step while
  * others are still updated. Call it between two steps. */
 MUSTER_API muster_status_t muster_unit_changed(muster_units* units, muster_unit unit, muster_point after);
 /* Gather, and keep whole until muster_unit_reshard; free when `after` is reached. */
 MUSTER_API muster_status_t muster_unit_unshard(muster_units* units, muster_unit unit, muster_point* ready);
 MUSTER_API muster_status_t muster_unit_reshard(muster_units* units, muster_unit unit, muster_point after);
 /* What to gather when the unit's forward (backward: 0), or backward (1), begins, in this order, instead of what the order of use
- * foretells. Copied. What does not fit into the places that are free is left out. */
+ * foretells. Copied. A unit whose place is taken is not prefetched, nor are those after it. */
 MUSTER_API muster_status_t muster_unit_prefetch(muster_units* units, muster_unit unit, int32_t backward, const muster_unit* next,
                                                 size_t count);
 /* Change to MUSTER_RESHARD_ALWAYS or _NEVER from now on. A unit that was not created with NEVER may lose its place to another one, and

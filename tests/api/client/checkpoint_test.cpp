@@ -4,14 +4,18 @@
 #include "tests/api/client/saved_arrays.hpp"
 #include "tests/support/folder.hpp"
 
+#include <chrono>
 #include <csignal>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace muster::test {
 namespace {
@@ -258,6 +262,8 @@ TEST_F(Checkpoint, TheNewestAreKeptAndANameIsTakenOnce) {
     EXPECT_THAT(in_run(), ::testing::ElementsAre("step-000000000012", "step-000000000100"));
     muster_checkpoint_info infos[4] = {MUSTER_CHECKPOINT_INFO_INIT};
     std::size_t count = 0;
+    EXPECT_EQ(muster_checkpoint_list(folder.handle, infos, 4, &count), MUSTER_ERR_BAD_ARGUMENT) << "sizes";
+    for (muster_checkpoint_info& info : infos) info = MUSTER_CHECKPOINT_INFO_INIT;
     ok(muster_checkpoint_list(folder.handle, infos, 4, &count));
     ASSERT_EQ(count, 2U);
     EXPECT_EQ(infos[0].step, 12U);
@@ -290,7 +296,9 @@ TEST_F(Checkpoint, OneRanksRefusalIsAnErrorAtAll) {
     if (m.rank == 1) bad.view().offset_bytes = 1 << 20;
     if (m.rank == 1) bad.view().stride[0] = 2;
     EXPECT_EQ(folder.save(2, {bad.tensor()}), MUSTER_ERR_BAD_ARGUMENT);
-    EXPECT_EQ(folder.save(m.rank == 2 ? 3 : 2, {w.tensor()}), MUSTER_ERR_MISMATCH);
+    EXPECT_EQ(folder.save(m.rank == 1 ? 3 : 2, {w.tensor()}), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(muster_last_error(),
+                HasSubstr("name is step-000000000002 at the first, step-000000000003 at rank 1"));
     EXPECT_EQ(folder.save(2, m.rank == 2 ? std::vector<muster_checkpoint_tensor>{} : std::vector{w.tensor()}),
               MUSTER_ERR_BAD_ARGUMENT);
     EXPECT_THAT(muster_last_error(), HasSubstr("a part is missing"));
@@ -333,6 +341,78 @@ TEST_F(Checkpoint, AFlippedBitIsFoundByAll) {
     EXPECT_EQ(folder.load({w.tensor()}, 0, "step-000000000001"), MUSTER_ERR_CORRUPT);
     EXPECT_THAT(muster_last_error(), HasSubstr("metadata.json"));
   });
+}
+
+// Goal: the newest is told from what was passed over, and is never an older one because of a version.
+TEST_F(Checkpoint, TheNewestSaysWhatIsDamaged) {
+  with_ranks(2, [&](Member& m) {
+    SavedArray w = rows(m, "w", {4});
+    w.fill(1);
+    RunFolder folder(m, run());
+    for (const std::uint64_t step : {1, 2}) ok(folder.save(step, {w.tensor()}));
+    ok(folder.load({w.tensor()}));
+    EXPECT_EQ(folder.info.damaged, 0U);
+    meet_and_leave(m);
+    if (m.rank == 0) fs::resize_file(run() + "/step-000000000002/metadata.json", 200);
+    meet_and_leave(m);
+    ok(folder.load({w.tensor()}));
+    EXPECT_EQ(folder.info.step, 1U);
+    EXPECT_EQ(folder.info.damaged, 1U);
+    muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
+    ok(muster_checkpoint_query(folder.handle, nullptr, &info));
+    EXPECT_EQ(info.step, 1U);
+    EXPECT_EQ(info.damaged, 1U);
+    if (m.rank == 1) folder.info.size = 0;
+    EXPECT_EQ(folder.load({w.tensor()}), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("rank 1: muster_checkpoint_info has size 0"));
+    info.size = 8;
+    EXPECT_EQ(muster_checkpoint_query(folder.handle, nullptr, &info), MUSTER_ERR_BAD_ARGUMENT);
+    meet_and_leave(m);
+    if (m.rank == 0) {
+      fs::remove(run() + "/step-000000000002/metadata.json");
+      fs::create_symlink("metadata.json", run() + "/step-000000000002/metadata.json");
+    }
+    meet_and_leave(m);
+    folder.info = MUSTER_CHECKPOINT_INFO_INIT;
+    EXPECT_EQ(folder.load({w.tensor()}), MUSTER_ERR_NO_RESOURCE) << "it may be the newest";
+  });
+}
+
+// Goal: what a killed saver has left goes with the next save, also where all checkpoints are kept.
+TEST_F(Checkpoint, LeftoversGoThoughAllAreKept) {
+  fs::create_directories(run() + "/step-000000000001.partial-000000000000abcd");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  with_ranks(2, [&](Member& m) {
+    SavedArray w = rows(m, "w", {4});
+    RunFolder folder(m, run());
+    for (const std::uint64_t step : {2, 3}) ok(folder.save(step, {w.tensor()}));
+    meet_and_leave(m);
+    EXPECT_THAT(in_run(), ::testing::ElementsAre("step-000000000002", "step-000000000003"));
+  });
+}
+
+// Goal: a trainer with a profiler, whose signals come all the time, may save too.
+TEST_F(Checkpoint, SignalsDoNotStopTheCopy) {
+  std::signal(SIGUSR1, [](int) {});
+  with_ranks(2, [&](Member& m) {
+    SavedArray w = rows(m, "w", {2048, 4096});
+    w.fill(0);
+    RunFolder folder(m, run());
+    sigevent event{};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = SIGUSR1;
+    event._sigev_un._tid = gettid();
+    timer_t timer{};
+    ASSERT_EQ(timer_create(CLOCK_MONOTONIC, &event, &timer), 0);
+    const itimerspec often{{0, 500'000}, {0, 500'000}};
+    ASSERT_EQ(timer_settime(timer, 0, &often, nullptr), 0);
+    ok(folder.save(1, {w.tensor()}));
+    ASSERT_EQ(timer_delete(timer), 0);
+    w.set(1);
+    ok(folder.load({w.tensor()}));
+    EXPECT_EQ(w.wrong(0), 0);
+  });
+  std::signal(SIGUSR1, SIG_DFL);
 }
 
 TEST_F(Checkpoint, PartialTensorsAndUnknownSizesAreRefused) {

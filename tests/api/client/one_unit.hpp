@@ -1,6 +1,7 @@
 // One unit of a set, used by a real node's rank.
 #pragma once
 
+#include "tests/api/client/ok.hpp"
 #include "tests/api/client/running_ranks.hpp"
 
 #include <cstdint>
@@ -10,10 +11,6 @@
 #include <muster/units.h>
 
 namespace muster::test {
-
-inline void ok(muster_status_t status) {
-  ASSERT_EQ(status, MUSTER_OK) << muster_last_error();
-}
 
 // All of a view of a parameter that has no gaps.
 inline std::vector<float*> view_of(const Member& member, muster_units* units, muster_unit unit,
@@ -33,7 +30,7 @@ class OneUnit {
  public:
   // "unit", over "dp_shard", unless options say otherwise. `created` has what came of it.
   OneUnit(Member& member, muster_unit_options options, muster_units_options set = MUSTER_UNITS_OPTIONS_INIT,
-          std::int64_t elements = 10)
+          std::int64_t elements = 10, muster_cut_order order = MUSTER_CUT_INNERMOST_FIRST)
       : member_(member) {
     ok(muster_units_create(member.session, &set, &units));
     if (options.name == nullptr) options.name = "unit";
@@ -42,6 +39,7 @@ class OneUnit {
     layout.dims = 1;
     layout.shape[0] = elements;
     layout.axis_count = 1;
+    layout.order = order;
     layout.axes[0].name = options.shard;
     layout.axes[0].placement = MUSTER_SHARD;
     ok(muster_layout_create(member.session, &layout, &layout_));

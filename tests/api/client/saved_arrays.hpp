@@ -1,6 +1,7 @@
 // Arrays of ranks that are saved and loaded: a layout, memory, and values that tell where an element belongs.
 #pragma once
 
+#include "tests/api/client/ok.hpp"
 #include "tests/api/client/running_ranks.hpp"
 
 #include <cstdint>
@@ -13,10 +14,6 @@
 #include <muster/checkpoint.h>
 
 namespace muster::test {
-
-inline void ok(muster_status_t status) {
-  ASSERT_EQ(status, MUSTER_OK) << muster_last_error();
-}
 
 inline muster_layout_axis axis(const char* name, std::int32_t ranks, std::int32_t dim) {
   muster_layout_axis made = MUSTER_LAYOUT_AXIS_INIT;

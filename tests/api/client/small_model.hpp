@@ -1,6 +1,7 @@
 // A unit of three parameters that tensor parallelism cuts by columns, by rows, and not at all.
 #pragma once
 
+#include "tests/api/client/ok.hpp"
 #include "tests/api/client/running_ranks.hpp"
 
 #include <array>
@@ -14,15 +15,12 @@
 
 namespace muster::test {
 
-inline void ok(muster_status_t status) {
-  ASSERT_EQ(status, MUSTER_OK) << muster_last_error();
-}
-
 struct SmallSetting {
   std::uint32_t norm_flags = 0;
   std::uint32_t set_flags = 0;
   muster_dtype whole_dtype = 0;
   bool sharded = true;  // over dp_shard_cp; else all of dp replicates it
+  std::int32_t after_forward = MUSTER_RESHARD_DEFAULT;
 };
 
 // A column weight [4, 3], a row weight [3, 4] and a norm [3] over dp_replicate, dp_shard and tp, by the rules
@@ -53,6 +51,7 @@ class SmallModel {
     options.replicate = setting.sharded ? "dp_replicate" : "dp_cp";
     options.tensor = "tp";
     options.whole_dtype = setting.whole_dtype;
+    options.after_forward = setting.after_forward;
     options.parameters = parameters.data();
     options.parameter_count = static_cast<std::uint32_t>(parameters.size());
     muster_unit unit = 0;

@@ -28,13 +28,25 @@ TEST_F(UnitRules, RefuseCallsOutOfOrder) {
     refused(unit.forward(), "unit \"unit\" is used before the first muster_step_begin");
     refused(unit.step_end(), "no step of these units has begun");
     refused(muster_unit_tensor(unit.units, 0, 0, MUSTER_UNIT_WHOLE, &tensor), "has no place yet");
+    const auto again = [&] {
+      refused(unit.forward(), "this step has failed; call muster_step_abandon");
+      ok(muster_step_abandon(unit.units));
+      ok(unit.step());
+    };
     ok(unit.step());
     refused(unit.step(), "the step before has not ended");
     refused(unit.forward_end(), "muster_unit_forward_end of unit \"unit\": its forward has not begun");
+    again();
     refused(unit.backward(), "a backward needs a forward before it in the step");
+    again();
     refused(unit.backward_end(), "its backward has not begun");
+    again();
+    refused(muster_unit_unused(unit.units, 0, 0), "its backward has not begun");
+    again();
     ok(unit.forward());
     refused(unit.backward(), "its forward has not ended");
+    again();
+    ok(unit.forward());
     ok(unit.forward_end());
     ok(unit.backward());
     ok(unit.backward_end());
@@ -79,12 +91,13 @@ class Attempts {
     rows = layout({6, 6}, 0, false);
     columns = layout({6, 6}, 1, false);
     cut = layout({6, 6}, 0, true);
+    many = layout({600, 4}, 1, false);
     next();
   }
   Attempts(const Attempts&) = delete;
   Attempts& operator=(const Attempts&) = delete;
   ~Attempts() {
-    for (muster_layout* layout : {rows, columns, cut}) ok(muster_layout_destroy(layout));
+    for (muster_layout* layout : {rows, columns, cut, many}) ok(muster_layout_destroy(layout));
     ok(muster_units_destroy(units_));
   }
   // Makes the unit, and then begins to describe another one.
@@ -99,7 +112,7 @@ class Attempts {
     next();
   }
 
-  muster_layout *rows = nullptr, *columns = nullptr, *cut = nullptr;
+  muster_layout *rows = nullptr, *columns = nullptr, *cut = nullptr, *many = nullptr;
   muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
   std::vector<muster_parameter> parameters;
 
@@ -146,6 +159,12 @@ TEST_F(UnitRules, RefuseParametersThatCannotBeInAUnit) {
     attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "parameter \"v\" of unit \"b\": another one has this name");
     parameters[0].layout = attempts.columns;
     attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "4 ranks do not divide dim 1 of the tensor [6, 6] evenly");
+    parameters = {{"v", attempts.many, MUSTER_F32, 0}, {"u", attempts.many, MUSTER_F32, 0}};
+    attempts.expect(MUSTER_ERR_NO_RESOURCE,
+                    "the shards of unit \"b\" lie in 4800 pieces, and one operation has at most 4096");
+    parameters[0].name = "v\nw";
+    attempts.expect(MUSTER_ERR_BAD_ARGUMENT,
+                    "the name of parameters[0] of unit \"b\" has control characters");
     parameters[0].layout = nullptr;
     attempts.expect(MUSTER_ERR_BAD_ARGUMENT, "it has no layout");
     options.shard = "dp_shar";
@@ -218,9 +237,22 @@ TEST_F(UnitRules, SayHowRanksDiffer) {
       EXPECT_EQ(unit.step(), MUSTER_ERR_MISMATCH);
       EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("prefetch 1"), HasSubstr("prefetch 2")));
     }
-    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, MUSTER_UNITS_OPTIONS_INIT, member.rank == 0 ? 10 : 11);
+    {
+      OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, MUSTER_UNITS_OPTIONS_INIT, member.rank == 0 ? 10 : 11);
+      EXPECT_EQ(unit.step(), MUSTER_ERR_MISMATCH);
+      EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("shape [10]"), HasSubstr("shape [11]")));
+    }
+    options = MUSTER_UNIT_OPTIONS_INIT;
+    if (member.rank == 1) options.tensor = "tp";
+    {
+      OneUnit unit(member, options);
+      EXPECT_EQ(unit.step(), MUSTER_ERR_MISMATCH);
+      EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("tensor \"\" (1)"), HasSubstr("tensor \"tp\" (1)")));
+    }
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, MUSTER_UNITS_OPTIONS_INIT, 10,
+                 member.rank == 2 ? MUSTER_CUT_OUTERMOST_FIRST : MUSTER_CUT_INNERMOST_FIRST);
     EXPECT_EQ(unit.step(), MUSTER_ERR_MISMATCH);
-    EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("shape [10]"), HasSubstr("shape [11]")));
+    EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("innermost first"), HasSubstr("outermost first")));
     meet_and_leave(member);
   });
 }
@@ -260,7 +292,8 @@ TEST_F(UnitRules, DoNotWaitForARankThatWasRefused) {
       muster_point ready = MUSTER_POINT_NONE;
       ok(muster_unit_forward_begin(unit.units, 0, &ready));
       EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_ABORTED);
-      EXPECT_THAT(muster_last_error(), HasSubstr("rank 0 aborted group dp_shard: unit \"unit\""));
+      EXPECT_THAT(muster_last_error(),
+                  HasSubstr("rank 0 aborted group world: muster_unit_backward_begin of unit \"unit\""));
       EXPECT_THAT(muster_last_error(), HasSubstr("a backward needs a forward"));
     }
     ok(muster_step_abandon(unit.units));

@@ -6,6 +6,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/status.hpp"
 #include "api/client/error.hpp"
+#include "api/client/groups.hpp"
 #include "api/client/shown_units.hpp"
 #include "kernels/check.hpp"
 #include "kernels/table.hpp"
@@ -67,6 +68,7 @@ kernels::Tensor tensor_of(const muster_session& session, const muster_tensor& t)
 }  // namespace
 
 void muster::client::show_units(muster_session*, const void*, const shm::UnitFigures*) {}
+void muster::client::abort_group(muster_session*, muster_group, std::string_view) {}
 
 extern "C" {
 
@@ -132,6 +134,28 @@ muster_status_t muster_group_ranks(muster_session*, muster_group, std::int32_t* 
                                    std::size_t* count) {
   *ranks = 0;
   *count = 1;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_group_query(muster_session*, muster_group, muster_group_info* info) {
+  info->rank = 0;
+  info->ranks = 1;
+  return MUSTER_OK;
+}
+
+muster_status_t muster_group_shrink(muster_session*, muster_group, std::int64_t, muster_group*) {
+  return not_here("a group of survivors");
+}
+
+muster_status_t muster_mesh_make(muster_session*, muster_group, const char*, muster_mesh*) {
+  return not_here("another mesh");
+}
+
+muster_status_t muster_mesh_use(muster_session*, muster_mesh) {
+  return MUSTER_OK;
+}
+
+muster_status_t muster_mesh_free(muster_session*, muster_mesh) {
   return MUSTER_OK;
 }
 
@@ -239,6 +263,11 @@ muster_status_t muster_checkpoints_close(muster_checkpoints*) {
 }
 
 muster_status_t muster_checkpoint_query(muster_checkpoints*, const char*, muster_checkpoint_info*) {
+  return not_here("a checkpoint");
+}
+
+muster_status_t muster_checkpoint_list(muster_checkpoints*, muster_checkpoint_info*, std::size_t,
+                                       std::size_t*) {
   return not_here("a checkpoint");
 }
 

@@ -114,7 +114,7 @@ TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
   ASSERT_TRUE(sessions_[0]->intake().has_backlog());
   EXPECT_TRUE(engine_->arm());
   // An abort makes room; the next turn finds it.
-  EXPECT_TRUE(engine_->faults().abort(*sessions_[1], kAll).ok());
+  EXPECT_TRUE(engine_->faults().abort(*sessions_[1], kAll, "").ok());
   turn();
   EXPECT_FALSE(sessions_[0]->intake().has_backlog());
 }

@@ -94,6 +94,19 @@ TEST(Encoding, ChecksEachNumber) {
   EXPECT_THAT(refusal("\"sums\":[\"", "\"sums\":[\"00\",\""), HasSubstr("checksums"));
 }
 
+// Goal: a short file cannot stand for a long tensor.
+TEST(Encoding, TheBoxesOfAFileLieEndToEnd) {
+  CheckpointRecord record = sample();
+  SavedTensor& user = record.tensors.front();
+  ASSERT_EQ(user.name, "");
+  record.files[user.boxes[0].file].bytes += 1;
+  EXPECT_THAT(record_of(text_of(record)).error().message(), HasSubstr("bytes of rank-0.bin, which has"));
+  record = sample();
+  for (SavedTensor& tensor : record.tensors)
+    for (SavedBox& saved : tensor.boxes) saved.at = 0;
+  EXPECT_THAT(record_of(text_of(record)).error().message(), HasSubstr("but what is before it ends at"));
+}
+
 // Goal:   no text makes the reader crash, or take much memory.
 // Method: thousands of texts with a few bytes changed, cut or doubled, all with a checksum that fits.
 TEST(Encoding, MutationsAreReadOrRefused) {
@@ -158,7 +171,7 @@ TEST(Safetensors, TheHeaderHasNamesShapesAndOffsetsInOrder) {
 
 TEST(Safetensors, RefusesWhatDoesNotFit) {
   const auto refusal = [](const std::string& text) {
-    const auto read = safetensors_record(text, 64);
+    const auto read = safetensors_record(text, 8);
     return read ? std::string("nothing") : read.error().message();
   };
   EXPECT_EQ(refusal(R"({"__metadata__":{"a":"b"},"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})"),
@@ -167,6 +180,23 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,9]}})"), HasSubstr("8 bytes"));
   EXPECT_THAT(refusal(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[60,68]}})"), HasSubstr("8 bytes"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("no JSON object"));
+}
+
+// Goal: a short file cannot fill a disk, because each of its bytes is of one tensor.
+TEST(Safetensors, TensorsLieEndToEnd) {
+  const auto refusal = [](const char* first, const char* second, std::uint64_t bytes) {
+    const auto read =
+        safetensors_record(fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":{}}},)"
+                                       R"("b":{{"dtype":"U8","shape":[4],"data_offsets":{}}}}})",
+                                       first, second),
+                           bytes);
+    return read ? std::string("nothing") : read.error().message();
+  };
+  EXPECT_EQ(refusal("[0,4]", "[4,8]", 8), "nothing");
+  EXPECT_EQ(refusal("[4,8]", "[0,4]", 8), "nothing");
+  EXPECT_THAT(refusal("[0,4]", "[0,4]", 4), HasSubstr("but what is before it ends at 4"));
+  EXPECT_THAT(refusal("[0,4]", "[5,9]", 9), HasSubstr("\"b\" begins at byte 5 of the data"));
+  EXPECT_THAT(refusal("[0,4]", "[4,8]", 9), HasSubstr("8 bytes of the data, which has 9"));
 }
 
 }  // namespace

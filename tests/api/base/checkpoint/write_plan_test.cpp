@@ -87,6 +87,19 @@ TEST(WritePlan, MembersMayHaveOtherTensors) {
   EXPECT_EQ(plan->record.find("stage2.w"), nullptr);
 }
 
+// Goal: nothing is written that no reader would take: a chunk's checksum alone has 34 bytes.
+TEST(WritePlan, RefusesMoreMetadataThanAReaderTakes) {
+  const auto planned = [](std::int64_t bytes) {
+    const std::vector<std::vector<OwnTensor>> members{{{"w", MUSTER_U8, 1, {bytes}, {Box{1, {}, {bytes}}}}}};
+    return plan_write(members, 0);
+  };
+  EXPECT_TRUE(planned(std::int64_t{3} << 40));
+  const auto plan = planned(std::int64_t{4} << 40);
+  ASSERT_FALSE(plan);
+  EXPECT_EQ(plan.error().code(), Code::kBadArgument);
+  EXPECT_THAT(plan.error().message(), HasSubstr("at most 134217728 are possible"));
+}
+
 TEST(WritePlan, RefusesWhatMembersDoNotAgreeOn) {
   const auto refused = [](std::vector<std::vector<OwnTensor>> members) {
     const auto plan = plan_write(members, 0);

@@ -48,6 +48,9 @@ class Recorder final : public UnitOperations {
     const muster_point sent = next(Timeline::kReduce);
     return Reduced{.sent = sent, .ready = how.all_reduce ? next(Timeline::kAllReduce) : sent};
   }
+  Result<muster_point> keep(std::size_t /*unit*/, std::span<const muster_point> /*waited*/) override {
+    return keeping_takes_time ? next(Timeline::kReduce) : MUSTER_POINT_NONE;
+  }
 
   // Writes down which units are no longer whole.
   void look(const UnitSchedule& now) {
@@ -74,6 +77,7 @@ class Recorder final : public UnitOperations {
 
   const UnitSchedule* schedule = nullptr;
   bool without_gradients = false;
+  bool keeping_takes_time = false;
   std::string failing;                  // this operation fails
   std::map<std::string, Points> waits;  // of each operation's latest
   std::vector<GatherFrom> froms;

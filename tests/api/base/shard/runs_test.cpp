@@ -168,9 +168,18 @@ TEST(ShardedParameters, RefuseMoreRunsThanAnOperationHas) {
   const Result<ShardedParameter> parameter = ShardedParameter::make(layout, 0, 0);
   ASSERT_FALSE(parameter.has_value());
   EXPECT_EQ(parameter.error().code(), Code::kNoResource);
-  EXPECT_EQ(parameter.error().message(),
-            "the shards of the tensor [2048, 4] lie in 8192 pieces, and one operation has at most 4096: "
-            "shard dim 0");
+  EXPECT_EQ(
+      parameter.error().message(),
+      "the shards of the tensor [2048, 4] lie in more than 4096 pieces, the most of one operation: shard "
+      "dim 0");
+}
+
+// Goal:   a refusal costs no more than what is not refused: 2^40 rows are not listed.
+TEST(ShardedParameters, RefuseATensorOfManyRowsAtOnce) {
+  const Layout layout = layout_of({1 << 20, 1 << 20, 4}, {{"dp_shard", 4, Placement::shard(2)}});
+  const Result<ShardedParameter> parameter = ShardedParameter::make(layout, 0, 0);
+  ASSERT_FALSE(parameter.has_value());
+  EXPECT_EQ(parameter.error().code(), Code::kNoResource);
 }
 
 TEST(ShardedParameters, ThatNobodyShardsAreOneRun) {

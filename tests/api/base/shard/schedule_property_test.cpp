@@ -146,6 +146,10 @@ class Program final : public UnitOperations {
     return reduced;
   }
 
+  Result<muster_point> keep(std::size_t /*unit*/, std::span<const muster_point> /*waits*/) override {
+    return MUSTER_POINT_NONE;
+  }
+
  private:
   // ---- the model -------------------------------------------------------------------------------
 

@@ -196,6 +196,20 @@ TEST(ScheduleAccumulation, ReplicasFollowWithTheLastMicrobatch) {
   EXPECT_TRUE(model.end_step().empty());
 }
 
+// Goal:   what an unused parameter gets where gradients are kept lies there before a kernel adds to it.
+TEST(ScheduleAccumulation, ABackwardWaitsForWhatKeepingStarted) {
+  Model model(blocks_and_root(0, AfterForward::kKeep), 1);
+  model.recorder.keeping_takes_time = true;
+  model.begin_step();
+  for (std::uint64_t batch = 0; batch < 3; ++batch) {
+    model.forward(0);
+    EXPECT_EQ(model.begin_backward(0)[1],
+              batch == 0 ? MUSTER_POINT_NONE : point_of(Timeline::kReduce, batch));
+    model.end_backward(0, {.reduce = batch == 2});
+  }
+  EXPECT_TRUE(model.end_step().empty());
+}
+
 TEST(ScheduleAccumulation, KeptGradientsAreReducedOnce) {
   Model model(blocks_and_root(0, AfterForward::kKeep), 1);
   model.begin_step();

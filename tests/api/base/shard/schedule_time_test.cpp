@@ -38,6 +38,9 @@ class Clock final : public UnitOperations {
     const muster_point sent = run(kReduce, times_.scatter, waits);
     return Reduced{sent, run(kAllReduce, times_.all_reduce, {&sent, 1})};
   }
+  Result<muster_point> keep(std::size_t /*unit*/, std::span<const muster_point> /*waits*/) override {
+    return MUSTER_POINT_NONE;
+  }
   muster_point run(Lane lane, std::uint64_t time, std::span<const muster_point> waits) {
     std::vector<std::uint64_t>& ends = ends_[lane];
     std::uint64_t begin = ends.empty() ? 0 : ends.back();

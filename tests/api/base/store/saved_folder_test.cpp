@@ -79,10 +79,40 @@ TEST(SavedFolder, NamesTheFileThatIsGoneOrShort) {
   std::filesystem::resize_file(folder.path() + "/one/rank-1.bin", 7);
   auto saved = SavedFolder::open(folder.path() + "/one");
   ASSERT_TRUE(saved);
-  EXPECT_THAT(saved->verify().message(), HasSubstr("rank-1.bin has 7 bytes, but the metadata say 8"));
+  for (int call = 0; call < 2; ++call)
+    EXPECT_THAT(saved->verify().message(), HasSubstr("rank-1.bin has 7 bytes, but the metadata say 8"));
   std::filesystem::remove(folder.path() + "/one/rank-1.bin");
   auto again = SavedFolder::open(folder.path() + "/one");
   EXPECT_THAT(again->verify().message(), HasSubstr("tensor \"w\": cannot open"));
+  EXPECT_EQ(again->verify().code(), Code::kCorrupt) << "the checkpoint is there, so this is damage";
+}
+
+// Goal: metadata alone cannot make a reader take memory.
+TEST(SavedFolder, TakesNoMemoryForFilesThatAreNotThere) {
+  const test::Folder folder;
+  constexpr std::int64_t kBytes = std::int64_t{1} << 37;
+  checkpoint::CheckpointRecord record;
+  record.files.push_back({"rank-0.bin", kBytes});
+  record.tensors.push_back({"w", MUSTER_U8, 1, {kBytes}, {{Box{1, {}, {kBytes}}, 0, 0, {}}}});
+  record.tensors[0].boxes[0].sums.resize(checkpoint::chunks_of(kBytes));
+  auto staged = StagedFolder::make(folder.path(), "one", 1, Existing::kRefuse);
+  expect_ok(staged->commit(record));
+  auto saved = SavedFolder::open(folder.path() + "/one");
+  ASSERT_TRUE(saved) << saved.error().message();
+  const auto whole = saved->read_whole(saved->record().tensors[0]);
+  ASSERT_FALSE(whole);
+  EXPECT_EQ(whole.error().code(), Code::kCorrupt);
+}
+
+TEST(SavedFolder, PausesWhileItReadsAWholeTensor) {
+  const test::Folder folder;
+  expect_ok(make_checkpoint(folder.path(), "one", 1, {{"w", rows({1 << 19}, 1), 0}}));  // two chunks
+  auto saved = SavedFolder::open(folder.path() + "/one");
+  int pauses = 0;
+  const auto enough = [&] { return ++pauses < 2 ? Status() : failure(Code::kAborted, "enough"); };
+  const auto whole = saved->read_whole(*saved->record().find("w"), enough);
+  ASSERT_FALSE(whole);
+  EXPECT_EQ(whole.error().code(), Code::kAborted);
 }
 
 TEST(SavedFolder, WithoutMetadataItIsNoCheckpoint) {

@@ -1,6 +1,7 @@
 #include "api/base/store/staged_folder.hpp"
 
 #include "api/base/store/saved_folder.hpp"
+#include "tests/api/base/store/confined.hpp"
 #include "tests/api/base/store/made.hpp"
 #include "tests/support/folder.hpp"
 
@@ -48,6 +49,59 @@ TEST(StagedFolder, DoesNotOverwriteWhatCameMeanwhile) {
   expect_ok(make_checkpoint(folder.path(), "one", 1, {{"w", rows({4}, 1), 0}}));
   EXPECT_EQ(staged->commit({}).code(), Code::kDuplicate);
   EXPECT_EQ(SavedFolder::open(folder.path() + "/one")->record().step, 1U);
+}
+
+// Goal: a run's folder in one that this user may enter, and not list, gets its checkpoints.
+TEST(StagedFolder, NeedsNotListTheFolderAboveTheRun) {
+  const test::Folder folder;
+  for (const char* name : {"/run", "/run/new"}) std::filesystem::create_directory(folder.path() + name);
+  std::filesystem::permissions(folder.path() + "/run", std::filesystem::perms::all);
+  std::filesystem::permissions(folder.path() + "/run/new", std::filesystem::perms::all);
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0711));
+  if (geteuid() != 0) std::filesystem::permissions(folder.path(), std::filesystem::perms(0311));
+  const int code = test::in_child(test::as_nobody, [&] {
+    return make_checkpoint(folder.path() + "/run", "one", 1, {{"w", rows({4}, 1), 0}}).ok() ? 0 : 1;
+  });
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0700));
+  if (code == 101) GTEST_SKIP() << "this user cannot become nobody";
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(SavedFolder::open(folder.path() + "/run/one"));
+}
+
+// Goal: what fails, fails before there is a checkpoint.
+TEST(StagedFolder, AFolderThatCannotBeSyncedGetsNoCheckpoint) {
+  const test::Folder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0333));
+  const int code = test::in_child(test::as_nobody, [&] {
+    return make_checkpoint(folder.path(), "one", 1, {{"w", rows({4}, 1), 0}}).code() == Code::kDenied ? 0 : 1;
+  });
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0700));
+  if (code == 101) GTEST_SKIP() << "this user cannot become nobody";
+  EXPECT_EQ(code, 0);
+  EXPECT_TRUE(folder.empty());
+}
+
+TEST(StagedFolder, StopsBeforeTheNameWhenAskedTo) {
+  const test::Folder folder;
+  for (int most = 0; most < 2; ++most) {
+    auto staged = StagedFolder::make(folder.path(), "one", 1, Existing::kRefuse);
+    int pauses = 0;
+    const auto enough = [&] { return pauses++ < most ? Status() : failure(Code::kAborted, "enough"); };
+    EXPECT_EQ(staged->commit({}, enough).code(), Code::kAborted);
+    EXPECT_FALSE(std::filesystem::exists(folder.path() + "/one"));
+  }
+}
+
+TEST(StagedFolder, CommitsWhereTheFileSystemHasNoFlagsOfRename) {
+  const test::Folder folder;
+  const int code = test::in_child(test::without_rename_flags, [&] {
+    const auto make = [&] { return make_checkpoint(folder.path(), "one", 1, {{"w", rows({4}, 1), 0}}); };
+    if (!make().ok()) return 1;
+    return make().code() == Code::kDuplicate ? 0 : 2;
+  });
+  if (code == 101) GTEST_SKIP() << "no filter of system calls can be installed here";
+  ASSERT_EQ(code, 0);
+  expect_ok(SavedFolder::open(folder.path() + "/one")->verify());
 }
 
 TEST(StagedFolder, RefusesNamesThatLeadElsewhere) {

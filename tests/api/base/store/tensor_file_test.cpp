@@ -1,5 +1,7 @@
 #include "api/base/store/tensor_file.hpp"
 
+#include "api/base/store/disk_file.hpp"
+#include "tests/api/base/store/confined.hpp"
 #include "tests/api/base/store/made.hpp"
 #include "tests/support/folder.hpp"
 
@@ -83,7 +85,26 @@ TEST_F(TensorFile, LeavesNothingOfADamagedCheckpoint) {
   std::filesystem::resize_file(folder_.path() + "/one/rank-0.bin", 3);
   EXPECT_EQ(export_tensors(*saved_, file_).code(), Code::kCorrupt);
   EXPECT_FALSE(std::filesystem::exists(file_));
-  EXPECT_FALSE(std::filesystem::exists(file_ + ".partial"));
+  const std::filesystem::directory_iterator all(folder_.path());
+  EXPECT_EQ(std::distance(begin(all), end(all)), 1) << "only the checkpoint";
+}
+
+// Goal: an export takes away no file that somebody has, and a name that another one has taken is an error.
+TEST_F(TensorFile, AnExportHasAFileOfItsOwnUntilItIsWhole) {
+  folder_.write("model.safetensors.partial", "of the user");
+  expect_ok(export_tensors(*saved_, file_));
+  EXPECT_EQ(file_text(file_ + ".partial"), "of the user");
+}
+
+TEST_F(TensorFile, ExportsWhereTheFileSystemHasNoFlagsOfRename) {
+  const int code = test::in_child(test::without_rename_flags, [&] {
+    if (!export_tensors(*saved_, file_).ok()) return 1;
+    const std::string unfinished = folder_.write("unfinished", "x");
+    return rename_to_new(unfinished, file_).code() == Code::kDuplicate ? 0 : 2;
+  });
+  if (code == 101) GTEST_SKIP() << "no filter of system calls can be installed here";
+  EXPECT_EQ(code, 0);
+  EXPECT_GT(file_text(file_).size(), 480U);
 }
 
 TEST_F(TensorFile, RefusesWhatIsNoSafetensors) {

@@ -1,0 +1,40 @@
+// UnitMeetings: where the ranks of a set of units wait for each other.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/client/units/facts.hpp"
+#include "api/client/units/lanes.hpp"
+
+#include <muster/muster.h>
+
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace muster::client {
+
+// Lanes and groups on which a set starts operations, in an order that all ranks have. It follows from what
+// the ranks have agreed on, and not from what was started: one of them may have failed before.
+//
+// Owns    the list.
+// Thread  the session's.
+// Bound   one entry for each lane and group.
+// Fails   as the calls of the C API that it makes.
+class UnitMeetings {
+ public:
+  void add(UnitLane lane, muster_group group);  // once; of this rank alone never
+  void add(const UnitFacts& unit);              // of its gathers and reductions
+  // The groups of dims, where the mesh has them.
+  Status add(muster_session* session, UnitLane lane, std::span<const char* const> dims);
+  void clear() { list_.clear(); }
+
+  // Where ranks have failed in different operations, they begin together again.
+  Status meet(UnitLanes& lanes) const;
+  // Ends what the other ranks wait for, and tells them why.
+  void abort(muster_session* session, const Status& why) const;
+
+ private:
+  std::vector<std::pair<UnitLane, muster_group>> list_;
+};
+
+}  // namespace muster::client

@@ -1,0 +1,279 @@
+// Sets of units: whose they are, and how their ranks hear of what one of them alone was refused.
+#include <muster/units.h>
+
+#include "tests/api/client/one_unit.hpp"
+#include "tests/api/client/running_ranks.hpp"
+#include "tests/api/client/small_model.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <muster/kernels.h>
+
+namespace {
+
+using muster::test::Member;
+using muster::test::ok;
+using muster::test::OneUnit;
+using muster::test::SmallModel;
+using ::testing::HasSubstr;
+using UnitSets = muster::test::RunningRanks;
+
+// A set of units of one vector each, which name no dim.
+class Plain {
+ public:
+  explicit Plain(Member& member, std::uint32_t flags = 0) : member_(member) {
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.flags = flags;
+    ok(muster_units_create(member.session, &set, &units));
+  }
+  Plain(const Plain&) = delete;
+  Plain& operator=(const Plain&) = delete;
+  ~Plain() { ok(muster_units_destroy(units)); }
+
+  // axis: what cuts the vector; NULL: nothing.
+  muster_status_t add(const char* name, const char* axis, const char* shard = nullptr) {
+    muster_layout_options said = MUSTER_LAYOUT_OPTIONS_INIT;
+    said.dims = 1;
+    said.shape[0] = 6;
+    said.axis_count = axis == nullptr ? 0 : 1;
+    said.axes[0].name = axis;
+    said.axes[0].placement = MUSTER_SHARD;
+    muster_layout* layout = nullptr;
+    ok(muster_layout_create(member_.session, &said, &layout));
+    const muster_parameter parameter{name, layout, MUSTER_F32, 0};
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    options.name = name;
+    options.shard = shard;
+    options.parameters = &parameter;
+    options.parameter_count = 1;
+    muster_unit unit = 0;
+    const muster_status_t status = muster_unit_create(units, &options, &unit);
+    ok(muster_layout_destroy(layout));
+    return status;
+  }
+  std::vector<float*> elements(muster_unit unit, std::int32_t which) const {
+    muster_tensor tensor{};
+    ok(muster_unit_tensor(units, unit, 0, which, &tensor));
+    muster_buffer_info info = MUSTER_BUFFER_INFO_INIT;
+    ok(muster_buffer_query(member_.session, tensor.buffer, &info));
+    auto* first = reinterpret_cast<float*>(static_cast<std::byte*>(info.address) + tensor.offset_bytes);
+    std::vector<float*> all;
+    for (std::int64_t i = 0; i < tensor.size[0]; ++i) all.push_back(first + i);
+    return all;
+  }
+  // Forward and backward, whose gradients are `value`. after: of the backward.
+  void use(muster_unit unit, float value, muster_point after = MUSTER_POINT_NONE) const {
+    muster_point ready[2] = {};
+    ok(muster_unit_forward_begin(units, unit, ready));
+    ok(muster_unit_forward_end(units, unit, 0, MUSTER_POINT_NONE));
+    ok(muster_unit_backward_begin(units, unit, ready));
+    for (const muster_point point : ready) ok(muster_point_wait(member_.session, point, -1));
+    for (float* gradient : elements(unit, MUSTER_UNIT_WHOLE_GRADIENT)) *gradient = value;
+    ok(muster_unit_backward_end(units, unit, 0, after, 0, nullptr));
+  }
+
+  muster_units* units = nullptr;
+
+ private:
+  Member& member_;
+};
+
+// Goal:   layouts over tp are enough for figures and broadcasts to go over tp.
+TEST_F(UnitSets, AreAllRanksAlsoWhereUnitsNameNoDim) {
+  mesh = "dp_shard=1,tp=2";
+  with_ranks(2, [&](Member& member) {
+    Plain set(member);
+    ok(set.add("cut", "tp"));
+    ok(set.add("whole", nullptr));
+    for (const muster_unit unit : {0U, 1U})
+      for (float* element : set.elements(unit, MUSTER_UNIT_SHARD))
+        *element = static_cast<float>(member.rank + 1);
+    muster_point done[2] = {};
+    ok(muster_units_broadcast(set.units, MUSTER_POINT_NONE, done));
+    ok(muster_point_wait(member.session, done[0], -1));
+    for (const float* element : set.elements(0, MUSTER_UNIT_SHARD)) EXPECT_EQ(*element, member.rank + 1);
+    for (const float* element : set.elements(1, MUSTER_UNIT_SHARD)) EXPECT_EQ(*element, 1);
+
+    ok(muster_step_begin(set.units, MUSTER_POINT_NONE, 0));
+    set.use(0, static_cast<float>(member.rank + 1));
+    set.use(1, 1);
+    ok(muster_step_end(set.units, MUSTER_POINT_NONE, done));
+    muster_buffer buffer = 0;
+    void* address = nullptr;
+    ok(muster_buffer_alloc(member.session, sizeof(double), &buffer, &address));
+    const muster_tensor out = muster_view1(buffer, 0, MUSTER_F64, 1);
+    ok(muster_units_square_sum(set.units, &out, done));
+    ok(muster_point_wait(member.session, done[0], -1));
+    EXPECT_EQ(*static_cast<const double*>(address), 3 * 1 + 3 * 4 + 6 * 1);
+    meet_and_leave(member);
+  });
+}
+
+TEST_F(UnitSets, OfOneRankAloneNameNobodyElse) {
+  with_ranks(2, [&](Member& member) {
+    Plain set(member, MUSTER_UNITS_ALONE);
+    EXPECT_EQ(set.add("sharded", "dp_shard", "dp_shard"), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(),
+                HasSubstr("unit \"sharded\" names the dim \"dp_shard\", but its set is"));
+    EXPECT_EQ(set.add("cut", "dp_shard"), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("its layout has axes, but its set is this rank's alone"));
+    ok(set.add("own", nullptr));
+    if (member.rank == 1) return;  // nobody waits for it
+    muster_point done[2] = {};
+    ok(muster_step_begin(set.units, MUSTER_POINT_NONE, 0));
+    set.use(0, 1);
+    ok(muster_step_end(set.units, MUSTER_POINT_NONE, done));
+  });
+}
+
+// Goal:   a rank without units does not leave the others waiting where sets are compared.
+TEST_F(UnitSets, WithoutUnitsAreAnErrorOfAllRanks) {
+  with_ranks(2, [&](Member& member) {
+    Plain set(member);
+    if (member.rank == 0) ok(set.add("unit", "dp_shard", "dp_shard"));
+    EXPECT_EQ(muster_step_begin(set.units, MUSTER_POINT_NONE, 0), MUSTER_ERR_STATE);
+    EXPECT_THAT(muster_last_error(), HasSubstr("rank 1: the set has no units"));
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   two points stand for all gradients, on however many timelines these are.
+TEST_F(UnitSets, EndAStepAfterTheKernelsOfAllLanes) {
+  with_ranks(1, [&](Member& member) {
+    Plain set(member, MUSTER_UNITS_ALONE);
+    std::uint32_t timelines[4] = {};
+    for (const char* name : {"a", "b", "c", "d"}) ok(set.add(name, nullptr));
+    ok(muster_step_begin(set.units, MUSTER_POINT_NONE, 0));
+    for (const muster_unit unit : {0U, 1U, 2U, 3U}) {
+      ok(muster_timeline_create(member.session, &timelines[unit]));
+      set.use(unit, 1, muster_timeline_point(timelines[unit], 1));
+    }
+    muster_point done[2] = {};
+    ok(muster_step_end(set.units, MUSTER_POINT_NONE, done));
+    for (int i = 0; i < 3; ++i) ok(muster_timeline_signal(member.session, timelines[i], 1));
+    ok(muster_point_wait(member.session, done[0], -1));
+    EXPECT_EQ(muster_point_wait(member.session, done[1], 50'000'000), MUSTER_ERR_WAIT_TIMEOUT);
+    ok(muster_timeline_signal(member.session, timelines[3], 1));
+    ok(muster_point_wait(member.session, done[1], -1));
+  });
+}
+
+// ---- failures of one rank alone ----------------------------------------------------------------
+// What aborts a group ends the next run of it too, so these tests do not run a barrier.
+
+// Goal:   tp peers hear of it too, and meet afterwards.
+TEST_F(UnitSets, TellRanksThatSumOverTp) {
+  mesh = "dp_shard=1,tp=2";
+  with_ranks(2, [&](Member& member) {
+    SmallModel model(member, {.norm_flags = MUSTER_PARAMETER_SUMMED_OVER_TP});
+    model.begin();
+    await_all(member);
+    ok(muster_unit_forward_end(model.units, 0, 0, MUSTER_POINT_NONE));
+    muster_point ready[2] = {};
+    ok(muster_unit_backward_begin(model.units, 0, ready));
+    if (member.rank == 0) {
+      EXPECT_EQ(muster_unit_reshard(model.units, 0, MUSTER_POINT_NONE), MUSTER_ERR_STATE);
+    } else {
+      muster_point reduced = MUSTER_POINT_NONE;
+      ok(muster_unit_backward_end(model.units, 0, 0, MUSTER_POINT_NONE, 0, &reduced));
+      EXPECT_EQ(muster_point_wait(member.session, reduced, -1), MUSTER_ERR_ABORTED);
+      EXPECT_THAT(muster_last_error(), HasSubstr("its forward or backward has not ended"));
+    }
+    ok(muster_step_abandon(model.units));
+    model.step({1, 1, 3});
+    model.expect(SmallModel::kNorm, MUSTER_UNIT_GRADIENT_SHARD, 6);
+    await_all(member);
+  });
+}
+
+// Goal:   the end of a step reduces what was kept; who is refused there tells the others.
+TEST_F(UnitSets, TellOfAnEndOfAStepThatFailed) {
+  with_ranks(2, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit.step());
+    await_all(member);
+    for (const std::uint32_t flags : {0U, std::uint32_t{MUSTER_BACKWARD_KEEP_GRADIENTS}}) {
+      ok(unit.forward());
+      ok(unit.forward_end());
+      ok(unit.backward());
+      ok(unit.backward_end(flags));
+    }
+    if (member.rank == 0) {
+      EXPECT_EQ(unit.step_end(), MUSTER_ERR_STATE);
+      EXPECT_THAT(muster_last_error(), HasSubstr("is reduced twice in a step"));
+    } else {
+      muster_point ready = MUSTER_POINT_NONE;
+      ok(muster_unit_forward_begin(unit.units, 0, &ready));
+      EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_ABORTED);
+    }
+    ok(muster_step_abandon(unit.units));
+    ok(unit.step());
+    muster_point ready = MUSTER_POINT_NONE;
+    ok(muster_unit_forward_begin(unit.units, 0, &ready));
+    ok(muster_point_wait(member.session, ready, -1));
+    ok(unit.step_end());
+    await_all(member);
+  });
+}
+
+// Goal:   likewise where a figure of all gradients fails.
+TEST_F(UnitSets, TellOfAFigureThatFailed) {
+  mesh = "dp_shard=2";
+  with_ranks(2, [&](Member& member) {
+    SmallModel model(member);
+    model.step({1, 1, 1});
+    muster_buffer buffer = 0;
+    void* address = nullptr;
+    ok(muster_buffer_alloc(member.session, sizeof(double), &buffer, &address));
+    const muster_tensor out = muster_view1(buffer, 0, MUSTER_F64, 1);
+    muster_point done = MUSTER_POINT_NONE;
+    if (member.rank == 0) {
+      muster_buffer gone = 0;
+      ok(muster_buffer_alloc(member.session, sizeof(double), &gone, nullptr));
+      ok(muster_buffer_free(member.session, gone));
+      const muster_tensor stale = muster_view1(gone, 0, MUSTER_F64, 1);
+      EXPECT_EQ(muster_units_square_sum(model.units, &stale, &done), MUSTER_ERR_STALE);
+    } else {
+      ok(muster_units_square_sum(model.units, &out, &done));
+      EXPECT_EQ(muster_point_wait(member.session, done, -1), MUSTER_ERR_ABORTED);
+    }
+    ok(muster_step_abandon(model.units));
+    model.step({1, 1, 1});
+    ok(muster_units_square_sum(model.units, &out, &done));
+    ok(muster_point_wait(member.session, done, -1));
+    EXPECT_EQ(*static_cast<const double*>(address), 27);
+    await_all(member);
+  });
+}
+
+// Goal:   where nothing is at stake, nobody's groups are aborted: between steps, and for arguments.
+TEST_F(UnitSets, LeaveTheGroupsAloneWhereNothingIsAtStake) {
+  mesh = "dp_shard=2";
+  with_ranks(2, [&](Member& member) {
+    SmallModel model(member, {.norm_flags = MUSTER_PARAMETER_FROZEN});
+    model.begin();
+    ok(muster_unit_forward_end(model.units, 0, 0, MUSTER_POINT_NONE));
+    muster_point ready[2] = {};
+    ok(muster_unit_backward_begin(model.units, 0, ready));
+    EXPECT_EQ(muster_unit_unused(model.units, 0, SmallModel::kNorm), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("is frozen and has no gradient"));
+    ok(muster_unit_backward_end(model.units, 0, 0, MUSTER_POINT_NONE, 0, nullptr));
+    model.end();
+    if (member.rank == 0) {
+      EXPECT_EQ(muster_unit_forward_begin(model.units, 0, ready), MUSTER_ERR_STATE);
+    }
+    await_all(member);
+    muster_collective barrier = member.barrier();
+    ok(muster_mesh_group(member.session, "dp_shard_cp", &barrier.group));
+    EXPECT_EQ(member.run(barrier), MUSTER_OK) << member.error;
+    model.begin();
+    ok(muster_unit_forward_end(model.units, 0, 0, MUSTER_POINT_NONE));
+    model.end();
+    meet_and_leave(member);
+  });
+}
+
+}  // namespace
