@@ -108,7 +108,7 @@ TEST(Run, LetsElasticRanksGoOn) {
   EXPECT_EQ(sorted_lines(well.out), (std::vector<std::string>{"[0] done", "[2] done"}));
   EXPECT_EQ(well.err, "muster run: rank 1 was killed by signal 9 (Killed); 2 go on\n");
   const Ran failed =
-      shells(home, {"-n", "3", "--elastic"}, "[ $MUSTER_RANK = 1 ] && exit 0; sleep 0.$MUSTER_RANK; exit 5");
+      shells(home, {"-n", "3", "--elastic"}, "[ $MUSTER_RANK = 1 ] && exit 0; sleep $MUSTER_RANK.5; exit 5");
   EXPECT_EQ(failed.code, 5) << failed.err;
   EXPECT_EQ(failed.err,
             "muster run: rank 0 exited with code 5; 1 go on\nmuster run: rank 2 exited with code 5\n");
