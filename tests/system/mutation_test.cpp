@@ -89,10 +89,6 @@ struct Saying {
     const auto& got = agreed ? c.counts : p.target_counts;
     if (muster::has_source_blocks(c.op, is_root) && !given.empty()) said.source_blocks.counts = given.data();
     if (muster::has_target_blocks(c.op, is_root) && !got.empty()) said.target_blocks.counts = got.data();
-    if (!agreed || p.piece_counts.empty()) return said;
-    muster_blocks& blocks = muster::has_target_blocks(c.op, false) ? said.target_blocks : said.source_blocks;
-    blocks = {nullptr, nullptr, p.piece_counts.data(), p.pieces.data()};
-    said.count = 0;
     return said;
   }
 
@@ -121,7 +117,7 @@ struct Saying {
 std::vector<Saying> draw(Random& random, int world) {
   for (;;) {
     Shape shape = muster::transport::test::random_shape(random.next());
-    if (shape.ranks != world) continue;
+    if (shape.ranks != world || !shape.pieces.empty()) continue;  // pieces: tests/api/client/pieces_test.cpp
     shape.place = muster::transport::test::Place::kApart;
     shape.scattered = false;
     shape.misaligned_bytes = 0;
@@ -141,42 +137,13 @@ std::vector<Saying> draw(Random& random, int world) {
   }
 }
 
-// Changes how a block is cut: not at all, or a piece lies elsewhere, or an element goes to the next one.
-bool change_pieces(Random& random, Saying& said, std::string& field) {
-  std::vector<muster_piece>& pieces = said.p.pieces;
-  if (pieces.empty()) return false;
-  const std::uint64_t how = random.below(3);
-  if (how == 0) {
-    field = "blocks in pieces:";
-    said.c.counts =
-        muster::transport::test::block_lengths(said.c, static_cast<std::int32_t>(said.p.piece_counts.size()));
-    said.p.piece_counts.clear();
-    return true;
-  }
-  const std::size_t k = random.below(pieces.size());
-  if (pieces[k].count == 0) return false;
-  const std::uint64_t elsewhere = kSpare / muster::dtype_bytes(said.c.dtype);
-  field = "pieces[" + std::to_string(k) + (how == 1 ? "].offset:" : "].count:");
-  if (how == 1) {
-    pieces[k].offset = elsewhere;
-    return true;
-  }
-  std::size_t end = 0;  // of the block
-  for (const std::uint32_t count : said.p.piece_counts)
-    if ((end += count) > k) break;
-  if (k + 1 == end) return false;
-  --pieces[k].count;
-  pieces[k + 1] = {elsewhere, pieces[k + 1].count + 1};
-  return true;
-}
-
 // Changes one of the things that all must share, and says by which word a verdict names it. False if the
 // operation does not have it.
 bool change_common(Random& random, Saying& said, std::int32_t ranks, std::string& field) {
   muster::Collective& c = said.c;
   const bool moves = c.op != MUSTER_BARRIER;
   constexpr const char* kFields[] = {"op:", "dtype:", "redop:", "scale:", "peer:", "count:"};
-  const std::uint64_t which = random.below(9);
+  const std::uint64_t which = random.below(8);
   field = which < std::size(kFields) ? kFields[which] : "";
   switch (which) {
     case 0:
@@ -206,17 +173,15 @@ bool change_common(Random& random, Saying& said, std::int32_t ranks, std::string
       return muster::has_root(c.op);
     case 5:
       c.count += 1 + random.below(3);
-      return c.counts.empty() && moves && !muster::is_pairwise(c.op) && said.p.piece_counts.empty();
+      return c.counts.empty() && moves && !muster::is_pairwise(c.op);
     case 6:
-      if (c.counts.empty() || !said.p.piece_counts.empty()) return false;
+      if (c.counts.empty()) return false;
       {
         const std::uint64_t block = random.below(c.counts.size());
         field = "counts[" + std::to_string(block) + "]:";
         c.counts[block] += 1 + random.below(3);
         return true;
       }
-    case 7:
-      return change_pieces(random, said, field);
     default:  // the one memory of all, or the place in it
       if (!said.shared) return false;
       field = "target";
