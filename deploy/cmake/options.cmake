@@ -39,6 +39,14 @@ if(MUSTER_SANITIZE)
     target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${_sanitizer}>)
     target_link_options(muster_flags INTERFACE -fsanitize=${_sanitizer})
   endforeach()
+  # AddressSanitizer stops at the same places: at a null pointer, and outside an object. Only the lower floors
+  # make pointers of bytes. Without these checks a build takes three quarters of the time.
+  set(_makes_pointers $<IN_LIST:$<TARGET_PROPERTY:MUSTER_TOP>,api$<SEMICOLON>kernels$<SEMICOLON>transport>)
+  if("undefined" IN_LIST _sanitizers AND "address" IN_LIST _sanitizers)
+    target_compile_options(muster_flags INTERFACE
+      $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize=null,vptr,object-size>
+      $<$<NOT:${_makes_pointers}>:-fno-sanitize=alignment>)
+  endif()
   # Instruments make an optimised build twice as long; only loops over long vectors are worth that: the
   # kernels, and what says MUSTER_HOT. What is fuzzed runs far longer than it builds.
   set(_kernels $<STREQUAL:$<TARGET_PROPERTY:MUSTER_TOP>,kernels>)
@@ -70,6 +78,12 @@ if(NOT MUSTER_SANITIZE)
   set(_hot $<BOOL:$<TARGET_PROPERTY:MUSTER_HOT>>)
   target_compile_options(muster_test_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-g1 $<IF:${_hot},-O1,-O0 -U_FORTIFY_SOURCE>>)
+endif()
+include(CheckLinkerFlag)
+check_linker_flag(CXX -fuse-ld=gold MUSTER_HAS_GOLD)
+if(MUSTER_HAS_GOLD)
+  # Takes two thirds of the time of the default linker.
+  target_link_options(muster_test_flags INTERFACE -fuse-ld=gold)
 endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # Wrong about sums of strings (GCC bug 105651), and precompiled they are no system header's any more.

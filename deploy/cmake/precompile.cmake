@@ -1,6 +1,6 @@
 # Headers that most sources include, parsed once in a build: half of what the sources took to compile.
 #
-#   muster_precompile(TARGET SET)   SET: library, daemon, tests or tests_json
+#   muster_precompile(TARGET SET)   SET: library, daemon, tests, or tests_<json, engine, supervisor>
 #
 # A source still includes what it uses: the fuzz preset builds without these, and tests/tidy/headers_test.py
 # compiles each header of ours alone. GCC takes precompiled headers for code of the same kind only:
@@ -19,6 +19,7 @@ function(_muster_header_set name)
   set(source ${CMAKE_BINARY_DIR}/precompiled/${name}.cpp)
   file(CONFIGURE OUTPUT ${source} CONTENT "// What precompiled headers belong to.\n")
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${source})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/api/include)
   target_link_libraries(${target} PRIVATE ${ARG_FLAGS} muster::fmt tl::expected ${ARG_ON})
   target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
   set_target_properties(${target} PROPERTIES MUSTER_HOT ${ARG_HOT})
@@ -34,7 +35,8 @@ _muster_header_set(daemon HEADERS ${_muster_library_headers} <nlohmann/json.hpp>
   ON nlohmann_json::nlohmann_json)
 
 # nlohmann-json apart: whoever includes it instantiates a parser, half a second for each test that has no
-# use for one.
+# use for one. The headers of engine and supervisor take two to four seconds in each test that begins with
+# them.
 if(MUSTER_BUILD_TESTS)
   set(_muster_test_headers
     <gmock/gmock.h> <gtest/gtest.h> <algorithm> <array> <atomic> <chrono> <filesystem> <fstream> <functional>
@@ -46,6 +48,12 @@ if(MUSTER_BUILD_TESTS)
     ON GTest::gmock GTest::gtest)
   _muster_header_set(tests_json PROGRAM FLAGS muster_test_flags
     HEADERS ${_muster_test_headers} <nlohmann/json.hpp>
+    ON GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
+  _muster_header_set(tests_engine PROGRAM FLAGS muster_test_flags
+    HEADERS ${_muster_test_headers} <nlohmann/json.hpp> ${PROJECT_SOURCE_DIR}/daemon/engine/conductor.hpp
+    ON GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
+  _muster_header_set(tests_supervisor PROGRAM FLAGS muster_test_flags
+    HEADERS ${_muster_test_headers} <nlohmann/json.hpp> ${PROJECT_SOURCE_DIR}/daemon/supervisor/supervisor.hpp
     ON GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
 endif()
 

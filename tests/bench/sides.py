@@ -114,13 +114,17 @@ class Torch:
         self.programs = programs
         self.environment = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo",
                             "TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-        asked = subprocess.run([str(python), "-c", "import numpy, torch; print(torch.__version__)"],
-                               cwd="/", capture_output=True, text=True, check=False)
-        self.version = asked.stdout.strip() if asked.returncode == 0 else None
+        self.version = None
         self.absent = None
-        if asked.returncode != 0:
-            why = (asked.stderr.strip() or "it cannot be started").splitlines()[-1]
+        try:
+            asked = subprocess.run([str(python), "-c", "import numpy, torch; print(torch.__version__)"],
+                                   cwd="/", capture_output=True, text=True, check=True)
+            self.version = asked.stdout.strip()
+        except subprocess.CalledProcessError as error:
+            why = (error.stderr.strip() or "it ended without a word").splitlines()[-1]
             self.absent = f"no torch by {python}: {why}"
+        except OSError as error:
+            self.absent = f"no torch by {python}: {error.strerror}"
 
     def launched(self, mesh, program, words, watched=False):
         launcher = [self.python, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node",

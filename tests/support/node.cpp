@@ -1,6 +1,7 @@
 #include "tests/support/node.hpp"
 
 #include "daemon/supervisor/replacement.hpp"
+#include "daemon/supervisor/supervisor.hpp"
 
 #include <csignal>
 #include <cstdio>

@@ -2,7 +2,7 @@
 // temporary folder.
 #pragma once
 
-#include "daemon/supervisor/supervisor.hpp"
+#include "daemon/supervisor/options.hpp"
 #include "tests/support/folder.hpp"
 
 #include <memory>
@@ -12,6 +12,10 @@
 #include <sys/types.h>
 
 #include <muster/muster.h>
+
+namespace muster::supervisor {
+class Supervisor;
+}
 
 namespace muster::test {
 
