@@ -17,6 +17,7 @@
 #include "daemon/control/own_version.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -278,6 +279,38 @@ void add_checkpoint(CLI::App& app, Line& line) {
         std::numeric_limits<std::int64_t>::max());
 }
 
+void add_certs(CLI::App& app, Line& line) {
+  CLI::App* all =
+      app.add_subcommand("certs", "Certificates by which the nodes of a lab's cluster know each other");
+  all->require_subcommand(1);
+  const auto local = [&](const char* name, const char* text,
+                         int (*command)(const CertsQuestion&, control::WallTime, Output)) {
+    CLI::App* of =
+        with_json(add(*all, line, name, text,
+                      [&line, command] { return command(line.certs, control::wall_time(), line.output()); }),
+                  line);
+    filled(of->add_option("--folder", line.certs.folder, "Where the files are")->capture_default_str(),
+           control::kFolder);
+    return of;
+  };
+  const auto days = [&](CLI::App* of, const char* text) {
+    whole(of->add_option("--days", line.certs.days, text), 1, 36500);
+  };
+  const auto nodes = [&](CLI::App* of) {
+    of->add_option("nodes", line.certs.nodes, "Their names in the cluster file")
+        ->required()
+        ->type_name("NODE");
+  };
+  CLI::App* init = local("init", "Make an authority for a cluster", run_certs_init);
+  filled(
+      init->add_option("--cluster", line.certs.cluster, "cluster.name of its file")->capture_default_str());
+  days(init, "For how long it is good; else 3650");
+  CLI::App* node = local("node", "Make key and certificate of nodes, or new ones", run_certs_node);
+  days(node, "For how long they are good; else 30");
+  nodes(node);
+  nodes(local("check", "Whether nodes know each other by their files, and for how long", run_certs_check));
+}
+
 int run(Line& line) {
   line.run.address = line.address();
   line.run.grace = nanos(line.grace);
@@ -382,6 +415,7 @@ void declare(CLI::App& app, Line& line) {
   add_questions(app, line);
   add_local(app, line);
   add_checkpoint(app, line);
+  add_certs(app, line);
   add_config(app, line);
   app.footer(control::help_footer(command_manual()));  // last, or each command would inherit it
 }

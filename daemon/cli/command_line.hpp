@@ -2,6 +2,7 @@
 // are made from it.
 #pragma once
 
+#include "daemon/cli/certs_command.hpp"
 #include "daemon/cli/checkpoint_command.hpp"
 #include "daemon/cli/flight_command.hpp"
 #include "daemon/cli/mesh_command.hpp"
@@ -41,6 +42,7 @@ struct Line {
   std::uint32_t rank = 0;
   double seconds = 5;
   bool now = false;
+  CertsQuestion certs;
   CheckpointQuestion checkpoint;
   FlightPaths flight;
   TopOptions top;

@@ -3,9 +3,10 @@
 # Of the commands so far, $1, those that may follow.
 _muster_commands() {
   case $1 in
-  'muster') echo 'run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint config' ;;
+  'muster') echo 'run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint certs config' ;;
   'muster plan') echo 'costs explain' ;;
   'muster checkpoint') echo 'inspect verify export import' ;;
+  'muster certs') echo 'init node check' ;;
   'muster config') echo 'check show explain schema' ;;
   esac
 }
@@ -38,6 +39,10 @@ _muster_options() {
   'muster checkpoint verify') echo '-h --help --json' ;;
   'muster checkpoint export') echo '-h --help --json -o --output --only --exclude' ;;
   'muster checkpoint import') echo '-h --help --json --name --step' ;;
+  'muster certs') echo '-h --help' ;;
+  'muster certs init') echo '-h --help --json --folder --cluster --days' ;;
+  'muster certs node') echo '-h --help --json --folder --days' ;;
+  'muster certs check') echo '-h --help --json --folder' ;;
   'muster config') echo '-h --help' ;;
   'muster config check') echo '-h --help --json' ;;
   'muster config show') echo '-h --help --json --config --set' ;;
@@ -126,6 +131,14 @@ _muster_kind() {
   'muster checkpoint import 1') echo 'FOLDER' ;;
   'muster checkpoint import --name') echo 'NONE' ;;
   'muster checkpoint import --step') echo 'NONE' ;;
+  'muster certs init --folder') echo 'FOLDER' ;;
+  'muster certs init --cluster') echo 'NONE' ;;
+  'muster certs init --days') echo 'NONE' ;;
+  'muster certs node --folder') echo 'FOLDER' ;;
+  'muster certs node --days') echo 'NONE' ;;
+  'muster certs node '[0-9]*) echo 'NONE' ;;
+  'muster certs check --folder') echo 'FOLDER' ;;
+  'muster certs check '[0-9]*) echo 'NONE' ;;
   'muster config check '[0-9]*) echo 'FILE' ;;
   'muster config show --config') echo 'FILE' ;;
   'muster config show --set') echo 'KEY=VALUE' ;;

@@ -1,0 +1,246 @@
+#include "daemon/control/tls.hpp"
+
+#include "daemon/control/openssl.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include <openssl/err.h>
+#include <openssl/pem.h>
+
+namespace muster::control {
+namespace {
+
+using openssl::OwnedBio;
+using openssl::OwnedCertificate;
+using openssl::OwnedKey;
+
+constexpr int kChainLengthMax = 4;
+constexpr char kSuites[] = "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+
+std::vector<OwnedCertificate> certificates_in(std::string_view text) {
+  std::vector<OwnedCertificate> all;
+  const OwnedBio bio = openssl::reader_of(text);
+  while (X509* one = PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)) all.emplace_back(one);
+  ERR_clear_error();  // the end of the text is reported as one
+  return all;
+}
+
+// With one name only, so that no check can look at another than this one.
+Result<std::string> node_of(const X509* certificate, std::string_view cluster) {
+  const std::vector<std::string> uris = openssl::uris_of(certificate);
+  if (uris.size() != 1)
+    return fail(Code::kDenied, "its certificate names {} URIs, and a node has one", uris.size());
+  return node_of_uri(uris.front(), cluster);
+}
+
+}  // namespace
+
+struct Credentials::Parts {
+  openssl::OwnedContext context;
+  std::string cluster;
+  static Result<std::unique_ptr<Parts>> begin(std::string_view cluster) {
+    auto parts = std::make_unique<Parts>();
+    parts->cluster = cluster;
+    parts->context.reset(SSL_CTX_new(TLS_method()));
+    SSL_CTX* context = parts->context.get();
+    if (context == nullptr || SSL_CTX_set_min_proto_version(context, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_max_proto_version(context, TLS1_3_VERSION) != 1 ||
+        SSL_CTX_set_ciphersuites(context, kSuites) != 1 || SSL_CTX_set_num_tickets(context, 0) != 1)
+      return fail(openssl::failed_to("preparing TLS 1.3"));
+    SSL_CTX_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
+    SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+    return parts;
+  }
+};
+
+// ---- credentials -------------------------------------------------------------------------------
+
+Credentials::Credentials(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+Credentials::Credentials(Credentials&&) noexcept = default;
+Credentials& Credentials::operator=(Credentials&&) noexcept = default;
+Credentials::~Credentials() = default;
+
+Result<Credentials> Credentials::of_certificates(std::string_view cluster, std::string_view authorities,
+                                                 const CertifiedKey& own) {
+  MUSTER_ASSIGN_OR_RETURN(auto parts, Parts::begin(cluster));
+  SSL_CTX* context = parts->context.get();
+  const std::vector<OwnedCertificate> believed = certificates_in(authorities);
+  if (believed.empty()) return fail(Code::kBadArgument, "the authorities' text has no PEM certificate");
+  for (const OwnedCertificate& authority : believed)
+    if (X509_STORE_add_cert(SSL_CTX_get_cert_store(context), authority.get()) != 1)
+      return fail(openssl::failed_to("believing an authority"));
+  std::vector<OwnedCertificate> chain = certificates_in(own.certificate);
+  if (chain.empty()) return fail(Code::kBadArgument, "the node's certificate is not PEM");
+  const OwnedBio key_text = openssl::reader_of(own.key);
+  const OwnedKey key(PEM_read_bio_PrivateKey(key_text.get(), nullptr, nullptr, nullptr));
+  if (key == nullptr)
+    return fail(Code::kBadArgument, "the node's key is not PEM: {}", openssl::take_reason());
+  if (SSL_CTX_use_certificate(context, chain.front().get()) != 1)
+    return fail(Code::kBadArgument, "the node's certificate cannot be used: {}", openssl::take_reason());
+  if (SSL_CTX_use_PrivateKey(context, key.get()) != 1 || SSL_CTX_check_private_key(context) != 1)
+    return fail(Code::kBadArgument, "the node's key does not belong to its certificate: {}",
+                openssl::take_reason());
+  for (std::size_t i = 1; i < chain.size(); ++i)
+    if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1)
+      return fail(openssl::failed_to("adding to the node's chain"));
+  if (const auto node = node_of(chain.front().get(), cluster); !node) return fail(node.error());
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  SSL_CTX_set_verify_depth(context, kChainLengthMax);
+  return Credentials(std::move(parts));
+}
+
+// ---- streams -----------------------------------------------------------------------------------
+
+struct TlsStream::Parts {
+  const Credentials::Parts* own = nullptr;
+  openssl::OwnedConnection ssl;
+  BIO* in = nullptr;  // both belong to `ssl`
+  BIO* out = nullptr;
+  std::string wanted;
+  std::string peer;
+  Status broken;
+  bool established = false;
+  bool closed = false;
+};
+
+TlsStream::TlsStream(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+TlsStream::TlsStream(TlsStream&&) noexcept = default;
+TlsStream& TlsStream::operator=(TlsStream&&) noexcept = default;
+TlsStream::~TlsStream() = default;
+
+Result<TlsStream> TlsStream::begin(const Credentials& credentials, Role role, std::string_view peer,
+                                   WallTime now) {
+  auto parts = std::make_unique<Parts>();
+  parts->own = credentials.parts_.get();
+  parts->wanted = peer;
+  parts->ssl.reset(SSL_new(credentials.parts_->context.get()));
+  parts->in = BIO_new(BIO_s_mem());
+  parts->out = BIO_new(BIO_s_mem());
+  if (parts->ssl == nullptr || parts->in == nullptr || parts->out == nullptr) {
+    BIO_free(parts->in);
+    BIO_free(parts->out);
+    return fail(openssl::failed_to("beginning a connection"));
+  }
+  SSL* ssl = parts->ssl.get();
+  SSL_set_bio(ssl, parts->in, parts->out);
+  X509_VERIFY_PARAM_set_time(SSL_get0_param(ssl), static_cast<time_t>(now.time_since_epoch().count()));
+  if (role == Role::kClient)
+    SSL_set_connect_state(ssl);
+  else
+    SSL_set_accept_state(ssl);
+  TlsStream stream(std::move(parts));
+  if (role == Role::kClient) MUSTER_RETURN_IF_ERROR(stream.handshake());
+  return stream;
+}
+
+// Why the connection cannot go on. What the certificate was refused for says more than the alert.
+Status TlsStream::refusal(int result) {
+  SSL* ssl = parts_->ssl.get();
+  const int error = SSL_get_error(ssl, result);
+  if (error == SSL_ERROR_ZERO_RETURN) {
+    parts_->closed = true;
+    return failure(Code::kProtocol, "the other side has closed the connection");
+  }
+  const long verified = SSL_get_verify_result(ssl);
+  const std::string reason = openssl::take_reason();
+  if (verified != X509_V_OK)
+    return failure(Code::kDenied, "its certificate is refused: {}", X509_verify_cert_error_string(verified));
+  if (parts_->established) return failure(Code::kProtocol, "TLS: {}", reason);
+  return failure(Code::kDenied, "TLS: {}", reason);
+}
+
+Status TlsStream::handshake() {
+  SSL* ssl = parts_->ssl.get();
+  ERR_clear_error();
+  const int result = SSL_do_handshake(ssl);
+  if (result != 1) {
+    const int error = SSL_get_error(ssl, result);
+    return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? Status() : refusal(result);
+  }
+  const OwnedCertificate certificate(SSL_get1_peer_certificate(ssl));
+  if (certificate == nullptr) return failure(Code::kDenied, "it has shown no certificate");
+  MUSTER_ASSIGN_OR_RETURN(parts_->peer, node_of(certificate.get(), parts_->own->cluster));
+  if (!parts_->wanted.empty() && parts_->peer != parts_->wanted)
+    return failure(Code::kDenied, "it is node {}, and node {} was expected", parts_->peer, parts_->wanted);
+  parts_->established = true;
+  return {};
+}
+
+Result<std::vector<std::byte>> TlsStream::receive(std::span<const std::byte> wire) {
+  if (!parts_->broken.ok()) return fail(parts_->broken);
+  std::vector<std::byte> plain;
+  const auto ends = [&](Status why) {
+    parts_->broken = std::move(why);
+    return fail(parts_->broken);
+  };
+  if (!wire.empty() &&
+      BIO_write(parts_->in, wire.data(), static_cast<int>(wire.size())) != static_cast<int>(wire.size()))
+    return ends(openssl::failed_to("taking bytes"));
+  if (!parts_->established)
+    if (Status status = handshake(); !status.ok()) return ends(std::move(status));
+  if (!parts_->established) return plain;
+  std::array<std::byte, 16 << 10> piece;
+  while (true) {
+    ERR_clear_error();
+    const int bytes = SSL_read(parts_->ssl.get(), piece.data(), static_cast<int>(piece.size()));
+    if (bytes > 0) {
+      plain.insert(plain.end(), piece.begin(), piece.begin() + bytes);
+      continue;
+    }
+    const int error = SSL_get_error(parts_->ssl.get(), bytes);
+    if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) return plain;
+    if (error == SSL_ERROR_ZERO_RETURN) {
+      parts_->closed = true;
+      return plain;
+    }
+    return ends(refusal(bytes));
+  }
+}
+
+std::vector<std::byte> TlsStream::take_wire() {
+  std::vector<std::byte> wire(BIO_ctrl_pending(parts_->out));
+  if (!wire.empty()) {
+    const int bytes = BIO_read(parts_->out, wire.data(), static_cast<int>(wire.size()));
+    wire.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+  }
+  return wire;
+}
+
+// A memory BIO takes everything, so a write is never partial.
+Status TlsStream::write(std::span<const std::byte> plain) {
+  if (!parts_->broken.ok()) return parts_->broken;
+  if (!parts_->established) return failure(Code::kState, "the handshake is not over");
+  while (!plain.empty()) {
+    ERR_clear_error();
+    std::size_t written = 0;
+    if (SSL_write_ex(parts_->ssl.get(), plain.data(), plain.size(), &written) != 1) {
+      parts_->broken = openssl::failed_to("writing");
+      return parts_->broken;
+    }
+    plain = plain.subspan(written);
+  }
+  return {};
+}
+
+void TlsStream::close() {
+  if (parts_->established && parts_->broken.ok()) SSL_shutdown(parts_->ssl.get());
+  ERR_clear_error();
+}
+
+bool TlsStream::established() const {
+  return parts_->established && parts_->broken.ok();
+}
+
+const std::string& TlsStream::peer() const {
+  return parts_->peer;
+}
+
+bool TlsStream::closed() const {
+  return parts_->closed;
+}
+
+}  // namespace muster::control
