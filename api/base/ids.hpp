@@ -17,10 +17,12 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using Rank = Id<struct RankTag, std::uint32_t>;          // position in the job's world, 0..world-1
-using GroupId = Id<struct GroupTag, std::uint32_t>;      // index in the job's canonical list of groups
-using LaneId = Id<struct LaneTag, std::uint32_t>;        // class and name of lanes that meet, in the job
-using SessionId = Id<struct SessionTag, std::uint32_t>;  // one attachment of one client
+using Rank = Id<struct RankTag, std::uint32_t>;            // position in the job's world, 0..world-1
+using LocalRank = Id<struct LocalRankTag, std::uint32_t>;  // position among the ranks of this node, dense
+using NodeIndex = Id<struct NodeTag, std::uint32_t>;       // position in the job's list of nodes
+using GroupId = Id<struct GroupTag, std::uint32_t>;        // index in the job's canonical list of groups
+using LaneId = Id<struct LaneTag, std::uint32_t>;          // class and name of lanes that meet, in the job
+using SessionId = Id<struct SessionTag, std::uint32_t>;    // one attachment of one client
 
 // Slot and generation in 64 bits. A slot never reuses a generation (8.9 years at a million a second), so a
 // stale handle never equals a live one. Zero is never valid.

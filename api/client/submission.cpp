@@ -223,6 +223,7 @@ Code Submission::signal(std::uint32_t timeline, std::uint64_t value) {
 
 Code Submission::reset(muster_lane lane) {
   if (!timelines_.has_lane(lane)) return Code::kBadArgument;
+  if (completion_.quarantined(lane) > 0) return Code::kBusy;
   lanes_[lane].flags |= kResetAsked;
   const Code code = reset_if_asked(lane);
   MUSTER_FAULT_POINT("reset.pushed");
@@ -332,7 +333,14 @@ Status Submission::not_signalled(Code code, std::uint32_t timeline, std::uint64_
 }
 
 Status Submission::not_reset(Code code, muster_lane lane) {
-  return timelines_.has_lane(lane) ? not_pushed(code) : no_such_lane("lane", lane);
+  if (!timelines_.has_lane(lane)) return no_such_lane("lane", lane);
+  if (const std::uint32_t starts = completion_.quarantined(lane); code == Code::kBusy && starts > 0)
+    return failure(
+        Code::kBusy,
+        "{} start{} of lane {} failed at the deadline, but the network or another device may still "
+        "touch its memory; reset the lane again later",
+        starts, starts == 1 ? "" : "s", lane);
+  return not_pushed(code);
 }
 
 }  // namespace muster::client

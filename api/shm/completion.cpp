@@ -100,6 +100,11 @@ void CompletionWriter::reset(std::uint32_t lane, std::uint64_t up_to) {
   sent.revision.end(&word.revision);
 }
 
+void CompletionWriter::quarantine(std::uint32_t lane, std::uint32_t starts) {
+  MUSTER_ASSERT(lane < kLanesMax);
+  Published<std::uint32_t>(&page_->timelines[lane].quarantined).store_release(starts);
+}
+
 void CompletionWriter::wake() {
   if (waker_.raise()) futex_wake(&page_->wake);
 }

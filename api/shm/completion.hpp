@@ -50,6 +50,9 @@ class CompletionWriter {
   // runs.
   void reset(std::uint32_t lane, std::uint64_t up_to);
 
+  // So many starts of the lane have failed, and may still touch their memory. Call it before fail().
+  void quarantine(std::uint32_t lane, std::uint32_t starts);
+
   // Wakes the client if it sleeps. A client that is not woken looks again after CompletionReader::kSliceMax.
   void wake();
 
@@ -123,6 +126,11 @@ class CompletionReader {
   // Points above `up_to` are pending from then on, also while the engine has not read the reset yet. No
   // effect if the lane runs and its latest failure is known.
   Code remember_reset(std::uint32_t lane, std::uint64_t up_to);
+
+  // How many starts of the lane have failed, and may still touch their memory.
+  std::uint32_t quarantined(std::uint32_t lane) const {
+    return Untrusted<std::uint32_t>(&page_->timelines[lane].quarantined).load_acquire();
+  }
 
   // Of `submitted` starts of the lane: the value up to which all have their outcome, or fail at once. Later
   // starts fill the lane. 0 if the engine is changing the lane at this moment, or the page is corrupt.

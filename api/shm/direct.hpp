@@ -5,7 +5,7 @@
 //   | DirectHeader: sizes, sleep flag, stages, |                        | GroupPageHeader                  |
 //   |               counters                   |                        | GroupLine[groups]: epoch, and how |
 //   +------------------------------------------+ 4096                   |   former epochs ended            |
-//   | stage 0, stage 1: kStageBytes each       |                        | RankLine[ranks]: alive or not    |
+//   | stage 0, stage 1: kStageBytes each       |                        | RankLine[ranks of this node]:    |
 //   +------------------------------------------+                        +----------------------------------+
 //   | DirectRecord[kDirectRecords]             |
 //   +------------------------------------------+
@@ -184,6 +184,7 @@ static_assert(sizeof(GroupLine) == kLineBytes);
 struct alignas(kLineBytes) RankLine {
   std::uint64_t life = 0;     // odd while the rank has a client; raised at each attachment and departure
   std::uint64_t retired = 0;  // how many segments of its arena are gone; a change tells peers to unmap it
+  std::uint32_t rank = 0;     // lines rise by rank
 };
 
 struct GroupPageHeader {
@@ -194,7 +195,7 @@ struct GroupPageHeader {
   std::uint32_t ranks = 0;
   std::uint32_t recording = 0;  // 1: a trace is being taken, so ranks record when operations end
 };
-// Lines of all groups, then lines of all ranks.
+// Lines of all groups, then lines of all ranks of this node.
 constexpr std::size_t kGroupLinesOffset = kLineBytes;
 static_assert(sizeof(GroupPageHeader) <= kGroupLinesOffset);
 

@@ -24,9 +24,10 @@ using NameWords = std::array<std::uint64_t, kTallyNameBytes / 8>;
 
 }  // namespace
 
-Result<JobCountersWriter> JobCountersWriter::create(std::uint32_t ranks, std::span<const std::string> groups,
+Result<JobCountersWriter> JobCountersWriter::create(const World& world, std::span<const std::string> groups,
                                                     std::uint64_t epoch, const Headroom& headroom) {
   JobCountersWriter writer;
+  const std::uint32_t ranks = world.local_count();
   writer.ranks_ = ranks;
   const std::uint64_t bytes = job_counters_bytes(ranks, static_cast<std::uint32_t>(groups.size()));
   MUSTER_ASSIGN_OR_RETURN(writer.memory_, create_memory("muster-counters", bytes, headroom));
@@ -39,14 +40,16 @@ Result<JobCountersWriter> JobCountersWriter::create(std::uint32_t ranks, std::sp
   header->groups = static_cast<std::uint32_t>(groups.size());
   header->epoch = epoch;
   writer.rows_.resize(groups.size());
+  for (std::uint32_t row = 0; row < ranks; ++row)
+    writer.set(row, RankCount::kRank, world.locals()[row].value);
   for (std::uint32_t g = 0; g < groups.size(); ++g) writer.give_row(g, groups[g]);
   header->magic = kMagicJobCounters;
   return writer;
 }
 
-void JobCountersWriter::set(std::uint32_t rank, RankCount count, std::uint64_t value) {
+void JobCountersWriter::set(std::uint32_t row, RankCount count, std::uint64_t value) {
   auto* tallies = reinterpret_cast<RankTally*>(mapping_.writable() + kJobCountersTalliesOffset);
-  Published<std::uint64_t>(&tallies[rank].values[static_cast<std::size_t>(count)]).store(value);
+  Published<std::uint64_t>(&tallies[row].values[static_cast<std::size_t>(count)]).store(value);
 }
 
 GroupTally* JobCountersWriter::tally(std::uint32_t group) {
@@ -100,10 +103,10 @@ Result<JobCountersReader> JobCountersReader::attach(const Descriptor& memory) {
   return JobCountersReader(std::move(mapping), header);
 }
 
-std::uint64_t JobCountersReader::value(std::uint32_t rank, RankCount count) const {
-  MUSTER_ASSERT(rank < header_.ranks && count < RankCount::kCount);
+std::uint64_t JobCountersReader::value(std::uint32_t row, RankCount count) const {
+  MUSTER_ASSERT(row < header_.ranks && count < RankCount::kCount);
   const auto* tallies = reinterpret_cast<const RankTally*>(mapping_.data() + kJobCountersTalliesOffset);
-  return Untrusted<std::uint64_t>(&tallies[rank].values[static_cast<std::size_t>(count)]).load();
+  return Untrusted<std::uint64_t>(&tallies[row].values[static_cast<std::size_t>(count)]).load();
 }
 
 const GroupTally* JobCountersReader::tally(std::uint32_t index) const {

@@ -5,7 +5,7 @@
 //   | JobCountersHeader                         |
 //   | beat line: when the engine last wrote     |
 //   +-------------------------------------------+ 2 lines
-//   | RankTally[ranks]                          |
+//   | RankTally[ranks of this node]             |
 //   | GroupTally[groups]: the groups of the     |
 //   |   mesh, then rows for groups made later   |
 //   +-------------------------------------------+
@@ -16,6 +16,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/world.hpp"
 #include "api/shm/revision.hpp"
 #include "api/shm/segment.hpp"
 
@@ -58,6 +59,7 @@ enum class RankCount : std::uint32_t {
   kPrefetchAsked,    //
   kDemands,          // gathers that nobody had prefetched
   kPrefetchSkipped,  // for want of memory
+  kRank,             // which rank of the job the row is of
   kCount
 };
 // Of a group; append only.
@@ -108,10 +110,10 @@ constexpr std::uint64_t job_counters_bytes(std::uint32_t ranks, std::uint32_t gr
 class JobCountersWriter {
  public:
   // `groups` has a name for each row; an empty name is a row for a later group.
-  static Result<JobCountersWriter> create(std::uint32_t ranks, std::span<const std::string> groups,
+  static Result<JobCountersWriter> create(const World& world, std::span<const std::string> groups,
                                           std::uint64_t epoch, const Headroom& headroom);
   int descriptor() const { return memory_.get(); }
-  void set(std::uint32_t rank, RankCount count, std::uint64_t value);
+  void set(std::uint32_t row, RankCount count, std::uint64_t value);
   void set(std::uint32_t group, GroupCount count, std::uint64_t value);
   // Gives the row to another group, with counts of 0, or to none.
   void give_row(std::uint32_t group, std::string_view name);
@@ -147,7 +149,7 @@ class JobCountersReader {
   std::uint32_t ranks() const { return header_.ranks; }
   std::uint32_t groups() const { return header_.groups; }
   std::int32_t engine_pid() const { return header_.engine_pid; }
-  std::uint64_t value(std::uint32_t rank, RankCount count) const;
+  std::uint64_t value(std::uint32_t row, RankCount count) const;
   // Nothing if the row is being given to another group at this moment.
   std::optional<GroupRow> row(std::uint32_t group) const;
   Instant beat() const;

@@ -64,6 +64,8 @@ struct alignas(kLineBytes) TimelineWord {
   std::int32_t status = 0;      // muster_status_t of the failure
   std::int32_t culprit_rank = -1;
   std::uint64_t revision = 0;  // odd while the four fields above, or the failure text, are being changed
+  // Starts that have failed but may still touch their memory: their deadline passed while they ran.
+  std::uint32_t quarantined = 0;
 };
 static_assert(sizeof(TimelineWord) == kLineBytes);
 

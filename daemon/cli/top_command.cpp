@@ -76,11 +76,11 @@ Json units_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
 
 Json rank_rates(const Look& before, const Look& after, const Pace& pace) {
   Json ranks = Json::array();
-  for (std::size_t rank = 0; rank < after.ranks.size(); ++rank) {
-    const auto& b = before.ranks[rank];
-    const auto& a = after.ranks[rank];
+  for (std::size_t row = 0; row < after.ranks.size(); ++row) {
+    const auto& b = before.ranks[row];
+    const auto& a = after.ranks[row];
     ranks.push_back(
-        {{"rank", rank},
+        {{"rank", now_at(a, RankCount::kRank)},
          {"attached", now_at(a, RankCount::kAttached) != 0},
          {"pid", now_at(a, RankCount::kPid)},
          {"ops_per_s", pace.of(grown(b, a, RankCount::kStepsCompleted) + grown(b, a, RankCount::kRuns))},

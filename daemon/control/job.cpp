@@ -109,28 +109,68 @@ Result<NodeCosts> costs_from_json(const Json& json) {
   return costs;
 }
 
+namespace {
+
+// Nothing for a job whose ranks are all on one node without a name.
+void write_nodes(const World& world, Json& json) {
+  if (world.nodes().size() == 1 && world.nodes().front().empty()) return;
+  Json of = Json::array();
+  for (std::uint32_t rank = 0; rank < world.size(); ++rank) of.push_back(world.node_of(Rank(rank)).value);
+  json["nodes"] = {{"names", world.nodes()}, {"of", std::move(of)}, {"here", world.here().value}};
+}
+
+Result<World> world_from_json(const Json& json, std::uint32_t ranks) {
+  const auto bad = [](const char* what) { return fail(Code::kBadArgument, "job: nodes: {}", what); };
+  if (!json.is_object()) return bad("not an object");
+  const auto names = json.find("names");
+  const auto of = json.find("of");
+  const auto here = json.find("here");
+  if (names == json.end() || !names->is_array() || names->size() > kNodesMax)
+    return bad("names: not a list of at most 4096 names");
+  if (of == json.end() || !of->is_array() || of->size() != ranks)
+    return bad("of: not a list with the number of a node for each rank");
+  if (here == json.end() || !here->is_number_unsigned() || *here >= names->size())
+    return bad("here: not the number of a node");
+  std::vector<std::string> nodes;
+  for (const Json& name : *names) {
+    if (!name.is_string() || name.get_ref<const std::string&>().size() > kNodeNameBytesMax)
+      return bad("names: a name is no text of at most 253 bytes");
+    nodes.push_back(name);
+  }
+  std::vector<std::uint32_t> node_of;
+  for (const Json& number : *of) {
+    if (!number.is_number_unsigned() || number >= nodes.size()) return bad("of: not the number of a node");
+    node_of.push_back(number);
+  }
+  return World::build(std::move(nodes), node_of, NodeIndex(here->get<std::uint32_t>()));
+}
+
+}  // namespace
+
 Json to_json(const JobSpec& spec) {
   Json flatten = Json::array();
   for (const auto& [name, dims] : spec.flatten) flatten.push_back({{"name", name}, {"dims", dims}});
-  return Json{{"name", spec.name},
-              {"world", spec.world},
-              {"mesh", spec.mesh},
-              {"flatten", flatten},
-              {"owner_uid", spec.owner_uid},
-              {"claim", spec.claim == ClaimRule::kToken ? "token" : "owner"},
-              {"epoch", spec.epoch},
-              {"deadline_ns", static_cast<std::uint64_t>(spec.deadline.count())},
-              {"workers", spec.workers},
-              {"idle_spin_ns", static_cast<std::uint64_t>(spec.idle_spin.count())},
-              {"arena_bytes_max", spec.arena_bytes_max},
-              {"segment_bytes", spec.segment_bytes},
-              {"buffers_max", spec.buffers_max},
-              {"plans_max", spec.plans_max},
-              {"groups_made_max", spec.groups_made_max},
-              {"starts_per_lane_max", spec.starts_per_lane_max},
-              {"costs", to_json(spec.costs)},
-              {"digests", spec.digests},
-              {"reports_directory", spec.reports_directory}};
+  Json json{{"name", spec.name},
+            {"world", spec.world.size()},
+            {"mesh", spec.mesh},
+            {"flatten", flatten},
+            {"owner_uid", spec.owner_uid},
+            {"claim", spec.claim == ClaimRule::kToken ? "token" : "owner"},
+            {"epoch", spec.epoch},
+            {"deadline_ns", static_cast<std::uint64_t>(spec.deadline.count())},
+            {"workers", spec.workers},
+            {"idle_spin_ns", static_cast<std::uint64_t>(spec.idle_spin.count())},
+            {"arena_bytes_max", spec.arena_bytes_max},
+            {"segment_bytes", spec.segment_bytes},
+            {"buffers_max", spec.buffers_max},
+            {"plans_max", spec.plans_max},
+            {"groups_made_max", spec.groups_made_max},
+            {"starts_per_lane_max", spec.starts_per_lane_max},
+            {"costs", to_json(spec.costs)},
+            {"digests", spec.digests},
+            {"reports_directory", spec.reports_directory}};
+  write_nodes(spec.world, json);
+  return json;
 }
 
 // The required fields are those of the first release. A newer field may be missing, or older states could not
@@ -142,7 +182,8 @@ Result<JobSpec> job_from_json(const Json& json) {
   std::string claim;
   constexpr std::uint64_t kAny64 = std::numeric_limits<std::uint64_t>::max();
   fields.text("name", spec.name);
-  fields.number("world", spec.world, 1, kWorldMax);
+  std::uint32_t ranks = 1;
+  fields.number("world", ranks, 1, json.contains("nodes") ? kWorldMax : kRanksOnNodeMax);
   fields.text("mesh", spec.mesh);
   fields.number("owner_uid", spec.owner_uid, 0, std::numeric_limits<std::uint32_t>::max());
   fields.text("claim", claim);
@@ -167,6 +208,13 @@ Result<JobSpec> job_from_json(const Json& json) {
     return fail(Code::kBadArgument, "job: claim must be 'owner' or 'token'");
   spec.claim = claim == "token" ? ClaimRule::kToken : ClaimRule::kOwner;
   MUSTER_RETURN_IF_ERROR(check_job_name(spec.name));
+  spec.world = ranks;
+  if (const auto it = json.find("nodes"); it != json.end()) {
+    MUSTER_ASSIGN_OR_RETURN(spec.world, world_from_json(*it, ranks));
+  }
+  if (spec.world.local_count() > kRanksOnNodeMax)
+    return fail(Code::kBadArgument, "job: {} of its ranks are on this node, and a node takes {}",
+                spec.world.local_count(), kRanksOnNodeMax);
   return spec;
 }
 

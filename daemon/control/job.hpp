@@ -5,6 +5,7 @@
 #include "api/base/node_costs.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/base/result.hpp"
+#include "api/base/world.hpp"
 #include "daemon/config/job_rules.hpp"
 
 #include <cstdint>
@@ -18,16 +19,18 @@ namespace muster::control {
 
 using Json = nlohmann::json;
 
-constexpr std::uint32_t kWorldMax = kRanksOnNodeMax;            // ranks of a job: all are on one node
+constexpr std::uint32_t kWorldMax = 1u << 16;                   // ranks of a job
+constexpr std::uint32_t kNodesMax = 4096;                       // of a job
+constexpr std::size_t kNodeNameBytesMax = 253;                  // as a host name
 constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any memory size in a spec
 constexpr Nanos kJobDurationMax = std::chrono::hours(24);       // of any duration in a spec
 
 using config::ClaimRule;
 
 struct JobSpec {
-  std::string name;         // 1..63 characters: letters, digits, . _ -
-  std::uint32_t world = 1;  // ranks
-  std::string mesh;         // "dp_shard=2,tp=2"
+  std::string name;  // 1..63 characters: letters, digits, . _ -
+  World world;       // its ranks
+  std::string mesh;  // "dp_shard=2,tp=2"
   std::vector<std::pair<std::string, std::vector<std::string>>> flatten;  // name → member dims
   std::uint32_t owner_uid = 0;
   ClaimRule claim = ClaimRule::kOwner;

@@ -10,7 +10,7 @@ Board::Board(std::unique_ptr<DirectSegments> segments)
       records_(*segments_, *epochs_),
       disagreements_(segments_->groups()) {}
 
-Result<Board> Board::create(std::span<const scheduler::Group> groups, std::uint32_t world,
+Result<Board> Board::create(std::span<const scheduler::Group> groups, const World& world,
                             std::uint32_t made_max, std::uint64_t epoch, const shm::Headroom& headroom,
                             const std::shared_ptr<MemoryAccount>& account) {
   MUSTER_ASSIGN_OR_RETURN(auto segments,

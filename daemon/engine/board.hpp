@@ -17,7 +17,7 @@ namespace muster::engine {
 // Fails   create: NO_RESOURCE.
 class Board {
  public:
-  static Result<Board> create(std::span<const scheduler::Group> groups, std::uint32_t world,
+  static Result<Board> create(std::span<const scheduler::Group> groups, const World& world,
                               std::uint32_t made_max, std::uint64_t epoch, const shm::Headroom& headroom,
                               const std::shared_ptr<MemoryAccount>& account = nullptr);
 

@@ -47,7 +47,7 @@ Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& comma
                        command.lane, command.plan);
       return {};
     case shm::CommandKind::kResetLane:
-      if (!graph.lanes_of(options_.rank).is_open(command.lane))
+      if (!graph.lanes()[options_.rank].is_open(command.lane))
         return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
       graph.reset_lane(options_.rank, command.lane, now);
       return {};
@@ -64,18 +64,18 @@ Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& comma
 
 Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command, Instant now,
                             bool* lane_full) {
-  if (!graph.lanes_of(options_.rank).is_open(command.lane))
+  if (!graph.lanes()[options_.rank].is_open(command.lane))
     return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
   scheduler::Plan* plan = plans_.find(Handle(command.plan));
   if (plan == nullptr) return failure(Code::kProtocol, "command {}: no such plan", command.sequence);
-  if (graph.lanes_of(options_.rank).lane(command.lane).full()) {
+  if (graph.lanes()[options_.rank].lane(command.lane).full()) {
     *lane_full = true;
     return {};
   }
   scheduler::Request request;
   request.rank = options_.rank;
   request.lane = command.lane;
-  request.value = graph.lanes_of(options_.rank).lane(command.lane).next_value();
+  request.value = graph.lanes()[options_.rank].lane(command.lane).next_value();
   request.plan = plan;
   std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
   if (const scheduler::CollectiveWork* const work = plan->collective()) request.bases = bases_of(work->share);
@@ -144,7 +144,7 @@ Status CommandIntake::recount(const scheduler::Graph& graph, const shm::Command&
   lists.source_offsets = list(shm::CountList::kSourceOffsets);
   lists.target_counts = list(shm::CountList::kTargetCounts);
   lists.target_offsets = list(shm::CountList::kTargetOffsets);
-  const Scope scope{options_.rank, options_.id, buffers_, graph.groups(), *options_.groups};
+  const Scope scope{options_.rank, options_.id, buffers_, graph.groups(), *options_.groups, options_.world};
   const Status made = plans_.recount(scope, handle, command.deadline_ns, lists);
   if (!made.ok()) return failure(Code::kProtocol, "command {}: {}", command.sequence, made.message());
   return {};

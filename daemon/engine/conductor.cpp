@@ -211,10 +211,8 @@ Json Conductor::counters() {
 
 Json Conductor::report() {
   Json ranks = Json::array();
-  const auto reports = engine_->report();
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    const auto& r = reports[rank];
-    ranks.push_back({{"rank", rank},
+  for (const auto& r : engine_->report()) {
+    ranks.push_back({{"rank", r.rank.value},
                      {"attached", r.attached},
                      {"pid", r.pid},
                      {"attachments", r.attachments},

@@ -31,12 +31,12 @@ class CountedDevice::Counted final : public device::Memory {
   Count held_;
 };
 
-CountedDevice::Options CountedDevice::beside(std::uint32_t world) {
+CountedDevice::Options CountedDevice::beside(std::uint32_t ranks) {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 0;
-  const std::uint64_t taken = control::kDescriptorsOfProcess + control::kDescriptorsPerRank * world;
+  const std::uint64_t taken = control::kDescriptorsOfProcess + control::kDescriptorsPerRank * ranks;
   const std::uint64_t left = limit.rlim_cur > taken ? limit.rlim_cur - taken : 0;
-  return {std::max<std::uint64_t>(left, world), limit.rlim_cur};
+  return {std::max<std::uint64_t>(left, ranks), limit.rlim_cur};
 }
 
 Status CountedDevice::check() const {

@@ -26,7 +26,7 @@ class CountedDevice final : public device::Device {
     std::uint64_t open_files = 0;  // the limit from which memories_max follows, for its message
   };
   // Descriptors that the open-files limit leaves beside those of the job's ranks; at least one for each rank.
-  static Options beside(std::uint32_t world);
+  static Options beside(std::uint32_t ranks);
 
   // Without an account, bytes are not counted.
   CountedDevice(std::unique_ptr<device::Device> device, Options options,

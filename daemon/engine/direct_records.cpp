@@ -62,6 +62,7 @@ DirectRecords::Counted DirectRecords::counted(Rank rank) const {
 }
 
 DirectRecords::Progress DirectRecords::progress(GroupId group) const {
+  if (segments_.member_count(group) == 0) return {epochs_.present(group), 0};  // it has no direct path
   const std::uint64_t latest = segments_.arrived(group, 0);
   const std::uint64_t base = epochs_.base(group);
   return {epochs_.present(group), latest > base ? latest - base : 0};

@@ -47,33 +47,32 @@ Result<shm::Descriptor> read_only(int memory) {
 }
 
 Result<std::unique_ptr<DirectSegments>> DirectSegments::create(
-    std::span<const scheduler::Group> groups, std::uint32_t world, std::uint32_t made_max,
-    std::uint64_t epoch, const shm::Headroom& headroom, const std::shared_ptr<MemoryAccount>& account) {
-  std::unique_ptr<DirectSegments> made(new DirectSegments);
+    std::span<const scheduler::Group> groups, const World& world, std::uint32_t made_max, std::uint64_t epoch,
+    const shm::Headroom& headroom, const std::shared_ptr<MemoryAccount>& account) {
+  std::unique_ptr<DirectSegments> made(new DirectSegments(world));
   made->account_ = account;
   made->made_max_ = made_max;
-  made->segments_.resize(world);
-  made->lives_.resize(world);
-  std::vector<std::uint64_t> ends(world, shm::kMemberRegionsOffset);
+  RankTable<std::uint64_t> ends(world, [](Rank) { return shm::kMemberRegionsOffset; });
   for (std::uint32_t g = 0; g < groups.size(); ++g) {
     std::vector<Member>& members = made->members_.emplace_back();
+    if (!world.are_local(groups[g].ranks)) continue;
     const std::uint64_t bytes = shm::member_region_bytes(static_cast<std::uint32_t>(groups[g].ranks.size()));
     for (const Rank rank : groups[g].ranks) {
-      std::uint64_t& end = ends[rank.value];
-      members.push_back({rank.value, end});
-      made->segments_[rank.value].regions.emplace(end, GroupId(g));
+      std::uint64_t& end = ends[rank];
+      members.push_back({rank, end});
+      made->segments_[rank].regions.emplace(end, GroupId(g));
       end += bytes;
     }
   }
   std::uint64_t bytes = made->page_size();
-  for (std::uint32_t rank = 0; rank < world; ++rank) {
+  for (const Rank rank : world.locals()) {
     made->segments_[rank].spare = ends[rank];
     made->segments_[rank].reserved = whole_pages(ends[rank]);
     bytes += made->segments_[rank].reserved;
   }
   MUSTER_ASSIGN_OR_RETURN(made->charge_, MemoryAccount::charge(account, bytes));
   // With less room, fewer than made_max regions could leave gaps too small for another one.
-  const std::uint64_t room = 2 * std::uint64_t{made_max} * shm::member_region_bytes(world);
+  const std::uint64_t room = 2 * std::uint64_t{made_max} * shm::member_region_bytes(world.local_count());
   MUSTER_RETURN_IF_ERROR(made->create_segments(room, headroom));
   MUSTER_RETURN_IF_ERROR(made->create_page(epoch, headroom));
   return made;
@@ -81,7 +80,7 @@ Result<std::unique_ptr<DirectSegments>> DirectSegments::create(
 
 // `room`: bytes of address space behind the regions that are there from the start.
 Status DirectSegments::create_segments(std::uint64_t room, const shm::Headroom& headroom) {
-  for (std::uint32_t rank = 0; rank < segments_.size(); ++rank) {
+  for (const Rank rank : segments_.world().locals()) {
     Segment& segment = segments_[rank];
     const std::uint64_t bytes = whole_pages(segment.spare + room);
     MUSTER_ASSIGN_OR_RETURN(segment.memory,
@@ -91,7 +90,7 @@ Status DirectSegments::create_segments(std::uint64_t room, const shm::Headroom& 
     auto* header = new (segment.mapping.writable()) shm::DirectHeader;
     header->magic = shm::kMagicDirect;
     header->abi_version = shm::kAbiVersion;
-    header->rank = rank;
+    header->rank = rank.value;
     header->bytes = bytes;
   }
   return {};
@@ -112,6 +111,7 @@ Status DirectSegments::create_page(std::uint64_t epoch, const shm::Headroom& hea
   header->groups = static_cast<std::uint32_t>(members_.size());
   header->epoch = epoch;
   header->ranks = static_cast<std::uint32_t>(segments_.size());
+  for (const Rank rank : segments_.world().locals()) rank_line(rank)->rank = rank.value;
   MUSTER_ASSIGN_OR_RETURN(page_read_only_, read_only(page_memory_.get()));
   return {};
 }
@@ -147,7 +147,7 @@ Status DirectSegments::add(GroupId group, std::span<const Rank> ranks) {
   std::vector<Member> members;
   const std::uint64_t bytes = shm::member_region_bytes(static_cast<std::uint32_t>(ranks.size()));
   for (const Rank rank : ranks) {
-    Segment& segment = segments_[rank.value];
+    Segment& segment = segments_[rank];
     const auto made = static_cast<std::uint32_t>(
         std::distance(segment.regions.lower_bound(segment.spare), segment.regions.end()));
     if (made == made_max_)
@@ -158,7 +158,7 @@ Status DirectSegments::add(GroupId group, std::span<const Rank> ranks) {
     const auto offset = room_in(segment, bytes);
     MUSTER_ASSERT(offset.has_value());
     MUSTER_RETURN_IF_ERROR(reserve(segment, *offset + bytes));
-    members.push_back({rank.value, *offset});
+    members.push_back({rank, *offset});
   }
   for (const Member& member : members) {
     Segment& segment = segments_[member.rank];
@@ -177,7 +177,7 @@ void DirectSegments::remove(GroupId group) {
 std::vector<shm::DirectMember> DirectSegments::members(GroupId group) const {
   std::vector<shm::DirectMember> members;
   for (const Member& member : members_[group.value])
-    members.push_back({static_cast<std::int32_t>(member.rank), 0, member.offset});
+    members.push_back({static_cast<std::int32_t>(member.rank.value), 0, member.offset});
   return members;
 }
 
@@ -188,7 +188,7 @@ std::uint32_t DirectSegments::member_count(GroupId group) const {
 std::optional<std::uint32_t> DirectSegments::index_of(GroupId group, Rank rank) const {
   const auto& members = members_[group.value];
   const auto member =
-      std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.rank == rank.value; });
+      std::find_if(members.begin(), members.end(), [&](const Member& m) { return m.rank == rank; });
   if (member == members.end()) return std::nullopt;
   return static_cast<std::uint32_t>(member - members.begin());
 }
@@ -210,7 +210,7 @@ std::uint64_t DirectSegments::arrived(GroupId group, std::uint32_t index) const 
 // ---- words -------------------------------------------------------------------------------------
 
 void DirectSegments::clear(Rank rank) {
-  Segment& segment = segments_[rank.value];
+  Segment& segment = segments_[rank];
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment.mapping.writable());
   for (std::uint64_t& uses : header->stage_uses) Published<std::uint64_t>(&uses).add_ordered(1);
   Published<std::uint32_t>(&header->asleep).store(0);
@@ -226,11 +226,11 @@ void DirectSegments::clear(Rank rank) {
 }
 
 const shm::DirectHeader* DirectSegments::header(Rank rank) const {
-  return reinterpret_cast<const shm::DirectHeader*>(segments_[rank.value].mapping.data());
+  return reinterpret_cast<const shm::DirectHeader*>(segments_[rank].mapping.data());
 }
 
 const shm::DirectRecord* DirectSegments::records(Rank rank) const {
-  return reinterpret_cast<const shm::DirectRecord*>(segments_[rank.value].mapping.data() +
+  return reinterpret_cast<const shm::DirectRecord*>(segments_[rank].mapping.data() +
                                                     shm::kDirectRecordsOffset);
 }
 
@@ -240,11 +240,11 @@ shm::GroupLine* DirectSegments::line(GroupId group) {
 
 shm::RankLine* DirectSegments::rank_line(Rank rank) {
   std::byte* lines = page_.writable() + shm::kGroupLinesOffset + members_.size() * sizeof(shm::GroupLine);
-  return reinterpret_cast<shm::RankLine*>(lines) + rank.value;
+  return reinterpret_cast<shm::RankLine*>(lines) + segments_.world().local(rank).value;
 }
 
 void DirectSegments::set_attached(Rank rank, bool attached) {
-  std::uint64_t& life = lives_[rank.value];
+  std::uint64_t& life = lives_[rank];
   life += (life % 2 == 1) == attached ? 2 : 1;
   Published<std::uint64_t>(&rank_line(rank)->life).store_ordered(life);
 }

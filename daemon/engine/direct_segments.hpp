@@ -1,7 +1,9 @@
-// DirectSegments: the memory of the direct path. Each rank has a segment with a member region for each of its
-// groups. All ranks read one page, which has a line for each group and for each rank.
+// DirectSegments: the memory of the direct path. Each rank of this node has a segment, with a member region
+// for each of its groups whose members are all here. All ranks read one page, which has a line for each group
+// and for each rank.
 #pragma once
 
+#include "api/base/world.hpp"
 #include "api/shm/control.hpp"
 #include "api/shm/direct.hpp"
 #include "api/shm/segment.hpp"
@@ -27,12 +29,12 @@ class DirectSegments {
  public:
   // Groups made later are empty here. Each segment has addresses for made_max of them, and memory on demand.
   static Result<std::unique_ptr<DirectSegments>> create(std::span<const scheduler::Group> groups,
-                                                        std::uint32_t world, std::uint32_t made_max,
+                                                        const World& world, std::uint32_t made_max,
                                                         std::uint64_t epoch, const shm::Headroom& headroom,
                                                         const std::shared_ptr<MemoryAccount>& account);
 
-  int descriptor(Rank rank) const { return segments_[rank.value].memory.get(); }
-  std::uint64_t bytes(Rank rank) const { return segments_[rank.value].mapping.size(); }
+  int descriptor(Rank rank) const { return segments_[rank].memory.get(); }
+  std::uint64_t bytes(Rank rank) const { return segments_[rank].mapping.size(); }
   int page_descriptor() const { return page_read_only_.get(); }
   std::uint64_t page_bytes() const { return page_.size(); }
 
@@ -48,9 +50,7 @@ class DirectSegments {
   // The rank's index in the group.
   std::optional<std::uint32_t> index_of(GroupId group, Rank rank) const;
   // The rank's regions, by offset.
-  const std::map<std::uint64_t, GroupId>& regions_of(Rank rank) const {
-    return segments_[rank.value].regions;
-  }
+  const std::map<std::uint64_t, GroupId>& regions_of(Rank rank) const { return segments_[rank].regions; }
   const std::byte* region(GroupId group, std::uint32_t index) const;
   // The latest position at which the member has arrived.
   std::uint64_t arrived(GroupId group, std::uint32_t index) const;
@@ -59,7 +59,7 @@ class DirectSegments {
   // Prepares the segment for a new client of the rank. The last client's state is cleared, but its words of
   // former epochs stay, for members that still read them.
   void clear(Rank rank);
-  std::byte* writable(Rank rank) { return segments_[rank.value].mapping.writable(); }
+  std::byte* writable(Rank rank) { return segments_[rank].mapping.writable(); }
   const shm::DirectHeader* header(Rank rank) const;
   const shm::DirectRecord* records(Rank rank) const;
   shm::GroupLine* line(GroupId group);
@@ -79,10 +79,10 @@ class DirectSegments {
     std::uint64_t reserved = 0;                // bytes that have memory, in whole pages
   };
   struct Member {
-    std::uint32_t rank = 0;
+    Rank rank;
     std::uint64_t offset = 0;
   };
-  DirectSegments() = default;
+  explicit DirectSegments(const World& world) : segments_(world), lives_(world) {}
   Status create_segments(std::uint64_t room, const shm::Headroom& headroom);
   Status create_page(std::uint64_t epoch, const shm::Headroom& headroom);
   std::uint64_t page_size() const;
@@ -93,9 +93,9 @@ class DirectSegments {
   std::shared_ptr<MemoryAccount> account_;
   MemoryCharge charge_;
   std::uint32_t made_max_ = 0;
-  std::vector<Segment> segments_;
+  RankTable<Segment> segments_;
   std::vector<std::vector<Member>> members_;  // by group, then by index in the group
-  std::vector<std::uint64_t> lives_;          // by rank
+  RankTable<std::uint64_t> lives_;
   shm::Descriptor page_memory_;
   shm::Descriptor page_read_only_;
   shm::Mapping page_;

@@ -19,6 +19,7 @@ Result<std::vector<shm::DirectMember>> DirectService::group(const Session& sessi
   if (member == ranks.end())
     return fail(Code::kBadArgument, "rank {} is not a member of group {}", session.options().rank.value,
                 graph_.groups()[id.value].name);
+  MUSTER_RETURN_IF_ERROR(check_on_node(graph_.lanes().world(), graph_.groups()[id.value]));
   answer->line = id.value;
   answer->index = static_cast<std::uint32_t>(member - ranks.begin());
   answer->members = static_cast<std::uint32_t>(ranks.size());
@@ -30,9 +31,13 @@ Result<std::vector<shm::DirectMember>> DirectService::group(const Session& sessi
 
 Status DirectService::check_rank(std::int32_t rank) const {
   if (board_ == nullptr) return failure(Code::kUnsupported, "the job's device has no direct path");
-  const std::size_t world = slots_.all().size();
-  if (rank >= 0 && static_cast<std::size_t>(rank) < world) return {};
-  return failure(Code::kBadArgument, "rank {} is not in 0..{}", rank, world - 1);
+  const World& world = graph_.lanes().world();
+  if (rank < 0 || static_cast<std::uint32_t>(rank) >= world.size())
+    return failure(Code::kBadArgument, "rank {} is not in 0..{}", rank, world.size() - 1);
+  const Rank asked(static_cast<std::uint32_t>(rank));
+  if (world.is_local(asked)) return {};
+  return failure(Code::kBadArgument, "{}, so this node has no memory of it",
+                 world.text_of(std::span(&asked, 1)));
 }
 
 Result<shm::Descriptor> DirectService::segment(std::int32_t rank, std::uint64_t* bytes) const {
@@ -68,6 +73,7 @@ Result<DirectQuestion> DirectService::question(const Session& session,
   if (!sound)
     return fail(Code::kBadArgument, "rank {} asks about kind {} and peer {} of group {}: there are no such",
                 session.options().rank.value, message.kind, message.peer, graph_.groups()[id.value].name);
+  MUSTER_RETURN_IF_ERROR(check_on_node(graph_.lanes().world(), graph_.groups()[id.value]));
   return DirectQuestion{id,
                         static_cast<std::uint32_t>(member - ranks.begin()),
                         message.epoch,

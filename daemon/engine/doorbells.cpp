@@ -35,11 +35,11 @@ Result<Doorbells> Doorbells::open() {
   return bells;
 }
 
-Status Doorbells::add(const shm::Descriptor& bell) {
+Status Doorbells::add(int bell) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
-  event.data.fd = bell.get();
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell.get(), &event) == 0) return {};
+  event.data.fd = bell;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, bell, &event) == 0) return {};
   return failure(Code::kNoResource, "epoll_ctl: {}", std::strerror(errno));
 }
 

@@ -20,7 +20,8 @@ class Doorbells {
   static Result<Doorbells> open();
   Doorbells(Doorbells&& other) noexcept : epoll_(std::move(other.epoll_)), own_(std::move(other.own_)) {}
 
-  Status add(const shm::Descriptor& bell);
+  Status add(const shm::Descriptor& bell) { return add(bell.get()); }
+  Status add(int bell);  // of a backend
   void remove(const shm::Descriptor& bell);
   // Ends a wait, now or the next one. Never blocks.
   void ring() noexcept;

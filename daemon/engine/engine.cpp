@@ -12,14 +12,14 @@ namespace {
 constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
 
 // One transaction: every group of the mesh, and of each rank alone, is connected before any may be used. The
-// places of made groups stay empty.
+// places of made groups stay empty, as do those of groups with members on other nodes.
 Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
-    std::span<const scheduler::Group> groups, const transport::CommunicatorFactory& open_communicator) {
+    std::span<const scheduler::Group> groups, const World& world, transport::Backend& backend) {
   std::vector<std::unique_ptr<transport::Communicator>> communicators(groups.size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].ranks.empty()) continue;
+    if (groups[g].ranks.empty() || !world.are_local(groups[g].ranks)) continue;
     MUSTER_ASSIGN_OR_RETURN(communicators[g],
-                            open_communicator(static_cast<std::int32_t>(groups[g].ranks.size())));
+                            backend.open(static_cast<std::int32_t>(groups[g].ranks.size())));
   }
   return communicators;
 }
@@ -29,7 +29,8 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
                                                       Engine::Pooling pooling, device::host::Duty& duty) {
   device::host::PoolOptions options;
   options.workers = spec.workers;
-  options.streams_max = std::min(spec.world * shm::kLanesMax, device::host::PoolOptions::kStreamsMax);
+  options.streams_max =
+      std::min(spec.world.local_count() * shm::kLanesMax, device::host::PoolOptions::kStreamsMax);
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
   options.spin = spec.idle_spin;
   options.duty = &duty;
@@ -43,12 +44,12 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
 
 Engine::Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorbells,
                std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account,
-               transport::CommunicatorFactory communicators)
+               std::unique_ptr<transport::Backend> backend)
     : spec_(spec),
       clock_(clock),
       probe_(probe ? std::move(probe) : std::make_unique<SystemProcesses>()),
       account_(std::move(account)),
-      open_communicator_(communicators ? std::move(communicators) : transport::open_loopback),
+      backend_(backend ? std::move(backend) : transport::loopback_backend()),
       graph_options_{spec.world, spec.starts_per_lane_max},
       doorbells_(std::move(doorbells)) {}
 
@@ -68,7 +69,7 @@ Engine::Parts::Parts(Engine& engine, std::unique_ptr<device::Device> own_device,
       faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, board),
       groups(std::move(plan.list), std::move(plan.table),
              {engine.spec_, engine.lock_, graph, executor, slots, buffers, metrics, faults, board,
-              engine.open_communicator_}),
+              *engine.backend_}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, board),
@@ -81,33 +82,39 @@ Engine::~Engine() {
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
                                                std::unique_ptr<ProcessProbe> probe, Pooling pooling,
                                                std::shared_ptr<MemoryAccount> account,
-                                               transport::CommunicatorFactory communicators) {
+                                               std::unique_ptr<transport::Backend> backend) {
   MUSTER_ASSIGN_OR_RETURN(JobGroups::Plan plan, JobGroups::plan(spec));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
   std::unique_ptr<Engine> engine(new Engine(spec, clock, std::move(doorbells), std::move(probe),
-                                            std::move(account), std::move(communicators)));
+                                            std::move(account), std::move(backend)));
   MUSTER_RETURN_IF_ERROR(engine->open(pooling, std::move(plan)));
-  MUSTER_LOG(kInfo, "engine", "job {}: {} ranks, mesh {}, {} groups, {}", spec.name, spec.world, spec.mesh,
-             engine->groups().list().size(), engine->parts_->device->info().name);
+  const World& world = spec.world;
+  MUSTER_LOG(kInfo, "engine", "job {}: {} ranks{}, mesh {}, {} groups, {}", spec.name, world.size(),
+             world.nodes().size() == 1
+                 ? ""
+                 : fmt::format(", {} of them here ({})", world.local_count(), world.text_of(world.locals())),
+             spec.mesh, engine->groups().list().size(), engine->parts_->device->info().name);
   return engine;
 }
 
 // The workers start under the lock, so that none takes a turn before all parts are there.
 Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
   const std::lock_guard lock(lock_);
+  if (backend_->descriptor() >= 0) MUSTER_RETURN_IF_ERROR(doorbells_.add(backend_->descriptor()));
   constexpr std::uint64_t kSessionBytes = shm::kSubmissionBytes + shm::kCompletionBytes;
-  MUSTER_ASSIGN_OR_RETURN(sessions_charge_, MemoryAccount::charge(account_, spec_.world * kSessionBytes));
+  MUSTER_ASSIGN_OR_RETURN(sessions_charge_,
+                          MemoryAccount::charge(account_, spec_.world.local_count() * kSessionBytes));
   MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this));
   MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
-  std::unique_ptr<device::Device> device =
-      std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world), account_);
-  MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, open_communicator_));
+  std::unique_ptr<device::Device> device = std::make_unique<CountedDevice>(
+      std::move(host), CountedDevice::beside(spec_.world.local_count()), account_);
+  MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, spec_.world, *backend_));
   const GroupTable& table = plan.table;
   MUSTER_ASSIGN_OR_RETURN(
       Tally tally,
       Tally::create(spec_.world, std::span(plan.groups).first(plan.list.size()),
                     {table.first_made(), table.size() - table.first_made()}, spec_.epoch, account_));
-  const std::vector<device::Device*> devices(spec_.world, device.get());
+  const RankTable<device::Device*> devices(spec_.world, [&](Rank) { return device.get(); });
   MUSTER_ASSIGN_OR_RETURN(
       scheduler::Executor executor,
       scheduler::Executor::open({devices, graph_options_.lanes, graph_options_.launch_depth},
@@ -127,9 +134,13 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
 // ---- sessions ----------------------------------------------------------------------------------
 
 Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
-  if (rank.value >= spec_.world)
-    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, spec_.world - 1,
+  const World& world = spec_.world;
+  if (rank.value >= world.size())
+    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value, world.size() - 1,
                 spec_.name);
+  if (!world.is_local(rank))
+    return fail(Code::kBadArgument, "{} of job {}; attach to the daemon there",
+                world.text_of(std::span(&rank, 1)), spec_.name);
   reclaim();
   const shm::Headroom headroom = shm::memory_headroom();
   MUSTER_ASSIGN_OR_RETURN(shm::SubmissionView submission, shm::SubmissionView::create(headroom));
@@ -148,8 +159,8 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
                 rank.value, spec_.name, slot.session->options().pid);
   MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
   const SessionOptions options{
-      rank,           SessionId(next_session_++), pid, spec_.buffers_max, spec_.plans_max,
-      spec_.deadline, &parts_->groups.table()};
+      rank,           SessionId(next_session_++), pid,        spec_.buffers_max, spec_.plans_max,
+      spec_.deadline, &parts_->groups.table(),    spec_.world};
   slot.session =
       std::make_unique<Session>(options, std::move(submission), std::move(page), parts_->buffers.arena(rank));
   slot.doorbell = std::move(bell);
@@ -173,8 +184,10 @@ shm::Welcome Engine::welcome(const Session& session) const {
   const Rank rank = session.options().rank;
   shm::Welcome w;
   w.session = session.options().id.value;
-  w.rank = w.local_rank = static_cast<std::int32_t>(rank.value);
-  w.world_size = w.local_size = static_cast<std::int32_t>(spec_.world);
+  w.rank = static_cast<std::int32_t>(rank.value);
+  w.world_size = static_cast<std::int32_t>(spec_.world.size());
+  w.local_rank = static_cast<std::int32_t>(spec_.world.local(rank).value);
+  w.local_size = static_cast<std::int32_t>(spec_.world.local_count());
   w.attachments = parts_->slots.of(rank).attachments;
   w.epoch = spec_.epoch;
   w.deadline_ns = spec_.deadline.count();
@@ -251,10 +264,10 @@ Status Engine::health() const {
 std::vector<Engine::RankReport> Engine::report() const {
   const std::lock_guard lock(lock_);
   std::vector<RankReport> reports;
-  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
-    const RankSlot& slot = parts_->slots.of(Rank(rank));
-    const Arena& arena = parts_->buffers.arena(Rank(rank));
-    reports.push_back({slot.session != nullptr, slot.session ? slot.session->options().pid : 0,
+  for (const Rank rank : spec_.world.locals()) {
+    const RankSlot& slot = parts_->slots.of(rank);
+    const Arena& arena = parts_->buffers.arena(rank);
+    reports.push_back({rank, slot.session != nullptr, slot.session ? slot.session->options().pid : 0,
                        slot.attachments, arena.used_bytes(), arena.reserved_bytes()});
   }
   return reports;
@@ -263,12 +276,13 @@ std::vector<Engine::RankReport> Engine::report() const {
 // ---- progress ----------------------------------------------------------------------------------
 
 std::size_t Engine::do_work() {
+  const std::size_t moved = backend_->progress();
   const std::lock_guard lock(lock_);
   if (!parts_ || !parts_->execution.health().ok()) return 0;  // not open yet, or open() has failed
   if (std::exchange(armed_, false)) parts_->slots.awake();
   const Instant now = clock_.now();
   lock_.doing("reaping finished steps");
-  std::size_t work = parts_->execution.reap(now);
+  std::size_t work = moved + parts_->execution.reap(now);
   lock_.doing("draining the rings");
   work += parts_->slots.drain(now);
   lock_.doing("its timers");
@@ -287,11 +301,15 @@ void Engine::tick(Instant now) {
   next_tick_ = now + kTickPeriod;
 }
 
-// Running steps need no bell: the worker that finishes one takes the next turn itself.
+// Steps on the workers need no bell: the worker that finishes one takes the next turn itself. The backend
+// rings for the others. It is armed last, so that what it finishes meanwhile is seen in the next turn.
 bool Engine::arm() {
-  const std::lock_guard lock(lock_);
-  armed_ = true;
-  return !parts_ || parts_->slots.arm();
+  {
+    const std::lock_guard lock(lock_);
+    armed_ = true;
+    if (parts_ && !parts_->slots.arm()) return false;
+  }
+  return backend_->arm();
 }
 
 void Engine::wait(Nanos bound) {

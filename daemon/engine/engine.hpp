@@ -29,6 +29,7 @@
 #include "kernels/device/host/pool.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
+#include "transport/collective/backend.hpp"
 
 #include <memory>
 #include <optional>
@@ -59,16 +60,17 @@ class Engine final : public device::host::Duty {
 
   // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes;
   // nullptr: through the kernel. `account`: what the job holds is charged to it; nullptr: not
-  // counted. `communicators`: opens the communicators of groups; nullptr: loopback.
+  // counted. `backend`: makes the communicators of groups; nullptr: loopback.
   static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
                                                 std::unique_ptr<ProcessProbe> probe = nullptr,
                                                 Pooling pooling = Pooling::kThreads,
                                                 std::shared_ptr<MemoryAccount> account = nullptr,
-                                                transport::CommunicatorFactory communicators = nullptr);
+                                                std::unique_ptr<transport::Backend> backend = nullptr);
   ~Engine() override;
 
   // ---- sessions --------------------------------------------------------------------------------
-  // kDuplicate while the rank has a client; kBadArgument for a rank outside the world.
+  // kDuplicate while the rank has a client; kBadArgument for a rank that does not exist, or runs on another
+  // node.
   Result<Attached> attach(Rank rank, std::int32_t pid);
   // The client left or died; `text` tells the other ranks how. Its memory is freed once its running work has
   // ended.
@@ -100,6 +102,7 @@ class Engine final : public device::host::Duty {
   // The device's first error.
   Status health() const;
   struct RankReport {
+    Rank rank;
     bool attached = false;
     std::int32_t pid = 0;
     std::uint32_t attachments = 0;
@@ -141,7 +144,7 @@ class Engine final : public device::host::Duty {
 
   Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorbells,
          std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account,
-         transport::CommunicatorFactory communicators);
+         std::unique_ptr<transport::Backend> backend);
   Status open(Pooling pooling, JobGroups::Plan plan);
   shm::Welcome welcome(const Session& session) const;
   void tick(Instant now);
@@ -150,7 +153,7 @@ class Engine final : public device::host::Duty {
   const Clock& clock_;
   std::unique_ptr<ProcessProbe> probe_;
   std::shared_ptr<MemoryAccount> account_;
-  const transport::CommunicatorFactory open_communicator_;
+  const std::unique_ptr<transport::Backend> backend_;
   const scheduler::GraphOptions graph_options_;
   MemoryCharge sessions_charge_;  // for one session of each rank
   Doorbells doorbells_;

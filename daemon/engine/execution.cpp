@@ -54,6 +54,10 @@ void Execution::resumed(Rank rank, std::uint32_t lane, std::uint64_t to) {
   slots_.of(rank).session->publication().resumed(lane, to);
 }
 
+void Execution::quarantined(Rank rank, std::uint32_t lane, std::uint32_t starts) {
+  if (Session* session = slots_.of(rank).session.get()) session->publication().quarantined(lane, starts);
+}
+
 void Execution::retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan,
                         bool well) {
   Session* session = slots_.owner_of(plan, rank);
@@ -84,7 +88,7 @@ void Execution::account(Session& session, const scheduler::Plan& plan, std::uint
   event.label = plan.label();
   event.rank = session.options().rank;
   event.lane = lane;
-  event.lane_id = graph_.lanes_of(event.rank).id(lane);
+  event.lane_id = graph_.lanes()[event.rank].id(lane);
   event.in_group = collective != nullptr;
   event.group = collective != nullptr ? collective->group.value : 0;
   event.value = value;

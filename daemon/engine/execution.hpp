@@ -47,6 +47,9 @@ class Execution final : public scheduler::Actions {
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause) override;
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override;
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
+  bool is_outside(std::uint32_t step_index) override { return executor_.is_outside(step_index); }
+  void cancel(std::uint32_t step_index) override { executor_.cancel(step_index); }
+  void quarantined(Rank rank, std::uint32_t lane, std::uint32_t starts) override;
 
  private:
   void note_health(const Status& device, const char* doing, const char* what);

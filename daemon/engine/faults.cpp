@@ -28,7 +28,7 @@ Status Faults::abort(Session& session, std::uint64_t group, std::string_view rea
 Status Faults::interrupt(Session& session, const shm::InterruptMessage& message) {
   const std::lock_guard lock(lock_);
   const Rank rank = session.options().rank;
-  if (message.lane != MUSTER_LANE_NONE && !graph_.lanes_of(rank).is_open(message.lane))
+  if (message.lane != MUSTER_LANE_NONE && !graph_.lanes()[rank].is_open(message.lane))
     return failure(Code::kBadArgument, "lane {} does not exist", message.lane);
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), message.group));
   const std::string& name = graph_.groups()[id.value].name;
@@ -50,7 +50,7 @@ Status Faults::interrupt(Session& session, const shm::InterruptMessage& message)
 // cannot take that back on the direct path. So an absence ends that epoch too, when it is first said.
 void Faults::absent(Rank rank, const std::string& text) {
   const std::lock_guard lock(lock_);
-  if (rank.value >= told_.size()) return;
+  if (!told_.world().is_local(rank)) return;
   const bool known = graph_.absences().of(rank) != nullptr;
   graph_.absent(rank, text, clock_.now());
   if (board_ != nullptr && !known) {
@@ -68,7 +68,7 @@ void Faults::expect_all() {
 
 void Faults::attached(Rank rank) {
   graph_.attached(rank);
-  told_[rank.value].reset();
+  told_[rank].reset();
   if (board_ == nullptr) return;
   board_->reset(rank);
   board_->segments().set_attached(rank, true);
@@ -95,7 +95,7 @@ void Faults::end_direct(GroupId group, scheduler::Cause cause) {
 }
 
 void Faults::tell(Rank rank, const scheduler::CausePtr& cause) {
-  told_[rank.value] = Told{cause, board_->records().recorded(rank), slots_.of(rank).starts};
+  told_[rank] = Told{cause, board_->records().recorded(rank), slots_.of(rank).starts};
   graph_.heard(rank, cause->fault);
 }
 
@@ -115,7 +115,7 @@ void Faults::refresh_absences() {
 
 // A rank leaves because of a failure if it has run and started nothing since it was told of it.
 scheduler::CausePtr Faults::reason_to_leave(Rank rank) const {
-  const auto& told = told_[rank.value];
+  const auto& told = told_[rank];
   if (board_ == nullptr || !told) return nullptr;
   if (board_->records().recorded(rank) != told->recorded || slots_.of(rank).starts != told->starts)
     return nullptr;

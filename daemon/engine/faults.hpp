@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace muster::engine {
 
@@ -23,7 +22,7 @@ namespace muster::engine {
 class Faults {
  public:
   // `board`: nullptr if there is no direct path.
-  Faults(std::uint32_t world, const Clock& clock, EngineLock& lock, scheduler::Graph& graph, RankSlots& slots,
+  Faults(const World& world, const Clock& clock, EngineLock& lock, scheduler::Graph& graph, RankSlots& slots,
          Board* board)
       : clock_(clock), lock_(lock), graph_(graph), slots_(slots), board_(board), told_(world) {}
 
@@ -62,7 +61,7 @@ class Faults {
   scheduler::Graph& graph_;
   RankSlots& slots_;
   Board* board_;
-  std::vector<std::optional<Told>> told_;  // by rank
+  RankTable<std::optional<Told>> told_;
 };
 
 }  // namespace muster::engine

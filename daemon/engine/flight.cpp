@@ -9,7 +9,7 @@
 namespace muster::engine {
 
 void FlightLog::attached(Rank rank) {
-  RankLog& log = ranks_[rank.value];
+  RankLog& log = ranks_[rank];
   log.overwritten = false;
   log.lanes.resize(MUSTER_LANE_CLASSES);
   for (auto& lane : log.lanes) {
@@ -19,7 +19,7 @@ void FlightLog::attached(Rank rank) {
 }
 
 void FlightLog::expect_lane(Rank rank, std::uint32_t lane) {
-  auto& lanes = ranks_[rank.value].lanes;
+  auto& lanes = ranks_[rank].lanes;
   if (lane < lanes.size()) return;
   lanes.resize(lane + 1);
   lanes[lane].reserve(kEntriesPerLane);
@@ -33,7 +33,7 @@ void FlightLog::expect(GroupId group, std::int32_t sender, std::int32_t receiver
 void FlightLog::submitted(const scheduler::Request& request, Instant now) {
   const scheduler::CollectiveWork* work = request.plan->collective();
   if (work == nullptr) return;
-  RankLog& log = ranks_[request.rank.value];
+  RankLog& log = ranks_[request.rank];
   auto& lane = log.lanes[request.lane];
   if (lane.empty()) lane.resize(kEntriesPerLane);
   FlightEntry& entry = lane[request.value % kEntriesPerLane];
@@ -59,7 +59,7 @@ void FlightLog::submitted(const scheduler::Request& request, Instant now) {
 }
 
 FlightEntry* FlightLog::find(Rank rank, std::uint32_t lane, std::uint64_t value) {
-  auto& lanes = ranks_[rank.value].lanes;
+  auto& lanes = ranks_[rank].lanes;
   if (lane >= lanes.size() || lanes[lane].empty()) return nullptr;
   auto& entries = lanes[lane];
   FlightEntry& entry = entries[value % kEntriesPerLane];
@@ -105,7 +105,7 @@ const FlightEntry* FlightLog::retired(Rank rank, std::uint32_t lane, std::uint64
     entry->completed = end;
     return entry;
   }
-  failed(ranks_[rank.value], *entry, number);
+  failed(ranks_[rank], *entry, number);
   return entry->value == value ? entry : nullptr;
 }
 
@@ -136,7 +136,7 @@ void FlightLog::failed(RankLog& log, FlightEntry& entry, std::uint64_t number) {
 
 std::vector<FlightEntry> FlightLog::entries(Rank rank) const {
   std::vector<FlightEntry> all;
-  for (const auto& lane : ranks_[rank.value].lanes)
+  for (const auto& lane : ranks_[rank].lanes)
     for (const FlightEntry& entry : lane)
       if (entry.value != 0) all.push_back(entry);
   std::stable_sort(all.begin(), all.end(), [](const FlightEntry& a, const FlightEntry& b) {

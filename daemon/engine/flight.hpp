@@ -44,7 +44,7 @@ class FlightLog {
  public:
   static constexpr std::uint64_t kEntriesPerLane = 128;
 
-  explicit FlightLog(std::uint32_t world) : ranks_(world) {}
+  explicit FlightLog(const World& world) : ranks_(world) {}
 
   // The rank has a new client: forgets what the last one did, and makes room for its lanes' entries. Pages
   // stay untouched until a lane has its first collective.
@@ -64,7 +64,7 @@ class FlightLog {
   // All entries of a rank, in order of creation.
   std::vector<FlightEntry> entries(Rank rank) const;
   // Whether older entries of the rank have been overwritten.
-  bool overwritten(Rank rank) const { return ranks_[rank.value].overwritten; }
+  bool overwritten(Rank rank) const { return ranks_[rank].overwritten; }
 
  private:
   struct RankLog {
@@ -81,7 +81,7 @@ class FlightLog {
   FlightEntry* find(Rank rank, std::uint32_t lane, std::uint64_t value);
   void failed(RankLog& log, FlightEntry& entry, std::uint64_t number);
 
-  std::vector<RankLog> ranks_;
+  RankTable<RankLog> ranks_;
   std::map<std::array<std::uint32_t, 3>, Pair> pairs_;  // by group, sender, receiver
 };
 

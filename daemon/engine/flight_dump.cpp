@@ -147,19 +147,23 @@ struct Remembered {
   std::unordered_map<std::uint64_t, By> by;  // which of them has the record of a number
 };
 
-void forget_what_others_have_lost(std::span<const RankFlights> ranks, std::vector<std::vector<Record>>& all) {
-  const auto has_lost = [&](std::uint32_t rank) { return rank < ranks.size() && ranks[rank].lost; };
+void forget_what_others_have_lost(const RankTable<RankFlights>& ranks,
+                                  std::vector<std::vector<Record>>& all) {
+  const World& world = ranks.world();
+  const auto has_lost = [&](std::uint32_t rank) {
+    return world.is_local(Rank(rank)) && ranks[Rank(rank)].lost;
+  };
   std::unordered_map<std::string, Remembered> groups;
-  for (std::uint32_t rank = 0; rank < all.size(); ++rank)
-    for (const Record& record : all[rank]) {
+  for (const Rank rank : world.locals())
+    for (const Record& record : all[world.local(rank).value]) {
       const auto [place, is_new] = groups.try_emplace(record.group.name);
       Remembered& group = place->second;
       const auto& members = record.group.ranks;
       if (is_new)
         group.forgetful = static_cast<std::size_t>(std::count_if(members.begin(), members.end(), has_lost));
-      if (!has_lost(rank)) continue;
+      if (!has_lost(rank.value)) continue;
       Remembered::By& by = group.by[record.number];
-      if (by.ranks == 0 || by.latest != rank) by = {by.ranks + 1, rank};
+      if (by.ranks == 0 || by.latest != rank.value) by = {by.ranks + 1, rank.value};
     }
   for (std::vector<Record>& records : all) {
     std::erase_if(records, [&](const Record& record) {
@@ -306,7 +310,7 @@ Json dump_of(const std::vector<Record>& records) {
 }  // namespace
 
 std::vector<Json> flight_dump(std::span<const scheduler::Group> groups, const scheduler::LaneTable& lanes,
-                              std::span<const RankFlights> ranks, Instant now) {
+                              const RankTable<RankFlights>& ranks, Instant now) {
   std::vector<std::vector<Record>> all;
   for (const RankFlights& flights : ranks) all.push_back(records_of(groups, lanes, flights, now));
   forget_what_others_have_lost(ranks, all);

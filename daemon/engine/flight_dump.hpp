@@ -19,12 +19,12 @@ struct RankFlights {
   bool lost = false;                       // older ones have been overwritten
 };
 
-// By rank: {"version", "pg_config", "pg_status", "entries", "comm_lib_version"}. The analyser matches entries
-// of a process group by number. So each lane of a group is a process group, as are its direct path and each
-// direction between two ranks. A completed operation is left out if another member's record of it was
-// overwritten. Times are the node's monotonic clock.
+// By LocalRank: {"version", "pg_config", "pg_status", "entries", "comm_lib_version"}. The analyser matches
+// entries of a process group by number. So each lane of a group is a process group, as are its direct path
+// and each direction between two ranks. A completed operation is left out if another member's record of it
+// was overwritten. Times are the node's monotonic clock.
 std::vector<control::Json> flight_dump(std::span<const scheduler::Group> groups,
-                                       const scheduler::LaneTable& lanes, std::span<const RankFlights> ranks,
+                                       const scheduler::LaneTable& lanes, const RankTable<RankFlights>& ranks,
                                        Instant now);
 
 }  // namespace muster::engine

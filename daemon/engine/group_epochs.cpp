@@ -37,8 +37,9 @@ void GroupEpochs::enter(Rank rank) {
 }
 
 // The position at which all members have arrived, present or not. A member that has completed an operation
-// counts, because it had seen all others arrive.
+// counts, because it had seen all others arrive. 0: the group has no direct path.
 std::uint64_t GroupEpochs::count_met(GroupId group) const {
+  if (segments_.member_count(group) == 0) return 0;
   std::uint64_t least = UINT64_MAX;
   for (std::uint32_t i = 0; i < segments_.member_count(group); ++i)
     least = std::min(least, segments_.arrived(group, i));

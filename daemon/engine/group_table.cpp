@@ -11,8 +11,9 @@ namespace {
 
 // Room for made groups. A group has at least two members, hence the half.
 std::uint32_t places(const GroupTable::Sizes& sizes) {
-  const std::uint32_t first = sizes.mesh_groups + sizes.world;
-  const std::uint64_t wanted = std::uint64_t{GroupTable::kRoom} * sizes.held_max * sizes.world / 2;
+  const std::uint32_t ranks = sizes.world.local_count();
+  const std::uint32_t first = sizes.mesh_groups + ranks;
+  const std::uint64_t wanted = std::uint64_t{GroupTable::kRoom} * sizes.held_max * ranks / 2;
   const std::uint64_t left = GroupTable::kGroupsMax > first ? GroupTable::kGroupsMax - first : 0;
   return static_cast<std::uint32_t>(std::min(wanted, left));
 }
@@ -46,7 +47,7 @@ bool GroupTable::may_use(const Entry& entry, SessionId session) const {
 }
 
 Result<GroupId> GroupTable::find(std::uint64_t handle, Rank asker, SessionId session) const {
-  if (handle == MUSTER_GROUP_SELF) return GroupId(sizes_.mesh_groups + asker.value);
+  if (handle == MUSTER_GROUP_SELF) return GroupId(sizes_.mesh_groups + sizes_.world.local(asker).value);
   const Handle h(handle);
   const GroupId group(h.slot());
   const bool of_mesh = group.value < sizes_.mesh_groups;

@@ -12,8 +12,8 @@
 #pragma once
 
 #include "api/base/clock.hpp"
-#include "api/base/ids.hpp"
 #include "api/base/result.hpp"
+#include "api/base/world.hpp"
 #include "scheduler/mesh/group_list.hpp"
 #include "scheduler/run/match_queue.hpp"
 
@@ -59,7 +59,7 @@ class GroupTable {
  public:
   struct Sizes {
     std::uint32_t mesh_groups = 0;
-    std::uint32_t world = 0;  // each rank alone is a group
+    World world;  // each rank of this node alone is a group
     std::uint32_t held_max = 0;
   };
   static constexpr std::uint32_t kRoom = 2;
@@ -68,7 +68,7 @@ class GroupTable {
 
   // All places, in this order: groups of the mesh, single ranks, made groups.
   std::uint32_t size() const { return first_made() + static_cast<std::uint32_t>(made_.size()); }
-  std::uint32_t first_made() const { return sizes_.mesh_groups + sizes_.world; }
+  std::uint32_t first_made() const { return sizes_.mesh_groups + sizes_.world.local_count(); }
   std::uint32_t mesh_groups() const { return sizes_.mesh_groups; }
 
   // The public handle of a group, and back; MUSTER_GROUP_SELF is the asker's own single group.

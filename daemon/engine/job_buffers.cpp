@@ -13,7 +13,7 @@ constexpr std::uint32_t kNamesPerRankMax = 1024;
 // As many bytes as all arenas together.
 std::uint64_t names_bytes_max(const control::JobSpec& spec) {
   std::uint64_t bytes = 0;
-  return __builtin_mul_overflow(spec.arena_bytes_max, spec.world, &bytes) ? UINT64_MAX : bytes;
+  return __builtin_mul_overflow(spec.arena_bytes_max, spec.world.local_count(), &bytes) ? UINT64_MAX : bytes;
 }
 
 }  // namespace
@@ -25,11 +25,12 @@ JobBuffers::JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::D
       graph_(graph),
       slots_(slots),
       board_(board),
-      named_(device, {names_bytes_max(spec), spec.world * kNamesPerRankMax}) {
-  for (std::uint32_t rank = 0; rank < spec.world; ++rank)
-    arenas_.push_back(
-        std::make_unique<Arena>(device, Arena::Options{spec.arena_bytes_max, spec.segment_bytes}));
-}
+      arenas_(
+          spec.world,
+          [&](Rank) {
+            return std::make_unique<Arena>(device, Arena::Options{spec.arena_bytes_max, spec.segment_bytes});
+          }),
+      named_(device, {names_bytes_max(spec), spec.world.local_count() * kNamesPerRankMax}) {}
 
 // The arena belongs to the conductor and may take long to reserve a segment, so it works without the lock.
 // The session's table of buffers is written under the lock, because its holder reads it for new counts.
@@ -88,6 +89,7 @@ Result<Handle> JobBuffers::alloc_named(Session& session, const shm::BufferAlloc&
     if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
       return fail(Code::kBadArgument, "rank {} is not a member of group {}, which shares the buffer '{}'",
                   rank.value, graph_.groups()[group.value].name, name);
+    MUSTER_RETURN_IF_ERROR(check_on_node(graph_.lanes().world(), graph_.groups()[group.value]));
     scope = {NameScope::Kind::kGroup, group.value};
     buffer.shared_by = group;
   }

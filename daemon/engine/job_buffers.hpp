@@ -38,8 +38,8 @@ class JobBuffers {
   // Frees all buffers of a session that has ended.
   void give_back(Session& session, SessionBuffers::Gone& gone);
 
-  Arena& arena(Rank rank) { return *arenas_[rank.value]; }
-  const Arena& arena(Rank rank) const { return *arenas_[rank.value]; }
+  Arena& arena(Rank rank) { return *arenas_[rank]; }
+  const Arena& arena(Rank rank) const { return *arenas_[rank]; }
   NamedMemory& named() { return named_; }
 
  private:
@@ -54,7 +54,7 @@ class JobBuffers {
   const scheduler::Graph& graph_;
   const RankSlots& slots_;
   Board* board_;
-  std::vector<std::unique_ptr<Arena>> arenas_;  // by rank
+  RankTable<std::unique_ptr<Arena>> arenas_;
   NamedMemory named_;
 };
 

@@ -35,17 +35,19 @@ std::string shown_name(std::string_view name, std::span<const Rank> ranks) {
 }  // namespace
 
 Result<JobGroups::Plan> JobGroups::plan(const control::JobSpec& spec) {
-  MUSTER_ASSIGN_OR_RETURN(mesh::GroupList list, plan_groups(spec.mesh, spec.world, spec));
+  MUSTER_ASSIGN_OR_RETURN(mesh::GroupList list, plan_groups(spec.mesh, spec.world.size(), spec));
   GroupTable table({static_cast<std::uint32_t>(list.size()), spec.world, spec.groups_made_max}, spec.epoch);
   if (table.first_made() > GroupTable::kGroupsMax)
     return fail(Code::kNoResource, "mesh {} of {} ranks has {} groups; with single ranks more than {}",
-                spec.mesh, spec.world, list.size(), GroupTable::kGroupsMax);
+                spec.mesh, spec.world.size(), list.size(), GroupTable::kGroupsMax);
   std::vector<scheduler::Group> groups;
   for (std::uint32_t g = 0; g < list.size(); ++g) {
     const mesh::MeshGroup group = list.group(GroupId(g));
-    groups.push_back({std::string(group.name), {group.ranks.begin(), group.ranks.end()}});
+    scheduler::Group& known = groups.emplace_back(scheduler::Group{std::string(group.name), {}});
+    // What no rank of this node is a member of stays without members here.
+    if (spec.world.any_local(group.ranks)) known.ranks.assign(group.ranks.begin(), group.ranks.end());
   }
-  for (std::uint32_t rank = 0; rank < spec.world; ++rank) groups.push_back({"self", {Rank(rank)}});
+  for (const Rank rank : spec.world.locals()) groups.push_back({"self", {rank}});
   groups.resize(table.size());
   return Plan{std::move(list), std::move(table), std::move(groups)};
 }
@@ -76,8 +78,9 @@ Status JobGroups::no_room(const Status& why) const {
 // Under the lock. Enters the group with its communicator and member regions; on failure nothing changes.
 Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ranks,
                                  GroupTable::Found found) {
-  MUSTER_ASSIGN_OR_RETURN(auto communicator,
-                          parts_.open_communicator(static_cast<std::int32_t>(ranks.size())));
+  MUSTER_RETURN_IF_ERROR(
+      check_on_node(parts_.spec.world, {shown_name(name, ranks), {ranks.begin(), ranks.end()}}));
+  MUSTER_ASSIGN_OR_RETURN(auto communicator, parts_.backend.open(static_cast<std::int32_t>(ranks.size())));
   const auto entered = table_.make(name, ranks, found);
   if (!entered) return fail(no_room(entered.error()));
   const GroupId group = *entered;
@@ -117,11 +120,11 @@ Result<std::uint64_t> JobGroups::make(Session& session, std::string_view name,
                                       std::span<const std::int32_t> said) {
   const Rank self = session.options().rank;
   std::vector<Rank> ranks;
-  std::vector<bool> seen(parts_.spec.world);
+  const std::uint32_t world = parts_.spec.world.size();
+  std::vector<bool> seen(world);
   for (const std::int32_t rank : said) {
-    if (rank < 0 || static_cast<std::uint32_t>(rank) >= parts_.spec.world)
-      return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank, parts_.spec.world - 1,
-                  parts_.spec.name);
+    if (rank < 0 || static_cast<std::uint32_t>(rank) >= world)
+      return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank, world - 1, parts_.spec.name);
     if (seen[static_cast<std::size_t>(rank)])
       return fail(Code::kBadArgument, "rank {} stands twice in the list of the group's members", rank);
     seen[static_cast<std::size_t>(rank)] = true;
@@ -160,6 +163,7 @@ Result<std::uint64_t> JobGroups::shrink(Session& session, std::uint64_t handle, 
   const scheduler::Group& whole = parts_.graph.groups()[of.value];
   if (std::find(whole.ranks.begin(), whole.ranks.end(), self) == whole.ranks.end())
     return fail(Code::kBadArgument, "rank {} is not a member of group {}", self.value, whole.name);
+  MUSTER_RETURN_IF_ERROR(check_on_node(parts_.spec.world, whole));
   if (const auto answer = shrinks_.take_answer(of, asker)) return *answer;
   const std::vector<SessionId> attached = parts_.slots.sessions_of(whole.ranks);
   const std::vector<SessionId> waited = shrinks_.ask(of, asker, attached);
@@ -431,7 +435,9 @@ Result<std::vector<std::uint64_t>> JobGroups::set_deadline(Session& session, std
     return fail(Code::kBadArgument, "a slice has the groups of its mesh; change the deadline of that");
   const std::lock_guard lock(parts_.lock);
   for (std::uint32_t r = 0; r < seen.list.mesh().world(); ++r)
-    if (const Rank rank = seen.in_job(Rank(r)); parts_.slots.of(rank).session) parts_.slots.drain_all(rank);
+    if (const Rank rank = seen.in_job(Rank(r));
+        parts_.spec.world.is_local(rank) && parts_.slots.of(rank).session)
+      parts_.slots.drain_all(rank);
   std::vector<GroupId> groups;
   for (std::uint32_t g = 0; g < seen.list.size(); ++g) groups.push_back(seen.in_job(GroupId(g)));
   for (const auto& [owner, added] : added_)

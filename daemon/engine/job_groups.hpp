@@ -15,6 +15,7 @@
 #include "scheduler/mesh/group_list.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
+#include "transport/collective/backend.hpp"
 
 #include <cstdint>
 #include <map>
@@ -52,7 +53,7 @@ class JobGroups {
     Metrics& metrics;
     Faults& faults;
     Board* board;  // nullptr: there is no direct path
-    const transport::CommunicatorFactory& open_communicator;
+    transport::Backend& backend;
   };
   JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts);
 

@@ -9,14 +9,14 @@ using blame::Straggler;
 using blame::Stragglers;
 
 // Reads fewer records than a rank keeps, so that the rank does not overwrite them meanwhile.
-Lateness::Lateness(std::uint32_t world, std::uint32_t groups)
+Lateness::Lateness(const World& world, std::uint32_t groups)
     : groups_(groups),
       worst_(world),
       read_(world),
-      records_a_rank_(
-          std::clamp(kRecordsALook / std::max(world, 1u), kRecordsMin, shm::kDirectRecords * 3 / 4)) {
-  sightings_.reserve(std::size_t{world} * records_a_rank_);
-  arrivals_.reserve(world);
+      records_a_rank_(std::clamp(kRecordsALook / std::max(world.local_count(), 1u), kRecordsMin,
+                                 shm::kDirectRecords * 3 / 4)) {
+  sightings_.reserve(std::size_t{world.local_count()} * records_a_rank_);
+  arrivals_.reserve(world.local_count());
 }
 
 void Lateness::set_group(GroupId group, std::span<const Rank> ranks) {
@@ -40,7 +40,7 @@ void Lateness::expect(GroupId group) {
 }
 
 void Lateness::left(Rank rank, std::vector<Change>& changes) {
-  read_[rank.value] = 0;
+  read_[rank] = 0;
   for (const std::uint32_t g : watched_) {
     GroupState& state = groups_[g];
     if (std::find(state.ranks.begin(), state.ranks.end(), rank) == state.ranks.end()) continue;
@@ -65,7 +65,7 @@ void Lateness::met(const scheduler::Step& step) {
 void Lateness::look(const Board* board, Instant now, std::vector<Change>& changes) {
   if (board != nullptr) {
     sightings_.clear();
-    for (std::uint32_t rank = 0; rank < read_.size(); ++rank) read(*board, Rank(rank), now);
+    for (const Rank rank : read_.world().locals()) read(*board, rank, now);
     match();
   }
   for (const std::uint32_t g : watched_) {
@@ -83,7 +83,7 @@ void Lateness::look(const Board* board, Instant now, std::vector<Change>& change
 // Stops at a record that is later than now, for the next look.
 void Lateness::read(const Board& board, Rank rank, Instant now) {
   const std::uint64_t latest = board.records().recorded(rank);
-  std::uint64_t& done = read_[rank.value];
+  std::uint64_t& done = read_[rank];
   if (latest < done) done = 0;  // a new client counts anew, or the rank lies
   const std::uint64_t count = std::min<std::uint64_t>(latest - done, records_a_rank_);
   done = latest - count;
@@ -121,7 +121,7 @@ void Lateness::match() {
       continue;
     }
     for (const Sighting& s : operation) {
-      std::uint64_t& done = read_[groups_[s.group].ranks[s.member].value];
+      std::uint64_t& done = read_[groups_[s.group].ranks[s.member]];
       done = std::min(done, s.index - 1);
     }
   }
@@ -162,7 +162,7 @@ void Lateness::find_worst() {
     const GroupState& state = groups_[g];
     if (state.lags->operations() == 0) continue;
     for (std::uint32_t i = 0; i < state.ranks.size(); ++i) {
-      Worst& worst = worst_[state.ranks[i].value];
+      Worst& worst = worst_[state.ranks[i]];
       const bool late = state.lags->late(i);
       if (late) ++worst.late_in;
       bool worse = !worst.group;

@@ -27,7 +27,7 @@ class Lateness {
   static constexpr std::uint32_t kRecordsMin = 128;
 
   // Places for so many groups, all empty.
-  Lateness(std::uint32_t world, std::uint32_t groups);
+  Lateness(const World& world, std::uint32_t groups);
 
   // Another group has that place; empty: none.
   void set_group(GroupId group, std::span<const Rank> ranks);
@@ -55,7 +55,7 @@ class Lateness {
     std::optional<GroupId> group;
     std::uint32_t member = 0;  // its index there
   };
-  const Worst& worst(Rank rank) const { return worst_[rank.value]; }
+  const Worst& worst(Rank rank) const { return worst_[rank]; }
   // nullptr: no group, or a group of one rank.
   const blame::Stragglers* of(GroupId group) const {
     const GroupState& state = groups_[group.value];
@@ -92,8 +92,8 @@ class Lateness {
 
   std::vector<GroupState> groups_;
   std::vector<std::uint32_t> watched_;  // groups with lags
-  std::vector<Worst> worst_;            // by rank
-  std::vector<std::uint64_t> read_;     // by rank: its records up to this index need not be read again
+  RankTable<Worst> worst_;
+  RankTable<std::uint64_t> read_;  // its records up to this index need not be read again
   std::uint32_t records_a_rank_;
   std::vector<Sighting> sightings_;
   std::vector<Instant> arrivals_;

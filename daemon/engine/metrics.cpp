@@ -13,12 +13,13 @@ Metrics::Metrics(const control::JobSpec& spec, unsigned workers, const scheduler
       graph_(graph),
       slots_(slots),
       board_(board),
-      cores_for_all_(spec.world <= std::max(workers, std::thread::hardware_concurrency())),
-      flight_log_(spec.world),
-      lateness_(spec.world, static_cast<std::uint32_t>(graph.groups().size())),
-      finished_(spec.world),
+      cores_for_all_(graph.lanes().world().local_count() <=
+                     std::max(workers, std::thread::hardware_concurrency())),
+      flight_log_(graph.lanes().world()),
+      lateness_(graph.lanes().world(), static_cast<std::uint32_t>(graph.groups().size())),
+      finished_(graph.lanes().world()),
       tally_(std::move(tally)) {
-  counted_.reserve(spec.world);
+  counted_.reserve(graph.lanes().world().local_count());
   for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
     lateness_.set_group(GroupId(g), graph_.groups()[g].ranks);
 }
@@ -28,7 +29,7 @@ Result<shm::Descriptor> Metrics::counters() const {
 }
 
 std::optional<blame::LastOperation> Metrics::finished(Rank rank) const {
-  const auto& last = finished_[rank.value];
+  const auto& last = finished_[rank];
   if (!last) return std::nullopt;
   return blame::LastOperation{graph_.groups()[last->group.value].name, last->label, Path::kEngine,
                               last->number, last->at};
@@ -51,7 +52,7 @@ void Metrics::forget_group(GroupId group) {
 }
 
 void Metrics::attached(Rank rank) {
-  finished_[rank.value].reset();
+  finished_[rank].reset();
   flight_log_.attached(rank);
 }
 
@@ -70,7 +71,7 @@ void Metrics::expect(const scheduler::CollectiveWork& work) {
 
 void Metrics::submitted(const scheduler::Request& request, Instant now) {
   tally_.submitted(request.rank, *request.plan);
-  if (!graph_.lanes_of(request.rank).lane(request.lane).stopped()) flight_log_.submitted(request, now);
+  if (!graph_.lanes()[request.rank].lane(request.lane).stopped()) flight_log_.submitted(request, now);
 }
 
 void Metrics::launched(const scheduler::Step& step, Instant now) {
@@ -83,11 +84,11 @@ void Metrics::retired(const Retired& start, const scheduler::Plan& plan, const s
   tally_.retired(start.rank, plan, start.well, start.well ? step.end - step.begin : Nanos(0));
   const scheduler::CollectiveWork* work = plan.collective();
   if (work == nullptr || !start.present) return;
-  const LaneId lane = graph_.lanes_of(start.rank).id(start.lane);
+  const LaneId lane = graph_.lanes()[start.rank].id(start.lane);
   const FlightEntry* entry = flight_log_.retired(start.rank, start.lane, start.value, start.well,
                                                  graph_.matches().matched(work->group, lane), step.end);
   if (entry != nullptr && start.well)
-    finished_[start.rank.value] = LastFinished{work->group, plan.label(), entry->number, step.end};
+    finished_[start.rank] = LastFinished{work->group, plan.label(), entry->number, step.end};
 }
 
 // ---- timers ------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ void Metrics::tick(Instant now) {
   counted_.clear();
   for (const RankSlot& slot : slots_.all())
     counted_.push_back({slot.session.get(),
-                        slot.session ? graph_.lanes_of(slot.session->options().rank).exposed() : Nanos(0)});
+                        slot.session ? graph_.lanes()[slot.session->options().rank].exposed() : Nanos(0)});
   tally_.write(counted_, board_, lateness_, now);
 }
 

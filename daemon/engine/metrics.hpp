@@ -87,8 +87,8 @@ class Metrics {
   FlightLog flight_log_;
   Lateness lateness_;
   LatenessLog lateness_log_;
-  std::vector<Lateness::Change> lateness_changes_;     // of the latest look; kept, to need no heap
-  std::vector<std::optional<LastFinished>> finished_;  // by rank
+  std::vector<Lateness::Change> lateness_changes_;  // of the latest look; kept, to need no heap
+  RankTable<std::optional<LastFinished>> finished_;
   Tally tally_;
   std::vector<Tally::Counted> counted_;  // kept, so that a tick needs no heap
 };

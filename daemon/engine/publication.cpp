@@ -22,6 +22,11 @@ void Publication::resumed(std::uint32_t lane, std::uint64_t to) {
   news_ = true;
 }
 
+void Publication::quarantined(std::uint32_t lane, std::uint32_t starts) {
+  completion_.quarantine(lane, starts);
+  news_ = true;
+}
+
 // A full event socket is readable already, and a client that does not read must not block the engine.
 void Publication::wake_client() {
   completion_.wake();

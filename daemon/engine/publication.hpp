@@ -26,6 +26,7 @@ class Publication {
   void reached(std::uint32_t lane, std::uint64_t value);
   void stopped(std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause);
   void resumed(std::uint32_t lane, std::uint64_t to);
+  void quarantined(std::uint32_t lane, std::uint32_t starts);
   bool take_news() { return std::exchange(news_, false); }
   void wake_client();
 

@@ -99,7 +99,7 @@ void RankSlots::beat(Instant now) {
     slot.session->publication().beat(now);
     slot.session->publication().counters().set(
         shm::Counter::kExposedNs,
-        static_cast<std::uint64_t>(graph_.lanes_of(slot.session->options().rank).exposed().count()));
+        static_cast<std::uint64_t>(graph_.lanes()[slot.session->options().rank].exposed().count()));
   }
 }
 

@@ -1,8 +1,9 @@
-// RankSlots: one slot for each rank, with the session of its client. Closing sessions are kept until their
-// running work has ended.
+// RankSlots: one slot for each rank of this node, with the session of its client. Closing sessions are kept
+// until their running work has ended.
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/world.hpp"
 #include "api/shm/descriptor.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/session.hpp"
@@ -35,12 +36,12 @@ struct RankSlot {
 // Fails   never. A session that breaks the protocol is not read any more; the conductor takes it out.
 class RankSlots {
  public:
-  RankSlots(std::uint32_t world, scheduler::Graph& graph, const Clock& clock)
+  RankSlots(const World& world, scheduler::Graph& graph, const Clock& clock)
       : graph_(graph), clock_(clock), slots_(world) {}
 
-  RankSlot& of(Rank rank) { return slots_[rank.value]; }
-  const RankSlot& of(Rank rank) const { return slots_[rank.value]; }
-  const std::vector<RankSlot>& all() const { return slots_; }
+  RankSlot& of(Rank rank) { return slots_[rank]; }
+  const RankSlot& of(Rank rank) const { return slots_[rank]; }
+  const RankTable<RankSlot>& all() const { return slots_; }
   // The sessions of those ranks that are attached.
   std::vector<SessionId> sessions_of(std::span<const Rank> ranks) const;
 
@@ -76,7 +77,7 @@ class RankSlots {
 
   scheduler::Graph& graph_;
   const Clock& clock_;
-  std::vector<RankSlot> slots_;
+  RankTable<RankSlot> slots_;
   std::vector<std::unique_ptr<Session>> closing_;
 };
 

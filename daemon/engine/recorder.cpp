@@ -11,7 +11,7 @@ std::string recorder_name(Rank rank) {
 
 Recorder::Recorder(const control::JobSpec& spec, const Clock& clock, EngineLock& lock,
                    const scheduler::Graph& graph, Board* board)
-    : spec_(spec), clock_(clock), lock_(lock), graph_(graph), board_(board) {}
+    : spec_(spec), clock_(clock), lock_(lock), graph_(graph), board_(board), taken_(graph.lanes().world()) {}
 
 Status Recorder::begin(std::string by) {
   const std::lock_guard lock(lock_);
@@ -23,9 +23,7 @@ Status Recorder::begin(std::string by) {
   trace_.begin(clock_.now());
   by_ = std::move(by);
   if (board_ == nullptr) return {};
-  taken_.clear();
-  for (std::uint32_t rank = 0; rank < spec_.world; ++rank)
-    taken_.push_back(board_->records().recorded(Rank(rank)));
+  for (const Rank rank : graph_.lanes().world().locals()) taken_[rank] = board_->records().recorded(rank);
   board_->segments().set_recording(true);
   return {};
 }
@@ -56,7 +54,7 @@ Result<std::string> Recorder::end(std::string_view by) {
   }
   std::vector<std::string> names;
   for (const scheduler::Group& group : graph_.groups()) names.push_back(group.name);
-  return recording.json(spec_.name, spec_.world, names, graph_.lane_names());
+  return recording.json(spec_.name, graph_.lanes().world().locals(), names, graph_.lane_names());
 }
 
 std::string Recorder::by() const {
@@ -70,12 +68,12 @@ void Recorder::left(Rank rank) {
 
 void Recorder::take_over() {
   if (!trace_.on() || board_ == nullptr) return;
-  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) take_over(Rank(rank));
+  for (const Rank rank : graph_.lanes().world().locals()) take_over(rank);
 }
 
 // A new client numbers its records from 1 again.
 void Recorder::take_over(Rank rank) {
-  std::uint64_t& taken = taken_[rank.value];
+  std::uint64_t& taken = taken_[rank];
   const std::uint64_t latest = board_->records().recorded(rank);
   if (latest < taken) taken = 0;
   bool open = false;

@@ -52,8 +52,8 @@ class Recorder {
   const scheduler::Graph& graph_;
   Board* board_;
   scheduler::Trace trace_{kEventsMax};
-  std::string by_;                    // while a recording is on
-  std::vector<std::uint64_t> taken_;  // while a recording is on: by rank, its latest record in it
+  std::string by_;                  // while a recording is on
+  RankTable<std::uint64_t> taken_;  // while a recording is on: the latest record in it
 };
 
 }  // namespace muster::engine

@@ -70,16 +70,14 @@ Reports::Reports(const control::JobSpec& spec, const Clock& clock, EngineLock& l
 
 Reports::~Reports() = default;
 
-std::vector<RankFacts> Reports::rank_facts() const {
-  std::vector<RankFacts> facts;
-  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
-    const RankSlot& slot = slots_.of(Rank(rank));
-    facts.push_back({slot.session.get(), slot.process, slot.heard_at, metrics_.finished(Rank(rank))});
-  }
-  return facts;
+RankTable<RankFacts> Reports::rank_facts() const {
+  return {graph_.lanes().world(), [this](Rank rank) {
+            const RankSlot& slot = slots_.of(rank);
+            return RankFacts{slot.session.get(), slot.process, slot.heard_at, metrics_.finished(rank)};
+          }};
 }
 
-blame::Snapshot Reports::snapshot(std::span<const RankFacts> facts, Instant now) const {
+blame::Snapshot Reports::snapshot(const RankTable<RankFacts>& facts, Instant now) const {
   const Nanos patience = std::min(kPatienceMax, spec_.deadline / 2);
   return snapshot_of({spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()});
 }
@@ -96,7 +94,7 @@ bool Reports::is_in(const BrokenCircle& circle, const blame::Snapshot& now, std:
   });
 }
 
-void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, std::span<const RankFacts> facts,
+void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, const RankTable<RankFacts>& facts,
                       std::size_t about) {
   look_at_processes(snapshot, facts, probe_, about, kLooksAtDeadlineMax);
   blame::Report report = blame::assess(snapshot, about);
@@ -126,20 +124,20 @@ void Reports::overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Ca
     cause.text += "; one of many: `muster hang` says why";
     return;
   }
-  const std::vector<RankFacts> facts = rank_facts();
+  const RankTable<RankFacts> facts = rank_facts();
   blame::Snapshot all = snapshot(facts, turn);
   if (const auto about = wait_on_lane(all, graph_, rank, lane)) explain(cause, std::move(all), facts, *about);
 }
 
 void Reports::overdue(Rank rank, GroupId group, scheduler::Cause& cause) {
-  const std::vector<RankFacts> facts = rank_facts();
+  const RankTable<RankFacts> facts = rank_facts();
   blame::Snapshot all = snapshot(facts, clock_.now());
   if (const auto about = wait_run_by(all, group, rank.value)) explain(cause, std::move(all), facts, *about);
 }
 
 // Sessions end on the conductor's thread, which is this one, so the facts stay valid without the lock.
 Json Reports::hang() {
-  std::vector<RankFacts> facts;
+  RankTable<RankFacts> facts(graph_.lanes().world());
   blame::Snapshot all;
   Json last;
   {
@@ -156,28 +154,28 @@ Json Reports::hang() {
   return result;
 }
 
-std::vector<RankFlights> Reports::all_flights() const {
-  std::vector<RankFlights> all(spec_.world);
-  for (std::uint32_t rank = 0; rank < spec_.world; ++rank) {
-    all[rank].started = metrics_.flights().entries(Rank(rank));
-    std::uint64_t lost = 0;
-    if (board_ != nullptr) all[rank].run = board_->records().flights(Rank(rank), 0, &lost);
-    all[rank].lost = lost > 0 || metrics_.flights().overwritten(Rank(rank));
-  }
-  return all;
+RankTable<RankFlights> Reports::all_flights() const {
+  return {graph_.lanes().world(), [this](Rank rank) {
+            RankFlights flights;
+            flights.started = metrics_.flights().entries(rank);
+            std::uint64_t lost = 0;
+            if (board_ != nullptr) flights.run = board_->records().flights(rank, 0, &lost);
+            flights.lost = lost > 0 || metrics_.flights().overwritten(rank);
+            return flights;
+          }};
 }
 
 Json Reports::flight() const {
-  std::vector<RankFlights> all;
+  RankTable<RankFlights> all(graph_.lanes().world());
   {
     const std::lock_guard lock(lock_);
     all = all_flights();
   }
   Json ranks = Json::object();
-  std::size_t rank = 0;
+  std::uint32_t local = 0;
   for (Json& dump : flight_dump(graph_.groups(), graph_.lane_names(), all, clock_.now()))
-    ranks[std::to_string(rank++)] = std::move(dump);
-  return {{"job", spec_.name}, {"world", spec_.world}, {"ranks", std::move(ranks)}};
+    ranks[std::to_string(all.world().rank_of(LocalRank(local++)).value)] = std::move(dump);
+  return {{"job", spec_.name}, {"world", spec_.world.size()}, {"ranks", std::move(ranks)}};
 }
 
 // On the conductor's thread and without the lock, because writing a file may take long.

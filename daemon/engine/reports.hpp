@@ -53,10 +53,10 @@ class Reports {
     blame::Report report;
   };
   static bool is_in(const BrokenCircle& circle, const blame::Snapshot& now, std::size_t about);
-  std::vector<RankFacts> rank_facts() const;
-  std::vector<RankFlights> all_flights() const;
-  blame::Snapshot snapshot(std::span<const RankFacts> facts, Instant now) const;
-  void explain(scheduler::Cause& cause, blame::Snapshot snapshot, std::span<const RankFacts> facts,
+  RankTable<RankFacts> rank_facts() const;
+  RankTable<RankFlights> all_flights() const;
+  blame::Snapshot snapshot(const RankTable<RankFacts>& facts, Instant now) const;
+  void explain(scheduler::Cause& cause, blame::Snapshot snapshot, const RankTable<RankFacts>& facts,
                std::size_t about);
 
   const control::JobSpec& spec_;

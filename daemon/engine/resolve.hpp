@@ -2,6 +2,7 @@
 // stride against its buffer.
 #pragma once
 
+#include "api/base/world.hpp"
 #include "api/shm/control.hpp"
 #include "daemon/engine/group_table.hpp"
 #include "daemon/engine/session_buffers.hpp"
@@ -22,7 +23,11 @@ struct Scope {
   const SessionBuffers& buffers;
   std::span<const scheduler::Group> groups;  // index = GroupId
   const GroupTable& table;
+  const World& world;
 };
+
+// kUnsupported if the group has members on other nodes: no operation spans nodes yet.
+Status check_on_node(const World& world, const scheduler::Group& group);
 
 // The group of a public handle. MUSTER_GROUP_SELF is the rank's own single group.
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle);

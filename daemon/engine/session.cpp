@@ -16,7 +16,7 @@ Session::Session(const SessionOptions& options, shm::SubmissionView submission,
               plans_) {}
 
 Scope Session::scope(std::span<const scheduler::Group> groups) const {
-  return {options_.rank, options_.id, buffers_, groups, *options_.groups};
+  return {options_.rank, options_.id, buffers_, groups, *options_.groups, options_.world};
 }
 
 }  // namespace muster::engine

@@ -3,6 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/ids.hpp"
+#include "api/base/world.hpp"
 
 #include <cstdint>
 
@@ -18,6 +19,7 @@ struct SessionOptions {
   std::uint32_t plans_max = 0;
   Nanos deadline{0};                   // default of a start whose group has none of its own
   const GroupTable* groups = nullptr;  // outlives the session
+  World world{};                       // the job's
 };
 
 }  // namespace muster::engine

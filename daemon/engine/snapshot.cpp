@@ -110,7 +110,7 @@ struct Hindrance {
 Hindrance hindrance(const Snapshot& snapshot, const scheduler::Graph& graph,
                     const std::vector<scheduler::Head>& heads, Rank rank, std::uint32_t lane) {
   Hindrance found;
-  const scheduler::RankLanes& lanes = graph.lanes_of(rank);
+  const scheduler::RankLanes& lanes = graph.lanes()[rank];
   for (std::uint32_t steps = 0; steps < lanes.lanes(); ++steps) {
     const scheduler::Head* head = head_of(heads, rank, lane);
     if (head == nullptr) return found;  // that lane's work runs
@@ -131,7 +131,7 @@ void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue:
   for (std::size_t w = 0; w < pending.size(); ++w) {
     for (blame::Missing& missing : snapshot.waits[w].missing) {
       const Rank rank(missing.rank);
-      const scheduler::RankLanes& lanes = e.graph.lanes_of(rank);
+      const scheduler::RankLanes& lanes = e.graph.lanes()[rank];
       const auto lane = lanes.find(pending[w].lane);
       if (!lane || !lanes.has_submitted(*lane, pending[w].group)) continue;
       Hindrance found = hindrance(snapshot, e.graph, heads, rank, *lane);
@@ -172,7 +172,7 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
   for (const blame::Arrived& arrived : wait.arrived) {
     const auto at = std::find(members.begin(), members.end(), Rank(arrived.rank));
     const auto index = static_cast<std::uint32_t>(at - members.begin());
-    const Session* session = e.ranks[arrived.rank].session;
+    const Session* session = e.ranks[Rank(arrived.rank)].session;
     if (session != nullptr)
       plans[index] = session->plans().find(Handle(e.board->records().plan_of(question, index)));
   }
@@ -274,8 +274,8 @@ void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& sta
 
 void add_direct(const Evidence& e, Snapshot& snapshot) {
   Meetings meetings;
-  for (std::uint32_t rank = 0; rank < e.ranks.size(); ++rank)
-    if (e.ranks[rank].session != nullptr) add_flights_of(e, rank, snapshot.ranks[rank], meetings);
+  for (const Rank rank : e.ranks.world().locals())
+    if (e.ranks[rank].session != nullptr) add_flights_of(e, rank.value, snapshot.ranks[rank.value], meetings);
   for (auto& [key, met] : meetings) {
     met.wait.group = met.flight.group.value;
     met.wait.group_name = e.graph.groups()[met.flight.group.value].name;
@@ -297,14 +297,14 @@ void add_lateness(const Evidence& e, Snapshot& snapshot) {
   snapshot.stragglers = e.lateness->stragglers();
   for (blame::Straggler& straggler : snapshot.stragglers)
     straggler.group_name = e.graph.groups()[straggler.group].name;
-  for (std::uint32_t rank = 0; rank < snapshot.ranks.size(); ++rank) {
-    const Lateness::Worst& worst = e.lateness->worst(Rank(rank));
+  for (const Rank rank : e.ranks.world().locals()) {
+    const Lateness::Worst& worst = e.lateness->worst(rank);
     if (!worst.group) continue;
     blame::Lag lag;
-    lag.figures = e.lateness->figures(*worst.group, Rank(rank));
+    lag.figures = e.lateness->figures(*worst.group, rank);
     lag.figures.group_name = e.graph.groups()[worst.group->value].name;
     lag.histogram = e.lateness->of(*worst.group)->histogram(worst.member);
-    snapshot.ranks[rank].lag = std::move(lag);
+    snapshot.ranks[rank.value].lag = std::move(lag);
   }
 }
 
@@ -372,13 +372,15 @@ Snapshot snapshot_of(const Evidence& e) {
   snapshot.job = e.job;
   snapshot.now = e.now;
   snapshot.patience = e.patience;
-  for (const RankFacts& facts : e.ranks) {
-    blame::RankState state;
+  snapshot.ranks.resize(e.ranks.world().size());
+  for (const Rank rank : e.ranks.world().locals()) {
+    const RankFacts& facts = e.ranks[rank];
+    blame::RankState& state = snapshot.ranks[rank.value];
+    state.local = true;
     state.attached = facts.session != nullptr;
     state.pid = facts.session != nullptr ? facts.session->options().pid : 0;
     if (facts.session != nullptr) state.heard = facts.heard;
     state.finished = facts.finished;
-    snapshot.ranks.push_back(std::move(state));
   }
   const auto pending = e.graph.matches().pending();
   for (const auto& each : pending) snapshot.waits.push_back(pending_wait(e, each));
@@ -404,13 +406,13 @@ std::optional<std::size_t> wait_run_by(const Snapshot& snapshot, GroupId group, 
   return std::nullopt;
 }
 
-void look_at_processes(Snapshot& snapshot, std::span<const RankFacts> ranks, const ProcessProbe& probe,
+void look_at_processes(Snapshot& snapshot, const RankTable<RankFacts>& ranks, const ProcessProbe& probe,
                        std::optional<std::size_t> about, std::size_t looks_max) {
   const auto look = [&](std::uint32_t rank) {
     blame::RankState& state = snapshot.ranks[rank];
     if (!state.attached || state.process != blame::ProcessState::kUnknown || looks_max == 0) return;
     --looks_max;
-    ProcessSight sight = probe.look(ranks[rank].process);
+    ProcessSight sight = probe.look(ranks[Rank(rank)].process);
     state.process = sight.state;
     state.where = std::move(sight.where);
   };
@@ -447,7 +449,7 @@ Json report_json(const Snapshot& snapshot, const blame::Report& report) {
     stragglers.push_back(straggler_json(straggler));
   Json ranks = Json::array();
   for (std::uint32_t rank = 0; rank < snapshot.ranks.size(); ++rank)
-    ranks.push_back(rank_json(snapshot, rank));
+    if (snapshot.ranks[rank].local) ranks.push_back(rank_json(snapshot, rank));
   return {{"job", snapshot.job},
           {"verdict", blame::diagnosis_name(report.diagnosis)},
           {"confidence", blame::confidence_name(report.confidence)},

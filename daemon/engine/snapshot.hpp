@@ -30,11 +30,12 @@ struct Evidence {
   Nanos patience{0};
   const scheduler::Graph& graph;
   const Board* board = nullptr;  // nullptr: there is no direct path
-  std::span<const RankFacts> ranks;
+  const RankTable<RankFacts>& ranks;
   const Lateness* lateness = nullptr;  // nullptr: nobody measures
 };
 
-// Everything except the states of processes, which cost system calls.
+// Everything except the states of processes, which cost system calls. Of ranks on other nodes nothing is
+// known here.
 blame::Snapshot snapshot_of(const Evidence& evidence);
 
 // The wait in which the rank's next start on that lane stands, or that blocks this start.
@@ -45,8 +46,8 @@ std::optional<std::size_t> wait_run_by(const blame::Snapshot& snapshot, GroupId 
 
 // Looks at the processes of ranks that somebody waits for: those of wait `about` first, and at most
 // `looks_max`. Without `about`, then also at those of all other ranks.
-void look_at_processes(blame::Snapshot& snapshot, std::span<const RankFacts> ranks, const ProcessProbe& probe,
-                       std::optional<std::size_t> about, std::size_t looks_max);
+void look_at_processes(blame::Snapshot& snapshot, const RankTable<RankFacts>& ranks,
+                       const ProcessProbe& probe, std::optional<std::size_t> about, std::size_t looks_max);
 
 control::Json report_json(const blame::Snapshot& snapshot, const blame::Report& report);
 

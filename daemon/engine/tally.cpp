@@ -11,17 +11,17 @@ using shm::Counter;
 using shm::GroupCount;
 using shm::RankCount;
 
-Result<Tally> Tally::create(std::uint32_t world, std::span<const scheduler::Group> groups, Places places,
+Result<Tally> Tally::create(const World& world, std::span<const scheduler::Group> groups, Places places,
                             std::uint64_t epoch, const std::shared_ptr<MemoryAccount>& account) {
   std::vector<std::string> names;
   for (const scheduler::Group& group : groups) names.push_back(group.name);
   names.resize(groups.size() + std::min(places.made_max, kMadeRowsMax));
-  const std::uint64_t bytes = shm::job_counters_bytes(world, static_cast<std::uint32_t>(names.size()));
+  const std::uint64_t bytes =
+      shm::job_counters_bytes(world.local_count(), static_cast<std::uint32_t>(names.size()));
   MUSTER_ASSIGN_OR_RETURN(MemoryCharge charge, MemoryAccount::charge(account, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto writer,
                           shm::JobCountersWriter::create(world, names, epoch, shm::memory_headroom()));
-  Tally tally(std::move(writer), std::move(charge));
-  tally.ranks_.resize(world);
+  Tally tally(world, std::move(writer), std::move(charge));
   tally.groups_.resize(names.size());
   tally.seen_.resize(names.size());
   tally.mesh_groups_ = static_cast<std::uint32_t>(groups.size());
@@ -66,12 +66,12 @@ void Tally::name_group(GroupId group, std::string_view name) {
 }
 
 void Tally::submitted(Rank rank, const scheduler::Plan& plan) {
-  ++ranks_[rank.value].in_flight;
+  ++ranks_[rank].in_flight;
   if (GroupState* group = group_of(plan)) ++group->in_flight;
 }
 
 void Tally::retired(Rank rank, const scheduler::Plan& plan, bool well, Nanos busy) {
-  --ranks_[rank.value].in_flight;
+  --ranks_[rank].in_flight;
   GroupState* group = group_of(plan);
   if (group == nullptr) return;
   --group->in_flight;
@@ -88,9 +88,10 @@ void Tally::retired(Rank rank, const scheduler::Plan& plan, bool well, Nanos bus
 
 void Tally::write(std::span<const Counted> ranks, const Board* board, const Lateness& lateness, Instant now) {
   next_ = now + kPeriod;
-  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
-    write_rank(Rank(rank), ranks[rank], board, lateness);
-    if (board != nullptr) share_out_runs(Rank(rank), *board);
+  for (std::uint32_t local = 0; local < ranks.size(); ++local) {
+    const Rank rank = ranks_.world().rank_of(LocalRank(local));
+    write_rank(rank, ranks[local], board, lateness);
+    if (board != nullptr) share_out_runs(rank, *board);
   }
   for (std::uint32_t row = 0; row < groups_.size(); ++row)
     if (!groups_[row].members.empty()) write_group(row, ranks, board);
@@ -100,7 +101,7 @@ void Tally::write(std::span<const Counted> ranks, const Board* board, const Late
 // A rank counts the bytes of all its operations, whatever the group, so no operation pays for more. Its
 // records name the groups; if operations come faster than they are read, a sample decides.
 void Tally::share_out_runs(Rank rank, const Board& board) {
-  RankState& state = ranks_[rank.value];
+  RankState& state = ranks_[rank];
   const std::uint64_t bytes = board.records().counted(rank).bytes_moved;
   const std::uint64_t latest = board.records().recorded(rank);
   if (bytes < state.run_bytes || latest < state.read) state.run_bytes = state.read = 0;  // of a new client
@@ -129,10 +130,11 @@ void Tally::share_out_runs(Rank rank, const Board& board) {
 }
 
 void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, const Lateness& lateness) {
-  const auto set = [&](RankCount count, std::uint64_t value) { writer_.set(rank.value, count, value); };
+  const std::uint32_t row = ranks_.world().local(rank).value;
+  const auto set = [&](RankCount count, std::uint64_t value) { writer_.set(row, count, value); };
   const Session* session = counted.session;
   set(RankCount::kAttached, session != nullptr ? 1 : 0);
-  set(RankCount::kInFlight, session != nullptr ? ranks_[rank.value].in_flight : 0);
+  set(RankCount::kInFlight, session != nullptr ? ranks_[rank].in_flight : 0);
   const Lateness::Worst& worst = lateness.worst(rank);
   const auto lag = worst.group ? lateness.figures(*worst.group, rank) : blame::Straggler{};
   set(RankCount::kLateIn, worst.late_in);
@@ -179,8 +181,10 @@ void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const
   }
   const auto set = [&](GroupCount count, std::uint64_t value) { writer_.set(row, count, value); };
   std::uint64_t exposed = 0;
+  const World& world = ranks_.world();
   for (const Rank rank : group.members)
-    exposed += static_cast<std::uint64_t>(ranks[rank.value].exposed.count());
+    if (world.is_local(rank))
+      exposed += static_cast<std::uint64_t>(ranks[world.local(rank).value].exposed.count());
   set(GroupCount::kMembers, group.members.size());
   set(GroupCount::kId, group.id.value);
   set(GroupCount::kExposedNs, exposed);

@@ -33,7 +33,7 @@ class Tally {
     std::uint32_t first_made = 0;
     std::uint32_t made_max = 0;
   };
-  static Result<Tally> create(std::uint32_t world, std::span<const scheduler::Group> groups, Places places,
+  static Result<Tally> create(const World& world, std::span<const scheduler::Group> groups, Places places,
                               std::uint64_t epoch, const std::shared_ptr<MemoryAccount>& account = nullptr);
   int descriptor() const { return writer_.descriptor(); }
 
@@ -52,6 +52,7 @@ class Tally {
     Nanos exposed{0};
   };
   bool due(Instant now) const { return now >= next_; }
+  // `ranks`: by LocalRank.
   void write(std::span<const Counted> ranks, const Board* board, const Lateness& lateness, Instant now);
 
  private:
@@ -66,8 +67,8 @@ class Tally {
     std::uint64_t operations = 0, failures = 0, bytes = 0, busy = 0, in_flight = 0;
     std::uint64_t runs = 0, epoch = 0, number = 0;
   };
-  Tally(shm::JobCountersWriter writer, MemoryCharge charge)
-      : charge_(std::move(charge)), writer_(std::move(writer)) {}
+  Tally(const World& world, shm::JobCountersWriter writer, MemoryCharge charge)
+      : charge_(std::move(charge)), writer_(std::move(writer)), ranks_(world) {}
   std::optional<std::uint32_t> row_of(GroupId group) const;
   GroupState* group_of(const scheduler::Plan& plan);
   void share_out_runs(Rank rank, const Board& board);
@@ -76,7 +77,7 @@ class Tally {
 
   MemoryCharge charge_;
   shm::JobCountersWriter writer_;
-  std::vector<RankState> ranks_;
+  RankTable<RankState> ranks_;
   std::vector<GroupState> groups_;  // by row: those of the mesh, then those made later
   std::uint32_t mesh_groups_ = 0;
   std::uint32_t first_made_ = 0;

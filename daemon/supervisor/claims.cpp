@@ -134,11 +134,11 @@ Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view
     return fail(Code::kNotFound,
                 "no job is named {}; create it in the cluster file or start it with `muster run`", name);
   const auto world = static_cast<std::uint32_t>(hello.world_size);
-  if (world > control::kWorldMax)
+  if (world > kRanksOnNodeMax)
     return fail(
         Code::kBadArgument,
         "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
-        name, world, control::kWorldMax);
+        name, world, kRanksOnNodeMax);
   control::JobSpec spec = options_.job_defaults;
   spec.name = name;
   spec.world = world;

@@ -19,11 +19,11 @@ void refuse(const Reply& reply, const Status& why) {
 Result<Rank> rank_in(const Job& job, const Json& body) {
   const auto field = body.find("rank");
   const bool number = field != body.end() && field->is_number_unsigned();
-  if (number && field->get<std::uint64_t>() < job.spec.world) return Rank(field->get<std::uint32_t>());
+  if (number && field->get<std::uint64_t>() < job.spec.world.size()) return Rank(field->get<std::uint32_t>());
   const std::string text =
       field == body.end() ? "null" : field->dump(-1, ' ', false, Json::error_handler_t::replace);
   return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", text.substr(0, kRankTextBytes),
-              job.spec.world - 1, job.spec.name);
+              job.spec.world.size() - 1, job.spec.name);
 }
 
 }  // namespace
@@ -78,7 +78,8 @@ void JobCommands::create(const Caller& caller, const Json& body, const Reply& re
   };
   // The command was repeated on the same connection: a predecessor ran it, and its answer was lost.
   if (const Job* job = table_.find(name); job != nullptr && owner != 0 && jobs_.facts(name).owner == owner &&
-                                          job->spec.world == spec->world && job->spec.mesh == spec->mesh) {
+                                          job->spec.world.size() == spec->world.size() &&
+                                          job->spec.mesh == spec->mesh) {
     if (job->state == JobState::kReady) return created({});
     if (job->state != JobState::kEnding) {
       if (const Status waits = jobs_.await_ready(name, created); !waits.ok()) refuse(reply, waits);
@@ -101,9 +102,9 @@ void JobCommands::answer_created(const Caller& caller, const std::string& name, 
   Json result{{"job", name}, {"epoch", job.spec.epoch}};
   if (job.spec.claim == control::ClaimRule::kToken) {
     result["tokens"] = Json::array();
-    for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
+    for (const Rank rank : job.spec.world.locals()) {
       const std::string text = options_.random_hex();
-      static_cast<void>(table_.issue(name, Rank(rank), text));
+      static_cast<void>(table_.issue(name, rank, text));
       result["tokens"].push_back(text);
     }
     save_();  // before anybody gets the tokens

@@ -25,13 +25,24 @@ void forget_spent(Claim& claim) {
 // With another mesh, the rank would get unexpected groups. A rank that names no mesh takes the job's.
 Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
   if (claimant.mesh.empty()) return {};
-  MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical_mesh(claimant.mesh, job.world));
-  MUSTER_ASSIGN_OR_RETURN(const std::string has, canonical_mesh(job.mesh, job.world));
+  MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical_mesh(claimant.mesh, job.world.size()));
+  MUSTER_ASSIGN_OR_RETURN(const std::string has, canonical_mesh(job.mesh, job.world.size()));
   if (asked == has) return {};
   return failure(Code::kConfig,
                  "rank {} asks for the mesh {}, but job {} has {}; give all ranks the same, name another job "
                  "(MUSTER_JOB), or end this one first (muster end --job {})",
                  claimant.rank, asked, job.name, has, job.name);
+}
+
+// The job has the rank, and it runs on this node.
+Status check_rank(const control::JobSpec& job, std::int64_t rank) {
+  if (rank < 0 || rank >= job.world.size())
+    return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank, job.world.size() - 1,
+                   job.name);
+  const Rank said(static_cast<std::uint32_t>(rank));
+  if (job.world.is_local(said)) return {};
+  return failure(Code::kBadArgument, "{} of job {}; claim it from the daemon there",
+                 job.world.text_of(std::span(&said, 1)), job.name);
 }
 
 }  // namespace
@@ -68,7 +79,7 @@ Result<Job*> JobTable::create(const control::JobSpec& spec) {
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
   }
   if (!places_.has_room(spec.owner_uid)) return fail(places_.refusal(spec.owner_uid, kJobs));
-  return enter({spec, JobState::kStarting, std::vector<Claim>(spec.world)});
+  return enter({spec, JobState::kStarting, RankTable<Claim>(spec.world)});
 }
 
 Job* JobTable::enter(Job job) {
@@ -108,10 +119,8 @@ void JobTable::erase(const std::string& name) {
 Status JobTable::issue(const std::string& name, Rank rank, std::string random) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
-  if (rank.value >= job->claims.size())
-    return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", rank.value,
-                   job->claims.size() - 1, name);
-  Claim& claim = job->claims[rank.value];
+  MUSTER_RETURN_IF_ERROR(check_rank(job->spec, rank.value));
+  Claim& claim = job->claims[rank];
   claim.token = std::move(random);
   claim.token_at = claim.attachments;
   claim.spent = false;
@@ -126,16 +135,15 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
     return failure(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs`)", name);
   if (job->state == JobState::kAdopting)
     return failure(Code::kPending, "job {} has not yet said who is attached", name);
-  const auto world = static_cast<std::int32_t>(job->spec.world);
+  const auto world = static_cast<std::int32_t>(job->spec.world.size());
   if (claimant.world_size >= 0 && claimant.world_size != world)
     return failure(Code::kBadArgument,
                    "the launcher says {} ranks, but job {} has {}; start so many, name another job "
                    "(MUSTER_JOB), or end this one first (muster end --job {})",
                    claimant.world_size, name, world, name);
-  if (claimant.rank < 0 || claimant.rank >= world)
-    return failure(Code::kBadArgument, "rank {} is not in 0..{} of job {}", claimant.rank, world - 1, name);
+  MUSTER_RETURN_IF_ERROR(check_rank(job->spec, claimant.rank));
   MUSTER_RETURN_IF_ERROR(same_mesh(job->spec, claimant));
-  Claim& claim = job->claims[static_cast<std::size_t>(claimant.rank)];
+  Claim& claim = job->claims[Rank(static_cast<std::uint32_t>(claimant.rank))];
   const bool good = !claim.spent && same_token(claim.token, claimant.token);
   if (job->spec.claim == control::ClaimRule::kToken && !good)
     return failure(Code::kDenied,
@@ -155,8 +163,8 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
 
 bool JobTable::attached(const std::string& name, Rank rank, std::uint32_t attachments) {
   Job* job = find(name);
-  if (job == nullptr || rank.value >= job->claims.size()) return false;
-  Claim& claim = job->claims[rank.value];
+  if (job == nullptr || !job->claims.world().is_local(rank)) return false;
+  Claim& claim = job->claims[rank];
   claim.attachments = attachments;
   claim.token_at = attachments;  // for a token issued meanwhile
   forget_spent(claim);
@@ -164,15 +172,15 @@ bool JobTable::attached(const std::string& name, Rank rank, std::uint32_t attach
 }
 
 void JobTable::withdraw(const std::string& name, Rank rank) {
-  if (Job* job = find(name); job != nullptr && rank.value < job->claims.size())
-    job->claims[rank.value].spent = false;
+  if (Job* job = find(name); job != nullptr && job->claims.world().is_local(rank))
+    job->claims[rank].spent = false;
   release(name, rank);
 }
 
 void JobTable::release(const std::string& name, Rank rank) {
   Job* job = find(name);
-  if (job == nullptr || rank.value >= job->claims.size()) return;
-  Claim& claim = job->claims[rank.value];
+  if (job == nullptr || !job->claims.world().is_local(rank)) return;
+  Claim& claim = job->claims[rank];
   claim.held = false;
   claim.pid = 0;
   forget_spent(claim);
@@ -180,11 +188,12 @@ void JobTable::release(const std::string& name, Rank rank) {
 
 Result<Job*> JobTable::adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens) {
   if (find(spec.name) != nullptr) return fail(Code::kDuplicate, "a job named {} exists already", spec.name);
-  Job job{spec, JobState::kAdopting, std::vector<Claim>(spec.world)};
+  Job job{spec, JobState::kAdopting, RankTable<Claim>(spec.world)};
   for (const IssuedToken& token : tokens) {
-    if (token.rank >= spec.world) continue;
-    job.claims[token.rank].token = token.text;
-    job.claims[token.rank].token_at = token.attachments;
+    const Rank rank(token.rank);
+    if (!spec.world.is_local(rank)) continue;
+    job.claims[rank].token = token.text;
+    job.claims[rank].token_at = token.attachments;
   }
   return enter(std::move(job));
 }
@@ -195,9 +204,9 @@ Status JobTable::reconcile(const std::string& name, const std::vector<RankReport
   if (reports.size() != job->claims.size())
     return failure(Code::kProtocol, "the engine of job {} speaks of {} ranks, the job has {}", name,
                    reports.size(), job->claims.size());
-  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
-    Claim& claim = job->claims[rank];
-    const RankReport& report = reports[rank];
+  for (std::uint32_t local = 0; local < reports.size(); ++local) {
+    Claim& claim = job->claims[LocalRank(local)];
+    const RankReport& report = reports[local];
     claim.held = report.attached;
     claim.pid = report.attached ? report.pid : 0;
     claim.uid = job->spec.owner_uid;  // the engine does not know the user: the owner, or root
@@ -216,8 +225,8 @@ Status JobTable::may_act(const Job& job, std::uint32_t uid) {
 
 bool JobTable::is_held(const std::string& name, std::int32_t rank) const {
   const Job* job = find(name);
-  const auto index = static_cast<std::size_t>(rank);
-  return job != nullptr && rank >= 0 && index < job->claims.size() && job->claims[index].held;
+  const Rank claimed(static_cast<std::uint32_t>(rank));
+  return job != nullptr && rank >= 0 && job->claims.world().is_local(claimed) && job->claims[claimed].held;
 }
 
 std::uint32_t JobTable::sessions() const {

@@ -47,7 +47,7 @@ struct IssuedToken {
 struct Job {
   control::JobSpec spec;
   JobState state = JobState::kStarting;
-  std::vector<Claim> claims;  // by rank
+  RankTable<Claim> claims;  // of this node's ranks
 
   std::uint32_t held() const;
 };
@@ -103,7 +103,7 @@ class JobTable {
   Result<Job*> adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens);
   // Its engine has reported: the job is kReady, unless it is ending. Tokens used unseen become void.
   // kProtocol if the list has another length.
-  Status reconcile(const std::string& job, const std::vector<RankReport>& reports);
+  Status reconcile(const std::string& job, const std::vector<RankReport>& reports);  // by LocalRank
 
   // The owner and root may act on a job. kDenied.
   static Status may_act(const Job& job, std::uint32_t uid);

@@ -48,13 +48,14 @@ EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec,
 Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) {
   if (closed_) return failure(Code::kState, kShuttingDown);
   // An engine makes memory for every rank before the first one comes, so the job's size is checked here.
-  if (spec.world > options_.ranks_per_job_max)
+  if (spec.world.local_count() > options_.ranks_per_job_max)
     return failure(
         Code::kNoResource,
         "job {} is of {} ranks, {} are the limit (limits.ranks_per_job_max); start fewer or raise it",
-        spec.name, spec.world, options_.ranks_per_job_max);
+        spec.name, spec.world.local_count(), options_.ranks_per_job_max);
   // Else ranks would start that can never all attach.
-  MUSTER_RETURN_IF_ERROR(session_shares(options_).fits(spec.owner_uid, spec.world, kSessionsOfAJob));
+  MUSTER_RETURN_IF_ERROR(
+      session_shares(options_).fits(spec.owner_uid, spec.world.local_count(), kSessionsOfAJob));
   spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
   spec.costs = costs_.get();
   MUSTER_ASSIGN_OR_RETURN(const Job* entry, table_.create(spec));
@@ -312,9 +313,9 @@ std::vector<SavedJob> RunningJobs::saved() const {
     const Job& entry = *table_.find(name);
     SavedJob saved{entry.spec, job.birth.gid, job.engine->pid(), job.birth.owner, job.birth.made, job.ending,
                    {},         job.later,     job.spec_later};
-    for (std::uint32_t rank = 0; rank < entry.claims.size(); ++rank)
+    for (const Rank rank : entry.spec.world.locals())
       if (const Claim& claim = entry.claims[rank]; !claim.token.empty())
-        saved.tokens.push_back({rank, claim.token_at, claim.token});
+        saved.tokens.push_back({rank.value, claim.token_at, claim.token});
     all.push_back(std::move(saved));
   }
   return all;

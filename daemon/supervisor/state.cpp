@@ -121,7 +121,7 @@ class StateReader {
 Result<SavedToken> token_from(const Json& json, const SavedJob& job) {
   SavedToken token;
   StateReader fields(json, "a token");
-  fields.number("rank", token.rank, job.spec.world - 1);
+  fields.number("rank", token.rank, job.spec.world.size() - 1);
   fields.number("attachments", token.attachments);
   fields.text("text", token.text, kTokenBytesMax);
   if (!fields.status().ok()) return fail(fields.status());

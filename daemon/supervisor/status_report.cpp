@@ -103,7 +103,7 @@ Json StatusReport::users(std::uint32_t uid) const {
 Json StatusReport::describe(const Job& job) const {
   return Json{{"name", job.spec.name},
               {"state", state_name(job.state)},
-              {"world", job.spec.world},
+              {"world", job.spec.world.size()},
               {"mesh", job.spec.mesh},
               {"owner_uid", job.spec.owner_uid},
               {"epoch", job.spec.epoch},

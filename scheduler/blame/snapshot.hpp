@@ -47,6 +47,7 @@ struct Lag {
 };
 
 struct RankState {
+  bool local = false;  // it runs on this node; of others nothing is known
   bool attached = false;
   std::int32_t pid = 0;
   ProcessState process = ProcessState::kUnknown;

@@ -6,13 +6,13 @@
 namespace muster::scheduler {
 
 void Absences::attached(Rank rank) {
-  State& state = ranks_[rank.value];
+  State& state = ranks_[rank];
   if (state.absence != nullptr) --known_;
   state = {true, nullptr, nullptr};
 }
 
 void Absences::left(Rank rank, const CausePtr& because) {
-  State& state = ranks_[rank.value];
+  State& state = ranks_[rank];
   state.attached = false;
   if (because != nullptr) {
     state.left_by = because;
@@ -22,12 +22,12 @@ void Absences::left(Rank rank, const CausePtr& because) {
 }
 
 void Absences::add(Rank rank, CausePtr cause) {
-  ranks_[rank.value].absence = std::move(cause);
+  ranks_[rank].absence = std::move(cause);
   ++known_;
 }
 
 Cause Absences::reason(Rank rank, const std::string& text) const {
-  const CausePtr& left_by = ranks_[rank.value].left_by;
+  const CausePtr& left_by = ranks_[rank].left_by;
   return left_by != nullptr ? *left_by : Cause{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text};
 }
 
@@ -42,7 +42,7 @@ void Absences::forget() {
 }
 
 CausePtr Absences::of(Rank rank) const {
-  const State& state = ranks_[rank.value];
+  const State& state = ranks_[rank];
   return state.attached ? nullptr : state.absence;
 }
 
@@ -50,6 +50,7 @@ CausePtr Absences::first_of(std::span<const Rank> ranks) const {
   CausePtr first;
   if (known_ == 0) return first;
   for (const Rank rank : ranks) {
+    if (!ranks_.world().is_local(rank)) continue;
     CausePtr cause = of(rank);
     if (cause != nullptr && (first == nullptr || cause->fault < first->fault)) first = std::move(cause);
   }

@@ -1,23 +1,20 @@
 // Absences: which ranks have no client and will not get one, and why.
 #pragma once
 
-#include "api/base/ids.hpp"
+#include "api/base/world.hpp"
 #include "scheduler/run/cause.hpp"
 
 #include <cstdint>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace muster::scheduler {
 
-// Owns    what the launcher has said of each rank, and the fault because of which each rank left.
-// Thread  one.
-// Bound   the ranks given at construction.
-// Fails   never.
+// Owns    what the launcher has said of each rank of this node, and the fault because of which each rank
+// left. Thread  one. Bound   the ranks of this node. Fails   never.
 class Absences {
  public:
-  explicit Absences(std::uint32_t ranks) : ranks_(ranks) {}
+  explicit Absences(const World& world) : ranks_(world) {}
 
   // The rank has a client now: its absence and its reason for leaving are forgotten.
   void attached(Rank rank);
@@ -27,7 +24,7 @@ class Absences {
   // The launcher has said that the rank will not come, or will not come back once it has left.
   void add(Rank rank, CausePtr cause);
   // Whether add() was called and the absence is not forgotten.
-  bool known(Rank rank) const { return ranks_[rank.value].absence != nullptr; }
+  bool known(Rank rank) const { return ranks_[rank].absence != nullptr; }
   // The cause for operations that need the rank: the fault that made it leave, or else `text`.
   Cause reason(Rank rank, const std::string& text) const;
   // A new run begins: all ranks may come again, and the faults of the old run are forgotten.
@@ -46,7 +43,7 @@ class Absences {
   };
   void forget();
 
-  std::vector<State> ranks_;
+  RankTable<State> ranks_;
   std::uint32_t known_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include "api/base/assert.hpp"
 #include "kernels/table.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace muster::scheduler {
@@ -25,23 +26,20 @@ device::Priority priority_of(muster_lane lane_class) noexcept {
 
 Result<Executor> Executor::open(const Options& options,
                                 std::vector<std::unique_ptr<transport::Communicator>> communicators) {
-  Executor executor;
-  executor.devices_ = options.devices;
-  executor.launch_depth_ = options.launch_depth;
+  Executor executor(options);
   executor.communicators_ = std::move(communicators);
   executor.members_.reserve(options.devices.size());
-  executor.lanes_.resize(options.devices.size());
-  for (std::uint32_t rank = 0; rank < options.devices.size(); ++rank) {
+  for (const Rank rank : options.devices.world().locals()) {
     executor.lanes_[rank].reserve(shm::kLanesMax);
     for (std::uint32_t lane = 0; lane < options.lanes; ++lane)
-      MUSTER_RETURN_IF_ERROR(executor.open_lane(Rank(rank), lane, lane));
+      MUSTER_RETURN_IF_ERROR(executor.open_lane(rank, lane, lane));
   }
   return executor;
 }
 
 Status Executor::open_lane(Rank rank, std::uint32_t number, muster_lane lane_class) {
-  device::Device& device = *devices_[rank.value];
-  std::vector<Lane>& lanes = lanes_[rank.value];
+  device::Device& device = *devices_[rank];
+  std::vector<Lane>& lanes = lanes_[rank];
   MUSTER_ASSERT(number <= lanes.size() && number < shm::kLanesMax);
   if (number < lanes.size()) lanes[number] = Lane();  // the stream of an earlier client's lane
   Lane lane;
@@ -67,6 +65,9 @@ Status Executor::launch(std::uint32_t step_index, const Step& step) {
   Slot& slot = slots_[step_index];
   Lane& lane = lane_of(step.parts.front());
   slot.lane = &lane;
+  slot.communicator = nullptr;
+  if (const CollectiveWork* work = step.parts.front().plan->collective())
+    slot.communicator = communicators_[work->group.value].get();
   slot.outcome.renew();
   if (Status launched = enqueue(*lane.stream, slot.outcome, step); !launched.ok()) {
     for (const Step::Part& part : step.parts) MUSTER_RETURN_IF_ERROR(lane_of(part).stream->health());
@@ -88,14 +89,26 @@ void Executor::collect() {
   for (const std::uint32_t index : in_flight_) {
     const Slot& slot = slots_[index];
     Lane& lane = *slot.lane;
-    if (lane.unfinished_at != polls_ && slot.end->query()) {
-      finished_.push_back({index, slot.end->began_at(), slot.end->reached_at(), slot.outcome.failure()});
+    if (lane.unfinished_at != polls_ && slot.end->query() && slot.outcome.over()) {
+      const Instant end = std::max(slot.end->reached_at(), slot.outcome.released_at());
+      finished_.push_back({index, slot.end->began_at(), end, slot.outcome.failure()});
       continue;
     }
     lane.unfinished_at = polls_;
     in_flight_[kept++] = index;
   }
   in_flight_.resize(kept);
+}
+
+bool Executor::is_outside(std::uint32_t step_index) const {
+  const Slot& slot = slots_[step_index];
+  return slot.end->query() && !slot.outcome.over();
+}
+
+void Executor::cancel(std::uint32_t step_index) {
+  Slot& slot = slots_[step_index];
+  MUSTER_ASSERT(slot.communicator != nullptr);
+  slot.communicator->cancel(slot.outcome);
 }
 
 // The health of a device is the same from all its streams, so one stream per rank is asked.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/base/world.hpp"
 #include "kernels/device/device.hpp"
 #include "scheduler/run/request.hpp"
 #include "transport/collective/communicator.hpp"
@@ -35,9 +36,9 @@ class Executor {
   static constexpr std::uint32_t kEntriesPerStep = 3;
 
   struct Options {
-    std::vector<device::Device*> devices;  // of each local rank; they outlive the executor
-    std::uint32_t lanes = 1;               // with which each rank begins: one of each class from 0 on
-    std::uint32_t launch_depth = 1;        // steps of a lane in flight
+    RankTable<device::Device*> devices;  // they outlive the executor
+    std::uint32_t lanes = 1;             // with which each rank begins: one of each class from 0 on
+    std::uint32_t launch_depth = 1;      // steps of a lane in flight
   };
   // One communicator per group, in the order of the graph's groups, with as many ranks as the group has.
   static Result<Executor> open(const Options& options,
@@ -52,6 +53,10 @@ class Executor {
   // Gives its stream back, on which nothing runs.
   void close_lane(Rank rank, std::uint32_t lane) { lane_of(rank, lane) = Lane(); }
   Status launch(std::uint32_t step_index, const Step& step);
+  // The launched step has done its work on the streams, and goes on outside of them.
+  bool is_outside(std::uint32_t step_index) const;
+  // Nobody waits for the launched collective any more: Communicator::cancel().
+  void cancel(std::uint32_t step_index);
   // Calls done(Finished) for every step that has finished since the last call; steps of one lane in order.
   // Returns their number. `done` may launch.
   template<class F>
@@ -74,17 +79,19 @@ class Executor {
   struct Slot {  // one step in flight
     Lane* lane = nullptr;
     const device::Event* end = nullptr;
+    transport::Communicator* communicator = nullptr;  // of a collective
     transport::StepOutcome outcome;
   };
-  Executor() = default;
-  Lane& lane_of(Rank rank, std::uint32_t lane) { return lanes_[rank.value][lane]; }
+  explicit Executor(const Options& options)
+      : devices_(options.devices), launch_depth_(options.launch_depth), lanes_(devices_.world()) {}
+  Lane& lane_of(Rank rank, std::uint32_t lane) { return lanes_[rank][lane]; }
   Lane& lane_of(const Step::Part& part) { return lane_of(part.rank, part.lane); }
   Status enqueue(device::Stream& stream, transport::StepOutcome& outcome, const Step& step);
   void collect();
 
-  std::vector<device::Device*> devices_;  // by rank
-  std::uint32_t launch_depth_ = 1;
-  std::vector<std::vector<Lane>> lanes_;  // by rank, by number: room for shm::kLanesMax each
+  RankTable<device::Device*> devices_;
+  std::uint32_t launch_depth_;
+  RankTable<std::vector<Lane>> lanes_;  // by number: room for shm::kLanesMax each
   std::vector<std::unique_ptr<transport::Communicator>> communicators_;
   std::deque<Slot> slots_;                       // by step index
   std::vector<transport::LocalMember> members_;  // of the present launch; kept, so that it needs no heap

@@ -8,6 +8,8 @@
 #include <bit>
 #include <utility>
 
+#include <fmt/format.h>
+
 namespace muster::scheduler {
 namespace {
 
@@ -31,11 +33,8 @@ Cause dependency(const Cause& cause) {
   return behind;
 }
 
-std::vector<RankLanes> first_lanes(const GraphOptions& options) {
-  std::vector<RankLanes> ranks;
-  ranks.reserve(options.ranks);
-  for (std::uint32_t i = 0; i < options.ranks; ++i) ranks.emplace_back(options.lanes, options.lane_depth);
-  return ranks;
+RankTable<RankLanes> first_lanes(const GraphOptions& options) {
+  return {options.world, [&](Rank) { return RankLanes(options.lanes, options.lane_depth); }};
 }
 
 // Why the collective cannot complete: a rank that it needs will not come. nullptr: all may come.
@@ -53,7 +52,7 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
       actions_(actions),
       matches_(std::move(groups)),
       steps_(matches_.groups().size()),
-      absences_(options.ranks),
+      absences_(options.world),
       ranks_(first_lanes(options)),
       open_lanes_({ranks_, matches_, steps_, unsettled_}, options.launch_depth) {}
 
@@ -67,12 +66,12 @@ void Graph::set_group(GroupId group, Group now) {
 
 void Graph::attached(Rank rank) {
   absences_.attached(rank);
-  ranks_[rank.value].attached();
+  ranks_[rank].attached();
   matches_.attached(rank);
 }
 
 CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const CausePtr& heard) {
-  RankLanes& r = ranks_[rank.value];
+  RankLanes& r = ranks_[rank];
   if (!r.present()) return nullptr;
   CausePtr root = r.first_failure();
   if (root == nullptr) root = heard;
@@ -105,13 +104,13 @@ void Graph::absent(Rank rank, const std::string& text, Instant now) {
 }
 
 void Graph::heard(Rank rank, std::uint64_t fault) {
-  if (ranks_[rank.value].present()) matches_.heard(rank, fault);
+  if (ranks_[rank].present()) matches_.heard(rank, fault);
 }
 
 // ---- events ------------------------------------------------------------------------------------
 
 Code Graph::submit(Request request, Instant now) {
-  RankLanes& rank = ranks_[request.rank.value];
+  RankLanes& rank = ranks_[request.rank];
   MUSTER_ASSERT(rank.present() && rank.is_open(request.lane));
   LaneQueue& lane = rank.lane(request.lane);
   request.lane_id = rank.id(request.lane);
@@ -142,7 +141,7 @@ Code Graph::submit(Request request, Instant now) {
 }
 
 Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now) {
-  const Code code = ranks_[rank.value].signal(timeline, value, now);
+  const Code code = ranks_[rank].signal(timeline, value, now);
   if (code != Code::kOk) return code;
   unsettled_.stir(rank);
   settle(now);
@@ -150,7 +149,7 @@ Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Insta
 }
 
 void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
-  LaneQueue& lane = ranks_[rank.value].lane(lane_index);
+  LaneQueue& lane = ranks_[rank].lane(lane_index);
   if (!lane.stopped()) return;
   const std::uint64_t fault = lane.cause()->fault;
   for (const Place& place : lane.noted()) matches_.move_on(place, fault);
@@ -162,16 +161,21 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 
 void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
   const StepTable::InFlight& flight = steps_.at(step_index);
-  const CausePtr cause =
-      failed != nullptr ? new_fault(cause_of(flight.step, groups(), lane_names(), *failed)) : nullptr;
+  // Members of a step that was given up have heard of a fault already.
+  const CausePtr cause = failed != nullptr && !flight.given_up
+                             ? new_fault(cause_of(flight.step, groups(), lane_names(), *failed))
+                             : nullptr;
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part& part = flight.step.parts[i];
-    RankLanes& rank = ranks_[part.rank.value];
+    RankLanes& rank = ranks_[part.rank];
     LaneQueue& lane = rank.lane(part.lane);
-    rank.finished(part.lane);
+    RankLanes::Load& load = rank.load(part.lane);
+    --load.running;
     lane.moved_at(now);
     // A former client launched the part: the lane's queue holds starts of the present client only.
     const bool of_former = !rank.present() || flight.generations[i] != rank.generation();
+    if (flight.given_up) --load.given_up;
+    if (flight.given_up && !of_former) actions_.quarantined(part.rank, part.lane, --load.quarantined);
     const bool well = cause == nullptr && (of_former || lane.failure_at(part.value) == nullptr);
     actions_.retired(part.rank, part.lane, part.value, *part.plan, well);
     if (rank.present()) unsettled_.stir(part.rank);
@@ -198,7 +202,7 @@ CausePtr Graph::abort(GroupId group, Cause cause, Instant now) {
 }
 
 void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
-  if (!ranks_[rank.value].lane(lane).has_next()) return;
+  if (!ranks_[rank].lane(lane).has_next()) return;
   stop_lane(rank, lane, new_fault(std::move(cause)));
   settle(now);
 }
@@ -209,19 +213,48 @@ void Graph::tick(Instant now) {
   const Instant before = std::exchange(last_tick_, now).value_or(now);
   if (now - before > kLate)
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
+  for (const std::uint32_t index : steps_.overdue(now))
+    if (actions_.is_outside(index)) give_up_step(index, now);
   for (const bool roots : {true, false})
-    for (std::uint32_t i = 0; i < ranks(); ++i)
-      for (std::uint64_t left = ranks_[i].busy(); left != 0; left &= left - 1) {
+    for (const Rank self : ranks_.world().locals())
+      for (std::uint64_t left = ranks_[self].busy(); left != 0; left &= left - 1) {
         const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
-        const RankLanes& rank = ranks_[i];
+        const RankLanes& rank = ranks_[self];
         if (const auto deadline = rank.deadline(lane); !deadline || *deadline > now) continue;
         const LaneQueue::Start& next = rank.lane(lane).next();
         if (roots && !next.arrived && rank.obstacle(lane, next, lane_names()).lane) continue;
-        Cause cause = overdue(matches_, rank, lane_names(), Rank(i), lane);
-        actions_.overdue(Rank(i), lane, cause);
-        stop_lane(Rank(i), lane, new_fault(std::move(cause)));
+        Cause cause = overdue(matches_, rank, lane_names(), self, lane);
+        actions_.overdue(self, lane, cause);
+        stop_lane(self, lane, new_fault(std::move(cause)));
         settle(now);
       }
+}
+
+// The step stays launched. All of its members had come, so none of them is to blame.
+void Graph::give_up_step(std::uint32_t index, Instant now) {
+  StepTable::InFlight& flight = steps_.at(index);
+  flight.given_up = true;
+  actions_.cancel(index);
+  const Step::Part& first = flight.step.parts.front();
+  const CollectiveWork& work = *first.plan->collective();
+  const CausePtr cause = new_fault(
+      {Code::kTimeout, -1,
+       fmt::format("group {}: {} on lane {} passed its deadline; all its members had come to it, and what it "
+                   "does between nodes or devices has not ended",
+                   groups()[work.group.value].name, first.plan->label(), lane_names().label(first.lane_id))});
+  for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
+    const Step::Part part = flight.step.parts[i];
+    RankLanes& rank = ranks_[part.rank];
+    RankLanes::Load& load = rank.load(part.lane);
+    ++load.given_up;
+    if (!rank.present() || flight.generations[i] != rank.generation()) continue;
+    const Place place = place_of(*part.plan->collective(), part.lane_id);
+    rank.lane(part.lane).note(place);
+    unsettled_.fail(matches_.end(place, cause), cause);
+    actions_.quarantined(part.rank, part.lane, ++load.quarantined);
+    stop_lane(part.rank, part.lane, cause, part.value);
+  }
+  settle(now);
 }
 
 // ---- progress ----------------------------------------------------------------------------------
@@ -231,12 +264,12 @@ void Graph::tick(Instant now) {
 void Graph::settle(Instant now) {
   while (true) {
     if (const auto failing = unsettled_.take_failing()) {
-      const LaneQueue& lane = ranks_[failing->rank.value].lane(failing->lane);
+      const LaneQueue& lane = ranks_[failing->rank].lane(failing->lane);
       // Another cause may have failed the start meanwhile.
       if (lane.has_next() && lane.next().request.value == failing->value)
         stop_lane(failing->rank, failing->lane, failing->cause);
     } else if (const auto rank = unsettled_.take_stirred()) {
-      if (ranks_[rank->value].present()) pump(*rank, now);
+      if (ranks_[*rank].present()) pump(*rank, now);
     } else {
       return;
     }
@@ -245,7 +278,7 @@ void Graph::settle(Instant now) {
 
 void Graph::pump(Rank rank, Instant now) {
   // A lane that moves can release another one, so repeat until a whole round moves nothing.
-  RankLanes& lanes = ranks_[rank.value];
+  RankLanes& lanes = ranks_[rank];
   for (bool moved = true; moved;) {
     moved = false;
     for (std::uint64_t left = lanes.busy(); left != 0; left &= left - 1) {
@@ -258,15 +291,15 @@ void Graph::pump(Rank rank, Instant now) {
 }
 
 bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
-  RankLanes& r = ranks_[rank.value];
+  RankLanes& r = ranks_[rank];
   LaneQueue& lane = r.lane(lane_index);
   bool moved = false;
-  while (lane.has_next() && r.running(lane_index) < options_.launch_depth) {
+  while (lane.has_next() && r.load(lane_index).running < options_.launch_depth) {
     LaneQueue::Start& start = lane.next();
     if (lane.collective_launched() || start.arrived) break;
     const bool collective = start.request.plan->collective() != nullptr;
     // Kernels of this client, or work of former ones, may still run on the lane's stream.
-    if (collective && r.running(lane_index) > 0) break;
+    if (collective && r.load(lane_index).running > 0) break;
     const Cause* failed = nullptr;
     const RankLanes::Ready ready = r.readiness(lane_index, start, &failed);
     if (ready == RankLanes::Ready::kNo) break;
@@ -285,7 +318,7 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 
 // True if the lane has changed: the collective was launched, or the lane has stopped.
 bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
-  LaneQueue& lane = ranks_[rank.value].lane(lane_index);
+  LaneQueue& lane = ranks_[rank].lane(lane_index);
   LaneQueue::Start& start = lane.next();
   const CollectiveWork& work = *start.request.plan->collective();
   if (const CausePtr absence = absence_in(work, groups()[work.group.value].ranks, absences_)) {
@@ -322,10 +355,13 @@ void Graph::launch(std::span<const MatchQueue::Arrival> members, Instant now) {
       steps_.take(members.size(), members.front().lane_id, *members.front().plan, &index);
   flight.since = now;
   for (const MatchQueue::Arrival& member : members) {
-    RankLanes& rank = ranks_[member.rank.value];
-    MUSTER_ASSERT(rank.lane(member.lane).next().request.value == member.value);
+    RankLanes& rank = ranks_[member.rank];
+    const Request& request = rank.lane(member.lane).next().request;
+    MUSTER_ASSERT(request.value == member.value);
+    if (request.plan->collective() != nullptr)
+      flight.deadline = std::min(flight.deadline, later(now, request.timeout));
     rank.lane(member.lane).launch_next();
-    rank.launched(member.lane);
+    ++rank.load(member.lane).running;
     flight.step.parts.push_back(
         {member.rank, member.lane, member.value, member.plan, member.at, member.lane_id, member.bases});
     flight.generations.push_back(rank.generation());
@@ -344,7 +380,7 @@ CausePtr Graph::new_fault(Cause cause) {
 // failed start, it stops again, before its next start.
 void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause,
                       std::optional<std::uint64_t> failed_value) {
-  RankLanes& r = ranks_[rank.value];
+  RankLanes& r = ranks_[rank];
   LaneQueue& lane = r.lane(lane_index);
   std::optional<std::uint64_t> from;
   if (failed_value) from = lane.stop_at(*failed_value, cause);
@@ -358,7 +394,7 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause
 
 // A start of a stopped lane will not be launched.
 void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& start) {
-  RankLanes& r = ranks_[rank.value];
+  RankLanes& r = ranks_[rank];
   const CollectiveWork* work = start.request.plan->collective();
   if (work != nullptr && start.arrived)
     matches_.withdraw(

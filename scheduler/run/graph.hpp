@@ -15,8 +15,11 @@
 //      fault at the root.
 //   3. A reset moves the rank on at places where that lane failed or dropped a start, and at every place that
 //      the same fault has ended. So a rank hears of one fault once.
+//   4. A launched collective that goes on outside the workers may pass its deadline. Its place ends and its
+//      members hear TIMEOUT at once. Until it is over, its memory is in quarantine (decision D20).
 #pragma once
 
+#include "api/base/world.hpp"
 #include "scheduler/run/absences.hpp"
 #include "scheduler/run/open_lanes.hpp"
 #include "scheduler/run/rank_lanes.hpp"
@@ -32,7 +35,7 @@
 namespace muster::scheduler {
 
 struct GraphOptions {
-  std::uint32_t ranks = 1;                    // local ranks of the job
+  World world;                                // the job's ranks; those of this node have lanes here
   std::uint32_t lane_depth = 1024;            // starts waiting or running per lane
   std::uint32_t launch_depth = 8;             // kernels of one lane handed to its stream at a time
   std::uint32_t lanes = MUSTER_LANE_CLASSES;  // with which each rank begins
@@ -97,8 +100,7 @@ class Graph {
   Absences& absences() { return absences_; }
 
   // ---- state, read-only ------------------------------------------------------------------------
-  std::uint32_t ranks() const { return static_cast<std::uint32_t>(ranks_.size()); }
-  const RankLanes& lanes_of(Rank rank) const { return ranks_[rank.value]; }
+  const RankTable<RankLanes>& lanes() const { return ranks_; }
   std::span<const Group> groups() const { return matches_.groups(); }
   const MatchQueue& matches() const { return matches_; }
   const LaneTable& lane_names() const { return open_lanes_.names(); }
@@ -109,6 +111,7 @@ class Graph {
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const MatchQueue::Arrival> members, Instant now);
+  void give_up_step(std::uint32_t index, Instant now);
 
   // Stops the lane before its next start, or at `failed_value`, where a launched start has failed. Without
   // `failed_value` it does nothing if the lane has stopped already.
@@ -123,7 +126,7 @@ class Graph {
   StepTable steps_;
   Absences absences_;
   Unsettled unsettled_;
-  std::vector<RankLanes> ranks_;
+  RankTable<RankLanes> ranks_;
   OpenLanes open_lanes_;
   std::optional<Instant> last_tick_;
   std::uint64_t faults_ = 0;  // number of the latest fault

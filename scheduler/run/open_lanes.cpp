@@ -21,7 +21,8 @@ OpenLanes::OpenLanes(Needs needs, std::uint32_t launch_depth)
 
 void OpenLanes::add(GroupId group) {
   for (const Rank rank : matches_.groups()[group.value].ranks) {
-    const RankLanes& lanes = ranks_[rank.value];
+    if (!ranks_.world().is_local(rank)) continue;
+    const RankLanes& lanes = ranks_[rank];
     for (std::uint32_t lane = 0; lane < lanes.lanes(); ++lane)
       if (lanes.is_open(lane)) make_place(group, lanes.id(lane));
   }
@@ -42,7 +43,7 @@ void OpenLanes::for_each_group(Rank rank, F&& f) {
 }
 
 Result<std::uint32_t> OpenLanes::open(Rank rank, muster_lane lane_class, std::string_view name) {
-  RankLanes& lanes = ranks_[rank.value];
+  RankLanes& lanes = ranks_[rank];
   MUSTER_ASSERT(lanes.present() && lane_class < MUSTER_LANE_CLASSES);
   LaneId id = LaneTable::unnamed_of(lane_class);
   if (!name.empty()) {
@@ -68,10 +69,10 @@ Result<std::uint32_t> OpenLanes::open(Rank rank, muster_lane lane_class, std::st
 }
 
 Status OpenLanes::close(Rank rank, std::uint32_t lane) {
-  const RankLanes& lanes = ranks_[rank.value];
+  const RankLanes& lanes = ranks_[rank];
   if (!lanes.may_close(lane))
     return failure(Code::kBadArgument, "rank {} has not opened a lane {}", rank.value, lane);
-  if (lanes.lane(lane).oldest() != nullptr || lanes.running(lane) > 0 || lanes.lane(lane).stopped())
+  if (lanes.lane(lane).oldest() != nullptr || lanes.load(lane).running > 0 || lanes.lane(lane).stopped())
     return failure(Code::kBusy, "lane {} ({}) has starts that are not finished; wait for its latest point",
                    lane, names_.label(lanes.id(lane)));
   shut(rank, lane);
@@ -79,14 +80,14 @@ Status OpenLanes::close(Rank rank, std::uint32_t lane) {
 }
 
 void OpenLanes::close_all(Rank rank) {
-  const RankLanes& lanes = ranks_[rank.value];
+  const RankLanes& lanes = ranks_[rank];
   for (std::uint32_t lane = 0; lane < lanes.lanes(); ++lane)
     if (lanes.may_close(lane)) shut(rank, lane);
 }
 
 void OpenLanes::shut(Rank rank, std::uint32_t lane) {
-  const LaneId id = ranks_[rank.value].id(lane);
-  ranks_[rank.value].close(lane);
+  const LaneId id = ranks_[rank].id(lane);
+  ranks_[rank].close(lane);
   if (LaneTable::meets(id)) for_each_group(rank, [&](GroupId group) { matches_.close_lane(group, id); });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/base/world.hpp"
 #include "scheduler/run/lane_table.hpp"
 #include "scheduler/run/match_queue.hpp"
 #include "scheduler/run/rank_lanes.hpp"
@@ -23,7 +24,7 @@ class OpenLanes {
  public:
   // All outlive it.
   struct Needs {
-    std::vector<RankLanes>& ranks;
+    RankTable<RankLanes>& ranks;
     MatchQueue& matches;
     StepTable& steps;
     Unsettled& unsettled;
@@ -48,7 +49,7 @@ class OpenLanes {
   template<class F>
   void for_each_group(Rank rank, F&& f);
 
-  std::vector<RankLanes>& ranks_;
+  RankTable<RankLanes>& ranks_;
   MatchQueue& matches_;
   StepTable& steps_;
   Unsettled& unsettled_;

@@ -11,7 +11,10 @@ RankLanes::RankLanes(std::uint32_t first, std::uint32_t depth) : first_(first), 
 }
 
 void RankLanes::attached() {
-  for (Lane& lane : lanes_) lane.queue = LaneQueue(depth_);
+  for (Lane& lane : lanes_) {
+    lane.queue = LaneQueue(depth_);
+    lane.load.quarantined = 0;
+  }
   busy_ = 0;
   timelines_.fill(0);
   signalled_.fill(Instant{0});
@@ -29,7 +32,7 @@ void RankLanes::detached() {
 std::optional<std::uint32_t> RankLanes::open(LaneId id) {
   for (std::uint32_t i = first_; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
-    if (lane.open || lane.running > 0) continue;
+    if (lane.open || lane.load.running > 0) continue;
     lane.id = id;
     lane.open = true;
     return i;
@@ -127,10 +130,10 @@ std::optional<Instant> RankLanes::deadline(std::uint32_t lane) const {
 }
 
 // The latest moment at which something moved that the lane's next start waits for. Empty if a step runs there
-// now. `seen` has a bit for each lane that was visited, so that a circle of waits ends.
+// now that was not given up. `seen` has a bit for each lane that was visited, so that a circle of waits ends.
 std::optional<Instant> RankLanes::still_since(std::uint32_t lane, std::uint64_t seen) const {
   const LaneQueue& queue = lanes_[lane].queue;
-  if (lanes_[lane].running > 0) return std::nullopt;
+  if (lanes_[lane].load.running > lanes_[lane].load.given_up) return std::nullopt;
   Instant since = queue.moved();
   if (!queue.has_next() || queue.next().arrived) return since;
   seen |= std::uint64_t{1} << lane;

@@ -47,10 +47,14 @@ class RankLanes {
   std::uint32_t lanes() const { return static_cast<std::uint32_t>(lanes_.size()); }
   LaneQueue& lane(std::uint32_t i) { return lanes_[i].queue; }
   const LaneQueue& lane(std::uint32_t i) const { return lanes_[i].queue; }
-  // Parts of launched steps on the lane's stream, of former clients too.
-  std::uint32_t running(std::uint32_t i) const { return lanes_[i].running; }
-  void launched(std::uint32_t i) { ++lanes_[i].running; }
-  void finished(std::uint32_t i) { --lanes_[i].running; }
+  // Parts of launched steps on the lane's stream.
+  struct Load {
+    std::uint32_t running = 0;      // of former clients too
+    std::uint32_t given_up = 0;     // of these: the deadline passed while they ran
+    std::uint32_t quarantined = 0;  // of these: the present client's
+  };
+  Load& load(std::uint32_t i) { return lanes_[i].load; }
+  const Load& load(std::uint32_t i) const { return lanes_[i].load; }
   // The lanes that may have a next start, a bit each: a turn looks at no others.
   std::uint64_t busy() const { return busy_; }
   void set_busy(std::uint32_t lane) { busy_ |= std::uint64_t{1} << lane; }
@@ -87,7 +91,7 @@ class RankLanes {
   struct Lane {
     LaneQueue queue;
     LaneId id;
-    std::uint32_t running = 0;
+    Load load{};
     bool open = true;
   };
   static_assert(shm::kLanesMax <= 64, "a lane is a bit of busy_ and of still_since()");

@@ -60,6 +60,12 @@ class Actions {
   // The deadline of the rank's next start on this lane has passed. Called before the lane stops. The cause
   // holds what the graph knows, and the callee may improve it.
   virtual void overdue(Rank, std::uint32_t /*lane*/, Cause&) {}
+  // Whether the launched step goes on outside the workers, where it may never end.
+  virtual bool is_outside(std::uint32_t /*step_index*/) { return false; }
+  // The launched step has passed its deadline; its members have been told. It still ends by finished().
+  virtual void cancel(std::uint32_t /*step_index*/) {}
+  // So many of the lane's starts have failed, but may still touch their memory until they are retired.
+  virtual void quarantined(Rank, std::uint32_t /*lane*/, std::uint32_t /*starts*/) {}
   // A start is over and no longer uses its plan. `well`: it has run without a failure.
   virtual void retired(Rank rank, std::uint32_t lane, std::uint64_t value, Plan& plan, bool well) = 0;
 };

@@ -46,6 +46,8 @@ StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Pla
   free_.pop_back();
   InFlight& step = steps_[*index];
   step.used = true;
+  step.deadline = Instant::max();
+  step.given_up = false;
   exchange(step, room_of(members, lane, plan));
   step.step.parts.clear();
   step.generations.clear();
@@ -65,6 +67,13 @@ void StepTable::give_back(std::uint32_t index) {
   step.used = false;
   --in_flight_;
   free_.push_back(index);
+}
+
+std::vector<std::uint32_t> StepTable::overdue(Instant now) const {
+  std::vector<std::uint32_t> overdue;
+  for (std::uint32_t i = 0; i < size() && in_flight_ > 0; ++i)
+    if (steps_[i].used && !steps_[i].given_up && steps_[i].deadline <= now) overdue.push_back(i);
+  return overdue;
 }
 
 std::vector<StepTable::Running> StepTable::running() const {

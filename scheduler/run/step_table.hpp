@@ -24,6 +24,8 @@ class StepTable {
   struct InFlight {
     Step step;
     Instant since{0};
+    Instant deadline{Instant::max()};        // of a collective: the earliest of its members
+    bool given_up = false;                   // the deadline has passed, and members were told
     std::vector<std::uint32_t> generations;  // of each part's rank at launch (RankLanes::generation)
     bool used = false;
   };
@@ -42,6 +44,8 @@ class StepTable {
   void give_back(std::uint32_t index);
 
   std::uint32_t in_flight() const { return in_flight_; }
+  // Steps whose deadline has passed and that were not given up.
+  std::vector<std::uint32_t> overdue(Instant now) const;
   // A collective in flight.
   struct Running {
     const Step* step = nullptr;

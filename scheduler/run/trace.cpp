@@ -33,13 +33,13 @@ std::string_view track_name(const TraceEvent& event, const LaneTable& lanes) {
 // The tracks of all ranks by rank and number: the lanes with which each began, those that have events, and
 // its runs. A lane that took the number of an earlier one names the track.
 std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks_of(std::span<const TraceEvent> events,
-                                                                         std::uint32_t world,
+                                                                         std::span<const Rank> ranks,
                                                                          const LaneTable& lanes) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks;
-  for (std::uint32_t rank = 0; rank < world; ++rank) {
+  for (const Rank rank : ranks) {
     for (muster_lane c = 0; c < MUSTER_LANE_CLASSES; ++c)
-      tracks[{rank, c}] = lanes.label(LaneTable::first_of(c));
-    tracks[{rank, kDirectTrack}] = "direct";
+      tracks[{rank.value, c}] = lanes.label(LaneTable::first_of(c));
+    tracks[{rank.value, kDirectTrack}] = "direct";
   }
   for (const TraceEvent& event : events) tracks[{event.rank.value, event.lane}] = track_name(event, lanes);
   return tracks;
@@ -69,15 +69,16 @@ void Trace::add(const TraceEvent& event) {
   events_.back().begin = std::max(event.begin, origin_);
 }
 
-std::string Trace::json(std::string_view job, std::uint32_t world,
+std::string Trace::json(std::string_view job, std::span<const Rank> ranks,
                         const std::vector<std::string>& group_names, const LaneTable& lanes) const {
   std::string out = "{\"displayTimeUnit\":\"ns\",\"otherData\":{\"job\":" + quoted(job) +
                     fmt::format(",\"dropped_events\":{}}},\"traceEvents\":[\n", dropped_);
-  for (std::uint32_t rank = 0; rank < world; ++rank) {
+  for (const Rank rank : ranks) {
     out += fmt::format(
-        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n", rank);
+        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{0},\"args\":{{\"name\":\"rank {0}\"}}}},\n",
+        rank.value);
   }
-  for (const auto& [track, name] : tracks_of(events_, world, lanes))
+  for (const auto& [track, name] : tracks_of(events_, ranks, lanes))
     out += fmt::format(
         "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}},\n",
         track.first, track.second, quoted(name));

@@ -53,8 +53,8 @@ class Trace {
   std::uint64_t dropped() const { return dropped_; }
 
   // The whole recording. group_names[g] names TraceEvent::group g.
-  std::string json(std::string_view job, std::uint32_t world, const std::vector<std::string>& group_names,
-                   const LaneTable& lanes) const;
+  std::string json(std::string_view job, std::span<const Rank> ranks,
+                   const std::vector<std::string>& group_names, const LaneTable& lanes) const;
 
  private:
   std::size_t events_max_;

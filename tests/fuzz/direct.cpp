@@ -78,6 +78,7 @@ struct Node final : Registrar {
     header->abi_version = shm::kAbiVersion;
     header->groups = 1;
     header->ranks = kMembers;
+    for (std::uint32_t rank = 0; rank < kMembers; ++rank) rank_line(rank)->rank = rank;
     memory.emplace(*DirectMemory::open(guarded(segments[kMe].file, kSegmentBytes, shm::Access::kReadWrite),
                                        guarded(page.file, kPageBytes, shm::Access::kRead), *this));
   }
@@ -93,6 +94,11 @@ struct Node final : Registrar {
   }
   shm::GroupLine* line() {
     return reinterpret_cast<shm::GroupLine*>(page.view.writable() + shm::kGroupLinesOffset);
+  }
+  shm::RankLine* rank_line(std::uint32_t rank) {
+    return reinterpret_cast<shm::RankLine*>(page.view.writable() + shm::kGroupLinesOffset +
+                                            sizeof(shm::GroupLine)) +
+           rank;
   }
   const std::uint64_t* memory_page() const {
     return reinterpret_cast<const std::uint64_t*>(memory->groups());

@@ -24,15 +24,15 @@ constexpr std::int64_t kWorldBuilt = 256;  // larger worlds cost time and show n
 // What an engine makes of a job before anything else.
 void check_mesh(const JobSpec& spec) {
   const auto degrees = mesh::Degrees::parse(spec.mesh);
-  if (!degrees || spec.world > kWorldBuilt) return;
+  if (!degrees || spec.world.size() > kWorldBuilt) return;
   std::vector<mesh::Flatten> flattens;
   for (const auto& [name, dims] : spec.flatten) flattens.push_back({name, dims});
-  const auto built = mesh::Mesh::build(*degrees, spec.world, flattens);
+  const auto built = mesh::Mesh::build(*degrees, spec.world.size(), flattens);
   if (!built) return;
-  MUSTER_PROMISE(built->world() == spec.world);
+  MUSTER_PROMISE(built->world() == spec.world.size());
   const mesh::GroupList groups(*built);
   for (std::uint32_t g = 0; g < groups.size(); ++g)
-    for (const Rank rank : groups.group(GroupId(g)).ranks) MUSTER_PROMISE(rank.value < spec.world);
+    for (const Rank rank : groups.group(GroupId(g)).ranks) MUSTER_PROMISE(rank.value < spec.world.size());
   MUSTER_PROMISE(mesh::Degrees::parse(built->degrees().canonical()));
 }
 
@@ -40,7 +40,7 @@ void check_job(const Json& asked) {
   const JobSpec defaults;
   const auto spec = job_asked_for(asked, defaults, kUid);
   if (!spec) return;
-  MUSTER_PROMISE(spec->owner_uid == kUid && spec->world >= 1 && spec->world <= kWorldMax);
+  MUSTER_PROMISE(spec->owner_uid == kUid && spec->world.size() >= 1 && spec->world.size() <= kWorldMax);
   MUSTER_PROMISE(spec->arena_bytes_max == defaults.arena_bytes_max && spec->plans_max == defaults.plans_max);
   const auto again = job_from_json(to_json(*spec));
   MUSTER_PROMISE(again && again->mesh == spec->mesh && again->flatten == spec->flatten);
@@ -96,6 +96,7 @@ void check_hello(Bytes& bytes) {
   const auto mesh = shm::checked_text(checked->mesh, "mesh");
   if (!job || !token || !mesh) return;
   if (check_job_name(std::string(*job)).ok()) MUSTER_PROMISE(!job->empty() && job->size() < 64);
+  if (checked->world_size > kWorldBuilt) return;
   JobSpec spec;
   spec.mesh = *mesh;
   spec.world = checked->world_size > 0 ? static_cast<std::uint32_t>(checked->world_size) : 1;

@@ -71,8 +71,9 @@ void check_jobs(const State& state) {
   for (const SavedJob& job : state.jobs) {
     MUSTER_PROMISE(names.insert(job.spec.name).second && epochs.insert(job.spec.epoch).second);
     MUSTER_PROMISE(control::check_job_name(job.spec.name).ok() && job.spec.epoch != 0);
-    MUSTER_PROMISE(job.spec.world >= 1 && job.spec.world <= control::kWorldMax && job.engine_pid >= 0);
-    for (const SavedToken& token : job.tokens) MUSTER_PROMISE(token.rank < job.spec.world);
+    MUSTER_PROMISE(job.spec.world.size() >= 1 && job.spec.world.size() <= control::kWorldMax &&
+                   job.engine_pid >= 0);
+    for (const SavedToken& token : job.tokens) MUSTER_PROMISE(token.rank < job.spec.world.size());
   }
 }
 
@@ -123,7 +124,7 @@ State any_state(Bytes& bytes) {
     job.owner = bytes.number();
     job.ending = bytes.text(bytes.below(16));
     if (bytes.below(64) == 63) job.ending.append(5000, job.ending.empty() ? 'x' : job.ending[0]);
-    for (std::uint32_t rank = 0; rank < job.spec.world; ++rank)
+    for (std::uint32_t rank = 0; rank < job.spec.world.size(); ++rank)
       if (bytes.flag()) job.tokens.push_back({rank, bytes.take<std::uint8_t>(), bytes.text(8)});
     state.jobs.push_back(std::move(job));
   }

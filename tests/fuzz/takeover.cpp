@@ -186,7 +186,7 @@ void Takeover::found_job(State& state, std::uint32_t index) {
   job.engine_pid = 1 << 30;
   job.owner = bytes_.below(4);  // one, two, or nobody who is there
   if (bytes_.below(8) == 7) job.ending = "it was told to";
-  for (std::uint32_t rank = 0; rank < job.spec.world; ++rank) {
+  for (std::uint32_t rank = 0; rank < job.spec.world.size(); ++rank) {
     const auto how = bytes_.take<std::uint8_t>();
     FuzzEngine::Seat seat{(how & 1) != 0, how / 8u};
     if (seat.attached) ++seat.attachments;

@@ -3,7 +3,7 @@
 
 #include "kernels/device/host/pool.hpp"
 #include "tests/transport/communicator_conformance.hpp"
-#include "transport/collective/communicator.hpp"
+#include "transport/collective/backend.hpp"
 
 #include <array>
 #include <cstddef>
@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,7 @@ namespace muster::transport::test {
 // A start may begin vectors elsewhere than its plan: so the shares of a launch have no addresses here.
 //
 // Each member of a launch has a stream, on which nothing else lies until the step has ended. The bench waits
-// for the first member's stream alone, and then looks at the outcome.
+// for the first member's stream alone, then for what goes on outside, and then looks at the outcome.
 //
 // Owns    pool, streams and communicators.
 // Thread  the test's.
@@ -28,7 +29,8 @@ namespace muster::transport::test {
 // Fails   as the communicator does.
 class HostBench final : public Bench {
  public:
-  explicit HostBench(CommunicatorFactory open) : open_(std::move(open)) {
+  explicit HostBench(std::unique_ptr<Backend> backend, std::uint64_t usual_cases = 12'000)
+      : backend_(std::move(backend)), usual_cases_(usual_cases) {
     // More threads than this suite's machines may have cores: any mix of them.
     pool_ = *device::host::Pool::start({.workers = 3});
     device_ = *device::host::open_device(*pool_);
@@ -40,7 +42,7 @@ class HostBench final : public Bench {
   Status launch(const Collective& collective, std::int32_t ranks,
                 std::span<const Share* const> shares) override {
     auto& communicator = communicators_[ranks];
-    if (communicator == nullptr) communicator = *open_(ranks);
+    if (communicator == nullptr) communicator = *backend_->open(ranks);
     Launch& launch = launches_[launched_];
     std::vector<LocalMember> members;
     launch.shares.clear();
@@ -57,10 +59,13 @@ class HostBench final : public Bench {
     if (status.ok()) ++launched_;
     return status;
   }
+  std::uint64_t usual_cases() const override { return usual_cases_; }
   Status finish() override {
     Status first;
     for (std::size_t i = 0; i < launched_; ++i) {
       Status ended = launches_[i].streams.front()->synchronize();
+      while (!launches_[i].outcome.over())
+        if (backend_->progress() == 0) std::this_thread::yield();
       if (ended.ok() && launches_[i].outcome.failure() != nullptr) ended = *launches_[i].outcome.failure();
       if (first.ok()) first = std::move(ended);
     }
@@ -75,7 +80,8 @@ class HostBench final : public Bench {
     StepOutcome outcome;
   };
 
-  CommunicatorFactory open_;
+  std::unique_ptr<Backend> backend_;
+  std::uint64_t usual_cases_;
   std::unique_ptr<device::host::Pool> pool_;
   std::unique_ptr<device::Device> device_;
   std::map<std::int32_t, std::unique_ptr<Communicator>> communicators_;

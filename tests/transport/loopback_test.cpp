@@ -15,7 +15,7 @@
 namespace muster::transport::test {
 namespace {
 
-const BenchFactory kPool{"Pool", [] { return std::make_unique<HostBench>(open_loopback); }};
+const BenchFactory kPool{"Pool", [] { return std::make_unique<HostBench>(loopback_backend()); }};
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance, ::testing::Values(kPool), bench_name);
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals, ::testing::Values(kPool), bench_name);
 

@@ -1,5 +1,5 @@
-// The communicator seam: one group's collectives, enqueued on the streams of its local members. Backends:
-// loopback (all members in this address space), later nccl and host groups over endpoints.
+// The communicator seam: one group's collectives, enqueued on the streams of its local members. A Backend
+// makes them (backend.hpp).
 // tests/transport/communicator_conformance.hpp is the suite.
 //
 // Order of one launch.
@@ -15,8 +15,6 @@
 #include "transport/collective/step_outcome.hpp"
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <span>
 
 namespace muster::transport {
@@ -41,9 +39,9 @@ class Communicator {
   // live until the step has ended; `members` is read during the call only.
   virtual Status launch(const Collective& collective, std::span<const LocalMember> members,
                         StepOutcome& outcome) = 0;
+  // Nobody waits for this launched step any more: it has passed its deadline. What it does outside the
+  // streams ends as soon as possible, and is still ended by release().
+  virtual void cancel(StepOutcome& outcome) { static_cast<void>(outcome); }
 };
-
-// Makes the communicator of a group of so many ranks.
-using CommunicatorFactory = std::function<Result<std::unique_ptr<Communicator>>(std::int32_t ranks)>;
 
 }  // namespace muster::transport

@@ -144,6 +144,12 @@ class Loopback final : public Communicator {
   Records transfers_;
 };
 
+// Owns    nothing. Thread  any. Bound  -. Fails  as open_loopback().
+class LoopbackBackend final : public Backend {
+ public:
+  Result<std::unique_ptr<Communicator>> open(std::int32_t ranks) override { return open_loopback(ranks); }
+};
+
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> open_loopback(std::int32_t ranks) {
@@ -151,6 +157,10 @@ Result<std::unique_ptr<Communicator>> open_loopback(std::int32_t ranks) {
     return fail(Code::kBadArgument, "a loopback communicator of {} ranks is not possible; 1..{} are", ranks,
                 kRanksOnNodeMax);
   return std::make_unique<Loopback>(ranks);
+}
+
+std::unique_ptr<Backend> loopback_backend() {
+  return std::make_unique<LoopbackBackend>();
 }
 
 }  // namespace muster::transport

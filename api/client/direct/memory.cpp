@@ -3,6 +3,7 @@
 #include "api/base/fault_point.hpp"
 #include "api/client/direct/channel.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -25,13 +26,26 @@ Result<DirectMemory> DirectMemory::open(shm::Mapping own, shm::Mapping groups, R
   if (header.magic != shm::kMagicGroupPage || header.abi_version != shm::kAbiVersion || !fits)
     return fail(Code::kVersion, "the daemon's group page has version {}, this library {}", header.abi_version,
                 shm::kAbiVersion);
-  return DirectMemory(std::move(own), std::move(groups), header.groups, header.ranks, registrar);
+  const std::byte* line = groups.data() + shm::kGroupLinesOffset + header.groups * sizeof(shm::GroupLine);
+  std::vector<std::int32_t> ranks;
+  for (std::uint32_t i = 0; i < header.ranks; ++i) {
+    const auto* of = reinterpret_cast<const shm::RankLine*>(line) + i;
+    ranks.push_back(static_cast<std::int32_t>(Untrusted<std::uint32_t>(&of->rank).load()));
+    if (ranks.back() < 0 || (i > 0 && ranks[i] <= ranks[i - 1]))
+      return fail(Code::kProtocol, "the ranks on the daemon's group page do not rise");
+  }
+  return DirectMemory(std::move(own), std::move(groups), header.groups, std::move(ranks), registrar);
 }
 
 const shm::RankLine* DirectMemory::rank_line(std::int32_t rank) const {
-  if (rank < 0 || static_cast<std::uint32_t>(rank) >= rank_count_) return nullptr;
+  auto at = static_cast<std::size_t>(rank);  // where it lies if all ranks are on this node
+  if (rank < 0 || at >= ranks_.size() || ranks_[at] != rank) {
+    const auto found = std::lower_bound(ranks_.begin(), ranks_.end(), rank);
+    if (found == ranks_.end() || *found != rank) return nullptr;
+    at = static_cast<std::size_t>(found - ranks_.begin());
+  }
   const std::byte* lines = groups() + shm::kGroupLinesOffset + group_count_ * sizeof(shm::GroupLine);
-  return reinterpret_cast<const shm::RankLine*>(lines) + rank;
+  return reinterpret_cast<const shm::RankLine*>(lines) + at;
 }
 
 Result<DirectMemory::View> DirectMemory::segment_of(std::int32_t rank) {

@@ -67,12 +67,12 @@ class DirectMemory {
   FlightRing& flight() { return flight_; }
 
  private:
-  DirectMemory(shm::Mapping own, shm::Mapping groups, std::uint32_t group_count, std::uint32_t rank_count,
-               Registrar& registrar)
+  DirectMemory(shm::Mapping own, shm::Mapping groups, std::uint32_t group_count,
+               std::vector<std::int32_t> ranks, Registrar& registrar)
       : own_(std::move(own)),
         groups_(std::move(groups)),
         group_count_(group_count),
-        rank_count_(rank_count),
+        ranks_(std::move(ranks)),
         registrar_(&registrar),
         flight_(own_.writable(), &reinterpret_cast<const shm::GroupPageHeader*>(groups_.data())->recording) {}
 
@@ -85,7 +85,7 @@ class DirectMemory {
   shm::Mapping own_;
   shm::Mapping groups_;
   std::uint32_t group_count_ = 0;
-  std::uint32_t rank_count_ = 0;
+  std::vector<std::int32_t> ranks_;  // of this node, by line of the group page, rising
   Registrar* registrar_;
   FlightRing flight_;
   Status trouble_;

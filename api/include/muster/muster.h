@@ -475,7 +475,8 @@ MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_l
  * bytes; muster_last_error() had all of it. Local, from the session's thread as all calls. Errors: NOT_FOUND (none yet). */
 MUSTER_API muster_status_t muster_last_failure(muster_session* session, muster_failure* failure);
 /* Let a failed lane run again. The reset also covers a failure after it and before the lane's next start. Points before the
- * reset keep their outcome for the lane's last 8 failures; older points return STALE. Errors: BUSY (the ring is full). */
+ * reset keep their outcome for the lane's last 8 failures; older points return STALE. Errors: BUSY (the ring is full; or a start
+ * that passed its deadline may still touch its memory, because a network or another device has not given it back). */
 MUSTER_API muster_status_t muster_lane_reset(muster_session* session, muster_lane lane);
 
 /* ---- plans ------------------------------------------------------------------------------------------------------ */

@@ -3,8 +3,9 @@
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/daemon/engine/ring_client.hpp"
+#include "tests/support/manual_clock.hpp"
 #include "tests/support/property_cases.hpp"
-#include "tests/transport/faulty_communicator.hpp"
+#include "tests/transport/faulty_backend.hpp"
 #include "transport/loopback/loopback.hpp"
 
 #include <array>
@@ -19,17 +20,23 @@ namespace muster::engine {
 namespace {
 
 using transport::test::Fault;
-using transport::test::FaultyCommunicator;
+using transport::test::FaultyBackend;
 
 constexpr std::uint32_t kWorld = 3;
 constexpr std::uint64_t kAll = Handle(0, 77).bits;
 constexpr std::uint64_t kCount = 24;
+constexpr Nanos kTurn = std::chrono::microseconds(10);
 
 class FailingStep : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto engine = Engine::create(test::small_job(kWorld), clock_, nullptr, Engine::Pooling::kByHand, nullptr,
-                                 [this](std::int32_t ranks) { return open(ranks); });
+    // All communicators ask the same plan: the test's of that moment.
+    auto faulty = std::make_unique<FaultyBackend>(
+        transport::loopback_backend(), [this](const Collective& what) { return plan_(what); }, clock_,
+        FaultyBackend::Ends::kInProgress);
+    backend_ = faulty.get();
+    auto engine =
+        Engine::create(small_, clock_, nullptr, Engine::Pooling::kByHand, nullptr, std::move(faulty));
     ASSERT_TRUE(engine) << engine.error().text();
     engine_ = *std::move(engine);
     for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -45,12 +52,6 @@ class FailingStep : public ::testing::Test {
       ASSERT_TRUE(group) << group.error().text();
       pair_.push_back(all_reduce(rank, *group));
     }
-  }
-  // All communicators ask the same plan: the test's of that moment.
-  Result<std::unique_ptr<transport::Communicator>> open(std::int32_t ranks) {
-    MUSTER_ASSIGN_OR_RETURN(auto behind, transport::open_loopback(ranks));
-    return std::make_unique<FaultyCommunicator>(std::move(behind),
-                                                [this](const Collective& what) { return plan_(what); });
   }
   std::uint64_t all_reduce(std::uint32_t rank, std::uint64_t group) {
     shm::PlanCollective said;
@@ -73,8 +74,18 @@ class FailingStep : public ::testing::Test {
   void reset_all(muster_lane lane) {
     for (auto& client : clients_) client->reset(lane);
   }
+  // Until nothing is left to do; what stalls or is lost is left.
   void turn() {
-    while (engine_->run_once() > 0) {
+    while (engine_->run_once() > 0 || backend_->held() > unending_)
+      if (backend_->held() > 0) clock_.advance(kTurn);
+  }
+  // Time passes for an engine that takes its turns.
+  void pass(Nanos time) {
+    constexpr Nanos kStep = std::chrono::milliseconds(50);
+    for (Nanos gone{0}; gone < time; gone += kStep) {
+      clock_.advance(kStep);
+      while (engine_->run_once() > 0) {
+      }
     }
   }
   // All members hear that, and the engine and the lane go on.
@@ -109,9 +120,12 @@ class FailingStep : public ::testing::Test {
     };
   }
 
-  SteadyClock clock_;
+  muster::test::ManualClock clock_;
+  const control::JobSpec small_ = test::small_job(kWorld);
+  std::size_t unending_ = 0;  // steps that stall
   transport::test::FaultPlan plan_ = [](const Collective&) { return Fault{}; };
   std::uint32_t launches_ = 0;
+  FaultyBackend* backend_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<test::RingClient>> clients_;
   std::vector<std::uint64_t> buffers_, all_, pair_;
@@ -129,13 +143,96 @@ TEST_F(FailingStep, IsToldToAllItsMembersWhenItsLaunchFails) {
       "group dp_shard: all_reduce on lane small failed: MUSTER_ERR_NO_RESOURCE: no memory for the send");
 }
 
+// Goal:   a step that goes on outside is given up at its deadline: all members hear that, the engine and
+// other
+//         groups go on, and its memory stays in quarantine until it is over.
+TEST_F(FailingStep, IsGivenUpAtItsDeadlineAndStaysInQuarantine) {
+  plan_once({.at_launch = {}, .late = {}, .delay = Nanos(0), .stalls = true, .lost = false});
+  unending_ = 1;
+  start_all(MUSTER_LANE_SMALL);
+  turn();
+  EXPECT_EQ(clients_[0]->latest(MUSTER_LANE_SMALL), Code::kPending);
+  EXPECT_FALSE(engine_->arm()) << "it is polled while a step goes on outside";
+  pass(small_.deadline + std::chrono::seconds(1));
+  for (auto& client : clients_) {
+    EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kTimeout);
+    const auto failure = client->failure(MUSTER_LANE_SMALL);
+    ASSERT_TRUE(failure) << failure.error().text();
+    EXPECT_EQ(
+        failure->text,
+        "group dp_shard: all_reduce on lane small passed its deadline; all its members had come to it, and "
+        "what it does between nodes or devices has not ended");
+    EXPECT_EQ(client->quarantined(MUSTER_LANE_SMALL), 1u);
+  }
+  Session& first = clients_[0]->session();
+  EXPECT_EQ(engine_->plans().destroy(first, Handle(all_[0])).code(), Code::kBusy);
+  EXPECT_EQ(engine_->buffers().free(first, Handle(buffers_[0])).code(), Code::kBusy);
+  start_all(MUSTER_LANE_GATHER);
+  start_pair(MUSTER_LANE_HALO);
+  turn();
+  for (auto& client : clients_) EXPECT_EQ(client->latest(MUSTER_LANE_GATHER), Code::kOk);
+  for (const std::uint32_t rank : {1u, 2u}) EXPECT_EQ(clients_[rank]->latest(MUSTER_LANE_HALO), Code::kOk);
+
+  unending_ = 0;
+  backend_->let_go();
+  turn();
+  for (auto& client : clients_) {
+    EXPECT_EQ(client->quarantined(MUSTER_LANE_SMALL), 0u);
+    EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kTimeout) << "as it was told";
+  }
+  reset_all(MUSTER_LANE_SMALL);
+  start_all(MUSTER_LANE_SMALL);
+  turn();
+  for (auto& client : clients_) EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kOk);
+  EXPECT_TRUE(engine_->plans().destroy(first, Handle(all_[0])).ok());
+}
+
+// Goal:   a step whose message was lost is cancelled at its deadline, and so ends.
+TEST_F(FailingStep, IsCancelledAtItsDeadlineIfItWasLost) {
+  plan_once({.at_launch = {}, .late = {}, .delay = Nanos(0), .stalls = false, .lost = true});
+  unending_ = 1;
+  start_all(MUSTER_LANE_SMALL);
+  turn();
+  pass(small_.deadline + std::chrono::seconds(1));
+  unending_ = 0;
+  turn();
+  EXPECT_EQ(backend_->held(), 0u);
+  for (auto& client : clients_) {
+    EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kTimeout);
+    EXPECT_EQ(client->quarantined(MUSTER_LANE_SMALL), 0u);
+  }
+}
+
+// Goal:   memory of a rank that leaves is kept while a step of its former client goes on, and its next client
+//         does not wait for ever behind that step.
+TEST_F(FailingStep, OutlivesItsClientWithoutAHang) {
+  plan_once({.at_launch = {}, .late = {}, .delay = Nanos(0), .stalls = true, .lost = false});
+  unending_ = 1;
+  start_all(MUSTER_LANE_SMALL);
+  turn();
+  engine_->detach(Rank(0), "rank 0 died");
+  EXPECT_EQ(engine_->reclaim(), 1u) << "the step may still write into its memory";
+  auto attached = engine_->attach(Rank(0), 1);
+  ASSERT_TRUE(attached) << attached.error().text();
+  clients_[0] = std::make_unique<test::RingClient>(*attached->session);
+  buffers_[0] = clients_[0]->buffer(*engine_, kCount * sizeof(float));
+  clients_[0]->start(all_reduce(0, kAll), MUSTER_LANE_SMALL);
+  pass(2 * small_.deadline + std::chrono::seconds(1));
+  EXPECT_EQ(clients_[0]->latest(MUSTER_LANE_SMALL), Code::kTimeout);
+  EXPECT_EQ(clients_[0]->quarantined(MUSTER_LANE_SMALL), 0u) << "its own start was never launched";
+  unending_ = 0;
+  backend_->let_go();
+  turn();
+  EXPECT_EQ(engine_->reclaim(), 0u);
+}
+
 // Goal:   steps that fail in any way, on several lanes and groups at once, leave an engine that works.
 // Method: rounds of starts with faults from a seed. All members of a step hear the same of it; who hears of a
 //         failure resets the lane. Afterwards every lane of every group works.
 TEST_F(FailingStep, LeavesNothingBehindInRandomRounds) {
   constexpr std::array<muster_lane, 3> kLanes{MUSTER_LANE_SMALL, MUSTER_LANE_GATHER, MUSTER_LANE_ALLREDUCE};
   const std::uint64_t rounds = muster::test::property_cases(300);
-  plan_ = transport::test::drawn_faults(11, {.at_launch = 20, .late = 20, .delayed = 30});
+  plan_ = transport::test::drawn_faults(11, {.at_launch = 20, .late = 20, .delayed = 30, .lost = 0});
   std::uint64_t failed = 0;
   const auto round = [&](bool faults) {
     for (const muster_lane lane : kLanes) start_all(lane);

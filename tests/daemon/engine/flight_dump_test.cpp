@@ -100,7 +100,8 @@ void expect_schema(const Json& dump) {
 }
 
 std::vector<Json> dump(const std::vector<RankFlights>& ranks) {
-  auto dumps = flight_dump(two_groups(), scheduler::LaneTable(), ranks, Nanos(1'000'000));
+  auto dumps = flight_dump(two_groups(), scheduler::LaneTable(),
+                           {static_cast<std::uint32_t>(ranks.size()), ranks}, Nanos(1'000'000));
   for (const Json& each : dumps) expect_schema(each);
   return dumps;
 }

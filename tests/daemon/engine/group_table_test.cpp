@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using Found = GroupTable::Found;
 
 constexpr std::uint64_t kEpoch = 0xabcdef;
-constexpr GroupTable::Sizes kSizes{3, 4, 2};  // groups of the mesh, ranks, made ones that each may hold
+const GroupTable::Sizes kSizes{3, 4, 2};  // groups of the mesh, ranks, made ones that each may hold
 const std::vector<Rank> kPair{Rank(0), Rank(2)};
 const std::vector<Rank> kOther{Rank(2), Rank(0)};
 const SessionId kMine(7);

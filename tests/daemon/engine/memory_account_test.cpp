@@ -7,9 +7,12 @@
 
 #include <filesystem>
 #include <map>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -113,6 +116,46 @@ TEST_F(MemoryAccountTest, IsChargedWithAllThatAJobIsMadeOf) {
     EXPECT_EQ(page_.held(), memory_files() - before);
   }
   EXPECT_EQ(page_.held(), 0u) << "it has gone with all";
+}
+
+// Goal:   nothing in an engine is sized by the world but lists of members.
+// Method: four local ranks of 1,024, in a mesh of five dims, beside a job of four; shared memory, and the
+// heap
+//         where the allocator counts it.
+TEST_F(MemoryAccountTest, HoldsForAJobOfManyNodesWhatItsOwnRanksNeed) {
+  constexpr std::uint32_t kRanks = 1024;
+  page_.set_limits({.share = 1u << 30, .limit = 1u << 30});
+  const auto own = account(1);
+  const SteadyClock clock;
+  struct Bytes {
+    std::uint64_t shared = 0, heap = 0;
+  };
+  const auto held_by = [&](const control::JobSpec& spec) {
+    const std::uint64_t before = mallinfo2().uordblks;
+    auto engine = Engine::create(spec, clock, nullptr, Engine::Pooling::kByHand, own);
+    EXPECT_TRUE(engine) << engine.error().text();
+    for (const Rank rank : spec.world.locals()) {
+      EXPECT_TRUE((*engine)->attach(rank, getpid()));
+    }
+    return Bytes{page_.held(), mallinfo2().uordblks - before};
+  };
+  control::JobSpec spec = test::small_job(4);
+  spec.mesh = "dp_shard=2,tp=2";
+  const Bytes few = held_by(spec);
+  std::vector<std::string> nodes;
+  std::vector<std::uint32_t> node_of;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+    node_of.push_back(rank / 4);
+    if (rank % 4 == 0) nodes.push_back("node" + std::to_string(rank / 4));
+  }
+  spec.world = *World::build(nodes, node_of, NodeIndex(7));
+  spec.mesh = "pp=4,dp_replicate=4,dp_shard=8,cp=2,tp=4";
+  const Bytes many = held_by(spec);
+  EXPECT_LE(many.shared, 2 * few.shared);
+  EXPECT_GT(few.shared, std::uint64_t{4} << 20) << "else this test compares nothing";
+#ifndef MUSTER_SANITIZED
+  EXPECT_LE(many.heap, 2 * few.heap);
+#endif
 }
 
 TEST_F(MemoryAccountTest, RefusesAJobThatIsMadeOfTooMuch) {

@@ -69,6 +69,9 @@ class RingClient {
   std::uint64_t latest_point(muster_lane lane) const {
     return starts_[lane] == 0 ? MUSTER_POINT_NONE : shm::make_point(lane, starts_[lane]);
   }
+  std::uint32_t quarantined(muster_lane lane) {
+    return shm::CompletionReader(completion_.page(), submission_.writable_header()).quarantined(lane);
+  }
   // What has stopped the lane.
   Result<shm::LaneFailure> failure(muster_lane lane) {
     return shm::CompletionReader(completion_.page(), submission_.writable_header()).failure(lane);

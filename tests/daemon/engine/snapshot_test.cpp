@@ -32,7 +32,7 @@ std::vector<scheduler::Group> ring_of_three() {
 // Sessions of ranks that have a client, for what a snapshot reads of them.
 class Sessions {
  public:
-  explicit Sessions(std::uint32_t world) {
+  explicit Sessions(std::uint32_t world) : facts(World(world)) {
     auto pool = device::host::Pool::start({});
     EXPECT_TRUE(pool);
     pool_ = *std::move(pool);
@@ -45,10 +45,11 @@ class Sessions {
       sessions_.push_back(std::make_unique<Session>(options, *shm::SubmissionView::create(headroom),
                                                     *shm::CompletionView::create(rank + 1, 1, headroom),
                                                     *arenas_.back()));
-      facts.push_back({sessions_.back().get(), {static_cast<std::int32_t>(100 + rank), 1}, Instant{0}, {}});
+      facts[Rank(rank)] = {
+          sessions_.back().get(), {static_cast<std::int32_t>(100 + rank), 1}, Instant{0}, {}};
     }
   }
-  std::vector<RankFacts> facts;
+  RankTable<RankFacts> facts;
 
  private:
   std::unique_ptr<device::host::Pool> pool_;

@@ -97,7 +97,7 @@ class AdoptionTest : public ::testing::Test {
   void report(bool attached = false) {
     const control::Packet asked = await_command("report");
     control::Json ranks = control::Json::array();
-    for (std::uint32_t rank = 0; rank < job_.spec.world; ++rank)
+    for (std::uint32_t rank = 0; rank < job_.spec.world.size(); ++rank)
       ranks.push_back({{"attached", attached}, {"pid", 0}, {"attachments", 0u}});
     ASSERT_TRUE(control::send_packet(engine_, shm::MessageKind::kReply, asked.serial,
                                      control::success({{"ranks", ranks}}))
@@ -109,7 +109,7 @@ class AdoptionTest : public ::testing::Test {
     EXPECT_TRUE(shm::set_text(hello.job, "job", "job").ok());
     EXPECT_TRUE(shm::set_text(hello.token, token, "token").ok());
     hello.rank = rank;
-    hello.world_size = static_cast<std::int32_t>(job_.spec.world);
+    hello.world_size = static_cast<std::int32_t>(job_.spec.world.size());
     auto socket = shm::connect_to(path(), clock_.now() + std::chrono::seconds(20), clock_);
     EXPECT_TRUE(socket);
     EXPECT_TRUE(shm::send_message(*socket, shm::bytes_of(hello)).ok());
@@ -254,7 +254,7 @@ TEST_F(AdoptionTest, AsksAgainWhereTheChannelIsFull) {
   write();
   start();
   std::vector<shm::Descriptor> clients;
-  for (std::uint32_t rank = 0; rank < job_.spec.world; ++rank)
+  for (std::uint32_t rank = 0; rank < job_.spec.world.size(); ++rank)
     clients.push_back(client(static_cast<int>(rank)));
   report();
   std::set<std::uint32_t> asked;

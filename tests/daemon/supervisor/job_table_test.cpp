@@ -276,8 +276,8 @@ TEST(JobTable, BelievesTheEngineWhoHoldsARank) {
   EXPECT_TRUE(table.reconcile("train", {{true, 4711, 3}, {false, 4712, 1}}).ok());
   const Job& job = *table.find("train");
   EXPECT_EQ(job.held(), 1u);
-  EXPECT_EQ(job.claims[0].pid, 4711);
-  EXPECT_EQ(job.claims[1].pid, 0);
+  EXPECT_EQ(job.claims[Rank(0)].pid, 4711);
+  EXPECT_EQ(job.claims[Rank(1)].pid, 0);
   EXPECT_EQ(table.reconcile("train", {{}}).code(), Code::kProtocol) << "of another length";
 }
 
@@ -293,7 +293,7 @@ TEST(JobTable, KeepsATokenForItsSuccessorUntilTheEngineHasTheRank) {
   JobTable table = table_with(spec("train", control::ClaimRule::kToken));
   EXPECT_TRUE(table.issue("train", Rank(0), "token").ok());
   EXPECT_TRUE(table.claim("train", claimant(0, "token")).ok());
-  const Claim& claim = table.find("train")->claims[0];
+  const Claim& claim = table.find("train")->claims[Rank(0)];
   EXPECT_EQ(claim.token, "token") << "a successor may have to let the claimant in";
   EXPECT_EQ(table.claim("train", claimant(0, "token")).code(), Code::kDenied) << "this one may not, twice";
   EXPECT_FALSE(table.attached("train", Rank(0), 1)) << "nothing that a successor must know";
@@ -310,7 +310,7 @@ TEST(JobTable, KeepsATokenThatWasIssuedWhileAnotherIsUsed) {
   EXPECT_TRUE(table.claim("train", claimant(0, "first")).ok());
   EXPECT_TRUE(table.issue("train", Rank(0), "second").ok());
   EXPECT_TRUE(table.attached("train", Rank(0), 1)) << "a successor must know from when it counts";
-  EXPECT_EQ(table.find("train")->claims[0].token_at, 1u);
+  EXPECT_EQ(table.find("train")->claims[Rank(0)].token_at, 1u);
   table.release("train", Rank(0));
   EXPECT_TRUE(table.claim("train", claimant(0, "second")).ok());
 }

@@ -123,7 +123,7 @@ TEST_F(Startup, JobsOfAClusterFileBecomeSpecs) {
   ASSERT_EQ(options->jobs.size(), 2u);
   const control::JobSpec& train = options->jobs[0];
   EXPECT_EQ(train.name, "train");
-  EXPECT_EQ(train.world, 4u);
+  EXPECT_EQ(train.world.size(), 4u);
   EXPECT_EQ(train.mesh, "pp=1,dp_replicate=1,dp_shard=2,cp=1,tp=2");
   ASSERT_EQ(train.flatten.size(), 1u);
   EXPECT_EQ(train.flatten[0].first, "all");
@@ -131,7 +131,7 @@ TEST_F(Startup, JobsOfAClusterFileBecomeSpecs) {
   EXPECT_EQ(train.claim, control::ClaimRule::kToken);
   EXPECT_EQ(train.deadline, std::chrono::seconds(5));
   EXPECT_EQ(train.owner_uid, geteuid());
-  EXPECT_EQ(options->jobs[1].world, 2u);
+  EXPECT_EQ(options->jobs[1].world.size(), 2u);
   EXPECT_EQ(options->jobs[1].deadline, std::chrono::seconds(30));
   EXPECT_EQ(train.digests, 9u);
   EXPECT_EQ(options->jobs[1].digests, 64u);

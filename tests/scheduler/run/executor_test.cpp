@@ -18,7 +18,7 @@
 namespace muster::scheduler {
 namespace {
 
-constexpr GraphOptions kOptions{1, 1024, 8};
+const GraphOptions kOptions{1, 1024, 8};
 
 // A graph of one rank whose launches go to an executor on streams that are as deep as the engine's.
 class Streams final : public Actions {
@@ -29,7 +29,7 @@ class Streams final : public Actions {
     options.depth = Executor::kEntriesPerStep * kOptions.launch_depth;
     pool = device::host::Pool::open_manual(options);
     device = *device::host::open_device(*pool);
-    executor.emplace(*Executor::open({{device.get()}, kOptions.lanes, kOptions.launch_depth}, {}));
+    executor.emplace(*Executor::open({{1, {device.get()}}, kOptions.lanes, kOptions.launch_depth}, {}));
   }
   void launch(std::uint32_t step_index, const Step& step) override {
     const Status status = executor->launch(step_index, step);
@@ -83,7 +83,7 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
   EXPECT_EQ(streams.refused, "");
   EXPECT_EQ(streams.retired_starts, kLives * kStarts);
   EXPECT_EQ(out, static_cast<float>(kElements));
-  EXPECT_EQ(streams.graph.lanes_of(rank).lane(MUSTER_LANE_COPY).reached(), kStarts);
+  EXPECT_EQ(streams.graph.lanes()[rank].lane(MUSTER_LANE_COPY).reached(), kStarts);
 }
 
 // ---- steps that fail, and devices that break ---------------------------------------------------
@@ -154,7 +154,7 @@ class FailingSteps : public ::testing::Test {
     std::vector<std::unique_ptr<transport::Communicator>> communicators;
     communicators.push_back(std::make_unique<FakeCommunicator>());
     backend = static_cast<FakeCommunicator*>(communicators.front().get());
-    executor.emplace(*Executor::open({{&devices[0], &devices[1]}, 9, 2}, std::move(communicators)));
+    executor.emplace(*Executor::open({{2, {&devices[0], &devices[1]}}, 9, 2}, std::move(communicators)));
     for (std::uint32_t i = 0; i < 2; ++i) {
       CollectiveWork work;
       work.collective.op = MUSTER_BARRIER;

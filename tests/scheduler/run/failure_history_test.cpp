@@ -195,7 +195,7 @@ class History final : public Actions {
 
   void act(std::uint32_t rank) {
     Client& c = ranks_[rank];
-    if (!graph_.lanes_of(Rank(rank)).present()) {
+    if (!graph_.lanes()[Rank(rank)].present()) {
       if (below(20) == 0) attach(rank);
       return;
     }
@@ -215,7 +215,7 @@ class History final : public Actions {
     Client& c = ranks_[rank];
     std::size_t& step = c.next[lane];
     while (step < kSteps && (c.done.contains(step) || !is_on(step, rank, lane))) ++step;
-    const std::uint64_t value = graph_.lanes_of(Rank(rank)).lane(lane).next_value();
+    const std::uint64_t value = graph_.lanes()[Rank(rank)].lane(lane).next_value();
     if (step == kSteps || ahead(rank, lane) == kAhead) return;
     const Operation& what = program_[step];
     Request request{Rank(rank), lane, value, what.plans.at(rank), {}, kDeadline};
@@ -245,7 +245,7 @@ class History final : public Actions {
   // Starts of the lane that are not over.
   std::size_t ahead(std::uint32_t rank, std::uint32_t lane) const {
     const auto& started = ranks_[rank].started[lane];
-    const auto first = started.upper_bound(graph_.lanes_of(Rank(rank)).lane(lane).reached());
+    const auto first = started.upper_bound(graph_.lanes()[Rank(rank)].lane(lane).reached());
     return static_cast<std::size_t>(std::distance(first, started.end()));
   }
 
@@ -261,7 +261,7 @@ class History final : public Actions {
     --faults_left_;
     const std::uint64_t kind = below(troubles.size());
     ++troubles[kind];
-    const bool here = graph_.lanes_of(Rank(rank)).present();
+    const bool here = graph_.lanes()[Rank(rank)].present();
     switch (kind) {
       case 0:
       case 1:

@@ -24,7 +24,7 @@ class Stage final : public Actions {
   };
 
   Stage(GraphOptions options, std::vector<Group> groups) : graph(options, std::move(groups), *this) {
-    for (std::uint32_t rank = 0; rank < options.ranks; ++rank) graph.attached(Rank(rank));
+    for (const Rank rank : graph.lanes().world().locals()) graph.attached(rank);
   }
 
   void launch(std::uint32_t step_index, const Step& step) override {
@@ -69,7 +69,7 @@ class Stage final : public Actions {
   // Starts `plan` and returns the point it will reach.
   std::uint64_t start(std::uint32_t rank, std::uint32_t lane, Plan* plan,
                       std::vector<std::uint64_t> waits = {}, Nanos timeout = std::chrono::seconds(60)) {
-    Request request{Rank(rank), lane, graph.lanes_of(Rank(rank)).lane(lane).next_value(), plan, {}, timeout};
+    Request request{Rank(rank), lane, graph.lanes()[Rank(rank)].lane(lane).next_value(), plan, {}, timeout};
     for (std::size_t i = 0; i < waits.size(); ++i) request.waits[i] = waits[i];
     last_code = graph.submit(request, now);
     return shm::make_point(lane, request.value);
@@ -91,8 +91,8 @@ class Stage final : public Actions {
   // Of all starts that are next on their lane.
   std::optional<Instant> next_deadline() const {
     std::optional<Instant> next;
-    for (std::uint32_t rank = 0; rank < graph.ranks(); ++rank) {
-      const RankLanes& lanes = graph.lanes_of(Rank(rank));
+    for (const Rank rank : graph.lanes().world().locals()) {
+      const RankLanes& lanes = graph.lanes()[rank];
       for (std::uint32_t lane = 0; lane < lanes.lanes(); ++lane)
         if (const auto deadline = lanes.deadline(lane); deadline && (!next || *deadline < *next))
           next = deadline;

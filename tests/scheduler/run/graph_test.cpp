@@ -58,7 +58,7 @@ TEST(Graph, LaunchesEachStartWithItsOwnBases) {
   Stage stage(world_of(4), four_ranks());
   std::array<std::byte, 16> memory{};
   const auto start = [&](std::uint32_t rank, std::size_t source, std::size_t target) {
-    const std::uint64_t value = stage.graph.lanes_of(Rank(rank)).lane(MUSTER_LANE_SMALL).next_value();
+    const std::uint64_t value = stage.graph.lanes()[Rank(rank)].lane(MUSTER_LANE_SMALL).next_value();
     Request request{
         Rank(rank), MUSTER_LANE_SMALL, value, stage.collective(0, rank, Stage::all_reduce(1)), {}};
     request.timeout = std::chrono::seconds(60);
@@ -105,7 +105,7 @@ TEST(Graph, SaysBusyWhenALaneIsFull) {
   Stage stage({1, 4, 2}, {});
   Plan* plan = stage.kernel();
   for (int i = 0; i < 4; ++i) stage.start(0, 0, plan);
-  EXPECT_TRUE(stage.graph.lanes_of(Rank(0)).lane(0).full());
+  EXPECT_TRUE(stage.graph.lanes()[Rank(0)].lane(0).full());
   stage.start(0, 0, plan);
   EXPECT_EQ(stage.last_code, Code::kBusy);
 }
@@ -450,7 +450,7 @@ TEST(Graph, CountsWhatFormerClientsHaveLeftRunningOnALane) {
   stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel());
   EXPECT_EQ(stage.launched.size(), std::size_t{MUSTER_LANE_CLASSES} * 4) << "as many as there are places";
   stage.finish_all();
-  EXPECT_EQ(stage.graph.lanes_of(Rank(0)).lane(MUSTER_LANE_COMPUTE).reached(), 1u);
+  EXPECT_EQ(stage.graph.lanes()[Rank(0)].lane(MUSTER_LANE_COMPUTE).reached(), 1u);
 }
 
 // Goal:   one collective of a rank's lane at a time also over its clients, so that a group's transport needs
@@ -460,7 +460,7 @@ TEST(Graph, HoldsACollectiveWhileOneOfTheFormerClientRuns) {
   for (int life = 0; life < 3; ++life) {
     for (const std::uint32_t rank : {0u, 1u}) {
       stage.start(rank, MUSTER_LANE_HALO, stage.collective(0, rank, Stage::all_reduce(1)));
-      EXPECT_EQ(stage.graph.lanes_of(Rank(rank)).lane(MUSTER_LANE_HALO).stopped(), false);
+      EXPECT_EQ(stage.graph.lanes()[Rank(rank)].lane(MUSTER_LANE_HALO).stopped(), false);
     }
     EXPECT_EQ(stage.launched.size(), 1u) << "life " << life;
     for (const std::uint32_t rank : {0u, 1u}) stage.graph.detached(Rank(rank), "gone", stage.now);
@@ -473,7 +473,7 @@ TEST(Graph, HoldsACollectiveWhileOneOfTheFormerClientRuns) {
   EXPECT_EQ(stage.launched.size(), 1u) << "the place is free";
   stage.finish_all();
   for (const std::uint32_t rank : {0u, 1u})
-    EXPECT_EQ(stage.graph.lanes_of(Rank(rank)).lane(MUSTER_LANE_HALO).reached(), 1u);
+    EXPECT_EQ(stage.graph.lanes()[Rank(rank)].lane(MUSTER_LANE_HALO).reached(), 1u);
 }
 
 TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
@@ -487,7 +487,7 @@ TEST(Graph, KeepsADeadRanksMemoryUntilItsWorkHasRun) {
   stage.finish_next();
   EXPECT_EQ(stage.graph.steps().in_flight(), 0u);
   EXPECT_EQ((stage.points[Lane{0, 0}]), 1u) << "the survivor's result is whole";
-  EXPECT_EQ(stage.graph.lanes_of(Rank(1)).lane(0).reached(), 0u) << "the newcomer's lane starts at 0";
+  EXPECT_EQ(stage.graph.lanes()[Rank(1)].lane(0).reached(), 0u) << "the newcomer's lane starts at 0";
 }
 
 TEST(Graph, PairsSendsAndReceivesAcrossLanesInOrder) {
@@ -559,8 +559,8 @@ TEST(Graph, CountsTheTimeThatComputeWaitsForCommunication) {
   stage.start(1, MUSTER_LANE_GATHER, stage.collective(0, 1, Stage::all_reduce(1)));
   stage.now = Nanos(1000);
   stage.finish_next();
-  EXPECT_EQ(stage.graph.lanes_of(Rank(0)).exposed(), Nanos(1000));
-  EXPECT_EQ(stage.graph.lanes_of(Rank(1)).exposed(), Nanos(0));
+  EXPECT_EQ(stage.graph.lanes()[Rank(0)].exposed(), Nanos(1000));
+  EXPECT_EQ(stage.graph.lanes()[Rank(1)].exposed(), Nanos(0));
 }
 
 }  // namespace

@@ -28,11 +28,10 @@ class Lanes : public ::testing::Test {
     return stage.start(rank, lane, stage.collective(group, rank, Stage::all_reduce(1)));
   }
   std::uint64_t reached(std::uint32_t rank, std::uint32_t lane) const {
-    return stage.graph.lanes_of(Rank(rank)).lane(lane).reached();
+    return stage.graph.lanes()[Rank(rank)].lane(lane).reached();
   }
 
-  static constexpr GraphOptions kTwoRanks{2, 16, 4};
-  Stage stage{kTwoRanks, {{"a", {Rank(0), Rank(1)}}, {"b", {Rank(0), Rank(1)}}}};
+  Stage stage{{2, 16, 4}, {{"a", {Rank(0), Rank(1)}}, {"b", {Rank(0), Rank(1)}}}};
 };
 
 TEST_F(Lanes, OfEqualClassAndNameMeetWhateverTheirNumbers) {
@@ -145,7 +144,7 @@ TEST_F(Lanes, GoOnInOneCountWhenOneMemberOpensThemAgain) {
     ASSERT_TRUE(close(0, lane).ok());
     lane = open(0, MUSTER_LANE_GATHER, "x");
   }
-  EXPECT_EQ(stage.graph.matches().matched(GroupId(0), stage.graph.lanes_of(Rank(0)).id(lane)), 3u);
+  EXPECT_EQ(stage.graph.matches().matched(GroupId(0), stage.graph.lanes()[Rank(0)].id(lane)), 3u);
   EXPECT_EQ(reached(1, other), 3u);
 }
 
@@ -164,7 +163,7 @@ TEST_F(Lanes, CloseWithTheirClient) {
   reduce(0, 1, other);
   stage.graph.detached(Rank(0), "rank 0 is gone", stage.now);
   EXPECT_TRUE(stage.stopped_with(1, other, Code::kPeerLost));
-  EXPECT_FALSE(stage.graph.lanes_of(Rank(0)).is_open(lane));
+  EXPECT_FALSE(stage.graph.lanes()[Rank(0)].is_open(lane));
   stage.graph.attached(Rank(0));
   stage.graph.reset_lane(Rank(1), other, stage.now);
   const std::uint32_t again = open(0, MUSTER_LANE_GATHER, "x");

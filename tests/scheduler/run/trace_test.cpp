@@ -1,10 +1,14 @@
 #include "scheduler/run/trace.hpp"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace muster::scheduler {
 namespace {
+
+constexpr std::array kRanks{Rank(0)};
 
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -25,7 +29,7 @@ TEST(Trace, HasOfAnEventThatHadBegunBeforeItWhatLiesInIt) {
   trace.add(event(70, 90));  // over before it began
   trace.add(event(130, 140));
   EXPECT_EQ(trace.size(), 2u);
-  const std::string json = trace.json("job", 1, {}, LaneTable());
+  const std::string json = trace.json("job", kRanks, {}, LaneTable());
   EXPECT_THAT(json, HasSubstr("\"ts\":0.000,\"dur\":20.000"));
   EXPECT_THAT(json, HasSubstr("\"ts\":30.000,\"dur\":10.000"));
   EXPECT_THAT(json, Not(HasSubstr(":-")));
@@ -42,7 +46,7 @@ TEST(Trace, NamesTracksAndEventsByTheirLane) {
   trace.begin(Instant(0));
   trace.add(named);
   trace.add(run);
-  const std::string json = trace.json("job", 1, {}, lanes);
+  const std::string json = trace.json("job", kRanks, {}, lanes);
   EXPECT_THAT(json, HasSubstr(R"("tid":9,"args":{"name":"gather/\"quoted\""}})"));
   EXPECT_THAT(json, HasSubstr(R"("tid":3,"args":{"name":"gather"}})"));
   EXPECT_THAT(json, HasSubstr(R"("cat":"gather/\"quoted\"")"));

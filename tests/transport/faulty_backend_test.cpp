@@ -1,6 +1,5 @@
-// The conformance suite on a communicator that ends its steps late, and what the seam says of one that fails
-// them.
-#include "tests/transport/faulty_communicator.hpp"
+// The conformance suite on a backend that ends its steps late, and what the seam says of one that fails them.
+#include "tests/transport/faulty_backend.hpp"
 
 #include "kernels/device/host/pool.hpp"
 #include "tests/transport/host_bench.hpp"
@@ -15,25 +14,42 @@
 namespace muster::transport::test {
 namespace {
 
-CommunicatorFactory faulty(std::uint64_t seed, FaultRates rates) {
-  return [=](std::int32_t ranks) -> Result<std::unique_ptr<Communicator>> {
-    MUSTER_ASSIGN_OR_RETURN(auto behind, open_loopback(ranks));
-    return std::make_unique<FaultyCommunicator>(std::move(behind), drawn_faults(seed, rates));
-  };
+using Ends = FaultyBackend::Ends;
+
+const SteadyClock kClock;
+constexpr std::uint64_t kUsualCases = 2000;
+
+std::unique_ptr<Bench> faulty(std::uint64_t seed, FaultRates rates, Ends ends) {
+  return std::make_unique<HostBench>(
+      std::make_unique<FaultyBackend>(loopback_backend(), drawn_faults(seed, rates), kClock, ends),
+      kUsualCases);
 }
 
-const BenchFactory kDelayed{
-    "Delayed",
-    [] { return std::make_unique<HostBench>(faulty(1, {.at_launch = 0, .late = 0, .delayed = 2})); }};
-INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorConformance, ::testing::Values(kDelayed), bench_name);
-INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorRefusals, ::testing::Values(kDelayed), bench_name);
+const BenchFactory kByAThread{"EndedByAThread",
+                              [] { return faulty(2, {.delayed = 20}, Ends::kOnItsThread); }};
+INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorConformance, ::testing::Values(kByAThread), bench_name);
+INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorRefusals, ::testing::Values(kByAThread), bench_name);
+
+// Goal:   steps that the workers end in progress() hold and release their outcome as those of a thread do.
+TEST(FaultyBackend, EndsDelayedStepsInProgress) {
+  const auto bench = faulty(1, {.at_launch = 0, .late = 0, .delayed = 50, .lost = 0}, Ends::kInProgress);
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    const Shape shape = random_shape(seed);
+    const Case made = make_case(shape);
+    std::vector<std::byte> arena = made.before;
+    const std::vector<Share> shares = *shares_of(shape.collective, shape.ranks, made.members, arena.data());
+    ASSERT_TRUE(bench->launch(shape.collective, shape.ranks, pointers_to(shares)).ok());
+    ASSERT_TRUE(bench->finish().ok());
+    ASSERT_TRUE(arena == made.after) << shape.text();
+  }
+}
 
 // Goal:   a step that fails late says so when its stream has ended it, and no other step does.
 // Method: random cases in flight together; the seed says which of them fail, and how.
-TEST(FaultyCommunicator, FailsTheStepsThatItsSeedNames) {
+TEST(FaultyBackend, FailsTheStepsThatItsSeedNames) {
   constexpr std::uint64_t kCases = 400;
   constexpr FaultRates kRates{.at_launch = 20, .late = 20, .delayed = 20};
-  HostBench bench(faulty(7, kRates));
+  const auto bench = faulty(7, kRates, Ends::kOnItsThread);
   std::uint64_t refused = 0;
   std::uint64_t late = 0;
   for (std::uint64_t seed = 1; seed <= kCases; ++seed) {
@@ -41,14 +57,14 @@ TEST(FaultyCommunicator, FailsTheStepsThatItsSeedNames) {
     const Case made = make_case(shape);
     std::vector<std::byte> arena = made.before;
     const std::vector<Share> shares = *shares_of(shape.collective, shape.ranks, made.members, arena.data());
-    const Status launched = bench.launch(shape.collective, shape.ranks, pointers_to(shares));
+    const Status launched = bench->launch(shape.collective, shape.ranks, pointers_to(shares));
     if (!launched.ok()) {
       ++refused;
       ASSERT_EQ(launched.message(), "no memory for the send");
       ASSERT_TRUE(arena == made.before) << "a refused launch wrote something: " << shape.text();
       continue;
     }
-    const Status ended = bench.finish();
+    const Status ended = bench->finish();
     if (!ended.ok()) {
       ++late;
       ASSERT_EQ(ended.message(), "the link to node 3 broke");
