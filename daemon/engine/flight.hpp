@@ -2,6 +2,7 @@
 // times. It is always on. The direct path has records of its own (api/shm/direct.hpp).
 #pragma once
 
+#include "api/base/world.hpp"
 #include "api/shm/control.hpp"
 #include "scheduler/run/request.hpp"
 

@@ -12,6 +12,7 @@
 #include <muster/muster.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
