@@ -1,4 +1,4 @@
-// Clock: the only source of time. Monotonic; wall time is for logs alone.
+// Clock: the only source of time. Monotonic; wall time is for logs and certificates.
 #pragma once
 
 #include <chrono>

@@ -5,7 +5,7 @@
 //   | DirectHeader: sizes, sleep flag, stages, |                        | GroupPageHeader                  |
 //   |               counters                   |                        | GroupLine[groups]: epoch, and how |
 //   +------------------------------------------+ 4096                   |   former epochs ended            |
-//   | stage 0, stage 1: kStageBytes each       |                        | RankLine[ranks of this node]:    |
+//   | stage 0, stage 1: kStageBytes each       |                        | RankLine[ranks of this node]     |
 //   +------------------------------------------+                        +----------------------------------+
 //   | DirectRecord[kDirectRecords]             |
 //   +------------------------------------------+

@@ -29,10 +29,6 @@ struct BodyLimits {
 };
 constexpr BodyLimits kOfEngines{std::size_t{32} << 20, std::size_t{2} << 20};
 
-// The CBOR map in the bytes. kProtocol: they are no map, items of unknown length or tags, deeper than
-// kBodyDepthMax, or of more items than allowed.
-Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limits);
-
 struct Packet {
   shm::MessageKind kind = shm::MessageKind::kCommand;
   std::uint32_t serial = 0;

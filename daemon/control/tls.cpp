@@ -41,6 +41,7 @@ Result<std::string> node_of(const X509* certificate, std::string_view cluster) {
 struct Credentials::Parts {
   openssl::OwnedContext context;
   std::string cluster;
+
   static Result<std::unique_ptr<Parts>> begin(std::string_view cluster) {
     auto parts = std::make_unique<Parts>();
     parts->cluster = cluster;

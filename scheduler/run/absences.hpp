@@ -10,8 +10,10 @@
 
 namespace muster::scheduler {
 
-// Owns    what the launcher has said of each rank of this node, and the fault because of which each rank
-// left. Thread  one. Bound   the ranks of this node. Fails   never.
+// Owns    what the launcher has said of each rank of this node, and the fault because of which each has left.
+// Thread  one.
+// Bound   the ranks of this node.
+// Fails   never.
 class Absences {
  public:
   explicit Absences(const World& world) : ranks_(world) {}
