@@ -158,9 +158,14 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
                 "rank {} of job {} is held by process {}; end that process or attach as another rank",
                 rank.value, spec_.name, slot.session->options().pid);
   MUSTER_RETURN_IF_ERROR(doorbells_.add(bell));
-  const SessionOptions options{
-      rank,           SessionId(next_session_++), pid,        spec_.buffers_max, spec_.plans_max,
-      spec_.deadline, &parts_->groups.table(),    spec_.world};
+  const SessionOptions options{rank,
+                               spec_.world,
+                               SessionId(next_session_++),
+                               pid,
+                               spec_.buffers_max,
+                               spec_.plans_max,
+                               spec_.deadline,
+                               &parts_->groups.table()};
   slot.session =
       std::make_unique<Session>(options, std::move(submission), std::move(page), parts_->buffers.arena(rank));
   slot.doorbell = std::move(bell);

@@ -13,13 +13,13 @@ class GroupTable;
 
 struct SessionOptions {
   Rank rank;
+  World world;  // the job's, which has the rank
   SessionId id;
   std::int32_t pid = 0;
   std::uint32_t buffers_max = 0;
   std::uint32_t plans_max = 0;
   Nanos deadline{0};                   // default of a start whose group has none of its own
   const GroupTable* groups = nullptr;  // outlives the session
-  World world{};                       // the job's
 };
 
 }  // namespace muster::engine

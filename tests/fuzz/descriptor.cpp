@@ -34,7 +34,7 @@ constexpr std::uint64_t kFacesMax = 6;
 struct Rig {
   Rig() : arena(device, {std::uint64_t{1} << 16, std::uint64_t{1} << 16}) {
     shm::Headroom room;
-    SessionOptions options{Rank(kRank), SessionId(1), 1, kBuffers, 4, std::chrono::seconds(1), &table};
+    SessionOptions options{Rank(kRank), 4, SessionId(1), 1, kBuffers, 4, std::chrono::seconds(1), &table};
     session = std::make_unique<Session>(options, *shm::SubmissionView::create(room),
                                         *shm::CompletionView::create(1, kEpoch, room), arena);
     for (std::size_t i = 0; i < kBuffers; ++i) {

@@ -27,7 +27,7 @@ class ResolvedKernel : public ::testing::Test {
         device_(*device::host::open_device(*pool_)),
         arena_(*device_, {std::uint64_t{1} << 20, std::uint64_t{1} << 20}) {
     shm::Headroom room = shm::memory_headroom();
-    const SessionOptions options{Rank(0), SessionId(1), 1, 2, 4, std::chrono::seconds(1), &table_};
+    const SessionOptions options{Rank(0), 1, SessionId(1), 1, 2, 4, std::chrono::seconds(1), &table_};
     session_ = std::make_unique<Session>(options, *shm::SubmissionView::create(room),
                                          *shm::CompletionView::create(1, kEpoch, room), arena_);
     Buffer buffer;

@@ -41,7 +41,7 @@ class Sessions {
     for (std::uint32_t rank = 0; rank < world; ++rank) {
       arenas_.push_back(std::make_unique<Arena>(*device_, Arena::Options{1 << 20, 1 << 16}));
       const SessionOptions options{
-          Rank(rank), SessionId(rank + 1), static_cast<std::int32_t>(100 + rank), 4, 4, Nanos(1)};
+          Rank(rank), world, SessionId(rank + 1), static_cast<std::int32_t>(100 + rank), 4, 4, Nanos(1)};
       sessions_.push_back(std::make_unique<Session>(options, *shm::SubmissionView::create(headroom),
                                                     *shm::CompletionView::create(rank + 1, 1, headroom),
                                                     *arenas_.back()));
