@@ -1,9 +1,12 @@
 #include "daemon/control/loop.hpp"
 
+#include <cstring>
 #include <map>
+#include <utility>
 
 #include <asio/executor_work_guard.hpp>
 #include <asio/io_context.hpp>
+#include <asio/ip/tcp.hpp>
 #include <asio/posix/stream_descriptor.hpp>
 #include <asio/post.hpp>
 #include <asio/signal_set.hpp>
@@ -20,7 +23,13 @@ struct DescriptorWatch final : Registration, std::enable_shared_from_this<Descri
   using Wait = asio::posix::descriptor_base::wait_type;
   DescriptorWatch(asio::io_context& io, int fd, Wait what, Loop::Callback cb)
       : descriptor(io, fd), wait(what), callback(std::move(cb)) {}
-  ~DescriptorWatch() override { descriptor.release(); }  // its owner closes the descriptor
+  ~DescriptorWatch() override { end(); }
+
+  // At once, though its callback may be on the stack: its owner closes the descriptor next, and the number
+  // may then be another's.
+  void end() {
+    if (std::exchange(live, false)) descriptor.release();
+  }
 
   void arm() {
     descriptor.async_wait(wait, [self = weak_from_this()](const asio::error_code& error) {
@@ -57,6 +66,11 @@ struct SignalWatch final : Registration, std::enable_shared_from_this<SignalWatc
   Loop::Callback callback;
 };
 
+struct HostLookup final : Registration {
+  explicit HostLookup(asio::io_context& io) : resolver(io) {}
+  asio::ip::tcp::resolver resolver;
+};
+
 }  // namespace
 
 struct Loop::State {
@@ -90,7 +104,7 @@ Loop::Watch Loop::watch_writable(int fd, Callback callback) {
 void Loop::unwatch(Watch watch) {
   const auto it = state_->entries.find(watch);
   if (it == state_->entries.end()) return;
-  if (auto* descriptor = dynamic_cast<DescriptorWatch*>(it->second.get())) descriptor->live = false;
+  if (auto* descriptor = dynamic_cast<DescriptorWatch*>(it->second.get())) descriptor->end();
   state_->entries.erase(it);
 }
 
@@ -111,6 +125,28 @@ Loop::Watch Loop::on_signal(int number, Callback callback) {
   entry->arm();
   state_->entries.emplace(state_->next, std::move(entry));
   return state_->next++;
+}
+
+Loop::Watch Loop::resolve(const std::string& host, std::uint16_t port,
+                          std::function<void(Result<std::vector<SocketAddress>>)> callback) {
+  const Watch id = state_->next++;
+  auto entry = std::make_shared<HostLookup>(state_->io);
+  const auto flags = asio::ip::resolver_base::numeric_service;
+  entry->resolver.async_resolve(
+      host, std::to_string(port), flags,
+      [this, id, host, call = std::move(callback)](const asio::error_code& error, const auto& found) {
+        if (error == asio::error::operation_aborted || state_->entries.erase(id) == 0) return;
+        if (error) return call(fail(Code::kNotFound, "host {}: {}", host, error.message()));
+        std::vector<SocketAddress> all;
+        for (const auto& one : found) {
+          SocketAddress& address = all.emplace_back();
+          address.bytes = static_cast<socklen_t>(one.endpoint().size());
+          std::memcpy(&address.address, one.endpoint().data(), address.bytes);
+        }
+        call(std::move(all));
+      });
+  state_->entries.emplace(id, std::move(entry));
+  return id;
 }
 
 void Loop::post(Callback callback) {

@@ -3,12 +3,23 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/result.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
+
+#include <sys/socket.h>
 
 namespace muster::control {
+
+// An address and port as connect(2) takes them.
+struct SocketAddress {
+  sockaddr_storage address{};
+  socklen_t bytes = 0;
+};
 
 // Owns    its timers and watches; not the descriptors it watches.
 // Thread  run() and all callbacks on one thread. post() and stop(): any thread.
@@ -36,6 +47,10 @@ class Loop {
   Watch after(Nanos delay, Callback callback);
   // Calls `callback` for each arrival of the signal, on the loop's thread.
   Watch on_signal(int number, Callback callback);
+  // Looks the host's addresses up, and calls `callback` with them once. kNotFound: it has none. The wait is
+  // on a thread of the loop's own, which ends with the loop: that may take as long as the system's resolver.
+  Watch resolve(const std::string& host, std::uint16_t port,
+                std::function<void(Result<std::vector<SocketAddress>>)> callback);
   void post(Callback callback);
   void run();  // until stop()
   // Instead of run(): calls one callback that is due, if one is, and does not wait. False if none was.

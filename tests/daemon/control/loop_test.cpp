@@ -64,5 +64,30 @@ TEST(Loop, RunsWhatWasPostedOnItsThread) {
   EXPECT_TRUE(ran);
 }
 
+// Goal:   a number that is another descriptor's by now is left alone.
+// Method: the callback gives its descriptor up and closes it, and the next one gets its number at once.
+TEST(Loop, LeavesTheNextDescriptorOfANumberAlone) {
+  Loop loop;
+  shm::Descriptor first(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+  const int number = first.get();
+  shm::Descriptor second;
+  Loop::Watch watch = 0;
+  int calls = 0;
+  watch = loop.watch(number, [&] {
+    loop.unwatch(watch);
+    first.reset();
+    second.reset(eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK));
+    watch = loop.watch(second.get(), [&] {
+      ++calls;
+      loop.unwatch(watch);
+      loop.stop();
+    });
+  });
+  loop.after(2s, [&] { loop.stop(); });
+  loop.run();
+  EXPECT_EQ(second.get(), number) << "else this shows nothing";
+  EXPECT_EQ(calls, 1);
+}
+
 }  // namespace
 }  // namespace muster::control
