@@ -47,8 +47,9 @@ Checked check_file(const std::string& file, const supervisor::ClusterLimits& lim
   if (is_cluster(*source)) {
     result.kind = "cluster";
     const auto cluster = config::parse_cluster(*std::move(source));
-    const auto jobs = cluster ? supervisor::jobs_of(*cluster, {}, limits) : tl::unexpected(cluster.error());
-    if (!jobs) result.diagnostics = jobs.error();
+    const auto plan =
+        cluster ? supervisor::plan_of(*cluster, {}, {}, limits) : tl::unexpected(cluster.error());
+    if (!plan) result.diagnostics = plan.error();
   } else {
     result.kind = "musterd";
     const auto resolved = config::resolve({{}, {}, *std::move(source)});

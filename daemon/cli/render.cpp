@@ -34,6 +34,30 @@ std::string users_text(const Json& status, std::size_t columns) {
   return shared ? config::table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows, {columns, {"SESSIONS"}}) : "";
 }
 
+// The other nodes, what waits for them, and who was turned away.
+std::string cluster_text(const Json& cluster, std::size_t columns) {
+  const auto seconds = [](const Json& entry, const char* name) {
+    return config::duration_text(entry.at(name).get<std::int64_t>());
+  };
+  const bool certified = cluster.contains("certificate_days");
+  std::string out = fmt::format(
+      "node {} of cluster {}, port {}, by {}{}\n", text(cluster, "node"), text(cluster, "cluster"),
+      cluster.at("port").get<std::uint32_t>(), text(cluster, "trust"),
+      certified ? fmt::format(" (good for {} days)", cluster.at("certificate_days").get<int>()) : "");
+  std::vector<config::Cells> rows;
+  for (const Json& peer : cluster.at("peers"))
+    rows.push_back({text(peer, "node"), text(peer, "state"), seconds(peer, "for_ns"), text(peer, "address"),
+                    text(peer, "version"), text(peer, "why")});
+  out += config::table({"NODE", "STATE", "SINCE", "ADDRESS", "VERSION", "WHY"}, rows,
+                       {columns, {"VERSION", "ADDRESS", "SINCE"}});
+  for (const Json& refusal : cluster.at("refusals"))
+    out += fmt::format("turned away {} ago: {}{}: {}\n", seconds(refusal, "ago_ns"), text(refusal, "from"),
+                       text(refusal, "node").empty() ? "" : ", node " + text(refusal, "node"),
+                       text(refusal, "why"));
+  for (const Json& job : cluster.at("waiting")) out += text(job, "why") + "\n";
+  return out;
+}
+
 }  // namespace
 
 std::string version_text(const Json& versions) {
@@ -59,6 +83,7 @@ std::string status_text(const Json& status, std::size_t columns) {
       "{} of {} jobs{}, {} of {} sessions\n", total, limits.at("jobs_max").get<std::uint32_t>(), others,
       status.at("sessions").get<std::uint32_t>(), limits.at("sessions_max").get<std::uint32_t>());
   out += users_text(status, columns);
+  if (status.contains("cluster")) out += cluster_text(status.at("cluster"), columns);
   if (!status.at("jobs").empty()) out += jobs_text(status, columns);
   return out;
 }
@@ -76,11 +101,12 @@ std::string jobs_text(const Json& result, std::size_t columns) {
     std::uint64_t used = 0;
     for (const Json& rank : job.value("ranks", Json::array()))
       used += rank.at("arena_used_bytes").get<std::uint64_t>();
-    rows.push_back(
-        {text(job, "name"), text(job, "state"),
-         fmt::format("{}/{}", job.at("attached").get<std::uint32_t>(), job.at("world").get<std::uint32_t>()),
-         told ? bytes_text(used) : "-", fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()),
-         text(job, "claim"), fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
+    rows.push_back({text(job, "name"), text(job, "state"),
+                    fmt::format("{}/{}", job.at("attached").get<std::uint32_t>(),
+                                job.value("here", job.at("world").get<std::uint32_t>())),
+                    told ? bytes_text(used) : "-",
+                    fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()), text(job, "claim"),
+                    fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
   }
   return config::table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
                        {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) +

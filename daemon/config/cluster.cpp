@@ -27,11 +27,15 @@ constexpr auto kRequired = Presence::kRequired;
 constexpr std::array kKeys{
     Key{"cluster", KeyKind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
     Key{"cluster.name", KeyKind::kName, kOptional, "muster", 1, 63, "", "Its name in logs and metrics."},
+    Key{"cluster.port", KeyKind::kInteger, kOptional, "7733", 1, 65535, "",
+        "The TCP port on which the daemons of all nodes listen for each other."},
     Key{"nodes", KeyKind::kList, kRequired, "", 1, kEntriesMax, "",
         "The nodes; ranks are numbered in this order."},
     Key{"nodes[]", KeyKind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
     Key{"nodes[].host", KeyKind::kHosts, kRequired, "", 1, 65536, "",
         "Their names. Each may stand in one entry only."},
+    Key{"nodes[].address", KeyKind::kHosts, kOptional, "", 1, 65536, "",
+        "Where other nodes reach them, in the same order: names or numbers; unset: their names."},
     Key{"nodes[].devices", KeyKind::kSection, kRequired, "", 0, 0, "", "What each of them has."},
     Key{"nodes[].devices.kind", KeyKind::kChoice, kOptional, "auto", 0, 0, "host|cuda|auto",
         "host: a share of the cores; cuda: a GPU; auto: cuda where there is one, else host."},
@@ -95,6 +99,7 @@ class Extractor {
   void run(const Node& root) {
     const Node* cluster = root.find("cluster");
     cluster_.name = text(cluster, "name", "cluster.name");
+    cluster_.port = static_cast<std::uint16_t>(number(cluster, "port", "cluster.port"));
     if (const Node* nodes = root.find("nodes"))
       for (std::size_t i = 0; i < nodes->items.size(); ++i)
         read_node(nodes->items[i], fmt::format("nodes[{}]", i));
@@ -124,6 +129,7 @@ class Extractor {
   void read_node(const Node& node, const std::string& path) {
     NodeEntry entry;
     if (const Node* host = leaf(&node, "host")) read_hosts(*host, path + ".host", &entry);
+    if (const Node* address = leaf(&node, "address")) read_addresses(*address, path + ".address", &entry);
     const Node* devices = node.find("devices");
     const std::string kind = text(devices, "kind", "nodes[].devices.kind");
     entry.device_kind = kind == "host"   ? DeviceKind::kHost
@@ -162,6 +168,16 @@ class Extractor {
       break;  // an overlap of a thousand hosts is one fault
     }
     entry->hosts = {std::move(*hosts), host.mark, path};
+  }
+
+  void read_addresses(const Node& address, const std::string& path, NodeEntry* entry) {
+    auto addresses = expand_hosts(address.value->text);
+    if (!addresses) return add(address.mark, path, std::move(addresses).error());
+    const std::size_t hosts = entry->hosts.value.size();
+    if (hosts != 0 && addresses->size() != hosts)
+      return add(address.mark, path,
+                 {fmt::format("{} addresses for {} hosts", addresses->size(), hosts), "write one for each"});
+    entry->addresses = {*std::move(addresses), address.mark, path};
   }
 
   void read_job(const Node& node, const std::string& path) {
@@ -233,6 +249,17 @@ class Extractor {
 };
 
 }  // namespace
+
+std::vector<Cluster::Host> Cluster::hosts() const {
+  std::vector<Host> all;
+  for (const NodeEntry& entry : nodes)
+    for (std::size_t i = 0; i < entry.hosts.value.size(); ++i) {
+      const std::string& host = entry.hosts.value[i];
+      const bool given = !entry.addresses.value.empty();
+      all.push_back({host, given ? entry.addresses.value[i] : host, entry.device_count.value});
+    }
+  return all;
+}
 
 std::uint64_t Cluster::devices() const {
   std::uint64_t sum = 0;

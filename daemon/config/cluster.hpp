@@ -23,6 +23,7 @@ enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda if
 // The hosts of one entry of `nodes`; they are alike.
 struct NodeEntry {
   Marked<std::vector<std::string>> hosts;
+  Marked<std::vector<std::string>> addresses;  // one for each host; empty: their names are
   DeviceKind device_kind = DeviceKind::kAuto;
   Marked<std::uint32_t> device_count;
 };
@@ -59,9 +60,17 @@ struct JobEntry {
 struct Cluster {
   Source source;
   std::string name;
+  std::uint16_t port = 0;  // on which the daemons of all nodes listen for each other
   std::vector<NodeEntry> nodes;
   std::vector<JobEntry> jobs;
 
+  struct Host {
+    std::string name;
+    std::string address;
+    std::uint32_t devices = 0;
+  };
+  // All hosts, in the order written.
+  std::vector<Host> hosts() const;
   // Devices of all nodes together.
   std::uint64_t devices() const;
   // The world of a job: its number of ranks.

@@ -50,6 +50,8 @@ constexpr Declaration leaf(std::string_view path, KeyKind kind, std::string_view
 
 constexpr std::array kDeclarations{
     section("node", "This node and the door to it."),
+    leaf("node.name", KeyKind::kName, "", 0, 253, MUSTER_SLOT(node.name),
+         "The name by which the cluster file knows this node; empty: the host's name, or its first label."),
     leaf("node.socket_path", KeyKind::kPath, "/run/muster/musterd.sock", 1, kSocketPathMax,
          MUSTER_SLOT(node.socket_path),
          "The socket on which training processes and the command line attach."),
@@ -62,6 +64,19 @@ constexpr std::array kDeclarations{
          "The group that owns the socket; empty: the group of the daemon."),
     leaf("node.workers", KeyKind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
          "Worker threads of an engine; 0: as many as the cores granted to it."),
+    section("cluster",
+            "How this node and the others of its cluster file know each other: by certificates, else by a "
+            "secret, else not at all. Read if the file in jobs_from names several hosts."),
+    leaf("cluster.certificates", KeyKind::kPath, "/etc/muster/certs", 1, kPathMax,
+         MUSTER_SLOT(cluster.certificates),
+         "The folder with authority.pem, NAME.pem and NAME-key.pem, as `muster certs` writes them. SIGHUP "
+         "reads them again."),
+    leaf("cluster.secret_file", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(cluster.secret_file),
+         "A file whose text all nodes have and nobody else, used in place of certificates: nodes are told "
+         "from strangers, but not from each other. Empty: certificates."),
+    leaf("cluster.plaintext", KeyKind::kFlag, "false", 0, 0, MUSTER_SLOT(cluster.plaintext),
+         "Whether nodes talk without proof and in the clear. For tests: whoever reaches the port can pose as "
+         "a node."),
     section("log", "What the daemon says on standard error."),
     leaf("log.level", KeyKind::kChoice, "info", 0, 0, MUSTER_SLOT(log.level),
          "The least severe line that is written.", "debug|info|warning|error|off"),

@@ -17,12 +17,18 @@ namespace muster::config {
 // Plain data. What each member means, its range and its default are declared once, in settings.cpp.
 struct Settings {
   struct {
+    std::string name;
     std::string socket_path;
     std::string runtime_directory;
     std::uint32_t socket_mode = 0;
     std::string group;
     std::uint32_t workers = 0;
   } node;
+  struct {
+    std::string certificates;
+    std::string secret_file;
+    bool plaintext = false;
+  } cluster;
   struct {
     std::string level;   // a word of log::parse_level
     std::string format;  // a word of log::parse_format, or "auto"

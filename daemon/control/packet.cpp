@@ -56,17 +56,6 @@ bool shallow(std::span<const std::byte> bytes, std::size_t items_max) {
   }
 }
 
-Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limits) {
-  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  Json body = shallow(bytes, limits.items_max) ? Json::from_cbor(first, first + bytes.size(), true, false)
-                                               : Json(Json::value_t::discarded);
-  if (body.is_discarded())
-    return fail(Code::kProtocol, "a control message is not valid CBOR, or of more than {} items",
-                limits.items_max);
-  if (!body.is_object()) return fail(Code::kProtocol, "a control message is not a map");
-  return body;
-}
-
 Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::size_t bytes_max) {
   // First of all: in a user-space file system even fstat() may take long.
   if (fcntl(descriptor.get(), F_GET_SEALS) < 0)
@@ -104,6 +93,17 @@ Result<shm::Descriptor> write_all(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limits) {
+  const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  Json body = shallow(bytes, limits.items_max) ? Json::from_cbor(first, first + bytes.size(), true, false)
+                                               : Json(Json::value_t::discarded);
+  if (body.is_discarded())
+    return fail(Code::kProtocol, "a control message is not valid CBOR, or of more than {} items",
+                limits.items_max);
+  if (!body.is_object()) return fail(Code::kProtocol, "a control message is not a map");
+  return body;
+}
 
 Status send_packet(const shm::Descriptor& socket, MessageKind kind, std::uint32_t serial, const Json& body,
                    std::span<const int> descriptors) {

@@ -51,6 +51,9 @@ Result<Packet> receive_packet(const shm::Descriptor& socket, const BodyLimits& l
 // The same, waiting until `deadline`.
 Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock);
 
+// A body: a CBOR map whose items have known lengths, no deeper than kBodyDepthMax. kProtocol.
+Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limits);
+
 Json success(Json result);
 Json failed(const Status& status);
 // The status in the body of an answer.

@@ -19,6 +19,9 @@ using openssl::OwnedKey;
 
 constexpr int kChainLengthMax = 4;
 constexpr char kSuites[] = "TLS_AES_256_GCM_SHA384:TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";
+// The one of a connection by secret: its hash belongs to the secret.
+constexpr char kSecretSuite[] = "TLS_AES_128_GCM_SHA256";
+constexpr std::array<unsigned char, 2> kSecretSuiteId{0x13, 0x01};
 
 std::vector<OwnedCertificate> certificates_in(std::string_view text) {
   std::vector<OwnedCertificate> all;
@@ -41,6 +44,12 @@ Result<std::string> node_of(const X509* certificate, std::string_view cluster) {
 struct Credentials::Parts {
   openssl::OwnedContext context;
   std::string cluster;
+  std::string node;
+  std::vector<unsigned char> secret;  // empty: certificates
+
+  ~Parts() {
+    if (!secret.empty()) OPENSSL_cleanse(secret.data(), secret.size());
+  }
 
   static Result<std::unique_ptr<Parts>> begin(std::string_view cluster) {
     auto parts = std::make_unique<Parts>();
@@ -56,6 +65,20 @@ struct Credentials::Parts {
     SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
     return parts;
   }
+
+  // A session that both ends make of the secret.
+  SSL_SESSION* session(SSL* ssl) const {
+    const SSL_CIPHER* suite = SSL_CIPHER_find(ssl, kSecretSuiteId.data());
+    SSL_SESSION* made = SSL_SESSION_new();
+    if (made != nullptr && suite != nullptr &&
+        SSL_SESSION_set1_master_key(made, secret.data(), secret.size()) == 1 &&
+        SSL_SESSION_set_cipher(made, suite) == 1 &&
+        SSL_SESSION_set_protocol_version(made, TLS1_3_VERSION) == 1)
+      return made;
+    SSL_SESSION_free(made);
+    return nullptr;
+  }
+  static Parts& of(SSL* ssl) { return *static_cast<Parts*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl))); }
 };
 
 // ---- credentials -------------------------------------------------------------------------------
@@ -88,9 +111,47 @@ Result<Credentials> Credentials::of_certificates(std::string_view cluster, std::
   for (std::size_t i = 1; i < chain.size(); ++i)
     if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1)
       return fail(openssl::failed_to("adding to the node's chain"));
-  if (const auto node = node_of(chain.front().get(), cluster); !node) return fail(node.error());
+  MUSTER_ASSIGN_OR_RETURN(parts->node, node_of(chain.front().get(), cluster));
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   SSL_CTX_set_verify_depth(context, kChainLengthMax);
+  SSL_CTX_set_app_data(context, parts.get());
+  return Credentials(std::move(parts));
+}
+
+Result<Credentials> Credentials::of_secret(std::string_view cluster, std::string_view node,
+                                           std::string_view secret) {
+  if (secret.size() < kSecretBytesMin)
+    return fail(Code::kBadArgument,
+                "the secret has {} bytes; it needs {}: make one with `openssl rand -hex 32`", secret.size(),
+                kSecretBytesMin);
+  if (const auto uri = node_uri(cluster, node); !uri) return fail(uri.error());
+  MUSTER_ASSIGN_OR_RETURN(auto parts, Parts::begin(cluster));
+  parts->node = node;
+  SSL_CTX* context = parts->context.get();
+  // A secret of any length makes a key of the suite's hash.
+  parts->secret.resize(SHA256_DIGEST_LENGTH);
+  unsigned int bytes = 0;
+  if (EVP_Digest(secret.data(), secret.size(), parts->secret.data(), &bytes, EVP_sha256(), nullptr) != 1 ||
+      SSL_CTX_set_ciphersuites(context, kSecretSuite) != 1)
+    return fail(openssl::failed_to("preparing a connection by secret"));
+  SSL_CTX_set_app_data(context, parts.get());
+  SSL_CTX_set_psk_use_session_callback(context, [](SSL* ssl, const EVP_MD*, const unsigned char** id,
+                                                   std::size_t* id_bytes, SSL_SESSION** session) {
+    const Parts& own = Parts::of(ssl);
+    *id = reinterpret_cast<const unsigned char*>(own.node.data());
+    *id_bytes = own.node.size();
+    *session = own.session(ssl);
+    return *session != nullptr ? 1 : 0;
+  });
+  SSL_CTX_set_psk_find_session_callback(
+      context, [](SSL* ssl, const unsigned char* id, std::size_t id_bytes, SSL_SESSION** session) {
+        const std::string said(reinterpret_cast<const char*>(id), id_bytes);
+        *session = nullptr;
+        if (!node_uri(Parts::of(ssl).cluster, said)) return 1;  // no such session
+        *session = Parts::of(ssl).session(ssl);
+        if (auto* peer = static_cast<std::string*>(SSL_get_app_data(ssl))) *peer = said;
+        return *session != nullptr ? 1 : 0;
+      });
   return Credentials(std::move(parts));
 }
 
@@ -101,8 +162,10 @@ struct TlsStream::Parts {
   openssl::OwnedConnection ssl;
   BIO* in = nullptr;  // both belong to `ssl`
   BIO* out = nullptr;
+  Role role = Role::kClient;
   std::string wanted;
   std::string peer;
+  std::string said;  // by secret: how the client calls itself
   Status broken;
   bool established = false;
   bool closed = false;
@@ -117,6 +180,7 @@ Result<TlsStream> TlsStream::begin(const Credentials& credentials, Role role, st
                                    WallTime now) {
   auto parts = std::make_unique<Parts>();
   parts->own = credentials.parts_.get();
+  parts->role = role;
   parts->wanted = peer;
   parts->ssl.reset(SSL_new(credentials.parts_->context.get()));
   parts->in = BIO_new(BIO_s_mem());
@@ -128,6 +192,7 @@ Result<TlsStream> TlsStream::begin(const Credentials& credentials, Role role, st
   }
   SSL* ssl = parts->ssl.get();
   SSL_set_bio(ssl, parts->in, parts->out);
+  SSL_set_app_data(ssl, &parts->said);
   X509_VERIFY_PARAM_set_time(SSL_get0_param(ssl), static_cast<time_t>(now.time_since_epoch().count()));
   if (role == Role::kClient)
     SSL_set_connect_state(ssl);
@@ -151,6 +216,8 @@ Status TlsStream::refusal(int result) {
   if (verified != X509_V_OK)
     return failure(Code::kDenied, "its certificate is refused: {}", X509_verify_cert_error_string(verified));
   if (parts_->established) return failure(Code::kProtocol, "TLS: {}", reason);
+  if (!parts_->own->secret.empty())
+    return failure(Code::kDenied, "the two nodes do not have the same secret: {}", reason);
   return failure(Code::kDenied, "TLS: {}", reason);
 }
 
@@ -162,9 +229,15 @@ Status TlsStream::handshake() {
     const int error = SSL_get_error(ssl, result);
     return error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE ? Status() : refusal(result);
   }
-  const OwnedCertificate certificate(SSL_get1_peer_certificate(ssl));
-  if (certificate == nullptr) return failure(Code::kDenied, "it has shown no certificate");
-  MUSTER_ASSIGN_OR_RETURN(parts_->peer, node_of(certificate.get(), parts_->own->cluster));
+  if (parts_->own->secret.empty()) {
+    const OwnedCertificate certificate(SSL_get1_peer_certificate(ssl));
+    if (certificate == nullptr) return failure(Code::kDenied, "it has shown no certificate");
+    MUSTER_ASSIGN_OR_RETURN(parts_->peer, node_of(certificate.get(), parts_->own->cluster));
+  } else {
+    if (SSL_session_reused(ssl) != 1) return failure(Code::kDenied, "it does not know the cluster's secret");
+    // A server does not say its name: the client takes it for the one that it means.
+    parts_->peer = parts_->role == Role::kServer ? parts_->said : parts_->wanted;
+  }
   if (!parts_->wanted.empty() && parts_->peer != parts_->wanted)
     return failure(Code::kDenied, "it is node {}, and node {} was expected", parts_->peer, parts_->wanted);
   parts_->established = true;

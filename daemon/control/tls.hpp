@@ -1,5 +1,5 @@
-// TLS 1.3 between nodes, without sockets: bytes of the wire go in and come out (decision D15). Both sides
-// prove who they are by certificates of one authority.
+// TLS 1.3 between supervisors, without sockets: bytes of the wire go in and come out (decision D15). Both
+// sides prove who they are: by certificates of one authority, or, in a small cluster, by a shared secret.
 //
 // No tickets, no early data. A refusal names the reason, and the other side hears of it by an alert.
 #pragma once
@@ -16,6 +16,8 @@
 
 namespace muster::control {
 
+constexpr std::size_t kSecretBytesMin = 32;
+
 // What this node proves itself with.
 //
 // Owns    keys. Thread  a value that never changes; any. Bound  -. Fails  when made.
@@ -25,6 +27,10 @@ class Credentials {
   // and its key. kBadArgument: a text is not what it should be, or they do not belong together.
   static Result<Credentials> of_certificates(std::string_view cluster, std::string_view authorities,
                                              const CertifiedKey& own);
+  // One secret for all nodes. It tells the cluster's nodes from others, but not from each other: a node that
+  // knows it may call itself by any node's name. kBadArgument: fewer than kSecretBytesMin bytes; a name.
+  static Result<Credentials> of_secret(std::string_view cluster, std::string_view node,
+                                       std::string_view secret);
   Credentials(Credentials&&) noexcept;
   Credentials& operator=(Credentials&&) noexcept;
   ~Credentials();

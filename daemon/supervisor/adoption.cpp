@@ -113,6 +113,7 @@ void Adoption::settle_job(const SavedJob& job) {
   if (heirs_.table.find(name) == nullptr) return;  // the job is lost
   ask_report(name, job.spec.epoch);
   if (!job.ending.empty()) heirs_.jobs.end(name, job.ending);
+  if (job.held) heirs_.jobs.end(name, "the daemon was started anew while the job was being made");
   if (job.owner != 0 && !heirs_.connections.contains(job.owner))
     heirs_.jobs.end(name, RunningJobs::kOwnerLeft);
 }

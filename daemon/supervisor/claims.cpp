@@ -119,6 +119,7 @@ bool Claims::wait_for_place(Client& client, const std::string& job) {
 }
 
 Status Claims::make_job(const Client& client, std::string_view mesh) {
+  MUSTER_RETURN_IF_ERROR(jobs_.reserved(client.hello.job));
   MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, spec_for(client, mesh));
   const std::string name = spec.name;
   return jobs_.start(std::move(spec), {.gid = client.peer.gid, .made = true}, [name](const Status& status) {

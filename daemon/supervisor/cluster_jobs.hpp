@@ -1,11 +1,14 @@
-// Turns a cluster file into the jobs of this node. It checks what the file's parser cannot: whether the
-// degrees multiply to the world, what a flattened dim may be called, and what this release can run.
+// Turns a cluster file into the jobs and the roster of a node. It checks what the file's parser cannot:
+// whether the degrees multiply to the world, what a flattened dim may be called, and what this release can
+// run.
 #pragma once
 
 #include "daemon/config/cluster.hpp"
 #include "daemon/control/job.hpp"
+#include "daemon/supervisor/roster.hpp"
 #include "scheduler/mesh/mesh.hpp"
 
+#include <string_view>
 #include <vector>
 
 namespace muster::supervisor {
@@ -19,11 +22,15 @@ struct ClusterLimits {
   std::uint32_t jobs_max = 65536;
   std::uint32_t ranks_per_job_max = control::kWorldMax;
 };
-// The jobs as an engine must know them, on one node with host devices; or every fault that parse_cluster()
+struct ClusterPlan {
+  std::vector<control::JobSpec> jobs;  // those with ranks on this node, as their engines must know them
+  Roster roster;                       // without credentials; of one host: empty
+};
+// The plan for the node `here`, a host of the file; empty: its first host. Ranks fill the hosts in the order
+// of the file, one for each device; on a single host they may be more. Or every fault that parse_cluster()
 // cannot see, as `muster config check` reports it too. `defaults` fills in what the file leaves out, the
 // owner included.
-config::Parsed<std::vector<control::JobSpec>> jobs_of(const config::Cluster& cluster,
-                                                      const control::JobSpec& defaults,
-                                                      const ClusterLimits& limits = {});
+config::Parsed<ClusterPlan> plan_of(const config::Cluster& cluster, const control::JobSpec& defaults,
+                                    std::string_view here = {}, const ClusterLimits& limits = {});
 
 }  // namespace muster::supervisor

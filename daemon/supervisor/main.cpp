@@ -109,6 +109,7 @@ int run(int argc, char** argv) {
   }
   if (flags.check_state >= 0) return check_state(flags, *options);
   options->transient = flags.transient;
+  if (flags.transient) supervisor::stand_alone(*options);
   return serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
 }
 

@@ -4,6 +4,7 @@
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/roster.hpp"
 #include "daemon/supervisor/shares.hpp"
 
 #include <cstddef>
@@ -36,6 +37,8 @@ struct Options {
   NodeCosts costs;                             // 0: measured
   control::JobSpec job_defaults;               // limits and times of a job that does not set them
   std::vector<control::JobSpec> jobs;          // created at start
+  Roster roster;                               // of the cluster; empty: this node stands alone
+  std::function<control::WallTime()> wall_time = control::wall_time;  // for certificates' dates
   std::function<std::string()> random_hex;     // 32 random bytes as text: tokens
   std::function<std::uint64_t()> random_word;  // epochs, first serials
   Notify notify;                               // to the service manager; may be empty

@@ -44,9 +44,14 @@ EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec,
   return engine;
 }
 
+std::uint64_t RunningJobs::draw_epoch(const Options& options) {
+  return std::max<std::uint64_t>(1, options.random_word() & Handle::kGenerationMask);
+}
+
 // The state is saved last, so what it names can be found; an engine that it does not name is ended.
 Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) {
   if (closed_) return failure(Code::kState, kShuttingDown);
+  if (birth.held_epoch == 0) MUSTER_RETURN_IF_ERROR(reserved(spec.name));
   // An engine makes memory for every rank before the first one comes, so the job's size is checked here.
   if (spec.world.local_count() > options_.ranks_per_job_max)
     return failure(
@@ -56,7 +61,7 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
   // Else ranks would start that can never all attach.
   MUSTER_RETURN_IF_ERROR(
       session_shares(options_).fits(spec.owner_uid, spec.world.local_count(), kSessionsOfAJob));
-  spec.epoch = std::max<std::uint64_t>(1, options_.random_word() & Handle::kGenerationMask);
+  spec.epoch = birth.held_epoch != 0 ? birth.held_epoch : draw_epoch(options_);
   spec.costs = costs_.get();
   MUSTER_ASSIGN_OR_RETURN(const Job* entry, table_.create(spec));
   const std::string name = entry->spec.name;
@@ -74,7 +79,11 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
   RunningJob& job = jobs_[name];
   job.engine = *std::move(engine);
   job.birth = birth;
-  job.on_ready.push_back(std::move(on_ready));
+  job.held = birth.held_epoch != 0;
+  if (job.held)
+    job.on_held = std::move(on_ready);
+  else
+    job.on_ready.push_back(std::move(on_ready));
   memory_.refresh();
   store_.keep(channel_name(spec.epoch), job.engine->channel());
   store_.keep(pidfd_name(spec.epoch), job.engine->pidfd());
@@ -92,7 +101,8 @@ void RunningJobs::adopt(const SavedJob& saved, KeptEngine engine) {
   for (const SavedToken& token : saved.tokens) tokens.push_back({token.rank, token.attachments, token.text});
   static_cast<void>(table_.adopt(saved.spec, tokens));  // a state names no job twice
   RunningJob& job = jobs_[saved.spec.name];
-  job.birth = {saved.gid, saved.owner, saved.made};
+  job.birth = {.gid = saved.gid, .owner = saved.owner, .made = saved.made};
+  job.held = saved.held;
   job.later = saved.later;
   job.spec_later = saved.spec_later;
   job.ending = saved.ending;  // the state is saved before the engine is asked to stop
@@ -144,6 +154,10 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
       keep_counters(it->second, table_.find(name)->spec.epoch, std::move(answer->descriptors.front()));
   }
   status = unless_ending(name, std::move(status));
+  if (const OnReady on_held = std::exchange(it->second.on_held, nullptr)) {
+    on_held(status);
+    if (status.ok()) return;  // until commit()
+  }
   if (status.ok()) table_.ready(name);
   settle(name, status);
   // A living engine without a job is useless, and would keep the name and a place.
@@ -153,6 +167,14 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
     it->second.engine->kill();
   }
   watch_desertion(name);
+  events_.changed();
+}
+
+void RunningJobs::commit(const std::string& name) {
+  jobs_.at(name).held = false;
+  table_.ready(name);
+  events_.save();
+  settle(name, {});
   events_.changed();
 }
 
@@ -203,6 +225,7 @@ void RunningJobs::on_end(const std::string& name, const std::string& how) {
   if (job.birth.owner != 0) events_.disowned(job.birth.owner);
   // The creator of a job whose engine died during the takeover still waits.
   for (const OnReady& on_ready : job.on_ready) on_ready(why);
+  if (job.on_held) job.on_held(why);
   events_.gone(name, why, job.deserted);
   events_.changed();
 }
@@ -311,8 +334,9 @@ std::vector<SavedJob> RunningJobs::saved() const {
   std::vector<SavedJob> all;
   for (const auto& [name, job] : jobs_) {
     const Job& entry = *table_.find(name);
-    SavedJob saved{entry.spec, job.birth.gid, job.engine->pid(), job.birth.owner, job.birth.made, job.ending,
-                   {},         job.later,     job.spec_later};
+    SavedJob saved{entry.spec,     job.birth.gid, job.engine->pid(), job.birth.owner,
+                   job.birth.made, job.held,      job.ending,        {},
+                   job.later,      job.spec_later};
     for (const Rank rank : entry.spec.world.locals())
       if (const Claim& claim = entry.claims[rank]; !claim.token.empty())
         saved.tokens.push_back({rank.value, claim.token_at, claim.token});

@@ -45,11 +45,16 @@ class RunningJobs {
     std::function<void(const std::string& job, const Status& why, bool deserted)> gone;
     std::function<void()> changed;  // the number of jobs or sessions
     std::function<void()> save;     // what a successor must find has changed
+    // Why a job of that name may not be made by a user: it is the cluster file's.
+    std::function<Status(const std::string& job)> reserved;
   };
   struct Birth {
     std::uint32_t gid = 0;
     ConnectionId owner = 0;  // the job ends with this connection; 0: with none
     bool made = false;       // by a Hello: it ends once its ranks have left
+    // The job has parts on other nodes, and all have this epoch: it is held until commit(). 0: a job of this
+    // node alone.
+    std::uint64_t held_epoch = 0;
   };
   // Descriptors of a predecessor's engine.
   struct KeptEngine {
@@ -65,7 +70,14 @@ class RunningJobs {
   RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
               const Options& options, Events events);
 
+  // A new epoch of a job; never 0.
+  static std::uint64_t draw_epoch(const Options& options);
+  // Why no user may make a job of that name.
+  Status reserved(const std::string& name) const { return events_.reserved(name); }
+  // `on_ready` of a job that is held: its engine stands, and nobody may attach yet.
   Status start(control::JobSpec spec, Birth birth, OnReady on_ready);
+  // A held job is ready.
+  void commit(const std::string& name);
   // Takes over a predecessor's job as kAdopting. The channel and pidfd of its engine are valid.
   void adopt(const SavedJob& saved, KeptEngine engine);
   // An adopted engine has not made its job: its predecessor was killed before it had asked.
@@ -102,6 +114,8 @@ class RunningJobs {
     shm::Descriptor counters;
     Birth birth;
     bool deserted = false;
+    bool held = false;                              // until commit()
+    OnReady on_held;                                // empty once it was called
     std::string ending;                             // why it ends, if it does
     control::Json later = control::Json::object();  // unknown fields of a later version's state, kept
     control::Json spec_later = control::Json::object();

@@ -4,7 +4,9 @@
 #include "daemon/config/load.hpp"
 #include "daemon/supervisor/cluster_jobs.hpp"
 
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -65,15 +67,89 @@ control::JobSpec defaults_of(const config::Settings& settings) {
   return spec;
 }
 
-Result<std::vector<control::JobSpec>> load_jobs(const std::string& path, const control::JobSpec& defaults,
-                                                const ClusterLimits& limits) {
-  auto source = config::load_file(path, {config::Ownership::kTrusted, geteuid()});
-  if (!source) return fail(source.error().code(), "jobs_from: {}", source.error().message());
-  auto cluster = config::parse_cluster(*std::move(source));
-  if (!cluster) return fail(cluster.error().status());
-  auto jobs = jobs_of(*cluster, defaults, limits);
-  if (!jobs) return fail(jobs.error().status());
-  return *std::move(jobs);
+Result<std::string> load_text(const std::string& path) {
+  MUSTER_ASSIGN_OR_RETURN(const config::Source source,
+                          config::load_file(path, {config::Ownership::kTrusted, geteuid()}));
+  return source.text();
+}
+
+// A secret that others can read is none.
+Result<std::string> load_secret(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) == 0 && (facts.st_mode & 0077) != 0)
+    return fail(Code::kDenied, "{}: mode {:04o} lets others read it; run: chmod 600 {}", path,
+                facts.st_mode & 07777u, path);
+  return load_text(path);
+}
+
+Result<OwnCredentials> load_certificates(const std::string& folder, const std::string& cluster,
+                                         const std::string& node) {
+  const std::string own = fmt::format("{}/{}", folder, node);
+  MUSTER_ASSIGN_OR_RETURN(const std::string authority, load_text(folder + "/authority.pem"));
+  control::CertifiedKey pair;
+  MUSTER_ASSIGN_OR_RETURN(pair.certificate, load_text(own + ".pem"));
+  MUSTER_ASSIGN_OR_RETURN(pair.key, load_secret(own + "-key.pem"));
+  MUSTER_ASSIGN_OR_RETURN(const control::WallTime until, control::good_until(pair.certificate));
+  MUSTER_ASSIGN_OR_RETURN(auto credentials, control::Credentials::of_certificates(cluster, authority, pair));
+  return OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)), until};
+}
+
+Result<OwnCredentials> load_shared_secret(const std::string& file, const std::string& cluster,
+                                          const std::string& node) {
+  MUSTER_ASSIGN_OR_RETURN(std::string secret, load_secret(file));
+  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
+  MUSTER_ASSIGN_OR_RETURN(auto credentials, control::Credentials::of_secret(cluster, node, secret));
+  return OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)), std::nullopt};
+}
+
+// By which host of the cluster file this node goes: the name of its settings, else the system's, whole or up
+// to its first dot.
+Result<std::string> own_name(const config::Settings& settings,
+                             const std::vector<config::Cluster::Host>& hosts) {
+  std::array<char, HOST_NAME_MAX + 1> system{};
+  gethostname(system.data(), HOST_NAME_MAX);
+  const std::string whole = settings.node.name.empty() ? system.data() : settings.node.name;
+  const std::string label = settings.node.name.empty() ? whole.substr(0, whole.find('.')) : whole;
+  for (const std::string& name : {whole, label})
+    for (const config::Cluster::Host& host : hosts)
+      if (host.name == name) return name;
+  return fail(Code::kConfig,
+              "node.name: this node is called {}, and {} names no such host; set node.name to one of its "
+              "hosts ({}{})",
+              whole, settings.jobs_from, hosts.front().name, hosts.size() > 1 ? ", …" : "");
+}
+
+// The jobs of the cluster file, and the roster if it has several hosts.
+Status load_cluster(const config::Settings& settings, Options& options) {
+  auto source = config::load_file(settings.jobs_from, {config::Ownership::kTrusted, geteuid()});
+  if (!source) return failure(source.error().code(), "jobs_from: {}", source.error().message());
+  const auto cluster = config::parse_cluster(*std::move(source));
+  if (!cluster) return cluster.error().status();
+  const std::vector<config::Cluster::Host> hosts = cluster->hosts();
+  std::string here = hosts.front().name;
+  if (hosts.size() > 1) {
+    MUSTER_ASSIGN_OR_RETURN(here, own_name(settings, hosts));
+  }
+  auto plan = plan_of(*cluster, options.job_defaults, here, {options.jobs_max, options.ranks_per_job_max});
+  if (!plan) return plan.error().status();
+  options.jobs = std::move(plan->jobs);
+  if (hosts.size() == 1) return {};
+  Roster& roster = options.roster = std::move(plan->roster);
+  const std::string& secret = settings.cluster.secret_file;
+  const std::string& folder = settings.cluster.certificates;
+  if (settings.cluster.plaintext) {
+    roster.trust = Trust::kPlainText;
+  } else if (!secret.empty()) {
+    roster.trust = Trust::kSecret;
+    roster.load_credentials = [secret, name = roster.cluster, here] {
+      return load_shared_secret(secret, name, here);
+    };
+  } else {
+    roster.load_credentials = [folder, name = roster.cluster, here] {
+      return load_certificates(folder, name, here);
+    };
+  }
+  return {};
 }
 
 // Whether the journal reads standard error (systemd.exec(5), JOURNAL_STREAM).
@@ -137,11 +213,13 @@ Result<Options> options_of(const config::Settings& settings) {
   options.drain_timeout = settings.liveness.drain_timeout;
   options.costs = costs_of(settings);
   options.job_defaults = defaults_of(settings);
-  if (!settings.jobs_from.empty()) {
-    MUSTER_ASSIGN_OR_RETURN(options.jobs, load_jobs(settings.jobs_from, options.job_defaults,
-                                                    {options.jobs_max, options.ranks_per_job_max}));
-  }
+  if (!settings.jobs_from.empty()) MUSTER_RETURN_IF_ERROR(load_cluster(settings, options));
   return options;
+}
+
+void stand_alone(Options& options) {
+  options.roster = {};
+  std::erase_if(options.jobs, [](const control::JobSpec& job) { return job.world.nodes().size() > 1; });
 }
 
 Status check_reports_directory(const config::Settings& settings) {
@@ -171,6 +249,10 @@ void apply_log(const config::Settings& settings) {
 
 std::string engine_program() {
   return program_beside("muster-engine", MUSTER_ENGINE_FROM_DAEMON);
+}
+
+std::string networks_folder() {
+  return program_beside("networks", MUSTER_LIBRARIES_FROM_COMMAND);
 }
 
 std::string daemon_program() {

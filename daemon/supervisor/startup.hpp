@@ -24,9 +24,12 @@ struct Sources {
 // one place a line; kNotFound and kDenied name the file.
 Result<config::Resolved> load_settings(const Sources& sources);
 
-// The socket's group, the jobs of the cluster file and all limits; not the functions of Options. kConfig as
-// above; kNotFound for an unknown group.
+// The socket's group, the jobs and the roster of the cluster file, and all limits; not the functions of
+// Options, except how credentials are read. kConfig as above; kNotFound for an unknown group.
 Result<Options> options_of(const config::Settings& settings);
+
+// Leaves out the other nodes, and the jobs that need them: the daemon of one run is nobody's peer.
+void stand_alone(Options& options);
 
 // kConfig if reports of passed deadlines have no directory. A daemon starts all the same: a predecessor's
 // jobs matter more. Whether a job's user may write there, its engine finds out.
@@ -39,5 +42,7 @@ void apply_log(const config::Settings& settings);
 // a build tree, or else in the place of the installation.
 std::string engine_program();
 std::string daemon_program();
+// Where the modules of networks are (transport::open_network).
+std::string networks_folder();
 
 }  // namespace muster::supervisor

@@ -54,6 +54,7 @@ Json to_json(const SavedJob& job) {
                {"engine_pid", job.engine_pid},
                {"owner", job.owner},
                {"made", job.made},
+               {"held", job.held},
                {"ending", readable(job.ending)},
                {"tokens", std::move(tokens)}});
   return json;
@@ -135,6 +136,7 @@ Result<SavedJob> job_from(const Json& json) {
   fields.number("engine_pid", job.engine_pid);
   fields.number("owner", job.owner);
   fields.flag_if_there("made", job.made);
+  fields.flag_if_there("held", job.held);
   fields.text("ending", job.ending, kReasonBytesMax);
   const Json* spec = fields.find("spec");
   const Json* tokens = fields.list("tokens", control::kWorldMax);

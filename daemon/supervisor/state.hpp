@@ -60,6 +60,7 @@ struct SavedJob {
   std::int32_t engine_pid = 0;
   std::uint64_t owner = 0;  // connection whose end is the job's end; 0: none
   bool made = false;        // by a Hello: it ends when its ranks have left
+  bool held = false;        // a part of a job of several nodes, which may not have theirs
   std::string ending;       // why it was told to end; empty: it was not
   std::vector<SavedToken> tokens;
   control::Json later = control::Json::object();       // fields that this version does not know

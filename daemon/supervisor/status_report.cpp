@@ -83,6 +83,9 @@ Json StatusReport::status(std::uint32_t uid) const {
                       {"ranks_per_job_max", from_.options.ranks_per_job_max},
                       {"memory_max", memory.share(0)}};
   result["users"] = users(uid);
+  if (from_.peers.alone()) return result;
+  result["cluster"] = from_.peers.report();
+  result["cluster"]["waiting"] = from_.spanning.report();
   return result;
 }
 
@@ -101,15 +104,20 @@ Json StatusReport::users(std::uint32_t uid) const {
 }
 
 Json StatusReport::describe(const Job& job) const {
-  return Json{{"name", job.spec.name},
-              {"state", state_name(job.state)},
-              {"world", job.spec.world.size()},
-              {"mesh", job.spec.mesh},
-              {"owner_uid", job.spec.owner_uid},
-              {"epoch", job.spec.epoch},
-              {"claim", job.spec.claim == control::ClaimRule::kToken ? "token" : "owner"},
-              {"engine_pid", from_.jobs.facts(job.spec.name).engine_pid},
-              {"attached", job.held()}};
+  Json json{{"name", job.spec.name},
+            {"state", state_name(job.state)},
+            {"world", job.spec.world.size()},
+            {"mesh", job.spec.mesh},
+            {"owner_uid", job.spec.owner_uid},
+            {"epoch", job.spec.epoch},
+            {"claim", job.spec.claim == control::ClaimRule::kToken ? "token" : "owner"},
+            {"engine_pid", from_.jobs.facts(job.spec.name).engine_pid},
+            {"attached", job.held()}};
+  if (job.spec.world.nodes().size() > 1) {
+    json["nodes"] = job.spec.world.nodes();
+    json["here"] = job.spec.world.local_count();
+  }
+  return json;
 }
 
 void StatusReport::jobs(std::uint32_t uid, const Json& body, const Reply& reply) const {

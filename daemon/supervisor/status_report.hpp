@@ -9,6 +9,7 @@
 #include "daemon/supervisor/job_memory.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
 #include "daemon/supervisor/saved_state.hpp"
+#include "daemon/supervisor/spanning_jobs.hpp"
 
 #include <cstdint>
 
@@ -31,6 +32,8 @@ class StatusReport {
     const SavedState& saved;
     const Entrance& entrance;
     const Adoption& adoption;
+    const Peers& peers;
+    const SpanningJobs& spanning;
   };
   StatusReport(control::Loop& loop, const Clock& clock, Sources sources)
       : loop_(loop), clock_(clock), from_(sources) {}

@@ -59,7 +59,12 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
       new Supervisor(std::move(options), clock, std::move(entrance), std::move(saved), std::move(signals)));
   supervisor->adoption_.begin(std::move(inheritance));
   supervisor->acceptor_.start();
+  if (const Status opened = supervisor->peers_.open(); !opened.ok()) {
+    if (supervisor->jobs_.empty()) return fail(opened);
+    MUSTER_LOG(kError, "supervisor", "no other node can be reached: {}; SIGHUP tries again", opened.text());
+  }
   MUSTER_RETURN_IF_ERROR(supervisor->start_configured_jobs());
+  supervisor->spanning_.start();
   return supervisor;
 }
 
@@ -73,7 +78,9 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
       table_(empty_table(options_)),
       memory_(loop_, store_, memory_limits(options_), geteuid()),
       refusals_(loop_, clock_),
+      peers_(loop_, clock_, options_, events_of_peers()),
       jobs_(loop_, table_, memory_, store_, options_, events_of_jobs()),
+      spanning_(loop_, table_, jobs_, peers_, options_),
       retries_(loop_, clock_, table_),
       claims_(loop_, table_, jobs_, retries_, refusals_, options_,
               {[this] { on_changed(); }, [this] { save(); }}),
@@ -88,18 +95,32 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
       handover_(loop_, clock_, options_, acceptor_.entrance(), jobs_, store_, saved_, [this] { save(); }),
       job_commands_(table_, jobs_, retries_, connections_, options_, [this] { save(); }),
       report_(loop_, clock_,
-              {options_, table_, jobs_, claims_, memory_, saved_, acceptor_.entrance(), adoption_}),
+              {options_, table_, jobs_, claims_, memory_, saved_, acceptor_.entrance(), adoption_, peers_,
+               spanning_}),
       commands_(job_commands_, report_, handover_, drain_) {}
+
+Peers::Events Supervisor::events_of_peers() {
+  return {.jobs = [this] { return spanning_.parts(); },
+          .up = [this](const std::string& peer, const control::Json& jobs) { spanning_.on_up(peer, jobs); },
+          .down = [this](const std::string& peer, const Status& why) { spanning_.on_down(peer, why); },
+          .heard = [this](const std::string& peer,
+                          const control::Json& message) { spanning_.heard(peer, message); }};
+}
 
 RunningJobs::Events Supervisor::events_of_jobs() {
   return {.owned = [this](ConnectionId owner) { connections_.own(owner); },
           .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
           .ready = [this](const std::string& job, const Status& status) { claims_.job_settled(job, status); },
-          .ending = [this](const std::string& job, const Status& why) { claims_.turn_away(job, why); },
+          .ending =
+              [this](const std::string& job, const Status& why) {
+                claims_.turn_away(job, why);
+                spanning_.on_ending(job, why);
+              },
           .gone = [this](const std::string& job, const Status& why,
                          bool deserted) { on_gone(job, why, deserted); },
           .changed = [this] { on_changed(); },
-          .save = [this] { save(); }};
+          .save = [this] { save(); },
+          .reserved = [this](const std::string& job) { return spanning_.awaited(job); }};
 }
 
 Connections::Events Supervisor::events_of_connections() {
@@ -123,6 +144,7 @@ Drain::Events Supervisor::events_of_drain() {
 
 // Jobs that wait for a place come before ranks that create a deserted job again.
 void Supervisor::on_gone(const std::string& job, const Status& why, bool deserted) {
+  spanning_.on_gone(job, why);
   if (!deserted) claims_.turn_away(job, why);
   adoption_.conclude();
   retries_.fill_places();
@@ -136,7 +158,7 @@ void Supervisor::on_changed() {
 
 Status Supervisor::start_configured_jobs() {
   for (const control::JobSpec& job : options_.jobs) {
-    if (table_.find(job.name) != nullptr) continue;
+    if (table_.find(job.name) != nullptr || spanning_.has(job.name)) continue;
     const auto tell = [name = job.name](const Status& status) {
       if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
     };
@@ -169,9 +191,20 @@ void Supervisor::run() {
   store_.forget_all();
 }
 
+void Supervisor::reload() {
+  const Status read = peers_.reload();
+  if (!read.ok())
+    MUSTER_LOG(kError, "supervisor", "the credentials stay as they were: {}", read.message());
+  else
+    MUSTER_LOG(kInfo, "supervisor",
+               "SIGHUP: the credentials for other nodes are read again; `muster upgrade` takes over with new "
+               "settings");
+}
+
 // A closing terminal sends SIGHUP, which must end no jobs. The log says which signals change nothing.
 void Supervisor::on_signal(int number) {
   if (number == SIGTERM || number == SIGINT) return drain();
+  if (number == SIGHUP && !peers_.alone()) return reload();
   if (number == SIGUSR2)
     return handover_.begin("", [](const Status& refused) {
       MUSTER_LOG(kError, "supervisor", "no upgrade: {}", refused.message());

@@ -11,6 +11,7 @@
 //   Claims        ranks that come                           Connections  command lines, silent ones
 //   Acceptor      the entrance                              Adoption     a predecessor's jobs
 //   Drain         the end                                   Handover     a successor
+//   Peers         supervisors of other nodes                SpanningJobs jobs of several nodes
 //   JobCommands, StatusReport, CommandService               what command lines may ask
 #pragma once
 
@@ -28,11 +29,13 @@
 #include "daemon/supervisor/job_memory.hpp"
 #include "daemon/supervisor/job_table.hpp"
 #include "daemon/supervisor/options.hpp"
+#include "daemon/supervisor/peers.hpp"
 #include "daemon/supervisor/refusals.hpp"
 #include "daemon/supervisor/replacement.hpp"
 #include "daemon/supervisor/retries.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
 #include "daemon/supervisor/saved_state.hpp"
+#include "daemon/supervisor/spanning_jobs.hpp"
 #include "daemon/supervisor/status_report.hpp"
 
 #include <functional>
@@ -48,9 +51,10 @@ Entrance::Options entrance_of(const Options& options);
 // Owns    the loop and the objects above.
 // Thread  run()'s, alone.
 // Bound   those of its objects.
-// Fails   open: as Entrance::open, SavedState::create and SignalQueue::open; also if a configured job does
-//         not start while no other job runs. If a predecessor's state cannot be read, its engines are ended,
-//         and this supervisor begins anew.
+// Fails   open: as Entrance::open, SavedState::create and SignalQueue::open; as Peers::open, or if a
+// configured
+//         job does not start, while no other job runs. If a predecessor's state cannot be read, its engines
+//         are ended, and this supervisor begins anew.
 class Supervisor {
  public:
   // `inherited`: what a predecessor left.
@@ -65,11 +69,13 @@ class Supervisor {
 
  private:
   Supervisor(Options options, const Clock& clock, Entrance entrance, SavedState saved, SignalQueue signals);
+  Peers::Events events_of_peers();
   RunningJobs::Events events_of_jobs();
   Connections::Events events_of_connections();
   Drain::Events events_of_drain();
   Status start_configured_jobs();
   void on_signal(int number);
+  void reload();
   void on_gone(const std::string& job, const Status& why, bool deserted);
   void on_changed();
   void drain();
@@ -86,7 +92,9 @@ class Supervisor {
   JobTable table_;
   JobMemory memory_;
   Refusals refusals_;
+  Peers peers_;
   RunningJobs jobs_;
+  SpanningJobs spanning_;
   Retries retries_;
   Claims claims_;
   Connections connections_;

@@ -11,4 +11,7 @@ function(muster_relative_folder variable from to)
   set(${variable} "${path}" PARENT_SCOPE)
 endfunction()
 muster_relative_folder(MUSTER_DAEMON_FROM_COMMAND ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_SBINDIR})
+# Of modules that programs load.
+set(MUSTER_LIBRARIES_FOLDER ${CMAKE_INSTALL_LIBDIR}/muster)
+muster_relative_folder(MUSTER_LIBRARIES_FROM_COMMAND ${CMAKE_INSTALL_BINDIR} ${MUSTER_LIBRARIES_FOLDER})
 muster_relative_folder(MUSTER_ENGINE_FROM_DAEMON ${CMAKE_INSTALL_SBINDIR} ${MUSTER_ENGINE_FOLDER})

@@ -36,12 +36,13 @@ void check_cluster(std::string text) {
   const auto cluster = parse_cluster(Source("f.yaml", std::move(text)));
   if (!cluster) return check_places(cluster.error());
   for (const JobEntry& job : cluster->jobs) MUSTER_PROMISE(cluster->ranks(job) >= 1);
-  const auto jobs = supervisor::jobs_of(*cluster, control::JobSpec{});
-  if (!jobs) return check_places(jobs.error());
-  for (control::JobSpec job : *jobs) {
+  const auto plan = supervisor::plan_of(*cluster, control::JobSpec{});
+  if (!plan) return check_places(plan.error());
+  for (control::JobSpec job : plan->jobs) {
     job.epoch = 1;
     MUSTER_PROMISE(control::job_from_json(control::to_json(job)));
   }
+  MUSTER_PROMISE(plan->roster.alone() || plan->roster.find(plan->roster.here) != nullptr);
 }
 
 }  // namespace

@@ -58,6 +58,12 @@ PLANTED = [
     # A stage's number out of a peer's memory is an index that nobody checks.
     Planted("unchecked_index", "direct", "api/client/direct/payloads.cpp",
             "      if (location.index >= shm::kStages) return nullptr;\n", ""),
+    # A stranger's frame may be as large as a member's: its length alone makes this node wait for it.
+    Planted("strangers_limit", "peers", "daemon/control/frame.cpp",
+            "  if (length > bytes_max_) {\n", "  if (length > kFrameBytesMax) {\n"),
+    # A node that has proved one name passes for another.
+    Planted("name_not_proved", "peers", "daemon/supervisor/membership.cpp",
+            "  if (!proved.empty() && proved != name)\n", "  if (proved.empty() && proved != name)\n"),
     # A token that was used while no supervisor looked opens its rank once more.
     Planted("token_twice", "state", "daemon/supervisor/job_table.cpp",
             "    if (claim.token_at != claim.attachments) claim.token.clear();\n",

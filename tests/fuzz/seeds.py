@@ -112,6 +112,32 @@ def sessions():
     yield used + alloc[0] + message(0, 6, 0) + kernel[0] + start(0, 2) + turns + message(0, 6, 1)
 
 
+# XXH3 of the two lines that the roster of peers.cpp has.
+CONFIGURATION = "55bd210e7fe8704cc7aed0e5674a4358"
+
+
+def pieces(stream):
+    """In the words of peers.cpp: each piece behind its length, less one."""
+    cut = [stream[at:at + 97] for at in range(0, len(stream), 97)]
+    return b"".join(bytes([len(piece) - 1]) + piece for piece in cut)
+
+
+def peers():
+    """Frames of a node that greets, and of one that should not be let in."""
+    def frame(body):
+        return len(cbor(body)).to_bytes(4, "big") + cbor(body)
+    greeting = {"protocol": 1, "version": "1", "cluster": "lab-a", "node": "node02", "jobs": [],
+                "configuration": CONFIGURATION, "lines": ["port 7733", "job train: 4 ranks"]}
+    greetings = [greeting, greeting | {"node": "node04"}, greeting | {"cluster": "lab-b"},
+                 greeting | {"protocol": 2}, greeting | {"lines": ["port 7734"], "configuration": ""}, {}]
+    for proved, wanted in ((0, 0), (2, 2), (3, 0), (2, 3)):
+        for body in greetings:
+            stream = frame({"greeting": body}) + frame({"welcome": True})
+            yield bytes([proved, wanted, 0]) + pieces(stream)
+    yield bytes([0, 0, 0]) + pieces(frame({"text": "x" * 100}) + b"\x7f\xff\xff\xff")
+    yield bytes([0, 0, 1]) + pieces(b"\x00\x00\x80\x00" + b"\xa0")
+
+
 STATE_FIELDS = {"epoch": 5, "instance": 2, "started_ns": 1, "upgrade_ns": 0}
 
 
@@ -207,6 +233,7 @@ def seeds():
     yield from (("config", kind + text) for text in files for kind in (b"\x00", b"\x01"))
     yield from (("config", b"\x00" + text.encode()) for text in SETTINGS)
     yield from (("handshake", text) for text in handshakes())
+    yield from (("peers", text) for text in peers())
     yield from (("session", text) for text in sessions())
     yield from (("checkpoint", text) for text in checkpoints())
     yield from (("state", text) for text in states())

@@ -228,9 +228,21 @@ TEST(ConfigCommand, ShowsWhereFilesAreWrong) {
 // Goal:   what is called good, the daemon takes: nodes, devices and limits are looked at too.
 TEST(ConfigCommand, RefusesWhatTheDaemonWouldRefuse) {
   const Ran nodes = muster({"config", "check", std::string(MUSTER_CONFIGS) + "/cluster.two-nodes.yaml"});
-  EXPECT_EQ(nodes.code, 2);
-  EXPECT_NE(nodes.err.find("this release runs one node"), std::string::npos) << nodes.err;
+  EXPECT_EQ(nodes.code, 0) << nodes.err;
   const Folder folder;
+  const std::string more = folder.write("more.yaml",
+                                        "nodes:\n  - {host: \"a[1-2]\", devices: {kind: host, count: 4}}\n"
+                                        "jobs:\n  - {name: j, ranks: 9, mesh: {dims: {dp_shard: -1}}}\n");
+  const Ran ranks = muster({"config", "check", more});
+  EXPECT_EQ(ranks.code, 2);
+  EXPECT_NE(ranks.err.find("job j has 9 ranks, and all hosts together 8 devices"), std::string::npos)
+      << ranks.err;
+  const std::string wrong = folder.write("wrong.yaml",
+                                         "nodes:\n  - {host: \"a[1-2]\", address: 10.0.0.1, devices: "
+                                         "{kind: host, count: 4}}\n");
+  const Ran addresses = muster({"config", "check", wrong});
+  EXPECT_EQ(addresses.code, 2);
+  EXPECT_NE(addresses.err.find("1 addresses for 2 hosts"), std::string::npos) << addresses.err;
   const std::string cluster =
       folder.write("c.yaml",
                    "nodes:\n  - {host: a, devices: {kind: host, count: 4}}\njobs:\n  - {name: j, ranks: 300, "

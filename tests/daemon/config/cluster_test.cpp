@@ -78,7 +78,7 @@ TEST(Cluster, LendsItsPlacesToLaterComplaints) {
   ASSERT_TRUE(cluster);
   const Marked<Degree>& tp = cluster->jobs[0].mesh.dims[4];
   EXPECT_EQ(cluster->diagnostic(tp.mark, tp.path, {"2 x 3 is not 8", "write 2"}).text(),
-            "cluster.two-nodes.yaml:8:63: error: jobs[0].mesh.dims.tp: 2 x 3 is not 8; write 2\n"
+            "cluster.two-nodes.yaml:9:63: error: jobs[0].mesh.dims.tp: 2 x 3 is not 8; write 2\n"
             "        dims: {pp: 1, dp_replicate: 2, dp_shard: -1, cp: 1, tp: 2}  # in any order; dp_shard "
             "may be -1\n"
             "                                                                ^");

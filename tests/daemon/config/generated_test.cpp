@@ -117,7 +117,7 @@ TEST(Show, PrintsEachValueWithItsOrigin) {
   const auto json = nlohmann::json::parse(show_json(*resolved));
   EXPECT_EQ(json["schema_version"], 1);
   ASSERT_EQ(json["settings"].size(), resolved->in_force.size());
-  EXPECT_EQ(json["settings"][0]["key"], "node.socket_path");
+  EXPECT_EQ(json["settings"][0]["key"], "node.name");
   EXPECT_EQ(json["settings"][0]["origin"], "default");
 }
 

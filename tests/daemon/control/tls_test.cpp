@@ -118,6 +118,41 @@ TEST(Tls, RefusesCertificatesOutsideTheirDates) {
   }
 }
 
+TEST(Tls, TakesASecretInsteadOfCertificates) {
+  const std::string secret(64, 'k');
+  const Credentials a = *Credentials::of_secret("lab", "node01", secret);
+  const Credentials b = *Credentials::of_secret("lab", "node02", secret);
+  TlsPair pair(a, b, "node02");
+  pair.run();
+  ASSERT_TRUE(pair.client.established()) << pair.client_says.text() << pair.server_says.text();
+  ASSERT_TRUE(pair.server.established());
+  EXPECT_EQ(pair.server.peer(), "node01");
+  ASSERT_TRUE(pair.client.write(wire_of("hello")).ok());
+  pair.run();
+  EXPECT_TRUE(pair.to_server == wire_of("hello"));
+}
+
+TEST(Tls, RefusesAnotherSecretAndNone) {
+  const Credentials a = *Credentials::of_secret("lab", "node01", std::string(64, 'k'));
+  const Credentials b = *Credentials::of_secret("lab", "node02", std::string(64, 'l'));
+  TlsPair pair(a, b, "");
+  pair.run();
+  EXPECT_EQ(pair.server_says.code(), Code::kDenied);
+  EXPECT_THAT(pair.server_says.message(), HasSubstr("do not have the same secret"));
+  EXPECT_THAT(pair.client_says.message(), HasSubstr("do not have the same secret"));
+
+  const Lab lab;
+  const Credentials certified = lab.of("node02");
+  TlsPair mixed(a, certified, "");
+  mixed.run();
+  EXPECT_FALSE(mixed.server.established());
+  EXPECT_FALSE(mixed.client.established());
+  EXPECT_FALSE(mixed.server_says.ok() && mixed.client_says.ok());
+  EXPECT_THAT(Credentials::of_secret("lab", "node01", "short").error().message(), HasSubstr("needs 32"));
+  EXPECT_EQ(Credentials::of_secret("lab", "node/01", std::string(64, 'k')).error().code(),
+            Code::kBadArgument);
+}
+
 // Goal:   a wire that flips bits delivers nothing that was not written, and crashes nothing.
 // Method: one bit of the whole conversation, from a seed. What arrives is a prefix of what was written.
 TEST(Tls, DeliversNothingThatWasChangedOnTheWay) {

@@ -3,6 +3,7 @@
 #include "api/base/node_limits.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/shape.hpp"
+#include "daemon/control/certificate.hpp"
 #include "scheduler/mesh/degrees.hpp"
 #include "tests/support/folder.hpp"
 
@@ -143,12 +144,93 @@ TEST_F(Startup, SaysWhatThisReleaseCannotRunYet) {
     return options ? std::string() : options.error().message();
   };
   const std::string job = "jobs:\n  - {name: j, mesh: {dims: {dp_shard: -1}}}\n";
-  const std::string many =
-      error_of("nodes:\n  - {host: \"n[1-3]\", devices: {kind: host, count: 2}}\n" + job);
-  EXPECT_NE(many.find("3 hosts"), std::string::npos) << many;
-  EXPECT_NE(many.find("cluster.yaml:2:"), std::string::npos) << many;
   const std::string cuda = error_of("nodes:\n  - {host: a, devices: {kind: cuda, count: 2}}\n" + job);
   EXPECT_NE(cuda.find("host devices"), std::string::npos) << cuda;
+}
+
+TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
+  const std::string file =
+      write("cluster.yaml",
+            "cluster: {name: lab-a, port: 7000}\n"
+            "nodes:\n"
+            "  - {host: \"n[1-2]\", address: \"10.0.0.[1-2]\", devices: {kind: host, count: 2}}\n"
+            "  - {host: n3, devices: {kind: host, count: 4}}\n"
+            "jobs:\n"
+            "  - {name: all, mesh: {dims: {dp_shard: -1}}}\n"
+            "  - {name: some, ranks: 3, mesh: {dims: {dp_shard: -1}}}\n"
+            "  - {name: one, ranks: 2, mesh: {dims: {dp_shard: -1}}}\n");
+  const auto named = [&](const std::string& name) {
+    return options_with({{"jobs_from", file, ""}, {"node.name", name, ""}});
+  };
+  const auto second = named("n2");
+  ASSERT_TRUE(second) << second.error().message();
+  const Roster& roster = second->roster;
+  EXPECT_EQ(roster.cluster, "lab-a");
+  EXPECT_EQ(roster.here, "n2");
+  ASSERT_EQ(roster.members.size(), 3u);
+  EXPECT_EQ(roster.members[1].address.text(), "10.0.0.2:7000");
+  EXPECT_EQ(roster.members[2].address.text(), "n3:7000");
+  EXPECT_EQ(roster.trust, Trust::kCertificates);
+  ASSERT_EQ(second->jobs.size(), 2u) << "job one has no rank here";
+  const World& all = second->jobs[0].world;
+  EXPECT_EQ(all.size(), 8u);
+  EXPECT_EQ(all.local_count(), 2u);
+  EXPECT_EQ(all.locals()[0], Rank(2));
+  EXPECT_EQ(all.nodes().size(), 3u);
+  EXPECT_EQ(second->jobs[1].world.local_count(), 1u);
+  EXPECT_EQ(second->jobs[1].world.nodes().size(), 2u) << "the third host has none of its ranks";
+  const auto first = named("n1");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->roster.configuration, roster.configuration);
+  EXPECT_EQ(first->jobs.size(), 3u);
+  EXPECT_EQ(first->jobs[2].world, World(2)) << "a job of this node alone";
+  EXPECT_EQ(named("n3")->jobs.size(), 1u);
+  const auto other =
+      options_with({{"jobs_from", file, ""}, {"node.name", "n1", ""}, {"defaults.deadline", "7s", ""}});
+  EXPECT_NE(other->roster.configuration, roster.configuration) << "the deadline must be the same everywhere";
+  const auto stranger = named("n4");
+  ASSERT_FALSE(stranger);
+  EXPECT_EQ(stranger.error().code(), Code::kConfig);
+  EXPECT_NE(stranger.error().message().find("called n4"), std::string::npos) << stranger.error().message();
+  Options alone = *first;
+  stand_alone(alone);
+  EXPECT_TRUE(alone.roster.alone());
+  EXPECT_EQ(alone.jobs.size(), 1u);
+}
+
+TEST_F(Startup, ReadsTheCredentialsOfTheNode) {
+  const auto authority = *control::make_authority("lab-a", control::wall_time(), control::kAuthorityLife);
+  const auto pair =
+      *control::certify_node(authority, "lab-a", "n1", control::wall_time(), control::kNodeLife);
+  write("authority.pem", authority.certificate);
+  write("n1.pem", pair.certificate);
+  const std::string key = write("n1-key.pem", pair.key);
+  const std::string secret = write("secret", std::string(40, 's') + "\n");
+  const std::string file = write("cluster.yaml",
+                                 "cluster: {name: lab-a}\n"
+                                 "nodes:\n  - {host: \"n[1-2]\", devices: {kind: host, count: 2}}\n");
+  const auto load = [&](std::vector<config::Assignment> more) -> Result<OwnCredentials> {
+    more.insert(
+        more.end(),
+        {{"jobs_from", file, ""}, {"node.name", "n1", ""}, {"cluster.certificates", folder_.path(), ""}});
+    MUSTER_ASSIGN_OR_RETURN(const Options options, options_with(more));
+    if (options.roster.trust == Trust::kPlainText) return OwnCredentials{};
+    return options.roster.load_credentials();
+  };
+  const auto certified = load({});
+  ASSERT_TRUE(certified) << certified.error().text();
+  EXPECT_TRUE(certified->good_until.has_value());
+  const auto shared = load({{"cluster.secret_file", secret, ""}});
+  ASSERT_TRUE(shared) << shared.error().text();
+  EXPECT_FALSE(shared->good_until.has_value());
+  EXPECT_EQ(load({{"cluster.plaintext", "true", ""}})->credentials, nullptr);
+  std::filesystem::permissions(key, std::filesystem::perms(0640));
+  const auto readable = load({});
+  ASSERT_FALSE(readable);
+  EXPECT_EQ(readable.error().code(), Code::kDenied);
+  EXPECT_NE(readable.error().message().find("chmod 600"), std::string::npos) << readable.error().text();
+  std::filesystem::remove(key);
+  EXPECT_EQ(load({}).error().code(), Code::kNotFound);
 }
 
 // Goal:   what is beyond a limit is said with its place, and all of it.

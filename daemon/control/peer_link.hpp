@@ -1,0 +1,85 @@
+// PeerLink: one connection to the supervisor of another node: frames (frame.hpp) in TLS, over TCP.
+#pragma once
+
+#include "api/shm/descriptor.hpp"
+#include "daemon/control/frame.hpp"
+#include "daemon/control/loop.hpp"
+#include "daemon/control/tls.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::control {
+
+// The owner greets, checks the other's greeting, and then admits the link or closes it.
+//
+// Owns    the socket, the keys of this connection, and what is to be sent.
+// Thread  the loop's. A callback may send and close; it must not destroy the link.
+// Bound   the Times; kUnsentMax; frames of kGreetingBytesMax until it is admitted.
+// Fails   `ended` says why, once: kDenied (the peer is not who it should be), kProtocol, kDaemonLost (the
+//         peer or the way to it is gone), kTimeout, kBusy (the peer does not read).
+class PeerLink {
+ public:
+  static constexpr std::size_t kUnsentMax = std::size_t{16} << 20;
+
+  struct Times {
+    Nanos admission = std::chrono::seconds(5);  // from the connection until admit()
+    Nanos goodbye = std::chrono::seconds(1);    // after close()
+  };
+  struct Events {
+    std::function<void()> secured;  // frames can be sent; peer() is known, unless it is in plain text
+    std::function<void(Json)> heard;
+    std::function<void(const Status& why)> ended;
+  };
+  // Without credentials the link is in plain text, and a peer is whoever it says. `wanted`: the node that a
+  // client means to reach.
+  PeerLink(Loop& loop, shm::Descriptor socket, TlsStream::Role role, std::shared_ptr<const Credentials> own,
+           std::string wanted, WallTime now, Events events, Times times);
+  ~PeerLink();
+  PeerLink(const PeerLink&) = delete;
+  PeerLink& operator=(const PeerLink&) = delete;
+
+  // Nothing is sent before `secured` and after close(). A frame that is too large ends the link.
+  void send(const Json& body);
+  // The peer is known: its frames may be large, and it may be silent.
+  void admit();
+  // Sends what is left, and says goodbye. `ended` is called with `why` once the peer has heard it, or its
+  // time is over.
+  void close(Status why);
+
+  // The name that the peer has proved; empty in plain text, and before `secured`.
+  const std::string& peer() const;
+
+ private:
+  void start();
+  void on_readable();
+  void take(std::span<const std::byte> wire);
+  void hear();
+  void flush();
+  void end(Status why);
+
+  Loop& loop_;
+  shm::Descriptor socket_;
+  shm::Descriptor for_writing_;  // a second number of the socket: a loop watches each for one thing
+  const std::shared_ptr<const Credentials> own_;
+  std::optional<TlsStream> tls_;
+  FrameReader frames_;
+  const Events events_;
+  const Times times_;
+  std::vector<std::byte> unsent_;
+  Status why_;  // of close()
+  bool secured_ = false;
+  bool admitted_ = false;
+  bool closing_ = false;
+  bool ended_ = false;
+  Loop::Watch start_ = 0;
+  Loop::Watch reads_ = 0;
+  Loop::Watch writes_ = 0;
+  Loop::Watch timer_ = 0;
+};
+
+}  // namespace muster::control

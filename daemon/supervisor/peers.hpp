@@ -1,0 +1,108 @@
+// Peers: the connections to the supervisors of the cluster's other nodes. It listens, dials, proves and
+// checks who is there, and carries messages. Membership decides; what messages say is others' matter.
+#pragma once
+
+#include "daemon/control/loop.hpp"
+#include "daemon/control/peer_link.hpp"
+#include "daemon/control/tcp.hpp"
+#include "daemon/supervisor/membership.hpp"
+#include "daemon/supervisor/options.hpp"
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace muster::supervisor {
+
+// Owns    listener, dials and links.
+// Thread  the supervisor's loop.
+// Bound   one link for each member, kStrangersMax that have not said who they are, kRefusalsMax refusals
+// kept. Fails   open: as TcpListener::open, and the Status of load_credentials. Later faults are states of
+// peers.
+class Peers {
+ public:
+  static constexpr std::size_t kStrangersMax = 64;
+  static constexpr std::size_t kRefusalsMax = 16;
+  static constexpr Nanos kDialTime = std::chrono::seconds(3);
+  static constexpr Nanos kLogAgain = std::chrono::minutes(1);  // the same reason, of the same peer
+  static constexpr std::chrono::days kWarnedBefore{7};         // the end of this node's certificate
+
+  // All are called on the loop's thread, and may call back into this object.
+  struct Events {
+    std::function<control::Json()> jobs;  // what a greeting says of this node's parts of spanning jobs
+    std::function<void(const std::string& peer, const control::Json& jobs)> up;
+    std::function<void(const std::string& peer, const Status& why)> down;
+    std::function<void(const std::string& peer, const control::Json&)> heard;
+  };
+
+  // A node that stands alone has no listener and no peers. `options` outlives this object.
+  Peers(control::Loop& loop, const Clock& clock, const Options& options, Events events);
+  ~Peers();
+
+  // Reads the credentials, listens and dials.
+  Status open();
+  // False: the peer is not up, and hears nothing.
+  bool send(const std::string& peer, const control::Json& message);
+  bool is_up(std::string_view peer) const { return membership_.is_up(peer); }
+  const std::string& here() const { return roster_.here; }
+  bool alone() const { return roster_.alone(); }
+  // Why the peer is not up, for people: "node02 is away: no route to host".
+  std::string why_not(const std::string& peer) const;
+
+  // Reads the credentials again, or opens if that has failed. Connections that stand keep those by which they
+  // were made. On failure all stays as it was.
+  Status reload();
+
+  control::Json report() const;
+
+ private:
+  struct Connection {
+    std::unique_ptr<control::PeerLink> link;
+    std::string name;  // whom this node has dialled, or who has greeted; empty: not known
+    std::string from;  // "10.0.0.2:40112"
+    bool dialled = false;
+    control::Json greeting;  // of a peer that was found good
+    bool welcomed = false;   // by the peer
+    bool up = false;
+  };
+  struct Refusal {
+    std::string from, node;
+    Status why;
+    Instant at{0};
+  };
+  using Id = std::uint64_t;
+
+  Status read_credentials();
+  void dial_due();
+  void on_guests();
+  void on_dialled(const std::string& name, Result<shm::Descriptor> socket);
+  void open_link(shm::Descriptor socket, Connection connection);
+  void on_heard(Id id, const control::Json& frame);
+  void greeted(Id id, const control::Json& greeting);
+  void settle(Id id);
+  void on_ended(Id id, const Status& why);
+  void note_refusal(const Connection& connection, const Status& why);
+  void tell(const std::string& peer, const Status& why);
+
+  control::Loop& loop_;
+  const Clock& clock_;
+  const Roster& roster_;
+  const std::function<control::WallTime()> wall_time_;
+  const Events events_;
+  OwnCredentials own_;
+  Membership membership_;
+  std::optional<control::TcpListener> listener_;
+  std::map<Id, Connection> connections_;
+  std::map<std::string, std::unique_ptr<control::TcpDial>> dials_;
+  std::deque<Refusal> refusals_;
+  std::map<std::string, std::pair<std::string, Instant>> told_;  // by peer: the last line of the log
+  control::Loop::Watch guests_ = 0;
+  control::Loop::Watch dial_timer_ = 0;
+  Id next_ = 1;
+};
+
+}  // namespace muster::supervisor

@@ -1,0 +1,314 @@
+// Supervisors that know each other: several nodes in one process, over the loopback addresses.
+#include "daemon/control/packet.hpp"
+#include "daemon/supervisor/supervisor.hpp"
+#include "tests/daemon/control/tls_pair.hpp"
+#include "tests/support/all_reduce.hpp"
+#include "tests/support/node.hpp"
+
+#include <array>
+#include <csignal>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::supervisor {
+namespace {
+
+using namespace std::chrono_literals;
+using control::Json;
+using test::AllReduce;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr std::uint32_t kRanksOfANode = 2;
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  // Nodes node0, node1, … with `count` members, of which each has two ranks of job "train". They do not start
+  // yet.
+  void prepare(std::size_t count) {
+    const auto free = control::TcpListener::open({"127.0.0.1", 0});
+    ASSERT_TRUE(free) << free.error().text();
+    roster_.cluster = lab_.cluster;
+    for (std::size_t n = 0; n < count; ++n)
+      roster_.members.push_back({name(n), {fmt::format("127.0.0.{}", n + 1), free->port()}});
+    roster_.configuration = {"job train"};
+    for (std::size_t n = 0; n < count; ++n) {
+      nodes_.push_back(std::make_unique<test::Node>());
+      configure(n);
+    }
+  }
+  void configure(std::size_t n) {
+    Options& options = nodes_[n]->options;
+    options.roster = roster_;
+    options.roster.here = name(n);
+    options.wall_time = [] { return control::test::kToday; };
+    trust(n, lab_.certified(name(n)));
+    control::JobSpec job = options.job_defaults;
+    job.name = "train";
+    job.owner_uid = getuid();
+    job.mesh = fmt::format("dp_replicate={},tp=2", roster_.members.size());
+    std::vector<std::string> names;
+    std::vector<std::uint32_t> node_of;
+    for (std::uint32_t m = 0; m < roster_.members.size(); ++m) {
+      names.push_back(name(m));
+      node_of.insert(node_of.end(), kRanksOfANode, m);
+    }
+    job.world = *World::build(names, node_of, NodeIndex(static_cast<std::uint32_t>(n)));
+    options.jobs = {job};
+  }
+  void trust(std::size_t n, const control::CertifiedKey& own) {
+    nodes_[n]->options.roster.load_credentials = [this, own]() -> Result<OwnCredentials> {
+      MUSTER_ASSIGN_OR_RETURN(
+          auto made, control::Credentials::of_certificates(lab_.cluster, lab_.authority.certificate, own));
+      return OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)),
+                            control::good_until(own.certificate).value()};
+    };
+  }
+  void start_all() {
+    for (const auto& node : nodes_) node->start();
+  }
+  // The node dies without a word, and comes back with nothing.
+  void lose(std::size_t n) {
+    nodes_[n] = nullptr;
+    nodes_[n] = std::make_unique<test::Node>();
+    configure(n);
+  }
+  static std::string name(std::size_t n) { return fmt::format("node{}", n); }
+
+  Result<Json> ask(std::size_t n, const Json& command) const {
+    const Instant soon = clock_.now() + 20s;
+    MUSTER_ASSIGN_OR_RETURN(const auto socket, shm::connect_to(nodes_[n]->endpoint(), soon, clock_));
+    MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket, soon, clock_));
+    return control::result_of(answer);
+  }
+  Json status(std::size_t n) const {
+    auto answer = ask(n, {{"command", "status"}});
+    EXPECT_TRUE(answer) << answer.error().text();
+    return answer ? *std::move(answer) : Json::object();
+  }
+  // What node `n` says of node `peer`.
+  Json peer(std::size_t n, std::size_t peer) const {
+    const Json all = status(n);
+    for (const Json& entry : all.at("cluster").at("peers"))
+      if (entry.at("node") == name(peer)) return entry;
+    return {};
+  }
+  // Job train at that node; null: it is not there.
+  Json job(std::size_t n) const {
+    const Json all = status(n);
+    for (const Json& entry : all.at("jobs"))
+      if (entry.at("name") == "train") return entry;
+    return {};
+  }
+  std::string job_at(std::size_t n) const {
+    const Json there = job(n);
+    return there.is_null() ? std::string() : there.at("state").get<std::string>();
+  }
+  std::uint64_t epoch_at(std::size_t n) const {
+    const Json there = job(n);
+    return there.is_null() ? 0 : there.at("epoch").get<std::uint64_t>();
+  }
+  bool until(const std::function<bool()>& done) const {
+    for (const Instant end = clock_.now() + 30s; clock_.now() < end;) {
+      if (done()) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+  bool until_ready() const {
+    return until([this] {
+      for (std::size_t n = 0; n < nodes_.size(); ++n)
+        if (job_at(n) != "ready" || epoch_at(n) != epoch_at(0)) return false;
+      return true;
+    });
+  }
+  int open(std::size_t n, int rank, muster_session** session) const {
+    const auto options = nodes_[n]->rank("train", rank, static_cast<int>(kRanksOfANode * nodes_.size()));
+    return muster_open(&options, session);
+  }
+  // Ranks of both nodes attach, and those of one node add what they have.
+  void expect_works() const {
+    std::vector<std::thread> ranks;
+    for (std::size_t n = 0; n < nodes_.size(); ++n)
+      for (std::uint32_t i = 0; i < kRanksOfANode; ++i)
+        ranks.emplace_back([this, n, i] {
+          muster_session* session = nullptr;
+          ASSERT_EQ(open(n, static_cast<int>(n * kRanksOfANode + i), &session), MUSTER_OK)
+              << muster_last_error();
+          muster_group group = 0;
+          ASSERT_EQ(muster_mesh_group(session, "tp", &group), MUSTER_OK);
+          {
+            const AllReduce reduce(session, 100, group, AllReduce::Place::kApart);
+            std::fill_n(reduce.source, 100, static_cast<float>(n + 1));
+            EXPECT_EQ(reduce.start_and_wait(MUSTER_LANE_ALLREDUCE), MUSTER_OK) << muster_last_error();
+            EXPECT_EQ(reduce.target[99], static_cast<float>(2 * (n + 1)));
+          }
+          EXPECT_EQ(muster_close(session), MUSTER_OK);
+        });
+    for (std::thread& rank : ranks) rank.join();
+  }
+
+  SteadyClock clock_;
+  const control::test::Lab lab_{"lab-a"};
+  Roster roster_;
+  std::vector<std::unique_ptr<test::Node>> nodes_;
+};
+
+TEST_F(ClusterTest, MakesAJobOnAllItsNodesOnceTheyAreUp) {
+  prepare(3);
+  nodes_[0]->start();
+  nodes_[2]->start();
+  ASSERT_TRUE(until([this] { return peer(0, 2).at("state") == "up" && peer(2, 0).at("state") == "up"; }));
+  EXPECT_EQ(peer(0, 1).at("state"), "away");
+  EXPECT_THAT(peer(0, 1).at("why").get<std::string>(), HasSubstr("Connection refused"));
+  EXPECT_EQ(job_at(0), "");
+  EXPECT_THAT(status(0).at("cluster").at("waiting").at(0).at("why").get<std::string>(),
+              AllOf(HasSubstr("job train waits"), HasSubstr("node1")));
+  muster_session* session = nullptr;
+  EXPECT_EQ(open(0, 0, &session), MUSTER_ERR_BUSY);
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("job train waits"), HasSubstr("node1 is away")));
+  nodes_[1]->start();
+  ASSERT_TRUE(until_ready());
+  EXPECT_TRUE(status(0).at("cluster").at("waiting").empty());
+  EXPECT_EQ(status(1).at("jobs").at(0).at("nodes"), Json({"node0", "node1", "node2"}));
+  expect_works();
+}
+
+TEST_F(ClusterTest, HasAJobOnNoneOfTheNodesIfOneCannotHaveIt) {
+  prepare(2);
+  nodes_[1]->options.ranks_per_job_max = 1;
+  start_all();
+  const auto why = [this](std::size_t n) {
+    const Json waiting = status(n).at("cluster").at("waiting");
+    return waiting.empty() ? std::string() : waiting.at(0).at("why").get<std::string>();
+  };
+  ASSERT_TRUE(until([&] { return why(0).find("limits.ranks_per_job_max") != std::string::npos; })) << why(0);
+  EXPECT_THAT(why(0), HasSubstr("node node1: "));
+  EXPECT_TRUE(until([&] { return job_at(0).empty() && job_at(1).empty(); }));
+  EXPECT_THAT(why(1), HasSubstr("limits.ranks_per_job_max"));
+}
+
+TEST_F(ClusterTest, EndsAJobOnAllNodesWhereItIsEndedOnOne) {
+  prepare(3);
+  start_all();
+  ASSERT_TRUE(until_ready());
+  muster_session* session = nullptr;
+  ASSERT_EQ(open(2, 4, &session), MUSTER_OK) << muster_last_error();
+  ASSERT_TRUE(ask(1, {{"command", "job_destroy"}, {"job", "train"}, {"by", "muster"}}));
+  ASSERT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty() && job_at(2).empty(); }));
+  EXPECT_NE(muster_close(session), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_EQ(open(0, 0, &session), MUSTER_ERR_JOB_ENDED) << "it is not made again, nor by its ranks";
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("node1"), HasSubstr("by uid")));
+}
+
+TEST_F(ClusterTest, MakesAJobAnewIfANodeComesBackWithoutItsPart) {
+  prepare(2);
+  start_all();
+  ASSERT_TRUE(until_ready());
+  const std::uint64_t first = epoch_at(0);
+  for (const std::size_t lost : {1u, 0u}) {
+    lose(lost);
+    EXPECT_TRUE(until([&] { return peer(1 - lost, lost).at("state") == "away"; }));
+    nodes_[lost]->start();
+    ASSERT_TRUE(until([&] { return epoch_at(0) != first && until_ready(); }));
+    expect_works();
+  }
+}
+
+TEST_F(ClusterTest, SaysOnBothSidesWhatDiffers) {
+  prepare(2);
+  nodes_[1]->options.roster.configuration.push_back("job more");
+  start_all();
+  for (const std::size_t n : {0u, 1u}) {
+    ASSERT_TRUE(until([&] { return peer(n, 1 - n).at("state") == "refused"; })) << n;
+    EXPECT_THAT(peer(n, 1 - n).at("why").get<std::string>(),
+                AllOf(HasSubstr("'job more' on node node1"), HasSubstr("nothing on node node0")));
+  }
+}
+
+TEST_F(ClusterTest, TakesNoNodeWhoseCertificateIsNotGood) {
+  prepare(2);
+  const control::test::Lab other("lab-a");
+  const auto expired = lab_.certified("node1", control::test::kToday - control::kNodeLife - 1h);
+  const struct {
+    control::CertifiedKey own;
+    const char* said;
+  } cases[] = {
+      {*control::certify_node(other.authority, "lab-a", "node1", control::test::kToday, control::kNodeLife),
+       "certificate"},
+      {expired, "expired"},
+      {lab_.certified("node7"), "node7"}};
+  for (const auto& wrong : cases) {
+    trust(1, wrong.own);
+    start_all();
+    ASSERT_TRUE(until([&] { return peer(0, 1).at("state") == "refused"; }));
+    EXPECT_THAT(peer(0, 1).at("why").get<std::string>(), HasSubstr(wrong.said));
+    // The other side hears of it too: its peer has no name that could be believed.
+    EXPECT_TRUE(until([&] { return !status(1).at("cluster").at("refusals").empty(); })) << wrong.said;
+    EXPECT_EQ(job_at(0), "");
+    nodes_.clear();
+    for (std::size_t n = 0; n < 2; ++n) {
+      nodes_.push_back(std::make_unique<test::Node>());
+      configure(n);
+    }
+  }
+  start_all();
+  EXPECT_TRUE(until_ready());
+}
+
+TEST_F(ClusterTest, WorksWithASecretAndInPlainText) {
+  for (const Trust trust : {Trust::kSecret, Trust::kPlainText}) {
+    nodes_.clear();
+    roster_ = {};
+    prepare(2);
+    for (std::size_t n = 0; n < 2; ++n) {
+      Roster& roster = nodes_[n]->options.roster;
+      roster.trust = trust;
+      roster.load_credentials = [this, n]() -> Result<OwnCredentials> {
+        MUSTER_ASSIGN_OR_RETURN(auto made,
+                                control::Credentials::of_secret(lab_.cluster, name(n), std::string(40, 's')));
+        return OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)), {}};
+      };
+    }
+    start_all();
+    ASSERT_TRUE(until_ready()) << trust_text(trust);
+    EXPECT_EQ(status(0).at("cluster").at("trust"), trust_text(trust));
+  }
+}
+
+// Goal:   strangers do not keep members out, whatever they send or do not send.
+TEST_F(ClusterTest, LetsMembersPastStrangers) {
+  prepare(2);
+  nodes_[1]->start();
+  control::Loop loop;
+  std::vector<shm::Descriptor> silent;
+  std::vector<std::unique_ptr<control::TcpDial>> dials;
+  const std::size_t crowd = Peers::kStrangersMax + 20;
+  for (std::size_t i = 0; i < crowd; ++i)
+    dials.push_back(std::make_unique<control::TcpDial>(loop, roster_.members[1].address, 20s,
+                                                       [&](Result<shm::Descriptor> socket) {
+                                                         ASSERT_TRUE(socket) << socket.error().text();
+                                                         silent.push_back(*std::move(socket));
+                                                       }));
+  ASSERT_TRUE(until([&] {
+    while (loop.turn()) {
+    }
+    return silent.size() == crowd;
+  }));
+  const std::string garbage(1000, '\xff');
+  for (std::size_t i = 0; i < crowd; i += 2)
+    send(silent[i].get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);
+  nodes_[0]->start();
+  ASSERT_TRUE(until_ready());
+  EXPECT_TRUE(until([this] { return !status(1).at("cluster").at("refusals").empty(); }));
+}
+
+}  // namespace
+}  // namespace muster::supervisor
