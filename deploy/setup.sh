@@ -16,11 +16,12 @@ packages=(
   build-essential cmake ninja-build ccache pkg-config git python3
   libfmt-dev libexpected-dev libyaml-cpp-dev nlohmann-json3-dev libcli11-dev libasio-dev
   libsystemd-dev libssl-dev libxxhash-dev
+  libucx-dev libfabric-dev
   libdnnl-dev ocl-icd-opencl-dev libhwy-dev # the package of oneDNN asks for OpenCL's files
   libgtest-dev libgmock-dev relacy-dev spin valgrind
   iproute2 procps
 )
-bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev)
+bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev ucx-utils libfabric-bin)
 torch_packages=(python3-venv)
 fuzz_packages=(clang-14 llvm-14 libclang-rt-14-dev libomp-14-dev)
 lint_packages=(clang-tidy-14)

@@ -5,6 +5,9 @@
 #include "api/shm/headroom.hpp"
 #include "daemon/config/table.hpp"
 #include "daemon/control/own_version.hpp"
+#include "daemon/supervisor/startup.hpp"
+#include "transport/endpoint/library.hpp"
+#include "transport/endpoint/trial.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -29,6 +32,7 @@ using Verdict = Check::Verdict;
 
 constexpr std::uint64_t kOpenFilesMin =
     4096;  // twice what the default limits need: 256 ranks of a job with eight each
+constexpr Nanos kNetworkTime = std::chrono::seconds(5);  // to try one out
 constexpr std::uint64_t kMemoryBytesMin = std::uint64_t{1} << 30;
 constexpr unsigned kNoExecSeal = 0x0008U;  // MFD_NOEXEC_SEAL of Linux 6.3; older headers lack it
 // Which pages the kernel uses for memory files that ask for huge ones, as host memory does.
@@ -252,6 +256,26 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
                          kSameRelease));
 }
 
+// Jobs of one node need none, so one that is not there is no failure.
+void examine_networks(const MachineFacts& f, std::vector<Check>& checks) {
+  for (const MachineFacts::NetworkFacts& network : f.networks) {
+    Check found = check("", network.trouble.empty(), Verdict::kWarning,
+                        network.trouble.empty() ? network.says : network.trouble,
+                        "jobs of several nodes will need one; install what is missing");
+    found.name = "network " + network.name;
+    checks.push_back(std::move(found));
+  }
+}
+
+void read_networks(MachineFacts& facts) {
+  for (const std::string& name : transport::network_names()) {
+    const auto tried =
+        transport::try_network(supervisor::networks_folder(), name, SteadyClock(), kNetworkTime);
+    facts.networks.push_back(
+        {name, tried ? *tried : std::string(), tried ? std::string() : tried.error().message()});
+  }
+}
+
 const char* verdict_word(Verdict verdict) {
   return verdict == Verdict::kGood ? "ok" : verdict == Verdict::kWarning ? "warning" : "failure";
 }
@@ -284,6 +308,7 @@ std::vector<Check> examine(const MachineFacts& facts) {
   examine_cores(facts, checks);
   examine_kernel(facts, checks);
   examine_daemon(facts, checks);
+  examine_networks(facts, checks);
   return checks;
 }
 
@@ -292,6 +317,7 @@ int run_doctor(const DaemonAddress& address, DaemonNamed named, Output output) {
   facts.daemon_named = named == DaemonNamed::kYes;
   read_system(facts);
   read_runtime_directory(address, facts);
+  read_networks(facts);
   try {
     read_daemon(address, facts);
   } catch (const Json::exception& error) {  // a daemon of another version

@@ -43,6 +43,12 @@ struct MachineFacts {
   bool daemon_named = false;
   std::string daemon_version;
   bool daemon_speaks_other = false;  // it has another version of the interface
+  struct NetworkFacts {
+    std::string name;
+    std::string says;     // what it is
+    std::string trouble;  // why it cannot be used; empty: it can
+  };
+  std::vector<NetworkFacts> networks;  // libraries that move bytes between nodes
 };
 
 // The CPU time that the cgroups of this process allow, in cores (version 1 or 2).

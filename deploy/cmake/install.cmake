@@ -28,6 +28,9 @@ function(muster_install_programs folder)
 endfunction()
 muster_install_programs(${PROJECT_SOURCE_DIR}/daemon)
 
+install(TARGETS muster_network_ofi muster_network_ucx LIBRARY DESTINATION ${MUSTER_LIBRARIES_FOLDER}/networks
+        COMPONENT programs)
+
 install(FILES api/include/muster/muster.h api/include/muster/collectives.h api/include/muster/kernels.h
               api/include/muster/layouts.h api/include/muster/tensor_parallel.h
               api/include/muster/units.h api/include/muster/checkpoint.h

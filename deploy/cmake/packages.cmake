@@ -12,6 +12,8 @@ find_package(PkgConfig REQUIRED)
 pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd>=252)   # daemon/supervisor: sd_notify
 pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libcrypto>=3.0)    # tokens
 pkg_check_modules(OPENSSL_TLS REQUIRED IMPORTED_TARGET libssl>=3.0)   # daemon/control: TLS
+pkg_check_modules(OFI REQUIRED IMPORTED_TARGET libfabric>=1.17)      # transport/ofi: the same
+pkg_check_modules(UCX REQUIRED IMPORTED_TARGET ucx>=1.13)            # transport/ucx: bytes between nodes
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash>=0.8)     # 128-bit signatures and manifests
 
 add_library(muster_fmt INTERFACE)

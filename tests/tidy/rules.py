@@ -27,8 +27,8 @@ VENDORS = [
     ("Highway", r"hwy/", r"^kernels/(?!.*/cuda/)"),
     # Nothing links these yet. Each gets a folder below transport/, and its pattern here, when it comes.
     ("NCCL", r"nccl", None),
-    ("UCX", r"(ucp|ucs|uct|ucm)/", None),
-    ("libfabric or verbs", r"(rdma|infiniband)/", None),
+    ("UCX", r"(ucp|ucs|uct|ucm)/", r"^transport/ucx/"),
+    ("libfabric or verbs", r"(rdma|infiniband)/", r"^transport/ofi/"),
     ("Asio", r"asio(\.hpp|/)", r"^daemon/(control|supervisor)/"),
     ("yaml-cpp", r"yaml-cpp/", r"^daemon/config/"),
     ("CLI11", r"CLI/", r"^(daemon/cli/|daemon/[^/]+/main[^/]*$|api/examples/)"),

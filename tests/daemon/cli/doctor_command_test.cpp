@@ -27,6 +27,7 @@ MachineFacts sound() {
   f.governor = "performance";
   f.runtime_directory = "/run/muster";
   f.daemon_version = control::own_version();
+  f.networks = {{"ucx", "UCX 1.13.1", ""}};
   return f;
 }
 
@@ -55,6 +56,8 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
       {"cpu quota", Verdict::kWarning, [](MachineFacts& f) { f.cpu_quota = 1.5, f.ranks = 1; }},
       {"cores and ranks", Verdict::kWarning, [](MachineFacts& f) { f.ranks = 9; }},
       {"clock source", Verdict::kWarning, [](MachineFacts& f) { f.clock_source = "hpet"; }},
+      {"network ucx", Verdict::kWarning,
+       [](MachineFacts& f) { f.networks[0].trouble = "libucp.so.0: no such file"; }},
       {"pidfd", Verdict::kFailure, [](MachineFacts& f) { f.pidfd = false; }},
       {"futex", Verdict::kFailure, [](MachineFacts& f) { f.futex = false; }},
       {"cpu governor", Verdict::kWarning, [](MachineFacts& f) { f.governor = "powersave"; }},

@@ -1,0 +1,322 @@
+#include "tests/transport/network_conformance.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <poll.h>
+
+namespace muster::transport::test {
+
+using ::testing::HasSubstr;
+using Block = std::vector<std::byte>;
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(NetworkConformance);
+
+namespace {
+
+Block pattern(std::size_t bytes, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  Block block(bytes);
+  std::generate(block.begin(), block.end(), [&] { return std::byte(random() & 0xff); });
+  return block;
+}
+
+}  // namespace
+
+NetworkConformance::Pair NetworkConformance::connect(std::uint32_t other) {
+  auto here = networks_[0]->connect(NodeIndex(other), networks_[other]->address());
+  auto there = networks_[other]->connect(NodeIndex(0), networks_[0]->address());
+  EXPECT_TRUE(here && there);
+  return {*std::move(here), *std::move(there)};
+}
+
+bool NetworkConformance::until(const std::function<bool()>& done) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!done() && std::chrono::steady_clock::now() < end)
+    for (const auto& network : networks_)
+      if (network) network->progress();
+  return done();
+}
+
+void NetworkConformance::touch(Pair& pair) {
+  Told sent, back, received, received_back;
+  Block one(1), two(1);
+  ASSERT_TRUE(pair.there->receive(1, one, received).ok());
+  ASSERT_TRUE(pair.here->receive(1, two, received_back).ok());
+  ASSERT_TRUE(pair.here->send(1, one, sent).ok());
+  ASSERT_TRUE(pair.there->send(1, two, back).ok());
+  ASSERT_TRUE(until([&] { return sent.over() && back.over() && received.over() && received_back.over(); }));
+  ASSERT_TRUE(received.status.ok() && received_back.status.ok()) << received.status.text();
+}
+
+TEST_P(NetworkConformance, CarriesMessagesOfAllSizesBothWays) {
+  Pair pair = connect();
+  EXPECT_EQ(pair.here->peer(), NodeIndex(1));
+  for (const std::size_t bytes : {0u, 1u, 7u, 64u, 4096u, 8193u, 100'000u, 5'000'000u})
+    for (Endpoint* from : {pair.here.get(), pair.there.get()}) {
+      Endpoint* to = from == pair.here.get() ? pair.there.get() : pair.here.get();
+      const Block sent = pattern(bytes, bytes);
+      Block came(bytes);
+      Told sends, receives;
+      ASSERT_TRUE(from->send(kMessageTagMax, sent, sends).ok());
+      ASSERT_TRUE(to->receive(kMessageTagMax, came, receives).ok());
+      EXPECT_FALSE(sends.over() || receives.over()) << "only progress() tells";
+      ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << bytes;
+      EXPECT_TRUE(sends.status.ok() && receives.status.ok()) << receives.status.text();
+      EXPECT_TRUE(came == sent) << bytes;
+    }
+}
+
+TEST_P(NetworkConformance, KeepsTheOrderOfATagAndTellsTagsApart) {
+  Pair pair = connect();
+  constexpr int kMessages = 200;
+  std::vector<Told> sends(2 * kMessages), receives(2 * kMessages);
+  std::vector<std::uint32_t> values(2 * kMessages), came(2 * kMessages);
+  for (std::uint32_t i = 0; i < 2 * kMessages; ++i) {
+    values[i] = i;
+    ASSERT_TRUE(pair.here->send(i % 2, std::as_bytes(std::span(&values[i], 1)), sends[i]).ok());
+  }
+  for (std::uint32_t tag : {1u, 0u})  // in another order than they were sent
+    for (std::uint32_t i = tag; i < 2 * kMessages; i += 2)
+      ASSERT_TRUE(pair.there->receive(tag, std::as_writable_bytes(std::span(&came[i], 1)), receives[i]).ok());
+  ASSERT_TRUE(until([&] {
+    const auto over = [](const Told& told) { return told.over(); };
+    return std::all_of(receives.begin(), receives.end(), over) &&
+           std::all_of(sends.begin(), sends.end(), over);
+  }));
+  EXPECT_EQ(came, values);
+  for (const Told& told : receives) EXPECT_EQ(told.times, 1);
+}
+
+TEST_P(NetworkConformance, TakesMessagesThatHaveComeBefore) {
+  Pair pair = connect();
+  touch(pair);
+  for (const std::size_t bytes : {0u, 1u, 100u, 9000u, 1'000'000u}) {
+    const Block sent = pattern(bytes, bytes);
+    Block came(bytes);
+    Told sends, receives;
+    ASSERT_TRUE(pair.here->send(9, sent, sends).ok());
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+    until([&] { return std::chrono::steady_clock::now() > soon; });
+    ASSERT_TRUE(pair.there->receive(9, came, receives).ok());
+    ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << bytes;
+    EXPECT_TRUE(receives.status.ok()) << receives.status.text();
+    EXPECT_TRUE(came == sent) << bytes;
+  }
+}
+
+TEST_P(NetworkConformance, TellsPeersApart) {
+  networks_ = GetParam().open(3);
+  Pair one = connect(1);
+  Pair two = connect(2);
+  Block from_one(8), from_two(8);
+  Told received_one, received_two, sent_one, sent_two;
+  ASSERT_TRUE(one.here->receive(5, from_one, received_one).ok());
+  ASSERT_TRUE(two.here->receive(5, from_two, received_two).ok());
+  const Block ones(8, std::byte{1}), twos(8, std::byte{2});
+  ASSERT_TRUE(two.there->send(5, twos, sent_two).ok());
+  ASSERT_TRUE(until([&] { return received_two.over(); }));
+  EXPECT_FALSE(received_one.over());
+  ASSERT_TRUE(one.there->send(5, ones, sent_one).ok());
+  ASSERT_TRUE(until([&] { return received_one.over(); }));
+  EXPECT_TRUE(from_one == ones && from_two == twos);
+}
+
+TEST_P(NetworkConformance, RefusesMessagesOfAnotherLength) {
+  const Block from(1'000'000);
+  Pair pair = connect();
+  for (const auto& [sends, expects] : {std::pair{10u, 20u}, {20u, 10u}, {1u, 0u}, {1'000'000u, 10u}}) {
+    Block into(expects + 8, std::byte{7});
+    Told received;
+    ASSERT_TRUE(pair.there->receive(2, WritableBytes(into).first(expects), received).ok());
+    ASSERT_TRUE(pair.here->send(2, Bytes(from).first(sends), unended_.emplace_back()).ok());
+    const bool measured = GetParam().measures_messages_to == SIZE_MAX ||
+                          (expects > 0 && sends <= GetParam().measures_messages_to);
+    if (!measured) {
+      const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+      until([&] { return received.over() || std::chrono::steady_clock::now() > soon; });
+      pair.there = *networks_[1]->connect(NodeIndex(0), networks_[0]->address());  // the former one closes
+    }
+    ASSERT_TRUE(until([&] { return received.over(); })) << sends;
+    EXPECT_FALSE(received.status.ok());
+    if (measured) {
+      EXPECT_EQ(received.status.code(), Code::kProtocol) << received.status.text();
+    }
+    EXPECT_TRUE(
+        std::all_of(into.begin() + expects, into.end(), [](std::byte b) { return b == std::byte{7}; }));
+  }
+}
+
+TEST_P(NetworkConformance, WritesAndReadsThePeersMemory) {
+  Pair pair = connect();
+  touch(pair);
+  Block memory = pattern(300'000, 1);
+  const Block before = memory;
+  const auto registered = networks_[1]->register_memory(memory);
+  ASSERT_TRUE(registered) << registered.error().text();
+  const auto remote = pair.here->open_memory((*registered)->key());
+  ASSERT_TRUE(remote) << remote.error().text();
+  EXPECT_EQ((*remote)->bytes(), memory.size());
+  for (const std::size_t bytes : {1u, 100u, 70'000u, 200'000u}) {
+    const std::size_t at = memory.size() - bytes;
+    const Block wrote = pattern(bytes, bytes);
+    Block read(bytes);
+    Told put, flushed, got;
+    ASSERT_TRUE(pair.here->put(wrote, **remote, at, put).ok());
+    ASSERT_TRUE(pair.here->flush(flushed).ok());
+    ASSERT_TRUE(until([&] { return put.over() && flushed.over(); })) << bytes;
+    ASSERT_TRUE(put.status.ok() && flushed.status.ok());
+    EXPECT_TRUE(std::equal(wrote.begin(), wrote.end(), memory.begin() + static_cast<std::ptrdiff_t>(at)));
+    ASSERT_TRUE(pair.here->get(read, **remote, at, got).ok());
+    ASSERT_TRUE(until([&] { return got.over(); }));
+    EXPECT_TRUE(read == wrote) << bytes;
+  }
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 100'000, memory.begin()))
+      << "the rest is untouched";
+}
+
+TEST_P(NetworkConformance, RefusesWhatIsBeyondThePeersMemory) {
+  Pair pair = connect();
+  touch(pair);
+  Block memory(1000), mine(100);
+  const auto registered = *networks_[1]->register_memory(memory);
+  const auto again = *networks_[1]->register_memory(memory);
+  EXPECT_FALSE(std::ranges::equal(registered->key(), again->key())) << "each registration has its own key";
+  const auto remote = *pair.here->open_memory(registered->key());
+  Told told;
+  for (const std::uint64_t offset : {std::uint64_t{901}, std::uint64_t{1001}, ~std::uint64_t{0}}) {
+    EXPECT_EQ(pair.here->put(mine, *remote, offset, told).code(), Code::kBadArgument) << offset;
+    EXPECT_EQ(pair.here->get(mine, *remote, offset, told).code(), Code::kBadArgument) << offset;
+  }
+  EXPECT_FALSE(told.over());
+}
+
+TEST_P(NetworkConformance, RefusesBytesThatAreNoAddressAndNoKey) {
+  Pair pair = connect();
+  const Block address(networks_[1]->address().begin(), networks_[1]->address().end());
+  Block memory(64);
+  const auto registered = *networks_[1]->register_memory(memory);
+  const Block key(registered->key().begin(), registered->key().end());
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    for (const bool is_key : {false, true}) {
+      Block bytes = is_key ? key : address;
+      if (round % 3 == 0)
+        bytes.resize(random() % bytes.size());
+      else
+        bytes[random() % bytes.size()] ^= std::byte(1 << random() % 8);
+      if (is_key)
+        EXPECT_FALSE(pair.here->open_memory(bytes));
+      else
+        EXPECT_FALSE(networks_[0]->connect(NodeIndex(1), bytes));
+    }
+  }
+  EXPECT_FALSE(pair.here->open_memory(address));
+  EXPECT_FALSE(networks_[0]->connect(NodeIndex(1 << 16), address));
+  Told told;
+  EXPECT_EQ(pair.here->send(kMessageTagMax + 1, memory, told).code(), Code::kBadArgument);
+}
+
+// Goal:   whoever sleeps on the descriptor is woken by what comes.
+TEST_P(NetworkConformance, WakesWhoeverSleepsOnItsDescriptor) {
+  Pair pair = connect();
+  touch(pair);
+  Block from(100), into(100);
+  Told sent, received;
+  ASSERT_TRUE(pair.there->receive(3, into, received).ok());
+  const auto asleep = [&] {
+    for (int tries = 0; tries < 1000 && !networks_[1]->arm(); ++tries) networks_[1]->progress();
+    pollfd entry{networks_[1]->descriptor(), POLLIN, 0};
+    return poll(&entry, 1, 20) == 0;
+  };
+  bool slept = false;
+  for (int tries = 0; tries < 50 && !slept; ++tries) {
+    networks_[0]->progress();
+    slept = asleep();
+  }
+  EXPECT_TRUE(slept) << "it is silent while nothing comes";
+  ASSERT_TRUE(pair.here->send(3, from, sent).ok());
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (!received.over() && std::chrono::steady_clock::now() < end) {
+    networks_[0]->progress();
+    if (networks_[1]->arm()) {
+      pollfd entry{networks_[1]->descriptor(), POLLIN, 0};
+      poll(&entry, 1, 100);
+    }
+    networks_[1]->progress();
+  }
+  EXPECT_TRUE(received.over() && received.status.ok());
+}
+
+TEST_P(NetworkConformance, AbortsWhatAClosedEndpointHasBegun) {
+  Pair pair = connect();
+  touch(pair);
+  Block into(100);
+  std::vector<Told> told(10);
+  for (Told& each : told) ASSERT_TRUE(pair.here->receive(4, into, each).ok());
+  pair.here.reset();
+  ASSERT_TRUE(until(
+      [&] { return std::all_of(told.begin(), told.end(), [](const Told& each) { return each.over(); }); }));
+  for (const Told& each : told) {
+    EXPECT_EQ(each.status.code(), Code::kAborted) << each.status.text();
+    EXPECT_EQ(each.times, 1);
+  }
+}
+
+// Goal:   what waits for a peer that is gone ends, with one reason; other peers are not touched.
+TEST_P(NetworkConformance, FailsAnEndpointWhosePeerIsGone) {
+  networks_ = GetParam().open(3);
+  const Block large(4'000'000);
+  Pair one = connect(1);
+  Pair two = connect(2);
+  touch(one);
+  touch(two);
+  Block into(100), other(100);
+  Told waits, others, sent;
+  ASSERT_TRUE(one.here->receive(6, into, waits).ok());
+  ASSERT_TRUE(two.here->receive(6, other, others).ok());
+  one.there.reset();
+  networks_[1].reset();
+  for (int i = 0; i < 3; ++i) static_cast<void>(one.here->send(7, large, unended_.emplace_back()));
+  if (GetParam().notices_loss) {
+    ASSERT_TRUE(until([&] { return waits.over() && !one.here->status().ok(); }));
+    EXPECT_EQ(waits.status.code(), Code::kPeerLost) << waits.status.text();
+    EXPECT_EQ(one.here->status().code(), Code::kPeerLost);
+    Told late;
+    EXPECT_EQ(one.here->send(7, into, late).code(), Code::kPeerLost);
+    EXPECT_EQ(one.here->receive(7, into, late).code(), Code::kPeerLost);
+  }
+  EXPECT_FALSE(others.over());
+  ASSERT_TRUE(two.there->send(6, other, sent).ok());
+  ASSERT_TRUE(until([&] { return others.over(); }));
+  EXPECT_TRUE(others.status.ok());
+  one.here.reset();
+  ASSERT_TRUE(until([&] { return waits.over(); }));
+  EXPECT_FALSE(waits.status.ok());
+}
+
+// A done() may begin the next operation, and may close the endpoint.
+TEST_P(NetworkConformance, TakesOperationsFromWithinDone) {
+  Pair pair = connect();
+  touch(pair);
+  Block a(64), b(64);
+  Told sent, received;
+  int rounds = 0;
+  received.then = [&] {
+    if (++rounds < 20) {
+      ASSERT_TRUE(pair.there->receive(8, b, received).ok());
+      ASSERT_TRUE(pair.here->send(8, a, sent).ok());
+    } else {
+      pair.there.reset();
+    }
+  };
+  ASSERT_TRUE(pair.there->receive(8, b, received).ok());
+  ASSERT_TRUE(pair.here->send(8, a, sent).ok());
+  ASSERT_TRUE(until([&] { return rounds == 20; }));
+  EXPECT_EQ(pair.there, nullptr);
+}
+
+}  // namespace muster::transport::test

@@ -1,0 +1,53 @@
+// The conformance suite on each network that there is, loaded as programs load it; and what is said of those
+// that are not there.
+#include "tests/transport/network_conformance.hpp"
+#include "transport/endpoint/library.hpp"
+#include "transport/endpoint/trial.hpp"
+
+#include <gmock/gmock.h>
+
+namespace muster::transport::test {
+namespace {
+
+std::vector<NetworkMaker> makers() {
+  std::vector<NetworkMaker> all;
+  for (const std::string& name : network_names())
+    all.push_back({name,
+                   [name](std::uint32_t count) {
+                     std::vector<std::unique_ptr<Network>> networks;
+                     for (std::uint32_t n = 0; n < count; ++n) {
+                       auto opened = open_network(MUSTER_NETWORKS, name, NodeIndex(n));
+                       EXPECT_TRUE(opened) << opened.error().text();
+                       networks.push_back(*std::move(opened));
+                     }
+                     return networks;
+                   },
+                   name != "ofi", name == "ofi" ? 16 << 10 : SIZE_MAX});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Modules, NetworkConformance, ::testing::ValuesIn(makers()),
+                         [](const auto& made) { return made.param.name; });
+
+TEST(Networks, SayWhatTheyAreOnceTheyWereTried) {
+  const SteadyClock clock;
+  for (const std::string& name : network_names()) {
+    const auto tried = try_network(MUSTER_NETWORKS, name, clock, std::chrono::seconds(20));
+    ASSERT_TRUE(tried) << tried.error().text();
+    EXPECT_THAT(*tried, ::testing::ContainsRegex("[0-9]+\\.[0-9]+"));
+    const auto late = try_network(MUSTER_NETWORKS, name, clock, Nanos(0));
+    ASSERT_FALSE(late);
+    EXPECT_EQ(late.error().code(), Code::kTimeout) << late.error().text();
+  }
+}
+
+TEST(Networks, SayWhyTheyAreNotThere) {
+  const auto missing = open_network(MUSTER_NETWORKS, "pigeons", NodeIndex(0));
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code(), Code::kNotFound);
+  EXPECT_THAT(missing.error().message(), ::testing::HasSubstr("pigeons.so"));
+  EXPECT_EQ(open_network(MUSTER_NETWORKS, "ucx", NodeIndex(1 << 16)).error().code(), Code::kBadArgument);
+}
+
+}  // namespace
+}  // namespace muster::transport::test

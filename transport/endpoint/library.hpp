@@ -1,0 +1,29 @@
+// open_network(): a Network of a library that is loaded when a job needs it. Programs that need none do not
+// wait for it, and a machine may lack it: the error says so.
+#pragma once
+
+#include "transport/endpoint/endpoint.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::transport {
+
+// The libraries that there may be, the preferred one first.
+std::vector<std::string> network_names();
+
+// Loads NAME.so from `folder`, a module of this build, and opens a network of it; `here`: this node's index,
+// below 65536. kNotFound: no such module; kUnsupported: it, or what it needs, cannot be loaded or finds no
+// link on this machine; kVersion: it belongs to another build. What was loaded stays.
+Result<std::unique_ptr<Network>> open_network(const std::string& folder, const std::string& name,
+                                              NodeIndex here);
+
+// What a module exports as "muster_network_module".
+struct NetworkModule {
+  static constexpr std::uint64_t kVersion = 1;  // of Network and all that it names
+  std::uint64_t version = kVersion;
+  Status (*open)(NodeIndex here, std::unique_ptr<Network>* network) = nullptr;
+};
+
+}  // namespace muster::transport

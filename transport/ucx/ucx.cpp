@@ -1,0 +1,437 @@
+// A Network over UCX (ucp): messages by tag, writes and reads by remote keys.
+// Source: the UCP API of UCX 1.13, https://openucx.readthedocs.io/en/v1.13.x/.
+#include "transport/endpoint/envelope.hpp"
+#include "transport/endpoint/library.hpp"
+
+#include <cstring>
+#include <iterator>
+#include <limits>
+#include <list>
+#include <utility>
+#include <vector>
+
+#include <ucp/api/ucp.h>
+
+namespace muster::transport {
+namespace {
+
+constexpr int kNodeBits = 16;
+constexpr int kNodeShift = 64 - kNodeBits;
+constexpr ucp_tag_t kWholeTag = std::numeric_limits<ucp_tag_t>::max();
+
+constexpr std::uint64_t kAddressKind = 0x3152444158435555ULL;
+constexpr std::uint64_t kKeyKind = 0x3159454b58435555ULL;
+
+Status status_of(ucs_status_t status, const char* what) {
+  if (status == UCS_OK) return {};
+  const Code code = status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE ? Code::kNoResource
+                    : status == UCS_ERR_INVALID_PARAM                            ? Code::kBadArgument
+                                                                                 : Code::kInternal;
+  return failure(code, "UCX: {}: {}", what, ucs_status_string(status));
+}
+
+class UcxNetwork;
+class UcxEndpoint;
+
+// One operation that UCX has not ended yet, or whose end was not told yet.
+struct UcxOperation {
+  UcxNetwork* network = nullptr;
+  const UcxEndpoint* endpoint = nullptr;  // null: it was closed
+  Transfer* transfer = nullptr;
+  void* request = nullptr;  // UCX's; null: it has ended
+  std::size_t bytes = 0;    // of a receive: the length that its message must have
+  bool receives = false;
+  bool over = false;  // and not told yet
+  Status status;
+  std::list<UcxOperation>::iterator self;
+};
+using UcxOperations = std::list<UcxOperation>;
+
+class UcxMemory final : public RegisteredMemory {
+ public:
+  UcxMemory(ucp_context_h context, ucp_mem_h memory, std::vector<std::byte> key)
+      : context_(context), memory_(memory), key_(std::move(key)) {}
+  ~UcxMemory() override { ucp_mem_unmap(context_, memory_); }
+  UcxMemory(const UcxMemory&) = delete;
+  UcxMemory& operator=(const UcxMemory&) = delete;
+  Bytes key() const noexcept override { return key_; }
+
+ private:
+  ucp_context_h context_;
+  ucp_mem_h memory_;
+  std::vector<std::byte> key_;
+};
+
+class UcxRemoteMemory final : public RemoteMemory {
+ public:
+  UcxRemoteMemory(ucp_rkey_h key, const Envelope& head) : key_(key), head_(head) {}
+  ~UcxRemoteMemory() override { ucp_rkey_destroy(key_); }
+  UcxRemoteMemory(const UcxRemoteMemory&) = delete;
+  UcxRemoteMemory& operator=(const UcxRemoteMemory&) = delete;
+  std::uint64_t bytes() const noexcept override { return head_.bytes; }
+  ucp_rkey_h key() const { return key_; }
+  const Envelope& head() const { return head_; }
+
+ private:
+  ucp_rkey_h key_;
+  const Envelope head_;
+};
+
+class UcxEndpoint final : public Endpoint {
+ public:
+  UcxEndpoint(UcxNetwork& network, NodeIndex peer) : network_(network), peer_(peer) {}
+  ~UcxEndpoint() override;
+  UcxEndpoint(const UcxEndpoint&) = delete;
+  UcxEndpoint& operator=(const UcxEndpoint&) = delete;
+
+  Status connect(const ucp_address_t* address);
+
+  NodeIndex peer() const noexcept override { return peer_; }
+  Status status() const override { return failed_; }
+  Status send(MessageTag tag, Bytes from, Transfer& transfer) override;
+  Status receive(MessageTag tag, WritableBytes into, Transfer& transfer) override;
+  Result<std::unique_ptr<RemoteMemory>> open_memory(Bytes key) override;
+  Status put(Bytes from, const RemoteMemory& memory, std::uint64_t offset, Transfer& transfer) override;
+  Status get(WritableBytes into, const RemoteMemory& memory, std::uint64_t offset,
+             Transfer& transfer) override;
+  Status flush(Transfer& transfer) override;
+
+ private:
+  Status ready(MessageTag tag = 0) const;
+
+  UcxNetwork& network_;
+  const NodeIndex peer_;
+  ucp_ep_h endpoint_ = nullptr;
+  Status failed_;
+};
+
+class UcxNetwork final : public Network {
+ public:
+  explicit UcxNetwork(NodeIndex here) : here_(here) {}
+  ~UcxNetwork() override;
+  UcxNetwork(const UcxNetwork&) = delete;
+  UcxNetwork& operator=(const UcxNetwork&) = delete;
+
+  Status open();
+
+  Bytes address() const noexcept override { return address_; }
+  Result<std::unique_ptr<Endpoint>> connect(NodeIndex peer, Bytes address) override;
+  Result<std::unique_ptr<RegisteredMemory>> register_memory(WritableBytes memory) override;
+  std::size_t progress() override;
+  bool arm() override;
+  int descriptor() const noexcept override { return descriptor_; }
+  std::string describe() const override;
+
+  ucp_worker_h worker() const { return worker_; }
+  NodeIndex here() const { return here_; }
+
+  // Before the call to UCX that begins an operation; its `user_data` is the entry.
+  UcxOperation& enter(const UcxEndpoint& endpoint, Transfer& transfer);
+  // What that call has returned: done at once, under way, or an error, which ends the entry.
+  Status began(UcxOperation& operation, ucs_status_ptr_t request);
+  void end(UcxOperation& operation, Status status);
+  // A receive waits for a tag, not for an endpoint: nothing ends it when its peer is gone.
+  void end_receives(const UcxEndpoint& endpoint);
+  // What the endpoint has begun is told as aborted.
+  void disown(const UcxEndpoint& endpoint);
+  void close(ucp_ep_h endpoint) const;
+  void peer_lost(const UcxEndpoint& endpoint) { lost_.push_back(&endpoint); }
+
+ private:
+  const NodeIndex here_;
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
+  int descriptor_ = -1;
+  std::vector<std::byte> address_;
+  std::uint64_t generation_ = 0;  // of the last key
+  UcxOperations in_flight_;
+  UcxOperations ended_;
+  std::vector<const UcxEndpoint*> lost_;
+};
+
+void on_ended(void* request, ucs_status_t status, void* user) {
+  auto& operation = *static_cast<UcxOperation*>(user);
+  ucp_request_free(request);
+  operation.request = nullptr;
+  operation.network->end(operation, status_of(status, "a transfer"));
+}
+
+// UCX refuses a message that is longer than the memory; one that is shorter is found here.
+Status status_of_receive(ucs_status_t status, std::size_t came, std::size_t expected) {
+  if (status == UCS_ERR_MESSAGE_TRUNCATED || (status == UCS_OK && came != expected))
+    return failure(Code::kProtocol, "a message of {} bytes came where {} were expected", came, expected);
+  return status_of(status, "a receive");
+}
+
+void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* user) {
+  auto& operation = *static_cast<UcxOperation*>(user);
+  Status told = status_of_receive(status, info->length, operation.bytes);
+  ucp_request_free(request);
+  operation.request = nullptr;
+  operation.network->end(operation, std::move(told));
+}
+
+ucp_request_param_t parameters(UcxOperation& operation) {
+  ucp_request_param_t param{};
+  param.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  param.cb.send = on_ended;
+  param.user_data = &operation;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  return param;
+}
+
+// ---- endpoint ----------------------------------------------------------------------------------
+
+UcxEndpoint::~UcxEndpoint() {
+  network_.end_receives(*this);
+  network_.disown(*this);
+  if (endpoint_ != nullptr) network_.close(endpoint_);
+}
+
+Status UcxEndpoint::connect(const ucp_address_t* address) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = address;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = [](void* self, ucp_ep_h, ucs_status_t status) {
+    auto& endpoint = *static_cast<UcxEndpoint*>(self);
+    if (!endpoint.failed_.ok()) return;
+    endpoint.failed_ = failure(Code::kPeerLost, "UCX: {}", ucs_status_string(status));
+    endpoint.network_.peer_lost(endpoint);
+  };
+  params.err_handler.arg = this;
+  return status_of(ucp_ep_create(network_.worker(), &params, &endpoint_), "connecting");
+}
+
+Status UcxEndpoint::ready(MessageTag tag) const {
+  if (tag > kMessageTagMax) return failure(Code::kBadArgument, "tag {:#x} has more than 48 bits", tag);
+  return failed_;
+}
+
+Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
+  MUSTER_RETURN_IF_ERROR(ready(tag));
+  UcxOperation& operation = network_.enter(*this, transfer);
+  const ucp_request_param_t param = parameters(operation);
+  const ucp_tag_t whole = ucp_tag_t{network_.here().value} << kNodeShift | tag;
+  return network_.began(operation, ucp_tag_send_nbx(endpoint_, from.data(), from.size(), whole, &param));
+}
+
+Status UcxEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transfer) {
+  MUSTER_RETURN_IF_ERROR(ready(tag));
+  UcxOperation& operation = network_.enter(*this, transfer);
+  operation.receives = true;
+  operation.bytes = into.size();
+  ucp_request_param_t param = parameters(operation);
+  // Of a receive that has ended within the call UCX 1.13 does not say the length, except to the callback.
+  param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.cb.recv = on_received;
+  const ucp_tag_t whole = ucp_tag_t{peer_.value} << kNodeShift | tag;
+  return network_.began(
+      operation, ucp_tag_recv_nbx(network_.worker(), into.data(), into.size(), whole, kWholeTag, &param));
+}
+
+Result<std::unique_ptr<RemoteMemory>> UcxEndpoint::open_memory(Bytes key) {
+  MUSTER_RETURN_IF_ERROR(ready());
+  MUSTER_ASSIGN_OR_RETURN(const Envelope head, open_envelope(key, kKeyKind, "key of UCX"));
+  ucp_rkey_h unpacked = nullptr;
+  MUSTER_RETURN_IF_ERROR(status_of(ucp_ep_rkey_unpack(endpoint_, body_of_envelope(key).data(), &unpacked),
+                                   "reading a peer's key"));
+  return std::make_unique<UcxRemoteMemory>(unpacked, head);
+}
+
+Status UcxEndpoint::put(Bytes from, const RemoteMemory& memory, std::uint64_t offset, Transfer& transfer) {
+  MUSTER_RETURN_IF_ERROR(ready());
+  const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
+  MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, from.size()));
+  const std::uint64_t place = remote.head().address + offset;
+  UcxOperation& operation = network_.enter(*this, transfer);
+  const ucp_request_param_t param = parameters(operation);
+  return network_.began(operation,
+                        ucp_put_nbx(endpoint_, from.data(), from.size(), place, remote.key(), &param));
+}
+
+Status UcxEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uint64_t offset,
+                        Transfer& transfer) {
+  MUSTER_RETURN_IF_ERROR(ready());
+  const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
+  MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, into.size()));
+  const std::uint64_t place = remote.head().address + offset;
+  UcxOperation& operation = network_.enter(*this, transfer);
+  const ucp_request_param_t param = parameters(operation);
+  return network_.began(operation,
+                        ucp_get_nbx(endpoint_, into.data(), into.size(), place, remote.key(), &param));
+}
+
+Status UcxEndpoint::flush(Transfer& transfer) {
+  MUSTER_RETURN_IF_ERROR(ready());
+  UcxOperation& operation = network_.enter(*this, transfer);
+  const ucp_request_param_t param = parameters(operation);
+  return network_.began(operation, ucp_ep_flush_nbx(endpoint_, &param));
+}
+
+// ---- network -----------------------------------------------------------------------------------
+
+Status UcxNetwork::open() {
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
+  params.name = "muster";
+  if (const Status begun = status_of(ucp_init(&params, nullptr, &context_), "beginning"); !begun.ok())
+    return failure(Code::kUnsupported, "{}", begun.message());
+  ucp_worker_params_t worker{};
+  worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  MUSTER_RETURN_IF_ERROR(status_of(ucp_worker_create(context_, &worker, &worker_), "opening its links"));
+  MUSTER_RETURN_IF_ERROR(status_of(ucp_worker_get_efd(worker_, &descriptor_), "its descriptor"));
+  ucp_address_t* address = nullptr;
+  std::size_t bytes = 0;
+  MUSTER_RETURN_IF_ERROR(status_of(ucp_worker_get_address(worker_, &address, &bytes), "its address"));
+  Envelope head;
+  head.kind = kAddressKind;
+  address_ = seal_envelope(head, {reinterpret_cast<const std::byte*>(address), bytes});
+  ucp_worker_release_address(worker_, address);
+  return {};
+}
+
+UcxNetwork::~UcxNetwork() {
+  for (UcxOperation& operation : in_flight_)
+    if (operation.request != nullptr) ucp_request_free(operation.request);
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (context_ != nullptr) ucp_cleanup(context_);
+}
+
+Result<std::unique_ptr<Endpoint>> UcxNetwork::connect(NodeIndex peer, Bytes address) {
+  if (peer.value >> kNodeBits != 0) return fail(Code::kBadArgument, "node {} has no index", peer.value);
+  if (const auto head = open_envelope(address, kAddressKind, "address of UCX"); !head)
+    return fail(head.error());
+  auto endpoint = std::make_unique<UcxEndpoint>(*this, peer);
+  MUSTER_RETURN_IF_ERROR(
+      endpoint->connect(reinterpret_cast<const ucp_address_t*>(body_of_envelope(address).data())));
+  return endpoint;
+}
+
+Result<std::unique_ptr<RegisteredMemory>> UcxNetwork::register_memory(WritableBytes memory) {
+  ucp_mem_map_params_t params{};
+  params.field_mask =
+      UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
+  params.address = memory.data();
+  params.length = memory.size();
+  params.memory_type = UCS_MEMORY_TYPE_HOST;
+  ucp_mem_h handle = nullptr;
+  MUSTER_RETURN_IF_ERROR(status_of(ucp_mem_map(context_, &params, &handle), "registering memory"));
+  void* packed = nullptr;
+  std::size_t bytes = 0;
+  if (const Status status = status_of(ucp_rkey_pack(context_, handle, &packed, &bytes), "making a key");
+      !status.ok()) {
+    ucp_mem_unmap(context_, handle);
+    return fail(status);
+  }
+  Envelope head;
+  head.kind = kKeyKind;
+  head.generation = ++generation_;
+  head.address = reinterpret_cast<std::uint64_t>(memory.data());
+  head.bytes = memory.size();
+  auto key = seal_envelope(head, {static_cast<const std::byte*>(packed), bytes});
+  ucp_rkey_buffer_release(packed);
+  return std::make_unique<UcxMemory>(context_, handle, std::move(key));
+}
+
+UcxOperation& UcxNetwork::enter(const UcxEndpoint& endpoint, Transfer& transfer) {
+  UcxOperation& operation = in_flight_.emplace_back();
+  operation.network = this;
+  operation.endpoint = &endpoint;
+  operation.transfer = &transfer;
+  operation.self = std::prev(in_flight_.end());
+  return operation;
+}
+
+Status UcxNetwork::began(UcxOperation& operation, ucs_status_ptr_t request) {
+  if (UCS_PTR_IS_ERR(request)) {
+    const Status status = status_of(UCS_PTR_STATUS(request), "beginning a transfer");
+    in_flight_.erase(operation.self);
+    return status;
+  }
+  if (operation.over) return {};  // by its callback, within the call
+  if (request == nullptr)
+    end(operation, {});
+  else
+    operation.request = request;
+  return {};
+}
+
+void UcxNetwork::end(UcxOperation& operation, Status status) {
+  operation.status = std::move(status);
+  operation.over = true;
+  ended_.splice(ended_.end(), in_flight_, operation.self);
+}
+
+void UcxNetwork::end_receives(const UcxEndpoint& endpoint) {
+  std::vector<void*> requests;
+  for (const UcxOperation& operation : in_flight_)
+    if (operation.endpoint == &endpoint && operation.receives) requests.push_back(operation.request);
+  for (void* request : requests) ucp_request_cancel(worker_, request);  // calls on_received, now or soon
+}
+
+void UcxNetwork::disown(const UcxEndpoint& endpoint) {
+  std::erase(lost_, &endpoint);
+  for (UcxOperations* list : {&in_flight_, &ended_})
+    for (UcxOperation& operation : *list)
+      if (operation.endpoint == &endpoint) operation.endpoint = nullptr;
+}
+
+// By force: nothing is said to the peer, and nobody is waited for.
+void UcxNetwork::close(ucp_ep_h endpoint) const {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+  const ucs_status_ptr_t request = ucp_ep_close_nbx(endpoint, &param);
+  if (!UCS_PTR_IS_PTR(request)) return;
+  while (ucp_request_check_status(request) == UCS_INPROGRESS) ucp_worker_progress(worker_);
+  ucp_request_free(request);
+}
+
+std::size_t UcxNetwork::progress() {
+  while (ucp_worker_progress(worker_) != 0) {
+  }
+  for (const UcxEndpoint* endpoint : std::exchange(lost_, {})) end_receives(*endpoint);
+  std::size_t told = 0;
+  for (std::size_t left = ended_.size(); left > 0 && !ended_.empty(); --left, ++told) {
+    UcxOperations one;  // a done() may close the endpoint, and begin more
+    one.splice(one.end(), ended_, ended_.begin());
+    const UcxOperation& operation = one.front();
+    if (operation.status.ok()) {
+      operation.transfer->done({});
+    } else if (operation.endpoint == nullptr) {
+      operation.transfer->done(failure(Code::kAborted, "the connection was closed"));
+    } else {
+      const Status& failed = operation.endpoint->status();
+      operation.transfer->done(failed.ok() ? operation.status : failed);
+    }
+  }
+  return told;
+}
+
+bool UcxNetwork::arm() {
+  if (!ended_.empty()) return false;
+  return ucp_worker_arm(worker_) == UCS_OK;
+}
+
+std::string UcxNetwork::describe() const {
+  return fmt::format("UCX {}", ucp_get_version_string());
+}
+
+Status open_ucx(NodeIndex here, std::unique_ptr<Network>* network) {
+  if (here.value >> kNodeBits != 0) return failure(Code::kBadArgument, "node {} has no index", here.value);
+  auto opened = std::make_unique<UcxNetwork>(here);
+  MUSTER_RETURN_IF_ERROR(opened->open());
+  *network = std::move(opened);
+  return {};
+}
+
+}  // namespace
+}  // namespace muster::transport
+
+extern "C" __attribute__((visibility("default")))
+const muster::transport::NetworkModule muster_network_module{.open = muster::transport::open_ucx};
