@@ -149,12 +149,18 @@ void expect_answer(const std::string& text) {
 }
 
 // Goal:   a file that was cut off while it was written never crashes a daemon.
-// Method: every prefix of the files we ship.
+// Method: every prefix of the files we ship; under the sanitizers every seventh of the long one.
 TEST(Document, AnswersForEveryPrefixOfAGoodFile) {
+#if defined(MUSTER_SANITIZED)
+  constexpr std::size_t kStep = 7;
+#else
+  constexpr std::size_t kStep = 1;
+#endif
   for (const char* name : {"musterd.yaml", "cluster.two-nodes.yaml"}) {
     const std::string text = file_text(name);
     ASSERT_GT(text.size(), 500u);
-    for (std::size_t length = 0; length <= text.size(); ++length) expect_answer(text.substr(0, length));
+    const std::size_t step = text.size() > 4000 ? kStep : 1;
+    for (std::size_t length = 0; length <= text.size(); length += step) expect_answer(text.substr(0, length));
   }
 }
 
