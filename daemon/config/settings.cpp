@@ -64,17 +64,17 @@ constexpr std::array kDeclarations{
          "The group that owns the socket; empty: the group of the daemon."),
     leaf("node.workers", KeyKind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
          "Worker threads of an engine; 0: as many as the cores granted to it."),
-    section("cluster",
+    section("peers",
             "How this node and the others of its cluster file know each other: by certificates, else by a "
             "secret, else not at all. Read if the file in jobs_from names several hosts."),
-    leaf("cluster.certificates", KeyKind::kPath, "/etc/muster/certs", 1, kPathMax,
-         MUSTER_SLOT(cluster.certificates),
+    leaf("peers.certificates", KeyKind::kPath, "/etc/muster/certs", 1, kPathMax,
+         MUSTER_SLOT(peers.certificates),
          "The folder with authority.pem, NAME.pem and NAME-key.pem, as `muster certs` writes them. SIGHUP "
          "reads them again."),
-    leaf("cluster.secret_file", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(cluster.secret_file),
+    leaf("peers.secret_file", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(peers.secret_file),
          "A file whose text all nodes have and nobody else, used in place of certificates: nodes are told "
          "from strangers, but not from each other. Empty: certificates."),
-    leaf("cluster.plaintext", KeyKind::kFlag, "false", 0, 0, MUSTER_SLOT(cluster.plaintext),
+    leaf("peers.plaintext", KeyKind::kFlag, "false", 0, 0, MUSTER_SLOT(peers.plaintext),
          "Whether nodes talk without proof and in the clear. For tests: whoever reaches the port can pose as "
          "a node."),
     section("log", "What the daemon says on standard error."),

@@ -28,7 +28,7 @@ struct Settings {
     std::string certificates;
     std::string secret_file;
     bool plaintext = false;
-  } cluster;
+  } peers;
   struct {
     std::string level;   // a word of log::parse_level
     std::string format;  // a word of log::parse_format, or "auto"

@@ -53,7 +53,7 @@ Status Peers::open() {
   MUSTER_ASSIGN_OR_RETURN(listener_, control::TcpListener::open(roster_.find(roster_.here)->address));
   if (roster_.trust == Trust::kPlainText)
     MUSTER_LOG(kWarning, "peers",
-               "cluster.plaintext: whoever reaches port {} can pose as a node of cluster {}; use "
+               "peers.plaintext: whoever reaches port {} can pose as a node of cluster {}; use "
                "certificates (`muster certs`) outside of tests",
                listener_->port(), roster_.cluster);
   guests_ = loop_.watch(listener_->descriptor().get(), [this] { on_guests(); });

@@ -135,9 +135,9 @@ Status load_cluster(const config::Settings& settings, Options& options) {
   options.jobs = std::move(plan->jobs);
   if (hosts.size() == 1) return {};
   Roster& roster = options.roster = std::move(plan->roster);
-  const std::string& secret = settings.cluster.secret_file;
-  const std::string& folder = settings.cluster.certificates;
-  if (settings.cluster.plaintext) {
+  const std::string& secret = settings.peers.secret_file;
+  const std::string& folder = settings.peers.certificates;
+  if (settings.peers.plaintext) {
     roster.trust = Trust::kPlainText;
   } else if (!secret.empty()) {
     roster.trust = Trust::kSecret;

@@ -52,7 +52,7 @@ class TwoDaemons : public ::testing::Test {
   void start_with(int n, const std::string& folder, const std::string& more = "") {
     std::vector<std::string> words{program("musterd"), "--socket", socket(n)};
     std::vector<std::string> settings{"node.name=" + node(n), "node.runtime_directory=" + folder_of(n),
-                                      "jobs_from=" + cluster_, "cluster.certificates=" + folder};
+                                      "jobs_from=" + cluster_, "peers.certificates=" + folder};
     if (!more.empty()) settings.push_back(more);
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
     daemons_[static_cast<std::size_t>(n)] = std::make_unique<Running>(Start{words, {"COLUMNS=100"}, {}});
@@ -130,8 +130,8 @@ TEST_F(TwoDaemons, DoNotStartWithoutCredentials) {
 }
 
 TEST_F(TwoDaemons, TalkInPlainTextOnlyIfTheyAreToldTo) {
-  start(0, "cluster.plaintext=true");
-  start(1, "cluster.plaintext=true");
+  start(0, "peers.plaintext=true");
+  start(1, "peers.plaintext=true");
   ASSERT_TRUE(says(0, "node02 +up"));
   EXPECT_THAT(status(0), HasSubstr("by plain text"));
   EXPECT_THAT(daemon(0).err(), HasSubstr("can pose as a node"));

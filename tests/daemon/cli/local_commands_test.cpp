@@ -296,7 +296,7 @@ TEST(ConfigCommand, ExplainsAKeyAsData) {
   EXPECT_TRUE(level.at("range").is_null());
   const Json section = muster({"config", "explain", "node", "--json"}).json();
   EXPECT_EQ(section.at("kind"), "section");
-  EXPECT_EQ(section.at("keys").at(0).at("key"), "node.socket_path");
+  EXPECT_EQ(section.at("keys").at(0).at("key"), "node.name");
   EXPECT_TRUE(section.at("environment").is_null());
   const Json host = muster({"config", "explain", "nodes[0].host", "--json"}).json();
   EXPECT_EQ(host.at("file"), "cluster.yaml");

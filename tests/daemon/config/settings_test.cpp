@@ -58,7 +58,7 @@ TEST(Settings, TakeEveryKeyFromAFile) {
       Source("f.yaml",
              "node: {name: n1, socket_path: /a, runtime_directory: /b, socket_mode: \"0600\", group: g,\n"
              "       workers: 2}\n"
-             "cluster: {certificates: /d, secret_file: /e, plaintext: true}\n"
+             "peers: {certificates: /d, secret_file: /e, plaintext: true}\n"
              "log: {level: error, format: json, reports_directory: /var/log/muster}\n"
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
              "         arena_per_rank_max: 5MiB, arena_segment: 1MiB, ranks_per_job_max: 9,\n"
@@ -74,9 +74,9 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   ASSERT_TRUE(resolved) << resolved.error().text();
   const Settings& s = resolved->settings;
   EXPECT_EQ(s.node.name, "n1");
-  EXPECT_EQ(s.cluster.certificates, "/d");
-  EXPECT_EQ(s.cluster.secret_file, "/e");
-  EXPECT_TRUE(s.cluster.plaintext);
+  EXPECT_EQ(s.peers.certificates, "/d");
+  EXPECT_EQ(s.peers.secret_file, "/e");
+  EXPECT_TRUE(s.peers.plaintext);
   EXPECT_EQ(s.node.socket_path, "/a");
   EXPECT_EQ(s.node.runtime_directory, "/b");
   EXPECT_EQ(s.node.socket_mode, 0600u);

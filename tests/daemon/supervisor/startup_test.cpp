@@ -212,7 +212,7 @@ TEST_F(Startup, ReadsTheCredentialsOfTheNode) {
   const auto load = [&](std::vector<config::Assignment> more) -> Result<OwnCredentials> {
     more.insert(
         more.end(),
-        {{"jobs_from", file, ""}, {"node.name", "n1", ""}, {"cluster.certificates", folder_.path(), ""}});
+        {{"jobs_from", file, ""}, {"node.name", "n1", ""}, {"peers.certificates", folder_.path(), ""}});
     MUSTER_ASSIGN_OR_RETURN(const Options options, options_with(more));
     if (options.roster.trust == Trust::kPlainText) return OwnCredentials{};
     return options.roster.load_credentials();
@@ -220,10 +220,10 @@ TEST_F(Startup, ReadsTheCredentialsOfTheNode) {
   const auto certified = load({});
   ASSERT_TRUE(certified) << certified.error().text();
   EXPECT_TRUE(certified->good_until.has_value());
-  const auto shared = load({{"cluster.secret_file", secret, ""}});
+  const auto shared = load({{"peers.secret_file", secret, ""}});
   ASSERT_TRUE(shared) << shared.error().text();
   EXPECT_FALSE(shared->good_until.has_value());
-  EXPECT_EQ(load({{"cluster.plaintext", "true", ""}})->credentials, nullptr);
+  EXPECT_EQ(load({{"peers.plaintext", "true", ""}})->credentials, nullptr);
   std::filesystem::permissions(key, std::filesystem::perms(0640));
   const auto readable = load({});
   ASSERT_FALSE(readable);
