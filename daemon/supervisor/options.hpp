@@ -34,17 +34,17 @@ struct Options {
   Nanos made_job_linger = std::chrono::seconds(60);  // of a job that a Hello made, once its ranks have left
   Nanos idle_timeout = std::chrono::seconds(30);     // of a connection that owns no job and asks nothing
   Nanos drain_timeout = std::chrono::seconds(10);
-  NodeCosts costs;                             // 0: measured
-  control::JobSpec job_defaults;               // limits and times of a job that does not set them
-  std::vector<control::JobSpec> jobs;          // created at start
-  Roster roster;                               // of the cluster; empty: this node stands alone
+  NodeCosts costs;                     // 0: measured
+  control::JobSpec job_defaults;       // limits and times of a job that does not set them
+  std::vector<control::JobSpec> jobs;  // created at start
+  Roster roster;                       // of the cluster; empty: this node stands alone
   std::function<control::WallTime()> wall_time = control::wall_time;  // for certificates' dates
-  std::function<std::string()> random_hex;     // 32 random bytes as text: tokens
-  std::function<std::uint64_t()> random_word;  // epochs, first serials
-  Notify notify;                               // to the service manager; may be empty
-  std::size_t store_room = 0;                  // descriptors that the manager keeps; 0: unknown
-  std::string program;                         // path of this program, for an upgrade; empty: there is none
-  std::vector<std::string> arguments;          // of this program, its name first
+  std::function<std::string()> random_hex;                            // 32 random bytes as text: tokens
+  std::function<std::uint64_t()> random_word;                         // epochs, first serials
+  Notify notify;                                                      // to the service manager; may be empty
+  std::size_t store_room = 0;          // descriptors that the manager keeps; 0: unknown
+  std::string program;                 // path of this program, for an upgrade; empty: there is none
+  std::vector<std::string> arguments;  // of this program, its name first
 };
 
 // The shares of sessions by user; none is entered yet.

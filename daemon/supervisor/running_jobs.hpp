@@ -3,11 +3,11 @@
 #pragma once
 
 #include "daemon/control/loop.hpp"
+#include "daemon/control/node_costs.hpp"
 #include "daemon/supervisor/connections.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_memory.hpp"
 #include "daemon/supervisor/job_table.hpp"
-#include "daemon/control/node_costs.hpp"
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/state.hpp"
 
