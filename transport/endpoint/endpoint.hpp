@@ -1,5 +1,5 @@
 // The seam to libraries that move bytes between nodes. A Network is one node's side of such a library; an
-// Endpoint is its connection to one peer; a Transfer is one operation on it. Libraries: transport/ucx, later
+// Endpoint is its connection to one peer; a Transfer is one operation on it. Libraries: transport/ucx,
 // transport/ofi. tests/transport/network_conformance.hpp is the suite.
 //
 // 1. Every operation ends once, by done(), which only progress() calls. Until then its memory, and the
@@ -66,8 +66,7 @@ class RegisteredMemory {
 };
 
 // Owns    the connection. To destroy it closes it: no peer is waited for, and operations that have not ended
-// end
-//         with kAborted. Of a write or send that is under way the library may keep the memory until it fails.
+//         end with kAborted. A library may keep the memory of a write or send until it fails.
 // Thread  that of its network.
 // Bound   -. The caller bounds what it begins.
 // Fails   each call: the Status of a failed endpoint, kBadArgument, kNoResource. Nothing was begun then.
@@ -110,7 +109,7 @@ class Network {
   // False: progress() has something to do. True: descriptor() becomes readable once it has.
   virtual bool arm() = 0;
   virtual int descriptor() const noexcept = 0;
-  // What it is and which links it uses, for people: "UCX 1.13.1: tcp/eth0, self".
+  // What it is, for people: "UCX 1.13.1", "libfabric 1.17: tcp;ofi_rxm".
   virtual std::string describe() const = 0;
 };
 
