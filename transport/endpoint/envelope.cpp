@@ -32,6 +32,16 @@ Result<Envelope> open_envelope(Bytes bytes, std::uint64_t kind, std::string_view
   return head;
 }
 
+Status check_index(NodeIndex node) {
+  if (node.value >> 16 == 0) return {};
+  return failure(Code::kBadArgument, "node {} has no index", node.value);
+}
+
+Status check_tag(MessageTag tag) {
+  if (tag <= kMessageTagMax) return {};
+  return failure(Code::kBadArgument, "tag {:#x} has more than 48 bits", tag);
+}
+
 Status check_within(const Envelope& key, std::uint64_t offset, std::size_t bytes) {
   if (offset <= key.bytes && bytes <= key.bytes - offset) return {};
   return failure(Code::kBadArgument, "{} bytes at {} are beyond the peer's memory of {}", bytes, offset,

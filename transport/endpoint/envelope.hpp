@@ -25,6 +25,13 @@ Result<Envelope> open_envelope(Bytes bytes, std::uint64_t kind, std::string_view
 inline Bytes body_of_envelope(Bytes bytes) {
   return bytes.subspan(sizeof(Envelope));
 }
+// A message's tag as libraries match it: the sender's index stands in its highest bits.
+constexpr std::uint64_t whole_tag(NodeIndex sender, MessageTag tag) {
+  return std::uint64_t{sender.value} << 48 | tag;
+}
+// kBadArgument: the index does not fit into a tag; the tag leaves no room for one.
+Status check_index(NodeIndex node);
+Status check_tag(MessageTag tag);
 // kBadArgument: `bytes` at `offset` are not all in the memory of that key.
 Status check_within(const Envelope& key, std::uint64_t offset, std::size_t bytes);
 

@@ -22,8 +22,6 @@
 namespace muster::transport {
 namespace {
 
-constexpr int kNodeBits = 16;
-constexpr int kNodeShift = 64 - kNodeBits;
 constexpr std::uint32_t kApi = FI_VERSION(1, 17);
 constexpr std::uint64_t kAddressKind = 0x31524444414f4649ULL;
 constexpr std::uint64_t kKeyKind = 0x3159454b5f4f4649ULL;
@@ -187,7 +185,7 @@ OfiEndpoint::~OfiEndpoint() {
 }
 
 Status OfiEndpoint::ready(MessageTag tag) const {
-  if (tag > kMessageTagMax) return failure(Code::kBadArgument, "tag {:#x} has more than 48 bits", tag);
+  MUSTER_RETURN_IF_ERROR(check_tag(tag));
   return failed_;
 }
 
@@ -198,7 +196,7 @@ Status OfiEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
   operation.transfer = &transfer;
   operation.data = const_cast<std::byte*>(from.data());
   operation.bytes = from.size();
-  operation.tag = std::uint64_t{network_.here().value} << kNodeShift | tag;
+  operation.tag = whole_tag(network_.here(), tag);
   return network_.begin(*this, std::move(operation));
 }
 
@@ -209,7 +207,7 @@ Status OfiEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transf
   operation.transfer = &transfer;
   operation.data = into.data();
   operation.bytes = into.size();
-  operation.tag = std::uint64_t{peer_.value} << kNodeShift | tag;
+  operation.tag = whole_tag(peer_, tag);
   return network_.begin(*this, std::move(operation));
 }
 
@@ -324,7 +322,7 @@ Status OfiNetwork::open() {
 }
 
 Result<std::unique_ptr<Endpoint>> OfiNetwork::connect(NodeIndex peer, Bytes address) {
-  if (peer.value >> kNodeBits != 0) return fail(Code::kBadArgument, "node {} has no index", peer.value);
+  MUSTER_RETURN_IF_ERROR(check_index(peer));
   if (const auto head = open_envelope(address, kAddressKind, "address of libfabric"); !head)
     return fail(head.error());
   // All addresses of a provider have one length; its own is an example.
@@ -536,7 +534,7 @@ std::string OfiNetwork::describe() const {
 }
 
 Status open_ofi(NodeIndex here, std::unique_ptr<Network>* network) {
-  if (here.value >> kNodeBits != 0) return failure(Code::kBadArgument, "node {} has no index", here.value);
+  MUSTER_RETURN_IF_ERROR(check_index(here));
   auto opened = std::make_unique<OfiNetwork>(here);
   MUSTER_RETURN_IF_ERROR(opened->open());
   *network = std::move(opened);

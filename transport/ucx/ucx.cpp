@@ -15,8 +15,6 @@
 namespace muster::transport {
 namespace {
 
-constexpr int kNodeBits = 16;
-constexpr int kNodeShift = 64 - kNodeBits;
 constexpr ucp_tag_t kWholeTag = std::numeric_limits<ucp_tag_t>::max();
 
 constexpr std::uint64_t kAddressKind = 0x3152444158435555ULL;
@@ -206,7 +204,7 @@ Status UcxEndpoint::connect(const ucp_address_t* address) {
 }
 
 Status UcxEndpoint::ready(MessageTag tag) const {
-  if (tag > kMessageTagMax) return failure(Code::kBadArgument, "tag {:#x} has more than 48 bits", tag);
+  MUSTER_RETURN_IF_ERROR(check_tag(tag));
   return failed_;
 }
 
@@ -214,7 +212,7 @@ Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
   UcxOperation& operation = network_.enter(*this, transfer);
   const ucp_request_param_t param = parameters(operation);
-  const ucp_tag_t whole = ucp_tag_t{network_.here().value} << kNodeShift | tag;
+  const ucp_tag_t whole = whole_tag(network_.here(), tag);
   return network_.began(operation, ucp_tag_send_nbx(endpoint_, from.data(), from.size(), whole, &param));
 }
 
@@ -227,7 +225,7 @@ Status UcxEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transf
   // Of a receive that has ended within the call UCX 1.13 does not say the length, except to the callback.
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = on_received;
-  const ucp_tag_t whole = ucp_tag_t{peer_.value} << kNodeShift | tag;
+  const ucp_tag_t whole = whole_tag(peer_, tag);
   return network_.began(
       operation, ucp_tag_recv_nbx(network_.worker(), into.data(), into.size(), whole, kWholeTag, &param));
 }
@@ -303,7 +301,7 @@ UcxNetwork::~UcxNetwork() {
 }
 
 Result<std::unique_ptr<Endpoint>> UcxNetwork::connect(NodeIndex peer, Bytes address) {
-  if (peer.value >> kNodeBits != 0) return fail(Code::kBadArgument, "node {} has no index", peer.value);
+  MUSTER_RETURN_IF_ERROR(check_index(peer));
   if (const auto head = open_envelope(address, kAddressKind, "address of UCX"); !head)
     return fail(head.error());
   auto endpoint = std::make_unique<UcxEndpoint>(*this, peer);
@@ -423,7 +421,7 @@ std::string UcxNetwork::describe() const {
 }
 
 Status open_ucx(NodeIndex here, std::unique_ptr<Network>* network) {
-  if (here.value >> kNodeBits != 0) return failure(Code::kBadArgument, "node {} has no index", here.value);
+  MUSTER_RETURN_IF_ERROR(check_index(here));
   auto opened = std::make_unique<UcxNetwork>(here);
   MUSTER_RETURN_IF_ERROR(opened->open());
   *network = std::move(opened);
