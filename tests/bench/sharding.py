@@ -109,7 +109,7 @@ class Campaign:
         return self.rows[mesh]
 
     def measure(self, mesh):
-        eager, compiled, muster = [], [], []
+        eager, compiled, muster, floors = [], [], [], []
         for turn in range(self.options.turns):
             what = f"{mesh}, turn {turn + 1}"
             eager.append(self.of_torch(what, lambda: self.torch.train(mesh, self.model)))
@@ -117,6 +117,8 @@ class Campaign:
                 compiled.append(self.of_torch(what + ", compiled",
                                               lambda: self.torch.train(mesh, self.model, compiled=True)))
             muster.append(self.of_muster(what, lambda: self.muster.train(mesh, self.model)))
+            floors.append(self.of_muster(what + ", without communication",
+                                         lambda: self.muster.train_apart(mesh, self.model)))
         short = {**self.model, "steps": self.sizes["memory_steps"]}
         held = self.of_muster(mesh + ", memory", lambda: self.muster.train(mesh, short, watched=True))
         needed = self.of_muster(mesh + ", memory in small segments", lambda: self.muster.train(
@@ -124,7 +126,8 @@ class Campaign:
         torch_held = self.of_torch(mesh + ", memory",
                                    lambda: self.torch.train(mesh, short, watched=True)) or {}
         rates = {name: median_of(rows, "tokens_per_second")
-                 for name, rows in (("eager", eager), ("compiled", compiled), ("muster", muster))}
+                 for name, rows in (("eager", eager), ("compiled", compiled), ("muster", muster),
+                                    ("floor", floors))}
         best = max((rate for rate in (rates["eager"], rates["compiled"]) if rate), default=None)
         row = {
             "mesh": mesh, "ranks": sides.ranks_of(mesh), "goal": goal_of(mesh),
@@ -132,6 +135,8 @@ class Campaign:
             "torch_compiled_tokens_per_second": rates["compiled"],
             "torch_tokens_per_second": best, "muster_tokens_per_second": rates["muster"],
             "ratio": rates["muster"] / best if best else None,
+            "floor_tokens_per_second": rates["floor"],
+            "floor_ratio": rates["floor"] / best if best and rates["floor"] else None,
             "torch_loss": last_of(eager, "final_loss"), "muster_loss": last_of(muster, "final_loss"),
             "muster_unsharded_bytes": muster[-1]["peak_unsharded_bytes"],
             "muster_resident_bytes": held["resident_bytes"],
@@ -140,7 +145,8 @@ class Campaign:
             "torch_resident_bytes": torch_held.get("resident_bytes"),
             "torch_resident_before_bytes": torch_held.get("resident_before_bytes"),
             "torch_sum_of_peaks_bytes": torch_held.get("sum_of_peaks_bytes"),
-            "turns": {"eager": rates_of(eager), "compiled": rates_of(compiled), "muster": rates_of(muster)}}
+            "turns": {"eager": rates_of(eager), "compiled": rates_of(compiled), "muster": rates_of(muster),
+                      "floor": rates_of(floors)}}
         for name, rows in (("torch", eager), ("torch compiled", compiled)):
             self.compare(mesh, name, last_of(rows, "final_loss"), row["muster_loss"])
         return row
@@ -168,8 +174,8 @@ def last_of(rows, key):
 
 
 def meshes(campaign):
-    table = Table("mesh", "ranks", "torch eager", "compiled", "muster", "muster/torch", "goal", "torch MiB",
-                  "before it", "muster MiB", "needed", "unsharded", "torch loss", "muster loss")
+    table = Table("mesh", "ranks", "torch eager", "compiled", "muster", "muster/torch", "goal", "floor/torch",
+                  "torch MiB", "before it", "muster MiB", "needed", "unsharded", "torch loss", "muster loss")
     rows = []
     for mesh in campaign.options.meshes:
         row = campaign.mesh(mesh)
@@ -179,7 +185,8 @@ def meshes(campaign):
             goal += " met" if ratio >= row["goal"] else " not"
         table.row(mesh, row["ranks"], shown(row["torch_eager_tokens_per_second"]),
                   shown(row["torch_compiled_tokens_per_second"]), shown(row["muster_tokens_per_second"]),
-                  shown(ratio, 2), goal, shown(row["torch_resident_bytes"], 0, MIB),
+                  shown(ratio, 2), goal, shown(row["floor_ratio"], 2),
+                  shown(row["torch_resident_bytes"], 0, MIB),
                   shown(row["torch_resident_before_bytes"], 0, MIB),
                   shown(row["muster_resident_bytes"], 0, MIB),
                   shown(row["muster_small_segments_bytes"], 0, MIB),

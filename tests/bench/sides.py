@@ -1,5 +1,6 @@
 """Runs Muster and torch on one mesh: commands, environments, and the JSON that each prints last."""
 
+import concurrent.futures
 import json
 import math
 import os
@@ -13,6 +14,7 @@ from resident import Peak
 LIMIT_SECONDS = 1800
 # Memory of buffers grows in small steps, not by what there is already: so it shows what buffers need.
 SMALL_SEGMENTS = {"MUSTER_SET_limits__arena_segment": "2MiB"}
+ONE_WORKER = {"MUSTER_SET_node__workers": "1"}
 FIRST_STEPS = 10  # left out of the steady rate: plans, buffers and compilations are made in them
 
 
@@ -91,6 +93,17 @@ class Muster:
         row["tokens_per_second_of_all"] = row["tokens_per_second"]
         row["tokens_per_second"] = self.steady_rate(row, err, model)
         return with_memory(row, peak)
+
+    def train_apart(self, mesh, model):
+        """What the ranks would reach if communication took no time: as many single ranks at once, each with
+        its share of the batch and one worker. None where the batch does not divide."""
+        ranks = ranks_of(mesh)
+        if model["batch"] % ranks != 0:
+            return None
+        share = {**model, "batch": model["batch"] // ranks}
+        with concurrent.futures.ThreadPoolExecutor(ranks) as pool:
+            rows = list(pool.map(lambda _: self.train(None, share, environment=ONE_WORKER), range(ranks)))
+        return {"tokens_per_second": sum(row["tokens_per_second"] for row in rows)}
 
     @staticmethod
     def steady_rate(row, err, model):
