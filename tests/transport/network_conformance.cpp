@@ -41,6 +41,11 @@ bool NetworkConformance::until(const std::function<bool()>& done) {
   return done();
 }
 
+void NetworkConformance::until_later() {
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  until([&] { return std::chrono::steady_clock::now() > soon; });
+}
+
 void NetworkConformance::touch(Pair& pair) {
   Told sent, back, received, received_back;
   Block one(1), two(1);
@@ -66,6 +71,8 @@ TEST_P(NetworkConformance, CarriesMessagesOfAllSizesBothWays) {
       EXPECT_FALSE(sends.over() || receives.over()) << "only progress() tells";
       ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << bytes;
       EXPECT_TRUE(sends.status.ok() && receives.status.ok()) << receives.status.text();
+      EXPECT_EQ(sends.bytes, bytes);
+      EXPECT_EQ(receives.bytes, bytes);
       EXPECT_TRUE(came == sent) << bytes;
     }
 }
@@ -99,8 +106,7 @@ TEST_P(NetworkConformance, TakesMessagesThatHaveComeBefore) {
     Block came(bytes);
     Told sends, receives;
     ASSERT_TRUE(pair.here->send(9, sent, sends).ok());
-    const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
-    until([&] { return std::chrono::steady_clock::now() > soon; });
+    until_later();
     ASSERT_TRUE(pair.there->receive(9, came, receives).ok());
     ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << bytes;
     EXPECT_TRUE(receives.status.ok()) << receives.status.text();
@@ -125,16 +131,63 @@ TEST_P(NetworkConformance, TellsPeersApart) {
   EXPECT_TRUE(from_one == ones && from_two == twos);
 }
 
-TEST_P(NetworkConformance, RefusesMessagesOfAnotherLength) {
+TEST_P(NetworkConformance, TakesMessagesThatAreShorterThanTheirMemory) {
+  Pair pair = connect();
+  for (const bool waits : {true, false})  // for the message, or it for its receive
+    for (const std::size_t bytes : {0u, 1u, 10u, 5000u, 1u << 20, 3u << 20}) {
+      const Block sent = pattern(bytes, bytes);
+      Block came(bytes + (1 << 20), std::byte{7});
+      Told sends, receives;
+      if (waits) {
+        ASSERT_TRUE(pair.there->receive(2, came, receives).ok());
+        until_later();
+      }
+      ASSERT_TRUE(pair.here->send(2, sent, sends).ok());
+      if (!waits) {
+        until_later();
+        ASSERT_TRUE(pair.there->receive(2, came, receives).ok());
+      }
+      ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << bytes;
+      EXPECT_TRUE(sends.status.ok() && receives.status.ok()) << receives.status.text();
+      EXPECT_EQ(receives.bytes, bytes);
+      const auto end = came.begin() + static_cast<std::ptrdiff_t>(bytes);
+      EXPECT_TRUE(std::equal(sent.begin(), sent.end(), came.begin(), end)) << bytes;
+      EXPECT_TRUE(std::all_of(end, came.end(), [](std::byte b) { return b == std::byte{7}; })) << bytes;
+    }
+}
+
+// Goal:   lengths belong to their messages, also where messages of one tag differ in length.
+TEST_P(NetworkConformance, TellsTheLengthOfEachMessageInTheOrderOfItsTag) {
+  Pair pair = connect();
+  constexpr std::size_t kLengths[] = {17, 0, 300'000, 1, 64, 0, 100'000, 9000};
+  constexpr std::size_t kRoom = 400'000;
+  const Block from = pattern(kRoom, 5);
+  std::vector<Block> came(std::size(kLengths), Block(kRoom));
+  std::vector<Told> sends(std::size(kLengths)), receives(std::size(kLengths));
+  for (std::size_t i = 0; i < std::size(kLengths); ++i)
+    ASSERT_TRUE(pair.here->send(2, Bytes(from).subspan(i, kLengths[i]), sends[i]).ok());
+  for (std::size_t i = 0; i < std::size(kLengths); ++i)
+    ASSERT_TRUE(pair.there->receive(2, came[i], receives[i]).ok());
+  const auto over = [](const Told& told) { return told.over(); };
+  ASSERT_TRUE(until([&] { return std::ranges::all_of(receives, over) && std::ranges::all_of(sends, over); }));
+  for (std::size_t i = 0; i < std::size(kLengths); ++i) {
+    EXPECT_EQ(receives[i].bytes, kLengths[i]) << i;
+    EXPECT_EQ(sends[i].bytes, kLengths[i]) << i;
+    EXPECT_TRUE(std::ranges::equal(Bytes(from).subspan(i, kLengths[i]), Bytes(came[i]).first(kLengths[i])))
+        << i;
+  }
+}
+
+TEST_P(NetworkConformance, RefusesMessagesThatAreLongerThanTheirMemory) {
   const Block from(1'000'000);
   Pair pair = connect();
-  for (const auto& [sends, expects] : {std::pair{10u, 20u}, {20u, 10u}, {1u, 0u}, {1'000'000u, 10u}}) {
-    Block into(expects + 8, std::byte{7});
+  for (const auto& [sends, room] : {std::pair{20u, 10u}, {1u, 0u}, {5000u, 4999u}, {1'000'000u, 10u}}) {
+    Block into(room + 8, std::byte{7});
     Told received;
-    ASSERT_TRUE(pair.there->receive(2, WritableBytes(into).first(expects), received).ok());
+    ASSERT_TRUE(pair.there->receive(2, WritableBytes(into).first(room), received).ok());
     ASSERT_TRUE(pair.here->send(2, Bytes(from).first(sends), unended_.emplace_back()).ok());
-    const bool measured = GetParam().measures_messages_to == SIZE_MAX ||
-                          (expects > 0 && sends <= GetParam().measures_messages_to);
+    const bool measured =
+        GetParam().measures_messages_to == SIZE_MAX || (room > 0 && sends <= GetParam().measures_messages_to);
     if (!measured) {
       const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
       until([&] { return received.over() || std::chrono::steady_clock::now() > soon; });
@@ -142,11 +195,11 @@ TEST_P(NetworkConformance, RefusesMessagesOfAnotherLength) {
     }
     ASSERT_TRUE(until([&] { return received.over(); })) << sends;
     EXPECT_FALSE(received.status.ok());
+    EXPECT_EQ(received.bytes, 0u);
     if (measured) {
       EXPECT_EQ(received.status.code(), Code::kProtocol) << received.status.text();
     }
-    EXPECT_TRUE(
-        std::all_of(into.begin() + expects, into.end(), [](std::byte b) { return b == std::byte{7}; }));
+    EXPECT_TRUE(std::all_of(into.begin() + room, into.end(), [](std::byte b) { return b == std::byte{7}; }));
   }
 }
 
@@ -169,10 +222,13 @@ TEST_P(NetworkConformance, WritesAndReadsThePeersMemory) {
     ASSERT_TRUE(pair.here->flush(flushed).ok());
     ASSERT_TRUE(until([&] { return put.over() && flushed.over(); })) << bytes;
     ASSERT_TRUE(put.status.ok() && flushed.status.ok());
+    EXPECT_EQ(put.bytes, bytes);
+    EXPECT_EQ(flushed.bytes, 0u);
     EXPECT_TRUE(std::equal(wrote.begin(), wrote.end(), memory.begin() + static_cast<std::ptrdiff_t>(at)));
     ASSERT_TRUE(pair.here->get(read, **remote, at, got).ok());
     ASSERT_TRUE(until([&] { return got.over(); }));
     EXPECT_TRUE(read == wrote) << bytes;
+    EXPECT_EQ(got.bytes, bytes);
   }
   EXPECT_TRUE(std::equal(before.begin(), before.begin() + 100'000, memory.begin()))
       << "the rest is untouched";
@@ -262,6 +318,7 @@ TEST_P(NetworkConformance, AbortsWhatAClosedEndpointHasBegun) {
       [&] { return std::all_of(told.begin(), told.end(), [](const Told& each) { return each.over(); }); }));
   for (const Told& each : told) {
     EXPECT_EQ(each.status.code(), Code::kAborted) << each.status.text();
+    EXPECT_EQ(each.bytes, 0u);
     EXPECT_EQ(each.times, 1);
   }
 }

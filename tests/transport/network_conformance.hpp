@@ -18,13 +18,15 @@ namespace muster::transport::test {
 
 // One operation, and what has become of it.
 struct Told final : Transfer {
-  void done(const Status& said) override {
+  void done(const Status& said, std::size_t length) override {
     status = said;
+    bytes = length;
     ++times;
     if (then) then();
   }
   bool over() const { return times > 0; }
   Status status;
+  std::size_t bytes = 0;
   int times = 0;
   std::function<void()> then;
 };
@@ -33,8 +35,9 @@ struct NetworkMaker {
   std::string name;
   // Networks of the nodes 0 … count - 1, which can reach each other.
   std::function<std::vector<std::unique_ptr<Network>>(std::uint32_t count)> open;
-  bool notices_loss = true;                     // of a peer, by itself
-  std::size_t measures_messages_to = SIZE_MAX;  // longer ones of a wrong length end with their endpoint
+  bool notices_loss = true;  // of a peer, by itself
+  // The receive of a longer message, without room for it, ends with its endpoint.
+  std::size_t measures_messages_to = SIZE_MAX;
 };
 
 class NetworkConformance : public ::testing::TestWithParam<NetworkMaker> {
@@ -48,6 +51,8 @@ class NetworkConformance : public ::testing::TestWithParam<NetworkMaker> {
   Pair connect(std::uint32_t other = 1);
   // Progress of all nodes until `done`, at most 20 s.
   bool until(const std::function<bool()>& done);
+  // Progress of all nodes for 20 ms: what can come has come.
+  void until_later();
   // The first operations: both ends find each other.
   void touch(Pair& pair);
 

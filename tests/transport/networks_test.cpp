@@ -1,5 +1,6 @@
-// The conformance suite on each network that there is, loaded as programs load it; and what is said of those
-// that are not there.
+// The conformance suite on each network that there is, loaded as programs load it, and on that of the tests;
+// and what is said of those that are not there.
+#include "tests/transport/memory_network.hpp"
 #include "tests/transport/network_conformance.hpp"
 #include "transport/endpoint/library.hpp"
 #include "transport/endpoint/trial.hpp"
@@ -27,6 +28,20 @@ std::vector<NetworkMaker> makers() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modules, NetworkConformance, ::testing::ValuesIn(makers()),
+                         [](const auto& made) { return made.param.name; });
+INSTANTIATE_TEST_SUITE_P(Memory, NetworkConformance,
+                         ::testing::Values(NetworkMaker{
+                             "plain", [](std::uint32_t count) { return memory_networks(count); }}),
+                         [](const auto& made) { return made.param.name; });
+INSTANTIATE_TEST_SUITE_P(FaultyMemory, NetworkConformance,
+                         ::testing::Values(NetworkMaker{"delayed",
+                                                        [](std::uint32_t count) {
+                                                          return memory_networks(count,
+                                                                                 {.seed = 11,
+                                                                                  .delay_percent = 30,
+                                                                                  .reorder_percent = 30,
+                                                                                  .late_percent = 30});
+                                                        }}),
                          [](const auto& made) { return made.param.name; });
 
 TEST(Networks, SayWhatTheyAreOnceTheyWereTried) {

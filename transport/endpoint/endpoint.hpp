@@ -4,14 +4,15 @@
 //
 // 1. Every operation ends once, by done(), which only progress() calls. Until then its memory, and the
 //    Transfer, are the library's: also after a failure, because late bytes may still arrive.
-// 2. Messages of one endpoint and one tag arrive in order. Nothing else is ordered, neither between tags nor
-//    between messages and writes: flush() says when the writes before it are in the peer's memory.
+// 2. Messages of one endpoint and one tag go to its receives in order. Nothing else is ordered, neither
+//    between tags nor between messages and writes: flush() says when the writes before it are in the peer's
+//    memory. Nor are ends: done() of a short message may come before that of a long one sent before it.
 // 3. A peer that is gone fails its endpoint as soon as the library notices. All its operations end then, each
 //    with the same Status; new ones are refused with it. A library may not notice for long, or never
 //    (libfabric): whoever knows better closes the endpoint.
-// 4. Sender and receiver have agreed on the length of a message. If they have not, nothing is written beyond
-//    the receiver's memory. The receive says so; with libfabric, of long messages, it ends with its endpoint.
-//    The send may not end before its network does.
+// 4. A message may be shorter than the memory of its receive; done() says how long it was. Of a longer one
+//    nothing is written beyond that memory, and the receive ends with kProtocol; with libfabric, of long
+//    messages, it ends with its endpoint. The send of a longer one may not end before its network does.
 // 5. Keys and addresses are bytes of a peer: what is malformed is refused.
 #pragma once
 
@@ -39,9 +40,10 @@ constexpr MessageTag kMessageTagMax = (MessageTag{1} << 48) - 1;
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // kOk; the Status of a failed endpoint; kProtocol: a message had another length; kAborted: the endpoint
-  // was closed. The transfer may be destroyed or used again from here on.
-  virtual void done(const Status& status) = 0;
+  // kOk; the Status of a failed endpoint; kProtocol: a message was longer than its memory; kAborted: the
+  // endpoint was closed. `bytes`: of a receive, the length of its message; of all else, what was asked; 0
+  // after a failure. The transfer may be destroyed or used again from here on.
+  virtual void done(const Status& status, std::size_t bytes) = 0;
 };
 
 // A peer's memory, into which this node may write and from which it may read.
@@ -77,7 +79,7 @@ class Endpoint {
   // OK, or why it has failed: kPeerLost with the library's reason.
   virtual Status status() const = 0;
 
-  // One message. The receiver's must be of the same length; zero is one.
+  // One message. It may be shorter than the memory of its receive; zero is a length.
   virtual Status send(MessageTag tag, Bytes from, Transfer& transfer) = 0;
   virtual Status receive(MessageTag tag, WritableBytes into, Transfer& transfer) = 0;
 

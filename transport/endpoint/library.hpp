@@ -21,7 +21,7 @@ Result<std::unique_ptr<Network>> open_network(const std::string& folder, const s
 
 // What a module exports as "muster_network_module".
 struct NetworkModule {
-  static constexpr std::uint64_t kVersion = 1;  // of Network and all that it names
+  static constexpr std::uint64_t kVersion = 2;  // of Network and all that it names
   std::uint64_t version = kVersion;
   Status (*open)(NodeIndex here, std::unique_ptr<Network>* network) = nullptr;
 };

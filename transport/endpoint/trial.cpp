@@ -15,11 +15,13 @@ constexpr std::size_t kBytes = 64 << 10;
 //
 // Owns    nothing. Thread  the caller's. Bound  -. Fails  by `status`.
 struct Awaited final : Transfer {
-  void done(const Status& said) override {
+  void done(const Status& said, std::size_t length) override {
     status = said;
+    bytes = length;
     over = true;
   }
   Status status;
+  std::size_t bytes = 0;
   bool over = false;
 };
 
@@ -55,6 +57,8 @@ Result<std::string> try_network(const std::string& folder, const std::string& na
   MUSTER_RETURN_IF_ERROR(to_two->send(0, sent, send));
   Awaited* const message[] = {&send, &receive};
   MUSTER_RETURN_IF_ERROR(await(both, message, clock, end));
+  if (receive.bytes != sent.size())
+    return fail(Code::kCorrupt, "a message of {} bytes came with {}", sent.size(), receive.bytes);
   if (came != sent) return fail(Code::kCorrupt, "a message came with other bytes than it was sent with");
 
   MUSTER_ASSIGN_OR_RETURN(const auto remote, to_two->open_memory(registered->key()));

@@ -57,7 +57,7 @@ struct OfiOperation {
   Transfer* transfer = nullptr;
   Kind kind = Kind::kSend;
   std::byte* data = nullptr;
-  std::size_t bytes = 0;
+  std::size_t bytes = 0;     // what was asked; of a receive that has ended: the length of its message
   std::uint64_t tag = 0;     // whole
   std::uint64_t remote = 0;  // address and key of a peer's memory
   std::uint64_t key = 0;
@@ -472,11 +472,8 @@ void OfiNetwork::take_completions() {
     if (count <= 0) return;
     for (const fi_cq_tagged_entry& entry : std::span(entries).first(static_cast<std::size_t>(count))) {
       auto& operation = *static_cast<OfiOperation*>(entry.op_context);
-      Status status;
-      if (operation.kind == OfiOperation::Kind::kReceive && entry.len != operation.bytes)
-        status = failure(Code::kProtocol, "a message of {} bytes came where {} were expected", entry.len,
-                         operation.bytes);
-      end(operation, std::move(status));
+      if (operation.kind == OfiOperation::Kind::kReceive) operation.bytes = entry.len;
+      end(operation, {});
     }
   }
 }
@@ -489,8 +486,8 @@ void OfiNetwork::take_error() {
   OfiEndpoint* const endpoint = operation.endpoint;
   const char* why = fi_strerror(error.err);
   if (error.err == FI_ETRUNC) {
-    end(operation, failure(Code::kProtocol, "a message came that is longer than the {} bytes expected",
-                           operation.bytes));
+    end(operation,
+        failure(Code::kProtocol, "a message came that is longer than its {} bytes of room", operation.bytes));
   } else if (error.err == FI_ECANCELED) {
     end(operation, failure(Code::kAborted, "the connection was closed"));
   } else {
@@ -508,15 +505,13 @@ std::size_t OfiNetwork::progress() {
     OfiOperations one;  // a done() may close the endpoint, and begin more
     one.splice(one.end(), ended_, ended_.begin());
     const OfiOperation& operation = one.front();
-    if (operation.endpoint == nullptr) {
-      operation.transfer->done(operation.status.ok() ? Status()
-                                                     : failure(Code::kAborted, "the connection was closed"));
-    } else {
-      const Status& failed = operation.endpoint->status();
-      const bool whole =
-          operation.status.ok() && (failed.ok() || operation.kind != OfiOperation::Kind::kFlush);
-      operation.transfer->done(whole ? Status() : failed.ok() ? operation.status : failed);
-    }
+    const Status failed = operation.endpoint == nullptr ? failure(Code::kAborted, "the connection was closed")
+                                                        : operation.endpoint->status();
+    const bool open = operation.endpoint == nullptr || failed.ok();
+    if (operation.status.ok() && (open || operation.kind != OfiOperation::Kind::kFlush))
+      operation.transfer->done({}, operation.bytes);
+    else
+      operation.transfer->done(failed.ok() ? operation.status : failed, 0);
   }
   return told;
 }

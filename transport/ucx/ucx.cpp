@@ -37,7 +37,7 @@ struct UcxOperation {
   const UcxEndpoint* endpoint = nullptr;  // null: it was closed
   Transfer* transfer = nullptr;
   void* request = nullptr;  // UCX's; null: it has ended
-  std::size_t bytes = 0;    // of a receive: the length that its message must have
+  std::size_t bytes = 0;    // what was asked; of a receive that has ended: the length of its message
   bool receives = false;
   bool over = false;  // and not told yet
   Status status;
@@ -124,7 +124,7 @@ class UcxNetwork final : public Network {
   NodeIndex here() const { return here_; }
 
   // Before the call to UCX that begins an operation; its `user_data` is the entry.
-  UcxOperation& enter(const UcxEndpoint& endpoint, Transfer& transfer);
+  UcxOperation& enter(const UcxEndpoint& endpoint, Transfer& transfer, std::size_t bytes);
   // What that call has returned: done at once, under way, or an error, which ends the entry.
   Status began(UcxOperation& operation, ucs_status_ptr_t request);
   void end(UcxOperation& operation, Status status);
@@ -154,16 +154,13 @@ void on_ended(void* request, ucs_status_t status, void* user) {
   operation.network->end(operation, status_of(status, "a transfer"));
 }
 
-// UCX refuses a message that is longer than the memory; one that is shorter is found here.
-Status status_of_receive(ucs_status_t status, std::size_t came, std::size_t expected) {
-  if (status == UCS_ERR_MESSAGE_TRUNCATED || (status == UCS_OK && came != expected))
-    return failure(Code::kProtocol, "a message of {} bytes came where {} were expected", came, expected);
-  return status_of(status, "a receive");
-}
-
 void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* user) {
   auto& operation = *static_cast<UcxOperation*>(user);
-  Status told = status_of_receive(status, info->length, operation.bytes);
+  Status told = status == UCS_ERR_MESSAGE_TRUNCATED
+                    ? failure(Code::kProtocol, "a message of {} bytes came where there is room for {}",
+                              info->length, operation.bytes)
+                    : status_of(status, "a receive");
+  if (told.ok()) operation.bytes = info->length;
   ucp_request_free(request);
   operation.request = nullptr;
   operation.network->end(operation, std::move(told));
@@ -210,7 +207,7 @@ Status UcxEndpoint::ready(MessageTag tag) const {
 
 Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  UcxOperation& operation = network_.enter(*this, transfer);
+  UcxOperation& operation = network_.enter(*this, transfer, from.size());
   const ucp_request_param_t param = parameters(operation);
   const ucp_tag_t whole = whole_tag(network_.here(), tag);
   return network_.began(operation, ucp_tag_send_nbx(endpoint_, from.data(), from.size(), whole, &param));
@@ -218,9 +215,8 @@ Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
 
 Status UcxEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  UcxOperation& operation = network_.enter(*this, transfer);
+  UcxOperation& operation = network_.enter(*this, transfer, into.size());
   operation.receives = true;
-  operation.bytes = into.size();
   ucp_request_param_t param = parameters(operation);
   // Of a receive that has ended within the call UCX 1.13 does not say the length, except to the callback.
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
@@ -244,7 +240,7 @@ Status UcxEndpoint::put(Bytes from, const RemoteMemory& memory, std::uint64_t of
   const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, from.size()));
   const std::uint64_t place = remote.head().address + offset;
-  UcxOperation& operation = network_.enter(*this, transfer);
+  UcxOperation& operation = network_.enter(*this, transfer, from.size());
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation,
                         ucp_put_nbx(endpoint_, from.data(), from.size(), place, remote.key(), &param));
@@ -256,7 +252,7 @@ Status UcxEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uin
   const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, into.size()));
   const std::uint64_t place = remote.head().address + offset;
-  UcxOperation& operation = network_.enter(*this, transfer);
+  UcxOperation& operation = network_.enter(*this, transfer, into.size());
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation,
                         ucp_get_nbx(endpoint_, into.data(), into.size(), place, remote.key(), &param));
@@ -264,7 +260,7 @@ Status UcxEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uin
 
 Status UcxEndpoint::flush(Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready());
-  UcxOperation& operation = network_.enter(*this, transfer);
+  UcxOperation& operation = network_.enter(*this, transfer, 0);
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation, ucp_ep_flush_nbx(endpoint_, &param));
 }
@@ -336,11 +332,12 @@ Result<std::unique_ptr<RegisteredMemory>> UcxNetwork::register_memory(WritableBy
   return std::make_unique<UcxMemory>(context_, handle, std::move(key));
 }
 
-UcxOperation& UcxNetwork::enter(const UcxEndpoint& endpoint, Transfer& transfer) {
+UcxOperation& UcxNetwork::enter(const UcxEndpoint& endpoint, Transfer& transfer, std::size_t bytes) {
   UcxOperation& operation = in_flight_.emplace_back();
   operation.network = this;
   operation.endpoint = &endpoint;
   operation.transfer = &transfer;
+  operation.bytes = bytes;
   operation.self = std::prev(in_flight_.end());
   return operation;
 }
@@ -400,12 +397,12 @@ std::size_t UcxNetwork::progress() {
     one.splice(one.end(), ended_, ended_.begin());
     const UcxOperation& operation = one.front();
     if (operation.status.ok()) {
-      operation.transfer->done({});
+      operation.transfer->done({}, operation.bytes);
     } else if (operation.endpoint == nullptr) {
-      operation.transfer->done(failure(Code::kAborted, "the connection was closed"));
+      operation.transfer->done(failure(Code::kAborted, "the connection was closed"), 0);
     } else {
       const Status& failed = operation.endpoint->status();
-      operation.transfer->done(failed.ok() ? operation.status : failed);
+      operation.transfer->done(failed.ok() ? operation.status : failed, 0);
     }
   }
   return told;
