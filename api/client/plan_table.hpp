@@ -33,6 +33,7 @@ struct alignas(shm::kLineBytes) PlanRecord {
   std::optional<muster_lane> usual_lane;  // of a collective; a kernel has none
   std::unique_ptr<ToldCollective> told;   // of a collective; never null then
   std::unique_ptr<DirectPlan> direct;     // made by the first run (Runs)
+  bool by_engine = false;                 // its group spans nodes, so that there is no direct path (Runs)
   std::vector<shm::Command> news;         // new counts that the engine has not been told (PlanTable)
   std::vector<muster_buffer> buffers;     // all that the plan uses
   muster_point last = MUSTER_POINT_NONE;  // of its latest start (Submission)

@@ -24,8 +24,9 @@ Result<PlanRecord*> Runs::runnable(muster_plan plan) {
 
 Status Runs::run_alone(muster_plan plan, Nanos timeout) {
   MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
-  return interrupt_.spend(direct_ != nullptr ? run_directly(*record, timeout)
-                                             : run_by_engine(*record, timeout));
+  if (direct_ != nullptr) MUSTER_RETURN_IF_ERROR(prepare(*record));
+  const bool directly = direct_ != nullptr && !record->by_engine;
+  return interrupt_.spend(directly ? run_directly(*record, timeout) : run_by_engine(*record, timeout));
 }
 
 Status Runs::run(muster_plan plan, Nanos timeout) {
@@ -34,7 +35,8 @@ Status Runs::run(muster_plan plan, Nanos timeout) {
 
 Status Runs::run_once(muster_plan plan, Nanos timeout) {
   MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
-  if (direct_ == nullptr) {
+  if (direct_ != nullptr) MUSTER_RETURN_IF_ERROR(prepare(*record));
+  if (direct_ == nullptr || record->by_engine) {
     MUSTER_RETURN_IF_ERROR(submission_.check_lane(*record->usual_lane));
     return run_by_engine(*record, timeout);
   }
@@ -71,15 +73,17 @@ Status Runs::compare(muster_group group, const Held& held, std::string_view what
 
 // Member regions are found and the path is chosen at the first run.
 Status Runs::prepare(PlanRecord& record) {
-  if (record.direct != nullptr) return {};
-  MUSTER_ASSIGN_OR_RETURN(auto made, direct_->plan(record.plan, record.told->described));
-  record.direct = std::make_unique<DirectPlan>(std::move(made));
+  if (record.direct != nullptr || record.by_engine) return {};
+  auto made = direct_->plan(record.plan, record.told->described);
+  record.by_engine = !made && made.error().code() == Code::kUnsupported;
+  if (record.by_engine) return {};
+  if (!made) return made.error();
+  record.direct = std::make_unique<DirectPlan>(*std::move(made));
   MUSTER_FAULT_POINT("plan.seated");
   return {};
 }
 
 Status Runs::run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* counted) {
-  if (record.direct == nullptr) MUSTER_RETURN_IF_ERROR(prepare(record));
   const bool by_engine = record.direct->choice.path == Path::kEngine;
   if (by_engine) MUSTER_RETURN_IF_ERROR(submission_.check_lane(*record.usual_lane));
   MUSTER_RETURN_IF_ERROR(direct_->run(*record.direct, real(*record.direct, timeout)));

@@ -243,6 +243,8 @@ void add_local(CLI::App& app, Line& line) {
   whole(explain->add_option("--cores", line.plan.cores, "Cores that the job has; else those of this machine"),
         1, 65536);
   explain->add_flag("--shared", line.plan.shared, "The target is one node-shared buffer");
+  whole(explain->add_option("--nodes", line.plan.nodes, "Nodes over which the members are spread evenly"), 1,
+        control::kNodesMax);
 }
 
 void add_checkpoint(CLI::App& app, Line& line) {

@@ -5,6 +5,7 @@
 #include "daemon/cli/render.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/control/node_costs.hpp"
+#include "transport/span/choice.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -69,19 +70,53 @@ Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& 
           {"why", choice.why}};
 }
 
+// Between nodes the engine carries it out, in chunks; what is said here is of all together.
+Json choice_between_nodes(const Collective& c, const PlanQuestion& question) {
+  using namespace transport::span;
+  const auto nodes = static_cast<std::uint32_t>(question.nodes);
+  const auto ranks = static_cast<std::uint32_t>(question.ranks);
+  const std::size_t element = dtype_bytes(c.dtype);
+  Json choice{{"count", c.count}, {"bytes", c.count * element}, {"path", "nodes"}};
+  if (is_pairwise(c.op) || is_transfer(c.op) || !has_data(c.op)) {
+    choice["algorithm"] = has_data(c.op) ? "streams" : "match requests";
+    choice["predicted_us"] = nullptr;
+    choice["why"] = has_data(c.op) ? "one stream for each pair of nodes" : "each node hears of each other";
+    return choice;
+  }
+  transport::Span span;
+  span.nodes.clear();
+  for (std::uint32_t node = 0; node < nodes; ++node) span.nodes.emplace_back(node);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank)
+    span.node_of.push_back(static_cast<std::uint32_t>(std::uint64_t{rank} * nodes / ranks));
+  const RowChunk all = NodeRow(c, span).chunk(0, 1);
+  const std::uint32_t rows = has_reduction(c.op) && !combines(c, false) ? (ranks + nodes - 1) / nodes : 0;
+  const NodeAlgorithm algorithm = choose_algorithm(c.op, all, rows, element, 0, {});
+  const Schedule schedule = schedule_of(c.op, algorithm, nodes, 0, 0);
+  choice["algorithm"] = name_of(algorithm);
+  choice["predicted_us"] = transport::span::estimate(schedule, all, std::max(rows, 1u), element, {}) / 1000;
+  choice["why"] = fmt::format("{} bytes sent by node 0 in {} round{}{}",
+                              bytes_sent(schedule, all, std::max(rows, 1u), element), schedule.size(),
+                              schedule.size() == 1 ? "" : "s", rows > 1 ? ", contributions apart" : "");
+  return choice;
+}
+
 std::string plan_text(const Json& plan, std::size_t columns) {
   std::string out = fmt::format(
-      "{} of {} over {} ranks{}; {} ranks of the job on {} cores; costs of the node: {}\n\n",
+      "{} of {} over {} ranks{}{}; {} ranks of the job on {} cores; costs of the node: {}\n\n",
       plan.at("op").get<std::string>(), plan.at("dtype").get<std::string>(),
       plan.at("ranks").get<std::int64_t>(), plan.at("shared").get<bool>() ? " into a node-shared buffer" : "",
+      plan.at("nodes").get<std::int64_t>() > 1
+          ? fmt::format(" on {} nodes", plan.at("nodes").get<std::int64_t>())
+          : "",
       plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>(),
       plan.at("costs_from").get<std::string>());
   std::vector<config::Cells> rows;
   for (const Json& c : plan.at("choices"))
-    rows.push_back({fmt::format("{}", c.at("bytes").get<std::uint64_t>()), c.at("path").get<std::string>(),
-                    c.at("algorithm").get<std::string>(),
-                    fmt::format("{:.2f}", c.at("predicted_us").get<double>()),
-                    c.at("why").get<std::string>()});
+    rows.push_back(
+        {fmt::format("{}", c.at("bytes").get<std::uint64_t>()), c.at("path").get<std::string>(),
+         c.at("algorithm").get<std::string>(),
+         c.at("predicted_us").is_null() ? "-" : fmt::format("{:.2f}", c.at("predicted_us").get<double>()),
+         c.at("why").get<std::string>()});
   return out + config::table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows, {columns, {}});
 }
 
@@ -91,6 +126,11 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
   const std::int64_t world = question.world == 0 ? question.ranks : question.world;
   if (world < question.ranks)
     return usage(fmt::format("--world {} is less than the {} ranks of the group", world, question.ranks));
+  if (question.nodes > question.ranks)
+    return usage(
+        fmt::format("--nodes {} is more than the {} ranks of the group", question.nodes, question.ranks));
+  if (question.nodes > 1 && question.shared)
+    return usage("a node-shared buffer is of one node; leave --nodes or --shared out");
   const auto own_cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const std::int64_t cores = question.cores == 0 ? own_cores : question.cores;
   const auto kept = control::kept_node_costs(question.folder);
@@ -100,13 +140,15 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
   for (const std::uint64_t bytes : kTableBytes) {
     if (question.count < 0 && has_data(collective->op))
       collective->count = std::max<std::uint64_t>(1, bytes / dtype_bytes(collective->dtype));
-    choices.push_back(choice_of(*collective, question.ranks, machine));
+    choices.push_back(question.nodes > 1 ? choice_between_nodes(*collective, question)
+                                         : choice_of(*collective, question.ranks, machine));
     if (question.count >= 0 || !has_data(collective->op)) break;
   }
   return Json{{"op", op_name(collective->op)},
               {"dtype", dtype_name(collective->dtype)},
               {"ranks", question.ranks},
               {"shared", question.shared},
+              {"nodes", question.nodes},
               {"local_ranks", world},
               {"cores", cores},
               {"costs", control::to_json(costs)},

@@ -17,6 +17,7 @@ struct PlanQuestion {
   std::int64_t world = 0;     // ranks of the job on the node; 0: as many as in the group
   std::int64_t cores = 0;     // granted to the job; 0: those of this machine
   bool shared = false;        // the target is one node-shared buffer
+  std::int64_t nodes = 1;     // over which the members are spread, as many on each
   std::string folder;         // a daemon's runtime directory, which keeps the costs of the node
 };
 

@@ -29,6 +29,10 @@ constexpr std::array kKeys{
     Key{"cluster.name", KeyKind::kName, kOptional, "muster", 1, 63, "", "Its name in logs and metrics."},
     Key{"cluster.port", KeyKind::kInteger, kOptional, "7733", 1, 65535, "",
         "The TCP port on which the daemons of all nodes listen for each other."},
+    Key{"cluster.network", KeyKind::kChoice, kOptional, "ucx", 0, 0, "ucx|ofi|none",
+        "The library that moves the bytes of jobs between nodes: UCX or libfabric; `muster doctor` tries "
+        "both. "
+        "none: no operation spans nodes."},
     Key{"nodes", KeyKind::kList, kRequired, "", 1, kEntriesMax, "",
         "The nodes; ranks are numbered in this order."},
     Key{"nodes[]", KeyKind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
@@ -77,6 +81,8 @@ constexpr std::array kKeys{
     Key{"jobs[].digests", KeyKind::kInteger, kOptional, "", 0, kDigestsMax, "",
         "Every so many runs of a group whose result all members share, they compare digests of it; 0: never; "
         "unset: defaults.digests of musterd.yaml."},
+    Key{"jobs[].reproducible", KeyKind::kFlag, kOptional, "false", 0, 0, "",
+        "Whether results are the same bits whatever node a rank is on. That sends more between nodes."},
 };
 
 const Key& key_at(std::string_view path) {
@@ -100,6 +106,8 @@ class Extractor {
     const Node* cluster = root.find("cluster");
     cluster_.name = text(cluster, "name", "cluster.name");
     cluster_.port = static_cast<std::uint16_t>(number(cluster, "port", "cluster.port"));
+    const std::string network = text(cluster, "network", "cluster.network");
+    if (network != "none") cluster_.network = network;
     if (const Node* nodes = root.find("nodes"))
       for (std::size_t i = 0; i < nodes->items.size(); ++i)
         read_node(nodes->items[i], fmt::format("nodes[{}]", i));
@@ -197,6 +205,7 @@ class Extractor {
     read_lanes(node.find("lanes"), &job.lanes);
     if (const Node* digests = leaf(&node, "digests"))
       job.digests = static_cast<std::uint32_t>(digests->value->number);
+    job.reproducible = number(&node, "reproducible", "jobs[].reproducible") != 0;
     cluster_.jobs.push_back(std::move(job));
   }
 

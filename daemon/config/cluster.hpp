@@ -53,6 +53,7 @@ struct JobEntry {
   MeshEntry mesh;
   LanesEntry lanes;
   std::optional<std::uint32_t> digests;  // else defaults.digests of the daemon
+  bool reproducible = false;
   ClaimRule claim = ClaimRule::kOwner;
   std::optional<Marked<std::uint32_t>> ranks;  // else Cluster::devices()
 };
@@ -61,6 +62,7 @@ struct Cluster {
   Source source;
   std::string name;
   std::uint16_t port = 0;  // on which the daemons of all nodes listen for each other
+  std::string network;     // one of kNetworks; empty: none
   std::vector<NodeEntry> nodes;
   std::vector<JobEntry> jobs;
 

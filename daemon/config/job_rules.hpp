@@ -3,12 +3,17 @@
 
 #include "api/shm/layout.hpp"
 
+#include <array>
 #include <cstdint>
+#include <string_view>
 
 namespace muster::config {
 
 // kOwner: any process of the job's owner. kToken: the holder of that rank's single-use token.
 enum class ClaimRule : std::uint8_t { kOwner, kToken };
+
+// By which the nodes of a job may reach each other: modules of transport/, the usual one first.
+inline constexpr std::array<std::string_view, 2> kNetworks{"ucx", "ofi"};
 
 inline constexpr std::uint32_t kWorkersMax = 1024;                   // threads of an engine
 inline constexpr std::uint32_t kGroupsMadeMax = 4096;                // of a job, beside those of its mesh

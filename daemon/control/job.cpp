@@ -48,6 +48,15 @@ class SpecReader {
     }
     target = it->get<std::string>();
   }
+  void flag(const char* name, bool& target) {
+    if (!status_.ok()) return;
+    const auto it = json_.find(name);
+    if (it == json_.end() || !it->is_boolean()) {
+      status_ = failure(Code::kBadArgument, "job: {} must be true or false", name);
+      return;
+    }
+    target = it->get<bool>();
+  }
   void nanos(const char* name, Nanos& target) {
     std::uint64_t value = 0;
     number(name, value, 0, static_cast<std::uint64_t>(kJobDurationMax.count()));
@@ -80,6 +89,23 @@ void read_flatten(const Json& json, JobSpec& spec, SpecReader& fields) {
     }
     spec.flatten.emplace_back(entry["name"].get<std::string>(), std::move(dims));
   }
+}
+
+// By its name a program's code is loaded, so only the known ones are good.
+void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
+  if (json.contains("network")) fields.text("network", spec.network);
+  if (json.contains("networks_directory")) fields.text("networks_directory", spec.networks_directory);
+  if (json.contains("reproducible")) fields.flag("reproducible", spec.reproducible);
+  const bool known =
+      std::find(config::kNetworks.begin(), config::kNetworks.end(), spec.network) != config::kNetworks.end();
+  if (!spec.network.empty() && !known)
+    fields.fail(failure(Code::kBadArgument, "job: network must be one of {}, or empty",
+                        fmt::join(config::kNetworks, ", ")));
+  const std::string& folder = spec.networks_directory;
+  const bool absolute = !folder.empty() && folder.front() == '/';
+  if (folder.size() > kPathBytesMax || (!absolute && !(folder.empty() && spec.network.empty())))
+    fields.fail(failure(Code::kBadArgument, "job: networks_directory must be absolute, of at most {} bytes",
+                        kPathBytesMax));
 }
 
 }  // namespace
@@ -168,7 +194,10 @@ Json to_json(const JobSpec& spec) {
             {"starts_per_lane_max", spec.starts_per_lane_max},
             {"costs", to_json(spec.costs)},
             {"digests", spec.digests},
-            {"reports_directory", spec.reports_directory}};
+            {"reports_directory", spec.reports_directory},
+            {"network", spec.network},
+            {"networks_directory", spec.networks_directory},
+            {"reproducible", spec.reproducible}};
   write_nodes(spec.world, json);
   return json;
 }
@@ -202,6 +231,7 @@ Result<JobSpec> job_from_json(const Json& json) {
   if (const auto it = json.find("costs"); it != json.end()) {
     MUSTER_ASSIGN_OR_RETURN(spec.costs, costs_from_json(*it));
   }
+  read_network(json, spec, fields);
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());
   if (claim != "owner" && claim != "token")

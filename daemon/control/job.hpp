@@ -22,6 +22,7 @@ using Json = nlohmann::json;
 constexpr std::uint32_t kWorldMax = 1u << 16;                   // ranks of a job
 constexpr std::uint32_t kNodesMax = 4096;                       // of a job
 constexpr std::size_t kNodeNameBytesMax = 253;                  // as a host name
+constexpr std::size_t kPathBytesMax = 4095;                     // of a folder in a spec
 constexpr std::uint64_t kJobBytesMax = std::uint64_t{1} << 47;  // of any memory size in a spec
 constexpr Nanos kJobDurationMax = std::chrono::hours(24);       // of any duration in a spec
 
@@ -45,8 +46,11 @@ struct JobSpec {
   std::uint32_t groups_made_max = 64;                             // that a rank holds, beside the mesh
   std::uint32_t starts_per_lane_max = config::kStartsPerLaneMax;  // of a rank, without an outcome yet
   NodeCosts costs;                                                // by which its members choose algorithms
-  std::uint32_t digests = 0;      // each so many shared results are compared once
-  std::string reports_directory;  // for reports of passed deadlines; empty: none are written
+  std::uint32_t digests = 0;       // each so many shared results are compared once
+  std::string reports_directory;   // for reports of passed deadlines; empty: none are written
+  std::string network;             // by which its nodes reach each other, of config::kNetworks; empty: none
+  std::string networks_directory;  // where the modules of networks lie; absolute
+  bool reproducible = false;       // results are the same bits whatever node a rank is on
 };
 
 Json to_json(const NodeCosts& costs);

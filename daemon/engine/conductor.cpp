@@ -3,6 +3,8 @@
 #include "api/shm/message.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/control/engine_address.hpp"
+#include "daemon/engine/job_network.hpp"
 
 #include <algorithm>
 
@@ -15,6 +17,7 @@ using control::Json;
 using control::Packet;
 using shm::MessageKind;
 
+constexpr Nanos kConnectPeriod = std::chrono::milliseconds(2);
 constexpr Nanos kTimerPeriod = std::chrono::milliseconds(50);
 // A dying process closes its socket before its pidfd says so.
 constexpr Nanos kDeathWait = std::chrono::milliseconds(200);
@@ -69,7 +72,8 @@ void Conductor::on_supervisor() {
 }
 
 // If the supervisor misses a departure, the rank stays taken for good. So events wait here, in order, while
-// the channel has no room. No command is read meanwhile, so there is at most one event for each client.
+// the channel has no room. No command is read meanwhile, so there is at most one event for each client, and
+// one about other nodes.
 void Conductor::tell(Packet packet) {
   if (!channel_.valid() || (untold_.empty() && tell_now(packet))) return;
   untold_.push_back(std::move(packet));
@@ -104,6 +108,7 @@ Json Conductor::execute(Packet& packet) {
   const std::string command = packet.body.value("command", "");
   if (command == "create") return create(packet);
   if (!engine_) return refused(failure(Code::kState, "the job does not exist yet"));
+  if (command == "connect") return connect(packet.body);
   if (command == "attach") return attach(packet);
   if (command == "report") return report();
   if (command == "counters") return counters();
@@ -133,29 +138,50 @@ Json Conductor::create(const Packet& packet) {
     if (!attached) return refused(attached.error());
     account = *std::move(attached);
   }
-  auto engine = Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, std::move(account));
-  if (!engine) {
+  const auto give_up = [this](const Status& why) {
     ending_ = true;
     exit_code_ = 1;
-    return refused(engine.error());
-  }
+    return refused(why);
+  };
+  auto backend = open_job_network(*spec, clock_);
+  if (!backend) return give_up(backend.error());
+  auto engine = Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, std::move(account),
+                               *std::move(backend));
+  if (!engine) return give_up(engine.error());
   auto counters = (*engine)->counters();
-  if (!counters) {
-    ending_ = true;
-    exit_code_ = 1;
-    return refused(counters.error());
-  }
+  if (!counters) return give_up(counters.error());
   watchdog_.emplace((*engine)->lock(), clock_);
   if (const Status watched = watchdog_->start(); !watched.ok()) {
     watchdog_.reset();
-    ending_ = true;
-    exit_code_ = 1;
-    return refused(watched);
+    return give_up(watched);
   }
   reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
-  return control::success(
-      {{"groups", engine_->groups().list().size()}, {"hash", engine_->groups().list().hash().hex()}});
+  Json result{{"groups", engine_->groups().list().size()}, {"hash", engine_->groups().list().hash().hex()}};
+  control::write_address(engine_->backend().address(), result);
+  return control::success(std::move(result));
+}
+
+// The answer says that it has begun, and an event how it ended.
+Json Conductor::connect(const Json& body) {
+  if (connecting_) return refused(failure(Code::kState, "the engine connects already, or has connected"));
+  const auto addresses = control::addresses_in(body, engine_->spec().world.nodes().size());
+  if (!addresses) return refused(addresses.error());
+  if (const Status begun = engine_->backend().connect(*addresses); !begun.ok()) return refused(begun);
+  connecting_ = true;
+  loop_.after(Nanos(0), [this] { await_connected(); });  // after the answer
+  return control::success(Json::object());
+}
+
+void Conductor::await_connected() {
+  const Status status = engine_->backend().connected();
+  if (status.code() == Code::kPending) {
+    loop_.after(kConnectPeriod, [this] { await_connected(); });
+    return;
+  }
+  Json event = status.ok() ? Json{{"ok", true}} : refused(status);
+  event["event"] = "connected";
+  tell({MessageKind::kCommand, 0, std::move(event), {}});
 }
 
 Json Conductor::attach(Packet& packet) {

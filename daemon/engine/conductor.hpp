@@ -49,6 +49,8 @@ class Conductor {
   control::Json answer_to(control::Packet& packet);
   control::Json execute(control::Packet& packet);
   control::Json create(const control::Packet& packet);
+  control::Json connect(const control::Json& body);
+  void await_connected();
   control::Json attach(control::Packet& packet);
   control::Json report();
   control::Json counters();
@@ -77,6 +79,7 @@ class Conductor {
   std::vector<std::byte> buffer_;
   shm::Descriptor reply_descriptor_;    // of the answer being made
   std::deque<control::Packet> untold_;  // unsent: no room in the channel, which is not read meanwhile
+  bool connecting_ = false;             // or connected, or failed: it is asked for once
   bool ending_ = false;
   int exit_code_ = 0;
 };

@@ -144,6 +144,7 @@ Status DirectSegments::reserve(Segment& segment, std::uint64_t end) {
 }
 
 Status DirectSegments::add(GroupId group, std::span<const Rank> ranks) {
+  if (!segments_.world().are_local(ranks)) return {};  // it has no direct path
   std::vector<Member> members;
   const std::uint64_t bytes = shm::member_region_bytes(static_cast<std::uint32_t>(ranks.size()));
   for (const Rank rank : ranks) {

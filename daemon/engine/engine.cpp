@@ -12,14 +12,13 @@ namespace {
 constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
 
 // One transaction: every group of the mesh, and of each rank alone, is connected before any may be used. The
-// places of made groups stay empty, as do those of groups with members on other nodes.
+// places of made groups stay empty, as do those of groups that a job without a network cannot use.
 Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
     std::span<const scheduler::Group> groups, const World& world, transport::Backend& backend) {
   std::vector<std::unique_ptr<transport::Communicator>> communicators(groups.size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].ranks.empty() || !world.are_local(groups[g].ranks)) continue;
-    MUSTER_ASSIGN_OR_RETURN(communicators[g],
-                            backend.open(static_cast<std::int32_t>(groups[g].ranks.size())));
+    if (groups[g].ranks.empty() || (!groups[g].spans() && !world.are_local(groups[g].ranks))) continue;
+    MUSTER_ASSIGN_OR_RETURN(communicators[g], backend.open(JobGroups::span_of(groups[g], world)));
   }
   return communicators;
 }
@@ -29,8 +28,9 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
                                                       Engine::Pooling pooling, device::host::Duty& duty) {
   device::host::PoolOptions options;
   options.workers = spec.workers;
-  options.streams_max =
-      std::min(spec.world.local_count() * shm::kLanesMax, device::host::PoolOptions::kStreamsMax);
+  constexpr std::uint32_t kOfBackend = 4;  // one of each priority
+  options.streams_max = std::min(spec.world.local_count() * shm::kLanesMax + kOfBackend,
+                                 device::host::PoolOptions::kStreamsMax);
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
   options.spin = spec.idle_spin;
   options.duty = &duty;
@@ -49,17 +49,15 @@ Engine::Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorb
       clock_(clock),
       probe_(probe ? std::move(probe) : std::make_unique<SystemProcesses>()),
       account_(std::move(account)),
-      backend_(backend ? std::move(backend) : transport::loopback_backend()),
       graph_options_{spec.world, spec.starts_per_lane_max},
-      doorbells_(std::move(doorbells)) {}
+      doorbells_(std::move(doorbells)),
+      backend_(backend ? std::move(backend) : transport::loopback_backend()) {}
 
-Engine::Parts::Parts(Engine& engine, std::unique_ptr<device::Device> own_device,
-                     std::optional<Board> own_board, JobGroups::Plan plan, scheduler::Executor own_executor,
-                     Tally tally)
-    : device(std::move(own_device)),
-      maybe_board(std::move(own_board)),
+Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::Plan plan,
+                     scheduler::Executor own_executor, Tally tally)
+    : maybe_board(std::move(own_board)),
       board(maybe_board ? &*maybe_board : nullptr),
-      buffers(engine.spec_, engine.lock_, *device, graph, slots, board),
+      buffers(engine.spec_, engine.lock_, *engine.device_, graph, slots, board),
       slots(engine.spec_.world, graph, engine.clock_),
       executor(std::move(own_executor)),
       graph(engine.graph_options_, std::move(plan.groups), execution),
@@ -73,7 +71,7 @@ Engine::Parts::Parts(Engine& engine, std::unique_ptr<device::Device> own_device,
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, board),
-      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports) {}
+      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, *engine.backend_) {}
 
 Engine::~Engine() {
   if (pool_) pool_->halt();  // no worker is in a turn of this engine afterwards
@@ -83,7 +81,8 @@ Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, con
                                                std::unique_ptr<ProcessProbe> probe, Pooling pooling,
                                                std::shared_ptr<MemoryAccount> account,
                                                std::unique_ptr<transport::Backend> backend) {
-  MUSTER_ASSIGN_OR_RETURN(JobGroups::Plan plan, JobGroups::plan(spec));
+  const bool spans = backend != nullptr && backend->spans();
+  MUSTER_ASSIGN_OR_RETURN(JobGroups::Plan plan, JobGroups::plan(spec, spans));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
   std::unique_ptr<Engine> engine(new Engine(spec, clock, std::move(doorbells), std::move(probe),
                                             std::move(account), std::move(backend)));
@@ -93,7 +92,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, con
              world.nodes().size() == 1
                  ? ""
                  : fmt::format(", {} of them here ({})", world.local_count(), world.text_of(world.locals())),
-             spec.mesh, engine->groups().list().size(), engine->parts_->device->info().name);
+             spec.mesh, engine->groups().list().size(), engine->device_->info().name);
   return engine;
 }
 
@@ -106,28 +105,29 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
                           MemoryAccount::charge(account_, spec_.world.local_count() * kSessionBytes));
   MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this));
   MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
-  std::unique_ptr<device::Device> device = std::make_unique<CountedDevice>(
-      std::move(host), CountedDevice::beside(spec_.world.local_count()), account_);
+  device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world.local_count()),
+                                            account_);
+  MUSTER_RETURN_IF_ERROR(backend_->use(*device_, [this] { wake(); }));
   MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, spec_.world, *backend_));
   const GroupTable& table = plan.table;
   MUSTER_ASSIGN_OR_RETURN(
       Tally tally,
       Tally::create(spec_.world, std::span(plan.groups).first(plan.list.size()),
                     {table.first_made(), table.size() - table.first_made()}, spec_.epoch, account_));
-  const RankTable<device::Device*> devices(spec_.world, [&](Rank) { return device.get(); });
+  const RankTable<device::Device*> devices(spec_.world, [&](Rank) { return device_.get(); });
   MUSTER_ASSIGN_OR_RETURN(
       scheduler::Executor executor,
       scheduler::Executor::open({devices, graph_options_.lanes, graph_options_.launch_depth},
                                 std::move(communicators)));
   std::optional<Board> board;
-  if (device->info().kind == device::Kind::kHost) {
+  if (device_->info().kind == device::Kind::kHost) {
     MUSTER_ASSIGN_OR_RETURN(Board made,
                             Board::create(plan.groups, spec_.world, GroupTable::kRoom * spec_.groups_made_max,
                                           spec_.epoch, shm::memory_headroom(), account_));
     board.emplace(std::move(made));
   }
-  parts_ = std::make_unique<Parts>(*this, std::move(device), std::move(board), std::move(plan),
-                                   std::move(executor), std::move(tally));
+  parts_ = std::make_unique<Parts>(*this, std::move(board), std::move(plan), std::move(executor),
+                                   std::move(tally));
   return {};
 }
 
@@ -286,6 +286,7 @@ std::size_t Engine::do_work() {
   if (!parts_ || !parts_->execution.health().ok()) return 0;  // not open yet, or open() has failed
   if (std::exchange(armed_, false)) parts_->slots.awake();
   const Instant now = clock_.now();
+  backend_->take_ended([&](const transport::EpochEnd& end) { parts_->graph.ended_elsewhere(end, now); });
   lock_.doing("reaping finished steps");
   std::size_t work = moved + parts_->execution.reap(now);
   lock_.doing("draining the rings");

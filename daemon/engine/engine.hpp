@@ -86,6 +86,10 @@ class Engine final : public device::host::Duty {
   // The client's end of a socket that gets a byte at each completion and is closed with the session.
   Result<shm::Descriptor> open_events(Session& session);
 
+  // ---- other nodes -----------------------------------------------------------------------------
+  // By which this engine and those of the job's other nodes reach each other.
+  transport::Backend& backend() const { return *backend_; }
+
   // ---- what else a job has ---------------------------------------------------------------------
   JobBuffers& buffers() { return parts_->buffers; }
   JobGroups& groups() { return parts_->groups; }
@@ -122,9 +126,8 @@ class Engine final : public device::host::Duty {
  private:
   // In order of construction. Some refer to later ones, and use them only once all are there.
   struct Parts {
-    Parts(Engine& engine, std::unique_ptr<device::Device> own_device, std::optional<Board> own_board,
-          JobGroups::Plan plan, scheduler::Executor own_executor, Tally tally);
-    std::unique_ptr<device::Device> device;
+    Parts(Engine& engine, std::optional<Board> own_board, JobGroups::Plan plan,
+          scheduler::Executor own_executor, Tally tally);
     std::optional<Board> maybe_board;  // none where clients cannot reach the device's memory
     Board* board;
     JobBuffers buffers;
@@ -153,12 +156,13 @@ class Engine final : public device::host::Duty {
   const Clock& clock_;
   std::unique_ptr<ProcessProbe> probe_;
   std::shared_ptr<MemoryAccount> account_;
-  const std::unique_ptr<transport::Backend> backend_;
   const scheduler::GraphOptions graph_options_;
   MemoryCharge sessions_charge_;  // for one session of each rank
   Doorbells doorbells_;
   mutable EngineLock lock_;
   std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Device> device_;
+  const std::unique_ptr<transport::Backend> backend_;
   std::unique_ptr<Parts> parts_;
   Instant next_tick_{0};
   std::uint32_t next_session_ = 1;

@@ -23,14 +23,16 @@ namespace muster::engine {
 class Execution final : public scheduler::Actions {
  public:
   Execution(const control::JobSpec& spec, scheduler::Graph& graph, scheduler::Executor& executor,
-            RankSlots& slots, Metrics& metrics, Recorder& recorder, Reports& reports)
+            RankSlots& slots, Metrics& metrics, Recorder& recorder, Reports& reports,
+            transport::Backend& backend)
       : spec_(spec),
         graph_(graph),
         executor_(executor),
         slots_(slots),
         metrics_(metrics),
         recorder_(recorder),
-        reports_(reports) {}
+        reports_(reports),
+        backend_(backend) {}
 
   // Begins a turn: retires finished steps. Returns how many.
   std::size_t reap(Instant now);
@@ -49,6 +51,8 @@ class Execution final : public scheduler::Actions {
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
   bool is_outside(std::uint32_t step_index) override { return executor_.is_outside(step_index); }
   void cancel(std::uint32_t step_index) override { executor_.cancel(step_index); }
+  std::string awaited(std::uint32_t step_index) override { return executor_.awaited(step_index); }
+  void ended(const transport::EpochEnd& end) override { backend_.end(end); }
   void quarantined(Rank rank, std::uint32_t lane, std::uint32_t starts) override;
 
  private:
@@ -62,6 +66,7 @@ class Execution final : public scheduler::Actions {
   Metrics& metrics_;
   Recorder& recorder_;
   Reports& reports_;
+  transport::Backend& backend_;
   Instant turn_{0};              // when the present turn began
   scheduler::Finished current_;  // the step being retired
   Status health_;

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <utility>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace muster::engine {
 namespace {
 
@@ -32,9 +35,16 @@ std::string shown_name(std::string_view name, std::span<const Rank> ranks) {
   return fmt::format("{}...", text.substr(0, shm::kNameBytes - sizeof "..."));
 }
 
+// Of a made group with members on several nodes: each node makes it alone, from the same facts.
+std::uint64_t key_of(std::string_view identity, std::span<const Rank> ranks) {
+  constexpr std::uint64_t kMade = std::uint64_t{1} << 63;
+  const std::uint64_t of_ranks = XXH3_64bits(ranks.data(), ranks.size_bytes());
+  return XXH3_64bits_withSeed(identity.data(), identity.size(), of_ranks) | kMade;
+}
+
 }  // namespace
 
-Result<JobGroups::Plan> JobGroups::plan(const control::JobSpec& spec) {
+Result<JobGroups::Plan> JobGroups::plan(const control::JobSpec& spec, bool spans) {
   MUSTER_ASSIGN_OR_RETURN(mesh::GroupList list, plan_groups(spec.mesh, spec.world.size(), spec));
   GroupTable table({static_cast<std::uint32_t>(list.size()), spec.world, spec.groups_made_max}, spec.epoch);
   if (table.first_made() > GroupTable::kGroupsMax)
@@ -46,10 +56,27 @@ Result<JobGroups::Plan> JobGroups::plan(const control::JobSpec& spec) {
     scheduler::Group& known = groups.emplace_back(scheduler::Group{std::string(group.name), {}});
     // What no rank of this node is a member of stays without members here.
     if (spec.world.any_local(group.ranks)) known.ranks.assign(group.ranks.begin(), group.ranks.end());
+    if (spans && !spec.world.are_local(group.ranks)) known.key = g + 1;
   }
   for (const Rank rank : spec.world.locals()) groups.push_back({"self", {rank}});
   groups.resize(table.size());
   return Plan{std::move(list), std::move(table), std::move(groups)};
+}
+
+transport::Span JobGroups::span_of(const scheduler::Group& group, const World& world) {
+  transport::Span span;
+  span.group = group.key;
+  span.nodes.clear();
+  for (const Rank rank : group.ranks) span.nodes.push_back(world.node_of(rank));
+  std::sort(span.nodes.begin(), span.nodes.end());
+  span.nodes.erase(std::unique(span.nodes.begin(), span.nodes.end()), span.nodes.end());
+  const auto index = [&](NodeIndex node) {
+    const auto at = std::lower_bound(span.nodes.begin(), span.nodes.end(), node);
+    return static_cast<std::uint32_t>(at - span.nodes.begin());
+  };
+  for (const Rank rank : group.ranks) span.node_of.push_back(index(world.node_of(rank)));
+  span.here = index(world.here());
+  return span;
 }
 
 JobGroups::JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts)
@@ -76,11 +103,13 @@ Status JobGroups::no_room(const Status& why) const {
 }
 
 // Under the lock. Enters the group with its communicator and member regions; on failure nothing changes.
-Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ranks,
-                                 GroupTable::Found found) {
-  MUSTER_RETURN_IF_ERROR(
-      check_on_node(parts_.spec.world, {shown_name(name, ranks), {ranks.begin(), ranks.end()}}));
-  MUSTER_ASSIGN_OR_RETURN(auto communicator, parts_.backend.open(static_cast<std::int32_t>(ranks.size())));
+Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found,
+                                 const std::string& identity) {
+  scheduler::Group made{shown_name(name, ranks), {ranks.begin(), ranks.end()}};
+  if (parts_.backend.spans() && !parts_.spec.world.are_local(ranks)) made.key = key_of(identity, ranks);
+  MUSTER_RETURN_IF_ERROR(check_reach(parts_.spec.world, made));
+  MUSTER_ASSIGN_OR_RETURN(auto communicator, parts_.backend.open(span_of(made, parts_.spec.world)));
+  made.first_epoch = communicator->first_epoch();
   const auto entered = table_.make(name, ranks, found);
   if (!entered) return fail(no_room(entered.error()));
   const GroupId group = *entered;
@@ -93,7 +122,7 @@ Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ra
   }
   parts_.executor.connect(group, std::move(communicator));
   asked_for_[group.value] = false;
-  parts_.graph.set_group(group, {shown_name(name, ranks), {ranks.begin(), ranks.end()}});
+  parts_.graph.set_group(group, std::move(made));
   parts_.metrics.set_group(group);
   return group;
 }
@@ -146,7 +175,8 @@ Result<GroupId> JobGroups::hold_by_name(const Session& session, std::string_view
   if (group && table_.holds(*group, holder)) return *group;
   MUSTER_RETURN_IF_ERROR(table_.may_hold(session.options().rank, session.options().id, 1));
   if (!group) {
-    MUSTER_ASSIGN_OR_RETURN(group, enter(name, ranks, GroupTable::Found::kByName));
+    MUSTER_ASSIGN_OR_RETURN(group,
+                            enter(name, ranks, GroupTable::Found::kByName, fmt::format("named {}", name)));
   }
   table_.hold(*group, holder);
   parts_.faults.refresh_absences();
@@ -197,7 +227,8 @@ Result<std::uint64_t> JobGroups::close_shrink(GroupId of, const std::vector<Sess
   if (left.size() <= 1) return MUSTER_GROUP_SELF;
   for (const Rank rank : left)
     MUSTER_RETURN_IF_ERROR(table_.may_hold(rank, parts_.slots.of(rank).session->options().id, 1));
-  MUSTER_ASSIGN_OR_RETURN(const GroupId made, enter(kSurvivors, left, GroupTable::Found::kOtherwise));
+  MUSTER_ASSIGN_OR_RETURN(const GroupId made,
+                          enter(kSurvivors, left, GroupTable::Found::kOtherwise, kSurvivors));
   for (const SessionId asker : askers) table_.hold(made, Holder::of(asker));
   parts_.faults.refresh_absences();
   return table_.handle_of(made);
@@ -242,7 +273,7 @@ Result<std::uint64_t> JobGroups::make_mesh(Session& session, std::uint64_t over,
   const auto mine = static_cast<std::uint32_t>(list.count_of(in_mesh));
   MUSTER_RETURN_IF_ERROR(table_.may_hold(self, asker, mine));
   if (mesh == nullptr) {
-    MUSTER_ASSIGN_OR_RETURN(mesh, enter_mesh(key, std::move(list), std::vector<Rank>(whole.ranks)));
+    MUSTER_ASSIGN_OR_RETURN(mesh, enter_mesh(key, std::move(list), scheduler::Group(whole)));
   }
   mesh->sessions.insert(asker);
   parts_.faults.refresh_absences();
@@ -251,14 +282,16 @@ Result<std::uint64_t> JobGroups::make_mesh(Session& session, std::uint64_t over,
 
 // Enters all groups of the mesh, or none.
 Result<MadeMesh*> JobGroups::enter_mesh(std::uint64_t over, mesh::GroupList list,
-                                        std::span<const Rank> ranks) {
+                                        const scheduler::Group& whole) {
+  const std::vector<Rank>& ranks = whole.ranks;
   const std::string degrees = list.mesh().degrees().canonical();
   MadeMesh& mesh = table_.add_mesh({0, over, degrees, std::move(list), {ranks.begin(), ranks.end()}, {}, {}});
   for (std::uint32_t g = 0; g < mesh.list.size(); ++g) {
     const mesh::MeshGroup wanted = mesh.list.group(GroupId(g));
     std::vector<Rank> members;
     for (const Rank rank : wanted.ranks) members.push_back(ranks[rank.value]);
-    const auto group = enter(wanted.name, members, GroupTable::Found::kOtherwise);
+    const auto group = enter(wanted.name, members, GroupTable::Found::kOtherwise,
+                             fmt::format("{} of mesh {} over {}", g, degrees, whole.key));
     if (!group) {
       SessionBuffers::Gone none;  // new groups have no memory
       leave_mesh(mesh, none);
@@ -483,7 +516,9 @@ void JobGroups::name_group(GroupId group, std::string_view name) {
   const std::lock_guard lock(parts_.lock);
   asked_for_[group.value] = true;
   if (parts_.graph.groups()[group.value].name == name) return;
-  parts_.graph.name_group(group, std::string(name));
+  scheduler::Group named = parts_.graph.groups()[group.value];
+  named.name = name;
+  parts_.graph.set_group(group, std::move(named));
   parts_.metrics.name_group(group, name);
 }
 

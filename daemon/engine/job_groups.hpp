@@ -40,7 +40,10 @@ class JobGroups {
     GroupTable table;
     std::vector<scheduler::Group> groups;
   };
-  static Result<Plan> plan(const control::JobSpec& spec);
+  // `spans`: groups with members on other nodes can be used.
+  static Result<Plan> plan(const control::JobSpec& spec, bool spans);
+  // Of a group with members on this node.
+  static transport::Span span_of(const scheduler::Group& group, const World& world);
 
   // The parts of the engine that must know a group that comes or goes.
   struct Parts {
@@ -114,11 +117,13 @@ class JobGroups {
   bool is_flattened(SessionId session, GroupId group, std::uint64_t except) const;
   Result<GroupId> hold_by_name(const Session& session, std::string_view name, std::span<const Rank> ranks);
   Status no_room(const Status& why) const;
-  Result<GroupId> enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found);
+  // `identity` tells groups of the same ranks apart, on all nodes alike.
+  Result<GroupId> enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found,
+                        const std::string& identity);
   void retire(GroupId group, SessionBuffers::Gone& gone);
   void name_group(GroupId group, std::string_view name);
   Result<std::uint64_t> close_shrink(GroupId of, const std::vector<SessionId>& askers);
-  Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, std::span<const Rank> ranks);
+  Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, const scheduler::Group& whole);
   void leave_mesh(MadeMesh& mesh, SessionBuffers::Gone& gone);
 
   mesh::GroupList list_;

@@ -24,7 +24,8 @@ void Lateness::set_group(GroupId group, std::span<const Rank> ranks) {
   const bool known = state.lags && state.lags->operations() > 0;
   if (state.lags) std::erase(watched_, group.value);
   state = GroupState{};
-  state.ranks.assign(ranks.begin(), ranks.end());
+  for (const Rank rank : ranks)  // what members on other nodes do is not seen here
+    if (worst_.world().is_local(rank)) state.ranks.push_back(rank);
   if (known) find_worst();
 }
 

@@ -187,8 +187,14 @@ Result<CollectiveLists> lists_in(const shm::PlanCollective& m, std::span<const s
 
 Status check_on_node(const World& world, const scheduler::Group& group) {
   if (world.are_local(group.ranks)) return {};
-  return failure(Code::kUnsupported, "group {} has {}; operations between nodes are not built yet",
-                 group.name, world.text_of(group.ranks));
+  return failure(Code::kUnsupported, "group {} has {}; this needs all of them on one node", group.name,
+                 world.text_of(group.ranks));
+}
+
+Status check_reach(const World& world, const scheduler::Group& group) {
+  if (group.spans() || world.are_local(group.ranks)) return {};
+  return failure(Code::kUnsupported, "group {} has {}; the job has no network (cluster.network)", group.name,
+                 world.text_of(group.ranks));
 }
 
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle) {
@@ -257,7 +263,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   const auto member = std::find(group.ranks.begin(), group.ranks.end(), scope.rank);
   if (member == group.ranks.end())
     return fail(Code::kBadArgument, "rank {} is not a member of group {}", scope.rank.value, group.name);
-  MUSTER_RETURN_IF_ERROR(check_on_node(scope.world, group));
+  MUSTER_RETURN_IF_ERROR(check_reach(scope.world, group));
   const auto index = static_cast<std::int32_t>(member - group.ranks.begin());
   const auto ranks = static_cast<std::int32_t>(group.ranks.size());
   const ShareCounts counts = counts_in(message, lists);

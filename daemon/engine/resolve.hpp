@@ -26,8 +26,10 @@ struct Scope {
   const World& world;
 };
 
-// kUnsupported if the group has members on other nodes: no operation spans nodes yet.
+// kUnsupported if the group has members on other nodes.
 Status check_on_node(const World& world, const scheduler::Group& group);
+// kUnsupported if the group has members on other nodes, and the job has no network.
+Status check_reach(const World& world, const scheduler::Group& group);
 
 // The group of a public handle. MUSTER_GROUP_SELF is the rank's own single group.
 Result<GroupId> find_group(const Scope& scope, std::uint64_t handle);

@@ -118,6 +118,7 @@ std::string line_of(const control::JobSpec& spec, std::uint64_t ranks) {
       fmt::format("job {}: {} ranks, mesh {}, claim {}, deadline {} ms, digests {}", spec.name, ranks,
                   spec.mesh, spec.claim == control::ClaimRule::kToken ? "token" : "owner",
                   spec.deadline / std::chrono::milliseconds(1), spec.digests);
+  if (spec.reproducible) line += ", reproducible";
   for (const auto& [name, members] : spec.flatten)
     line += fmt::format(", {} of {}", name, fmt::join(members, " and "));
   return line;
@@ -128,6 +129,8 @@ Roster roster_of(const Cluster& cluster, const std::vector<Cluster::Host>& hosts
   roster.cluster = cluster.name;
   roster.here = hosts[here].name;
   roster.configuration.push_back(fmt::format("port {}", cluster.port));
+  roster.configuration.push_back(
+      fmt::format("network {}", cluster.network.empty() ? "none" : cluster.network));
   for (const Cluster::Host& host : hosts) {
     roster.members.push_back({host.name, {host.address, cluster.port}});
     roster.configuration.push_back(
@@ -179,10 +182,12 @@ config::Parsed<ClusterPlan> plan_of(const Cluster& cluster, const control::JobSp
         job.claim == config::ClaimRule::kToken ? control::ClaimRule::kToken : control::ClaimRule::kOwner;
     if (job.lanes.deadline) spec.deadline = *job.lanes.deadline;
     if (job.digests) spec.digests = *job.digests;
+    spec.reproducible = job.reproducible;
     plan.roster.configuration.push_back(line_of(spec, cluster.ranks(job)));
     if (!diagnostics.empty()) continue;  // the shares of the hosts may not be good
     if (auto world = world_of(hosts, cluster.ranks(job), index)) {
       spec.world = *std::move(world);
+      if (spec.world.nodes().size() > 1) spec.network = cluster.network;
       plan.jobs.push_back(std::move(spec));
     }
   }

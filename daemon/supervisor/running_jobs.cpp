@@ -78,16 +78,14 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
   }
   RunningJob& job = jobs_[name];
   job.engine = *std::move(engine);
-  job.birth = birth;
+  const ConnectionId owner = birth.owner;
   job.held = birth.held_epoch != 0;
-  if (job.held)
-    job.on_held = std::move(on_ready);
-  else
-    job.on_ready.push_back(std::move(on_ready));
+  job.birth = std::move(birth);
+  if (on_ready) job.on_ready.push_back(std::move(on_ready));
   memory_.refresh();
   store_.keep(channel_name(spec.epoch), job.engine->channel());
   store_.keep(pidfd_name(spec.epoch), job.engine->pidfd());
-  if (birth.owner != 0) events_.owned(birth.owner);
+  if (owner != 0) events_.owned(owner);
   events_.save();
   // Last: if the engine is gone already, the answer comes at once, and the job's owner may leave with it.
   ask_to_create(name);
@@ -147,16 +145,18 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return;
   Status status = answer ? Status() : answer.error();
+  Result<control::EngineAddress> address;
   if (answer) {
     const auto result = control::result_of(*answer);
-    if (!result) status = result.error();
+    address = result ? control::address_in(*result) : fail(result.error());
+    if (!address) status = address.error();
     if (!answer->descriptors.empty())
       keep_counters(it->second, table_.find(name)->spec.epoch, std::move(answer->descriptors.front()));
   }
   status = unless_ending(name, std::move(status));
-  if (const OnReady on_held = std::exchange(it->second.on_held, nullptr)) {
-    on_held(status);
-    if (status.ok()) return;  // until commit()
+  if (const OnHeld on_held = std::exchange(it->second.birth.on_held, nullptr)) {
+    if (status.ok()) return on_held(address);  // ranks wait until commit()
+    on_held(fail(status));
   }
   if (status.ok()) table_.ready(name);
   settle(name, status);
@@ -192,6 +192,7 @@ void RunningJobs::on_event(const std::string& name, const Json& event) {
                event.value("error", Json("no reason")).dump(-1, ' ', false, Json::error_handler_t::replace));
     return;
   }
+  if (*kind == "connected") return events_.connected(name, control::status_of(event));
   const auto rank = event.find("rank");
   if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
   table_.release(name, Rank(rank->get<std::uint32_t>()));
@@ -225,7 +226,7 @@ void RunningJobs::on_end(const std::string& name, const std::string& how) {
   if (job.birth.owner != 0) events_.disowned(job.birth.owner);
   // The creator of a job whose engine died during the takeover still waits.
   for (const OnReady& on_ready : job.on_ready) on_ready(why);
-  if (job.on_held) job.on_held(why);
+  if (job.birth.on_held) job.birth.on_held(fail(why));
   events_.gone(name, why, job.deserted);
   events_.changed();
 }

@@ -2,6 +2,7 @@
 // to their jobs. Other classes decide who may do what.
 #pragma once
 
+#include "daemon/control/engine_address.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/control/node_costs.hpp"
 #include "daemon/supervisor/connections.hpp"
@@ -35,11 +36,15 @@ class RunningJobs {
       "the daemon is shutting down; try again once it has been started anew";
 
   using OnReady = std::function<void(const Status&)>;
+  // The engine of a job that is held stands, and has this address, or why it never will.
+  using OnHeld = std::function<void(const Result<control::EngineAddress>&)>;
   // All are called on the loop's thread, and may call back into this object.
   struct Events {
     std::function<void(ConnectionId)> owned;     // the connection has one job more; called before the save
     std::function<void(ConnectionId)> disowned;  // and one less
     std::function<void(const std::string& job, const Status&)> ready;  // or why it never will be
+    // The engine has reached those of the other nodes, or why it cannot.
+    std::function<void(const std::string& job, const Status&)> connected;
     std::function<void(const std::string& job, const Status& why)> ending;
     // The engine is gone, and the table does not have the job any more.
     std::function<void(const std::string& job, const Status& why, bool deserted)> gone;
@@ -52,9 +57,10 @@ class RunningJobs {
     std::uint32_t gid = 0;
     ConnectionId owner = 0;  // the job ends with this connection; 0: with none
     bool made = false;       // by a Hello: it ends once its ranks have left
-    // The job has parts on other nodes, and all have this epoch: it is held until commit(). 0: a job of this
-    // node alone.
+    // The job has parts on other nodes, and all have this epoch: it is held until commit(), and nobody may
+    // attach. 0: a job of this node alone.
     std::uint64_t held_epoch = 0;
+    OnHeld on_held = {};  // of a job that is held; empty once it was called
   };
   // Descriptors of a predecessor's engine.
   struct KeptEngine {
@@ -74,7 +80,7 @@ class RunningJobs {
   static std::uint64_t draw_epoch(const Options& options);
   // Why no user may make a job of that name.
   Status reserved(const std::string& name) const { return events_.reserved(name); }
-  // `on_ready` of a job that is held: its engine stands, and nobody may attach yet.
+  // `on_ready` may be empty.
   Status start(control::JobSpec spec, Birth birth, OnReady on_ready);
   // A held job is ready.
   void commit(const std::string& name);
@@ -115,7 +121,6 @@ class RunningJobs {
     Birth birth;
     bool deserted = false;
     bool held = false;                              // until commit()
-    OnReady on_held;                                // empty once it was called
     std::string ending;                             // why it ends, if it does
     control::Json later = control::Json::object();  // unknown fields of a later version's state, kept
     control::Json spec_later = control::Json::object();

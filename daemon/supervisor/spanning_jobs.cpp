@@ -1,6 +1,7 @@
 #include "daemon/supervisor/spanning_jobs.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/control/frame.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -13,6 +14,9 @@ namespace {
 using control::Json;
 
 constexpr std::size_t kWhyBytesMax = 1024;
+constexpr std::size_t kHeadBytesMax = 16;  // of an item of a message
+static_assert(control::kAddressesBytesMax + control::kNodesMax * kHeadBytesMax + kWhyBytesMax <
+              control::kFrameBytesMax);
 
 // A message about a part; other fields depend on `step`.
 Json about(const std::string& job, std::uint64_t epoch, const char* step) {
@@ -30,10 +34,21 @@ std::uint64_t number_in(const Json& message, const char* name) {
   return field != message.end() && field->is_number_unsigned() ? field->get<std::uint64_t>() : 0;
 }
 
+// A peer and an engine may give long reasons, and a message is bounded.
+Status cut(const Status& status) {
+  return Status(status.code(), status.message().substr(0, kWhyBytesMax));
+}
+
 Status status_in(const Json& message) {
   const auto code = message.find("status");
   if (code == message.end() || !code->is_number_integer()) return {};
-  return control::status_of(message);
+  return cut(control::status_of(message));
+}
+
+// What a peer answers to `prepare`.
+Result<control::EngineAddress> prepared_in(const Json& message) {
+  MUSTER_RETURN_IF_ERROR(status_in(message));
+  return control::address_in(message);
 }
 
 }  // namespace
@@ -83,21 +98,40 @@ Status SpanningJobs::awaited(const std::string& job) const {
   const auto it = parts_.find(job);
   if (it == parts_.end()) return {};
   const Part& part = it->second;
+  if (part.stage == Stage::kReady && table_.find(job) != nullptr) return {};
   if (part.stage == Stage::kOver)
     return failure(Code::kJobEnded, "job {} of the cluster file has ended: {}", job, part.why.message());
   for (const std::string& node : part.others)
     if (!peers_.is_up(node))
       return failure(Code::kBusy, "job {} waits for its nodes: {}; try again (`muster status`)", job,
                      peers_.why_not(node));
-  if (!part.why.ok())
-    return failure(Code::kBusy, "job {} is not made yet: {}; try again", job, part.why.message());
-  return failure(Code::kBusy, "job {} is being made on {} nodes; try again", job, part.others.size() + 1);
+  const std::string before = part.why.ok() ? "" : ": " + part.why.message();
+  if (!is_made(part.stage)) return failure(Code::kBusy, "job {} is not made yet{}; try again", job, before);
+  return failure(Code::kBusy, "job {} is being made on {} nodes, and {}{}; try again", job,
+                 part.others.size() + 1, lacks(part),
+                 part.why.ok() ? "" : "; the last attempt failed" + before);
+}
+
+// What an attempt still waits for, as far as this node knows.
+std::string SpanningJobs::lacks(const Part& part) const {
+  const bool connects = part.stage == Stage::kConnecting || part.stage == Stage::kConnected;
+  const char* what = connects ? "connected with the others" : "started";
+  if (leads(part) && !part.unanswered.empty())
+    return fmt::format("the engine of node {}{} has not {} yet", *part.unanswered.begin(),
+                       part.unanswered.size() == 1
+                           ? std::string()
+                           : fmt::format(" (and of {} more)", part.unanswered.size() - 1),
+                       what);
+  const bool own = part.stage == Stage::kPreparing || part.stage == Stage::kConnecting;
+  return own ? fmt::format("the engine of this node has not {} yet", what)
+             : fmt::format("the engines of other nodes may not have {} yet", what);
 }
 
 Json SpanningJobs::report() const {
   Json waiting = Json::array();
   for (const auto& [name, part] : parts_)
-    if (table_.find(name) == nullptr) waiting.push_back({{"job", name}, {"why", awaited(name).message()}});
+    if (part.stage != Stage::kReady || table_.find(name) == nullptr)
+      waiting.push_back({{"job", name}, {"why", awaited(name).message()}});
   return waiting;
 }
 
@@ -110,14 +144,14 @@ void SpanningJobs::try_begin(Part& part) {
   for (const std::string& node : part.others)
     if (!peers_.is_up(node)) return;
   const std::uint64_t epoch = RunningJobs::draw_epoch(options_);
-  part.unanswered = {part.others.begin(), part.others.end()};
-  part.unanswered.insert(peers_.here());
+  await_all(part);
+  part.addresses.assign(part.others.size() + 1, {});
   loop_.unwatch(part.timer);
   part.timer = loop_.after(kPrepareTime, [this, &part] {
     part.timer = 0;
-    if (part.stage == Stage::kPreparing || part.stage == Stage::kHeld)
-      give_up(part, failure(Code::kTimeout, "node {} has not answered in {} s", *part.unanswered.begin(),
-                            kPrepareTime / std::chrono::seconds(1)));
+    if (is_made(part.stage))
+      give_up(part,
+              failure(Code::kTimeout, "{}, after {} s", lacks(part), kPrepareTime / std::chrono::seconds(1)));
   });
   MUSTER_LOG(kInfo, "supervisor", "job {} is being made on {} nodes", name, part.others.size() + 1);
   for (const std::string& node : part.others) peers_.send(node, about(name, epoch, "prepare"));
@@ -129,30 +163,91 @@ void SpanningJobs::begin_part(Part& part, std::uint64_t epoch) {
   part.epoch = epoch;
   part.told = false;
   const std::string name = part.spec.name;
-  const Status started =
-      jobs_.start(part.spec, {.gid = getgid(), .held_epoch = epoch},
-                  [this, name, epoch](const Status& status) { on_prepared(name, epoch, status); });
-  if (!started.ok()) on_prepared(name, epoch, started);
+  const auto held = [this, name, epoch](const Result<control::EngineAddress>& address) {
+    on_held(name, epoch, address);
+  };
+  const Status started = jobs_.start(part.spec, {.gid = getgid(), .held_epoch = epoch, .on_held = held}, {});
+  if (!started.ok()) on_held(name, epoch, fail(started));
 }
 
 // This node's engine has answered, or could not be started.
-void SpanningJobs::on_prepared(const std::string& job, std::uint64_t epoch, const Status& status) {
+void SpanningJobs::on_held(const std::string& job, std::uint64_t epoch,
+                           const Result<control::EngineAddress>& address) {
   Part& part = parts_.at(job);
   if (part.epoch != epoch || part.stage != Stage::kPreparing) return;
-  part.stage = status.ok() ? Stage::kHeld : Stage::kWaiting;
-  if (leads(part)) return answered(part, peers_.here(), status);
+  part.stage = address ? Stage::kHeld : Stage::kWaiting;
+  if (leads(part)) return prepared(part, peers_.here(), address);
   Json answer = about(job, epoch, "prepared");
-  if (!status.ok()) {
-    part.why = status;
-    answer.update(control::failed(status));
+  if (address) {
+    control::write_address(*address, answer);
+  } else {
+    part.why = cut(address.error());
+    answer.update(control::failed(part.why));
   }
   peers_.send(part.leader, answer);
 }
 
-void SpanningJobs::answered(Part& part, const std::string& node, const Status& status) {
-  if (!status.ok()) return give_up(part, failure(status.code(), "node {}: {}", node, status.message()));
+void SpanningJobs::await_all(Part& part) {
+  part.unanswered = {part.others.begin(), part.others.end()};
+  part.unanswered.insert(peers_.here());
+}
+
+// Notes a node's answer. The first failure ends the attempt.
+bool SpanningJobs::all_answered(Part& part, const std::string& node, const Status& status) {
+  if (!status.ok()) {
+    give_up(part, failure(status.code(), "node {}: {}", node, status.message()));
+    return false;
+  }
   part.unanswered.erase(node);
-  if (!part.unanswered.empty()) return;
+  return part.unanswered.empty();
+}
+
+void SpanningJobs::prepared(Part& part, const std::string& node,
+                            const Result<control::EngineAddress>& address) {
+  const auto nodes = part.spec.world.nodes();
+  const auto index = std::find(nodes.begin(), nodes.end(), node) - nodes.begin();
+  if (address) part.addresses[static_cast<std::size_t>(index)] = *address;
+  if (!all_answered(part, node, address ? Status() : address.error())) return;
+  Json message = about(part.spec.name, part.epoch, "connect");
+  if (const Status written = control::write_addresses(part.addresses, message); !written.ok())
+    return give_up(part, written);
+  part.addresses.clear();
+  await_all(part);
+  for (const std::string& other : part.others) peers_.send(other, message);
+  connect(part, message["addresses"]);
+}
+
+// Asks this node's engine to connect with the others. An event tells how that ended.
+void SpanningJobs::connect(Part& part, const Json& addresses) {
+  part.stage = Stage::kConnecting;
+  jobs_.ask(part.spec.name, Json{{"command", "connect"}, {"addresses", addresses}}, {},
+            [this, name = part.spec.name, epoch = part.epoch](const Result<control::Packet>& answer) {
+              const Status begun = answer ? control::status_of(answer->body) : answer.error();
+              if (!begun.ok() && parts_.at(name).epoch == epoch) on_connected(name, begun);
+            });
+}
+
+void SpanningJobs::on_connected(const std::string& job, const Status& status) {
+  const auto it = parts_.find(job);
+  if (it == parts_.end() || it->second.stage != Stage::kConnecting) return;
+  Part& part = it->second;
+  if (table_.find(job, part.epoch) == nullptr) return;  // of an earlier attempt
+  Status outcome;
+  if (!status.ok())
+    outcome = cut(failure(status.code(), "its engine cannot connect with the others: {}", status.message()));
+  if (outcome.ok()) part.stage = Stage::kConnected;
+  if (leads(part)) return connected(part, peers_.here(), outcome);
+  Json answer = about(job, part.epoch, "connected");
+  if (!outcome.ok()) {
+    part.why = outcome;
+    part.told = true;  // the leader is told now, and ends it on all nodes
+    answer.update(control::failed(outcome));
+  }
+  peers_.send(part.leader, answer);
+}
+
+void SpanningJobs::connected(Part& part, const std::string& node, const Status& status) {
+  if (!all_answered(part, node, status)) return;
   loop_.unwatch(std::exchange(part.timer, 0));
   part.stage = Stage::kReady;
   part.why = {};
@@ -212,7 +307,7 @@ void SpanningJobs::on_gone(const std::string& job, const Status& why) {
   Part& part = it->second;
   // The engine has ended early. While it starts, its answer says so.
   if (!part.told && part.stage == Stage::kReady) on_ending(job, why);
-  if (!part.told && part.stage == Stage::kHeld) {
+  if (!part.told && is_made(part.stage) && part.stage != Stage::kPreparing) {
     part.why = why;
     tell_end(part, fmt::format("node {}: {}", peers_.here(), why.message()), Again::kYes);
     part.stage = Stage::kWaiting;
@@ -241,8 +336,8 @@ void SpanningJobs::on_up(const std::string& peer, const Json& its_parts) {
 
 void SpanningJobs::on_down(const std::string& peer, const Status& why) {
   for (auto& [name, part] : parts_) {
-    const bool making = part.stage == Stage::kPreparing || part.stage == Stage::kHeld;
-    if (!making || std::find(part.others.begin(), part.others.end(), peer) == part.others.end()) continue;
+    if (!is_made(part.stage) || std::find(part.others.begin(), part.others.end(), peer) == part.others.end())
+      continue;
     const Status lost =
         failure(Code::kPeerLost, "node {} was lost while the job was being made: {}", peer, why.message());
     if (leads(part)) {
@@ -267,22 +362,39 @@ void SpanningJobs::heard(const std::string& peer, const Json& message) {
     return;
   }
   if (epoch != part.epoch) return;  // of an earlier attempt
-  const bool making = part.stage == Stage::kPreparing || part.stage == Stage::kHeld;
-  if (step == "prepared" && leads(part) && making && part.unanswered.contains(peer)) {
-    answered(part, peer, status_in(message));
-  } else if (step == "commit" && peer == part.leader && part.stage == Stage::kHeld) {
+  const bool prepares = part.stage == Stage::kPreparing || part.stage == Stage::kHeld;
+  const bool connects = part.stage == Stage::kConnecting || part.stage == Stage::kConnected;
+  const bool is_asked = leads(part) && part.unanswered.contains(peer);
+  if (step == "prepared" && is_asked && prepares) {
+    prepared(part, peer, prepared_in(message));
+  } else if (step == "connect" && peer == part.leader && part.stage == Stage::kHeld) {
+    hear_connect(part, message);
+  } else if (step == "connected" && is_asked && connects) {
+    connected(part, peer, status_in(message));
+  } else if (step == "commit" && peer == part.leader && part.stage == Stage::kConnected) {
     part.stage = Stage::kReady;
     part.why = {};
     jobs_.commit(part.spec.name);
   } else if (step == "end" && part.stage != Stage::kOver) {
-    const std::string why = text_in(message, "why");
-    part.told = !leads(part);  // the leader passes it on, because two others may not see each other
-    part.why = failure(Code::kJobEnded, "{}", why);
-    const auto again = message.find("again");
-    const bool yes = again != message.end() && again->is_boolean() && again->get<bool>();
-    end_part(part, why, yes ? Again::kYes : Again::kNo);
-    if (leads(part) && part.stage == Stage::kWaiting) retry_later(part);
+    hear_end(part, message);
   }
+}
+
+void SpanningJobs::hear_connect(Part& part, const Json& message) {
+  const auto addresses = control::addresses_in(message, part.spec.world.nodes().size());
+  if (addresses) return connect(part, message["addresses"]);
+  part.stage = Stage::kConnecting;
+  on_connected(part.spec.name, addresses.error());
+}
+
+void SpanningJobs::hear_end(Part& part, const Json& message) {
+  const std::string why = text_in(message, "why");
+  part.told = !leads(part);  // the leader passes it on, because two others may not see each other
+  part.why = failure(Code::kJobEnded, "{}", why);
+  const auto again = message.find("again");
+  const bool yes = again != message.end() && again->is_boolean() && again->get<bool>();
+  end_part(part, why, yes ? Again::kYes : Again::kNo);
+  if (leads(part) && part.stage == Stage::kWaiting) retry_later(part);
 }
 
 void SpanningJobs::hear_prepare(Part& part, const std::string& peer, std::uint64_t epoch) {

@@ -2,14 +2,17 @@
 // nodes or on none.
 //
 // The first node of a job leads. Once all of the job's nodes are up, it draws the job's epoch and asks each
-// node for its part (`prepare`). A node starts its engine and answers (`prepared`), and holds its ranks back.
-// When all have answered well, the leader says `commit`, and ranks attach; else it says `end`. A node that
-// loses the leader before it has heard `commit` ends its part, so nothing is left half made. A part that ends
-// later, whatever the reason, ends the others too; if a node was lost or came back without its part, the
+// node for its part (`prepare`). A node starts its engine, answers with the engine's network address
+// (`prepared`), and holds its ranks back. When all have answered well, the leader gives the addresses to all
+// (`connect`). Each node's engine connects with the others, and the node says how that ended (`connected`).
+// When all have, the leader says `commit`, and ranks attach. After any failure it says `end` instead. A node
+// that loses the leader before it has heard `commit` ends its part, so nothing is left half made. A part that
+// ends later, whatever the reason, ends the others too; if a node was lost or came back without its part, the
 // leader then makes the job again.
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "daemon/control/engine_address.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/peers.hpp"
@@ -25,7 +28,7 @@ namespace muster::supervisor {
 
 // Owns    what each job waits for.
 // Thread  the supervisor's loop.
-// Bound   the jobs of the cluster file; kPrepareTime for the answers of all nodes.
+// Bound   the jobs of the cluster file; kPrepareTime from `prepare` to `commit`.
 // Fails   never: a job that cannot be made is tried again, and says why in the log and in awaited().
 class SpanningJobs {
  public:
@@ -45,21 +48,24 @@ class SpanningJobs {
   // Why that job is not there yet. kOk: it is, or it is no spanning job.
   Status awaited(const std::string& job) const;
 
-  // The jobs that are not there, each with its reason.
+  // The jobs that are not there or not ready, each with its reason.
   control::Json report() const;
 
   void on_up(const std::string& peer, const control::Json& its_parts);
   void on_down(const std::string& peer, const Status& why);
   void heard(const std::string& peer, const control::Json& message);
   // What RunningJobs reports of any job.
+  void on_connected(const std::string& job, const Status& status);
   void on_ending(const std::string& job, const Status& why);
   void on_gone(const std::string& job, const Status& why);
 
  private:
   enum class Stage : std::uint8_t {
-    kWaiting,    // for its nodes, its leader, or the end of an earlier part
-    kPreparing,  // the engine starts
-    kHeld,       // the engine stands; others may not
+    kWaiting,     // for its nodes, its leader, or the end of an earlier part
+    kPreparing,   // the engine starts
+    kHeld,        // the engine stands; others may not
+    kConnecting,  // it connects with those of the other nodes
+    kConnected,   // it has; others may not have
     kReady,
     kOver,  // ended on purpose: it is not made again
   };
@@ -69,22 +75,32 @@ class SpanningJobs {
     std::string leader;
     Stage stage = Stage::kWaiting;
     std::uint64_t epoch = 0;
-    std::set<std::string> unanswered;  // for the leader
-    Status why;                        // the last attempt failed
-    bool told = false;                 // the others know that it ends
+    // For the leader: who has not answered yet, and where the engines are, by NodeIndex.
+    std::set<std::string> unanswered;
+    std::vector<control::EngineAddress> addresses;
+    Status why;         // the last attempt failed
+    bool told = false;  // the others know that it ends
     control::Loop::Watch timer = 0;
   };
   enum class Again : std::uint8_t { kYes, kNo };
 
   bool leads(const Part& part) const { return part.leader == peers_.here(); }
+  static bool is_made(Stage stage) { return stage >= Stage::kPreparing && stage <= Stage::kConnected; }
+  std::string lacks(const Part& part) const;
   void try_begin(Part& part);
   void begin_part(Part& part, std::uint64_t epoch);
-  void on_prepared(const std::string& job, std::uint64_t epoch, const Status& status);
-  void answered(Part& part, const std::string& node, const Status& status);
+  void on_held(const std::string& job, std::uint64_t epoch, const Result<control::EngineAddress>& address);
+  void await_all(Part& part);
+  bool all_answered(Part& part, const std::string& node, const Status& status);
+  void prepared(Part& part, const std::string& node, const Result<control::EngineAddress>& address);
+  void connect(Part& part, const control::Json& addresses);
+  void connected(Part& part, const std::string& node, const Status& status);
   void give_up(Part& part, const Status& why);
   void end_part(Part& part, const std::string& why, Again again);
   void tell_end(Part& part, const std::string& why, Again again);
   void hear_prepare(Part& part, const std::string& peer, std::uint64_t epoch);
+  void hear_connect(Part& part, const control::Json& message);
+  void hear_end(Part& part, const control::Json& message);
   void retry_later(Part& part);
 
   control::Loop& loop_;

@@ -64,6 +64,7 @@ control::JobSpec defaults_of(const config::Settings& settings) {
   spec.groups_made_max = settings.limits.groups_made_max;
   spec.digests = settings.defaults.digests;
   spec.reports_directory = settings.log.reports_directory;
+  spec.networks_directory = networks_folder();
   return spec;
 }
 

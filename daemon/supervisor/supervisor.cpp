@@ -111,10 +111,12 @@ RunningJobs::Events Supervisor::events_of_jobs() {
   return {.owned = [this](ConnectionId owner) { connections_.own(owner); },
           .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
           .ready = [this](const std::string& job, const Status& status) { claims_.job_settled(job, status); },
+          .connected = [this](const std::string& job,
+                              const Status& status) { spanning_.on_connected(job, status); },
           .ending =
               [this](const std::string& job, const Status& why) {
-                claims_.turn_away(job, why);
                 spanning_.on_ending(job, why);
+                claims_.turn_away(job, for_ranks(job, why));
               },
           .gone = [this](const std::string& job, const Status& why,
                          bool deserted) { on_gone(job, why, deserted); },
@@ -145,10 +147,16 @@ Drain::Events Supervisor::events_of_drain() {
 // Jobs that wait for a place come before ranks that create a deserted job again.
 void Supervisor::on_gone(const std::string& job, const Status& why, bool deserted) {
   spanning_.on_gone(job, why);
-  if (!deserted) claims_.turn_away(job, why);
+  if (!deserted) claims_.turn_away(job, for_ranks(job, why));
   adoption_.conclude();
   retries_.fill_places();
   claims_.admit_waiting(job);
+}
+
+// What ranks hear that have waited for the job. One that is made again is no reason for them to give up.
+Status Supervisor::for_ranks(const std::string& job, const Status& why) const {
+  const Status awaited = spanning_.awaited(job);
+  return awaited.code() == Code::kBusy && !jobs_.closed() ? awaited : why;
 }
 
 void Supervisor::on_changed() {

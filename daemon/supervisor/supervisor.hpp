@@ -77,6 +77,7 @@ class Supervisor {
   void on_signal(int number);
   void reload();
   void on_gone(const std::string& job, const Status& why, bool deserted);
+  Status for_ranks(const std::string& job, const Status& why) const;
   void on_changed();
   void drain();
   void save();

@@ -15,6 +15,17 @@ bool Epochs::end(CausePtr cause, Why why) {
   return true;
 }
 
+void Epochs::skip_to(std::uint64_t epoch) {
+  MUSTER_ASSERT(!ends_.empty());
+  if (epoch <= present_) return;
+  const std::uint64_t missed = epoch - present_;
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(missed, kCausesKept); ++i) {
+    if (ends_.size() == kCausesKept) ends_.erase(ends_.begin());
+    ends_.push_back(ends_.back());
+  }
+  present_ = epoch;
+}
+
 bool Epochs::ended_by(std::uint64_t fault) const {
   return std::any_of(ends_.begin(), ends_.end(), [&](const End& end) { return end.cause->fault == fault; });
 }

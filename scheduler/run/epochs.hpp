@@ -36,6 +36,8 @@ class Epochs {
   bool has_ended(std::uint64_t epoch) const { return epoch != present_; }
   // Ends the present epoch. Returns false, and changes nothing, if that fault has ended the place before.
   bool end(CausePtr cause, Why why);
+  // All epochs before `epoch` have ended, by the latest cause; some of them on other nodes only.
+  void skip_to(std::uint64_t epoch);
   bool ended_by(std::uint64_t fault) const;
   // The epoch must have ended.
   const CausePtr& cause_of(std::uint64_t epoch) const;

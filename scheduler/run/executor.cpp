@@ -105,6 +105,11 @@ bool Executor::is_outside(std::uint32_t step_index) const {
   return slot.end->query() && !slot.outcome.over();
 }
 
+std::string Executor::awaited(std::uint32_t step_index) const {
+  const Slot& slot = slots_[step_index];
+  return slot.communicator != nullptr ? slot.communicator->awaited(slot.outcome) : std::string();
+}
+
 void Executor::cancel(std::uint32_t step_index) {
   Slot& slot = slots_[step_index];
   MUSTER_ASSERT(slot.communicator != nullptr);
@@ -123,9 +128,10 @@ Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome
   if (const KernelWork* work = plan.kernel()) return kernels::launch(stream, *work->kernel, work->args);
   members_.clear();
   for (const Step::Part& part : step.parts)
-    members_.push_back({&part.plan->collective()->share, lane_of(part).stream.get(), part.bases});
+    members_.push_back({&part.plan->collective()->share, lane_of(part).stream.get(), part.bases,
+                        &part.plan->collective()->signature});
   const CollectiveWork& work = *plan.collective();
-  return communicators_[work.group.value]->launch(work.collective, members_, outcome);
+  return communicators_[work.group.value]->launch(work.collective, members_, step.key, outcome);
 }
 
 }  // namespace muster::scheduler

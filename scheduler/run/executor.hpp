@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace muster::scheduler {
@@ -55,6 +56,8 @@ class Executor {
   Status launch(std::uint32_t step_index, const Step& step);
   // The launched step has done its work on the streams, and goes on outside of them.
   bool is_outside(std::uint32_t step_index) const;
+  // What the launched step waits for between nodes: Communicator::awaited().
+  std::string awaited(std::uint32_t step_index) const;
   // Nobody waits for the launched collective any more: Communicator::cancel().
   void cancel(std::uint32_t step_index);
   // Calls done(Finished) for every step that has finished since the last call; steps of one lane in order.

@@ -37,6 +37,12 @@ RankTable<RankLanes> first_lanes(const GraphOptions& options) {
   return {options.world, [&](Rank) { return RankLanes(options.lanes, options.lane_depth); }};
 }
 
+// The place by names that all nodes of its group have in common.
+transport::PlaceKey key_of(const Place& place, std::span<const Group> groups, const LaneTable& names) {
+  const std::uint64_t lane = place.is_pair() ? 0 : names.key(place.lane);
+  return {groups[place.group.value].key, lane, place.sender, place.receiver};
+}
+
 // Why the collective cannot complete: a rank that it needs will not come. nullptr: all may come.
 CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, const Absences& absences) {
   if (!work.point_to_point()) return absences.first_of(members);
@@ -50,13 +56,14 @@ CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, c
 Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
     : options_(options),
       actions_(actions),
-      matches_(std::move(groups)),
+      matches_(std::move(groups), options.world),
       steps_(matches_.groups().size()),
       absences_(options.world),
       ranks_(first_lanes(options)),
       open_lanes_({ranks_, matches_, steps_, unsettled_}, options.launch_depth) {}
 
 void Graph::set_group(GroupId group, Group now) {
+  if (now.ranks == groups()[group.value].ranks) return matches_.set_group(group, std::move(now));
   steps_.remove(group);
   matches_.set_group(group, std::move(now));
   open_lanes_.add(group);
@@ -162,9 +169,13 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
   const StepTable::InFlight& flight = steps_.at(step_index);
   // Members of a step that was given up have heard of a fault already.
-  const CausePtr cause = failed != nullptr && !flight.given_up
-                             ? new_fault(cause_of(flight.step, groups(), lane_names(), *failed))
-                             : nullptr;
+  const Step::Part& first = flight.step.parts.front();
+  CausePtr cause;
+  // A step between nodes also fails because its epoch has ended on one of them.
+  if (failed != nullptr && !flight.given_up && first.plan->collective() != nullptr)
+    cause = matches_.ended(first.plan->collective()->group, first.stamp.epoch);
+  if (failed != nullptr && !flight.given_up && cause == nullptr)
+    cause = new_fault(cause_of(flight.step, groups(), lane_names(), *failed));
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part& part = flight.step.parts[i];
     RankLanes& rank = ranks_[part.rank];
@@ -191,6 +202,16 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     stop_lane(part.rank, part.lane, cause, part.value);
   }
   steps_.give_back(step_index);
+  settle(now);
+}
+
+void Graph::ended_elsewhere(const transport::EpochEnd& end, Instant now) {
+  for (std::uint32_t g = 0; g < groups().size(); ++g) {
+    if (!groups()[g].spans() || groups()[g].key != end.group) continue;
+    const CausePtr cause = new_fault({end.code, end.culprit, end.text});
+    const Epochs::Why why = end.loss ? Epochs::Why::kLoss : Epochs::Why::kOther;
+    unsettled_.fail(matches_.end_up_to(GroupId(g), end.epoch, cause, why), cause);
+  }
   settle(now);
 }
 
@@ -234,14 +255,17 @@ void Graph::tick(Instant now) {
 void Graph::give_up_step(std::uint32_t index, Instant now) {
   StepTable::InFlight& flight = steps_.at(index);
   flight.given_up = true;
-  actions_.cancel(index);
   const Step::Part& first = flight.step.parts.front();
   const CollectiveWork& work = *first.plan->collective();
+  const std::string awaited = actions_.awaited(index);
+  actions_.cancel(index);
   const CausePtr cause = new_fault(
       {Code::kTimeout, -1,
-       fmt::format("group {}: {} on lane {} passed its deadline; all its members had come to it, and what it "
-                   "does between nodes or devices has not ended",
-                   groups()[work.group.value].name, first.plan->label(), lane_names().label(first.lane_id))});
+       fmt::format("group {}: {} on lane {} passed its deadline; {}", groups()[work.group.value].name,
+                   first.plan->label(), lane_names().label(first.lane_id),
+                   awaited.empty() ? "all its members had come to it, and what it does between nodes or "
+                                     "devices has not ended"
+                                   : awaited)});
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part part = flight.step.parts[i];
     RankLanes& rank = ranks_[part.rank];
@@ -271,6 +295,9 @@ void Graph::settle(Instant now) {
     } else if (const auto rank = unsettled_.take_stirred()) {
       if (ranks_[*rank].present()) pump(*rank, now);
     } else {
+      for (const MatchQueue::Ended& end : matches_.take_ended())
+        actions_.ended({groups()[end.group.value].key, end.epoch, end.cause->code, end.cause->culprit,
+                        end.why == Epochs::Why::kLoss, end.cause->text});
       return;
     }
   }
@@ -310,7 +337,7 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     if (collective) return arrive(rank, lane_index, now) || moved;
     const MatchQueue::Arrival alone{rank, lane_index, start.request.value,  start.request.plan,
                                     {},   now,        start.request.lane_id};
-    launch(std::span(&alone, 1), now);
+    launch(std::span(&alone, 1), 0, now);
     moved = true;
   }
   return moved;
@@ -334,7 +361,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
       lane.moved_at(now);
       return false;
     case MatchQueue::Match::Kind::kGo:
-      launch(match.members, now);
+      launch(match.members, match.number, now);
       return true;
     case MatchQueue::Match::Kind::kEnded:
       stop_lane(rank, lane_index, match.cause);
@@ -349,7 +376,7 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
   return false;
 }
 
-void Graph::launch(std::span<const MatchQueue::Arrival> members, Instant now) {
+void Graph::launch(std::span<const MatchQueue::Arrival> members, std::uint64_t number, Instant now) {
   std::uint32_t index = 0;
   StepTable::InFlight& flight =
       steps_.take(members.size(), members.front().lane_id, *members.front().plan, &index);
@@ -362,10 +389,16 @@ void Graph::launch(std::span<const MatchQueue::Arrival> members, Instant now) {
       flight.deadline = std::min(flight.deadline, later(now, request.timeout));
     rank.lane(member.lane).launch_next();
     ++rank.load(member.lane).running;
-    flight.step.parts.push_back(
-        {member.rank, member.lane, member.value, member.plan, member.at, member.lane_id, member.bases});
+    flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at,
+                                 member.lane_id, member.bases, member.stamp});
     flight.generations.push_back(rank.generation());
   }
+  const MatchQueue::Arrival& first = members.front();
+  const CollectiveWork* const work = first.plan->collective();
+  flight.step.key = {};
+  if (work != nullptr && groups()[work->group.value].spans())
+    flight.step.key = {key_of(place_of(*work, first.lane_id), groups(), lane_names()), first.stamp.epoch,
+                       number};
   actions_.launch(index, flight.step);
 }
 

@@ -69,7 +69,9 @@ class Graph {
   CausePtr new_fault(Cause cause);
 
   // Makes room for starts of this plan.
-  void expect(const CollectiveWork& work) { matches_.expect(place_of(work, LaneId())); }
+  void expect(const CollectiveWork& work) {
+    if (work.point_to_point()) matches_.pair(place_of(work, LaneId()));
+  }
 
   // Opens and closes lanes. A client's lanes close when it leaves.
   OpenLanes& open_lanes() { return open_lanes_; }
@@ -85,13 +87,15 @@ class Graph {
   // The step has ended. `failed`: why it failed; nullptr: success. A failed step ends its place and stops the
   // lanes of its members.
   void finished(std::uint32_t step_index, Instant now, const Status* failed = nullptr);
+  // An epoch of a group has ended on another node.
+  void ended_elsewhere(const transport::EpochEnd& end, Instant now);
   // Ends all places of the group. Returns the cause.
   CausePtr abort(GroupId group, Cause cause, Instant now);
   // Stops the lane before its next start, which fails for all its members. Does nothing if there is none.
   void give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now);
-  // Replaces a group that nobody uses; a group without ranks leaves the id free.
+  // Replaces a group that nobody uses; a group without ranks leaves the id free. One of the same ranks gives
+  // the group another name, also while it is used.
   void set_group(GroupId group, Group now);
-  void name_group(GroupId group, std::string name) { matches_.name_group(group, std::move(name)); }
   // Enforces the deadlines of starts that are next on their lane. A deadline limits for how long nothing
   // moves that such a start waits for. Call at least every 100 ms. If a call comes much later, the engine was
   // held up itself, and that time counts against nobody.
@@ -110,7 +114,7 @@ class Graph {
   void pump(Rank rank, Instant now);
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
-  void launch(std::span<const MatchQueue::Arrival> members, Instant now);
+  void launch(std::span<const MatchQueue::Arrival> members, std::uint64_t number, Instant now);
   void give_up_step(std::uint32_t index, Instant now);
 
   // Stops the lane before its next start, or at `failed_value`, where a launched start has failed. Without

@@ -42,11 +42,16 @@ class LaneTable {
   static bool meets(LaneId lane) {
     return lane.value < MUSTER_LANE_CLASSES || lane.value >= 2 * MUSTER_LANE_CLASSES;
   }
+  // A number of class and name, the same on all nodes.
+  std::uint64_t key(LaneId lane) const { return keys_[lane.value]; }
   // For reports: "gather", "gather/evaluation", "compute (unnamed)".
   const std::string& label(LaneId lane) const { return labels_[lane.value]; }
 
  private:
+  LaneId add(std::string label);
+
   std::vector<std::string> labels_;  // by id
+  std::vector<std::uint64_t> keys_;  // by id
   std::map<std::pair<muster_lane, std::string>, LaneId, std::less<>> named_;
 };
 

@@ -29,8 +29,9 @@ std::string difference_of(std::span<const Arrival> members) {
   return difference(parties);
 }
 
-// Whether the members mean one operation; compares signatures only (decision D7).
-bool agreed(std::span<const Arrival> members) {
+// Whether the members mean one operation; compares signatures only (decision D7). What they agree on pair by
+// pair adds up only if `all` members are here.
+bool agreed(std::span<const Arrival> members, bool all) {
   const Signature& first = work_of(members.front()).signature;
   Hash128 balance;
   bool common = true;
@@ -39,7 +40,7 @@ bool agreed(std::span<const Arrival> members) {
     common = common && signature.common == first.common;
     balance += signature.balance;
   }
-  return common && balance.zero();
+  return common && (!all || balance.zero());
 }
 
 std::optional<std::size_t> index_in(const Group& group, Rank rank) {
@@ -52,6 +53,13 @@ PairPlace::Side side_of(const Place& place) {
   return place.receives ? PairPlace::Side::kReceiver : PairPlace::Side::kSender;
 }
 
+// Whether the two members of the pair are on different nodes.
+bool pair_spans(const Place& place, const Group& group, const World& world) {
+  const Rank both[] = {group.ranks[static_cast<std::size_t>(place.sender)],
+                       group.ranks[static_cast<std::size_t>(place.receiver)]};
+  return !world.are_local(both);
+}
+
 }  // namespace
 
 Place place_of(const CollectiveWork& work, LaneId lane) {
@@ -60,13 +68,15 @@ Place place_of(const CollectiveWork& work, LaneId lane) {
   return {work.group, lane, pair.root, pair.receiver, work.index(), pair.op == MUSTER_RECV, pair.tag};
 }
 
-MatchQueue::MatchQueue(std::vector<Group> groups)
-    : groups_(std::move(groups)), lineups_(groups_.size()), pairs_(groups_.size()) {
+MatchQueue::MatchQueue(std::vector<Group> groups, World world)
+    : world_(std::move(world)), groups_(std::move(groups)), lineups_(groups_.size()), pairs_(groups_.size()) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) open(GroupId(g));
 }
 
 void MatchQueue::set_group(GroupId group, Group now) {
+  const bool renamed = now.ranks == groups_[group.value].ranks;
   groups_[group.value] = std::move(now);
+  if (renamed) return;
   open(group);
 }
 
@@ -74,8 +84,9 @@ void MatchQueue::open(GroupId group) {
   const std::size_t members = groups_[group.value].ranks.size();
   for (const auto& here : lineups_[group.value]) MUSTER_ASSERT(here == nullptr || here->arrived_count == 0);
   lineups_[group.value].clear();
-  pairs_[group.value] = Pairs();
-  pairs_[group.value].members.resize(members);
+  const std::uint64_t epoch = groups_[group.value].first_epoch;
+  pairs_[group.value] = Pairs{Epochs(epoch), {}, {}};
+  pairs_[group.value].members.resize(members, Member{epoch, 1, {}});
   members_.reserve(std::max<std::size_t>(members, 2));
 }
 
@@ -89,6 +100,7 @@ void MatchQueue::open_lane(GroupId group, LaneId lane) {
     here->epochs = pairs.epochs;
     for (const Member& member : pairs.members) here->members.push_back({member.stands, 1, {}});
     here->arrived.resize(pairs.members.size());
+    for (const Rank rank : groups_[group.value].ranks) here->expected += world_.is_local(rank) ? 1 : 0;
   }
   ++here->holders;
 }
@@ -96,7 +108,7 @@ void MatchQueue::open_lane(GroupId group, LaneId lane) {
 void MatchQueue::close_lane(GroupId group, LaneId lane) {
   auto& here = lineups_[group.value][lane.value];
   MUSTER_ASSERT(here != nullptr && here->holders > 0);
-  if (--here->holders > 0) return;
+  if (--here->holders > 0 || groups_[group.value].spans()) return;
   MUSTER_ASSERT(here->arrived_count == 0);
   here.reset();
 }
@@ -109,7 +121,9 @@ PairPlace& MatchQueue::pair(const Place& place) {
   const auto stands = [&](std::int32_t index) {
     return pairs.members[static_cast<std::size_t>(index)].stands;
   };
-  return pairs.used.try_emplace(members, pairs.epochs, stands(place.sender), stands(place.receiver))
+  return pairs.used
+      .try_emplace(members, pairs.epochs, stands(place.sender), stands(place.receiver),
+                   pair_spans(place, groups_[place.group.value], world_))
       .first->second;
 }
 
@@ -141,24 +155,26 @@ MatchQueue::Match MatchQueue::arrive(const Arrival& arrival) {
   if (place.is_pair()) return arrive_at_pair(arrival, place);
   Lineup& here = lineup(work.group, arrival.lane_id);
   if (here.epochs.has_ended(arrival.stamp.epoch))
-    return {Match::Kind::kEnded, {}, here.epochs.cause_of(arrival.stamp.epoch), {}};
+    return {Match::Kind::kEnded, {}, 0, here.epochs.cause_of(arrival.stamp.epoch), {}};
   auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
   slot = arrival;
-  if (++here.arrived_count < here.arrived.size()) return {};
+  if (++here.arrived_count < here.expected) return {};
   return complete(here, groups_[work.group.value]);
 }
 
 MatchQueue::Match MatchQueue::complete(Lineup& here, const Group& group) {
-  Match match{Match::Kind::kGo, {}, {}, {}};
+  Match match{Match::Kind::kGo, {}, 0, {}, {}};
   members_.clear();
   for (auto& slot : here.arrived) {
+    if (!slot) continue;  // on another node
     MUSTER_ASSERT(members_.empty() || slot->stamp.number == members_.front().stamp.number);
     members_.push_back(*slot);
     slot.reset();
   }
   here.arrived_count = 0;
   ++here.matched;
+  match.number = members_.front().stamp.number;
   settle(match, group);
   return match;
 }
@@ -167,19 +183,24 @@ MatchQueue::Match MatchQueue::arrive_at_pair(const Arrival& arrival, const Place
   PairPlace& here = pair(place);
   if (here.epochs().has_ended(arrival.stamp.epoch)) {
     here.forget(side_of(place), arrival.stamp);
-    return {Match::Kind::kEnded, {}, here.epochs().cause_of(arrival.stamp.epoch), {}};
+    return {Match::Kind::kEnded, {}, 0, here.epochs().cause_of(arrival.stamp.epoch), {}};
   }
-  const auto met = here.arrive(side_of(place), place.tag, arrival);
-  if (!met) return {};
-  Match match{Match::Kind::kGo, {}, {}, {}};
-  members_.assign({met->sender, met->receiver});
+  Match match{Match::Kind::kGo, {}, 0, {}, {}};
+  if (pair_spans(place, groups_[place.group.value], world_)) {
+    match.number = here.arrive_from_here(side_of(place), arrival.stamp);
+    members_.assign({arrival});
+  } else {
+    const auto met = here.arrive(side_of(place), place.tag, arrival);
+    if (!met) return {};
+    members_.assign({met->sender, met->receiver});
+  }
   settle(match, groups_[place.group.value]);
   return match;
 }
 
 void MatchQueue::settle(Match& match, const Group& group) const {
   match.members = members_;
-  if (agreed(members_)) return;
+  if (agreed(members_, !group.spans())) return;
   match.kind = Match::Kind::kDisagree;
   match.differ =
       fmt::format("group {}: ranks disagree on {}; no data was moved", group.name, difference_of(members_));
@@ -199,12 +220,32 @@ void MatchQueue::withdraw(const Arrival& arrival) {
 // ---- ends --------------------------------------------------------------------------------------
 
 std::vector<Arrival> MatchQueue::end(const Place& place, const CausePtr& cause) {
+  if (groups_[place.group.value].spans()) return end_group(place.group, cause, Epochs::Why::kOther);
   std::vector<Arrival> waited;
   if (place.is_pair()) {
     pair(place).end(cause, Epochs::Why::kOther, waited);
     return waited;
   }
   return lineup(place.group, place.lane).end(cause, Epochs::Why::kOther);
+}
+
+std::vector<Arrival> MatchQueue::end_up_to(GroupId group, std::uint64_t epoch, const CausePtr& cause,
+                                           Epochs::Why why) {
+  Pairs& pairs = pairs_[group.value];
+  if (pairs.epochs.present() > epoch) return {};
+  std::vector<Arrival> waited = end_group(group, cause, why);
+  ended_.pop_back();  // the other node tells it
+  for (const auto& here : lineups_[group.value])
+    if (here != nullptr) here->epochs.skip_to(epoch + 1);
+  for (auto& [members, each] : pairs.used) each.skip_to(epoch + 1);
+  pairs.epochs.skip_to(epoch + 1);
+  return waited;
+}
+
+CausePtr MatchQueue::ended(GroupId group, std::uint64_t epoch) const {
+  const Epochs& epochs = pairs_[group.value].epochs;
+  if (!groups_[group.value].spans() || epoch >= epochs.present()) return nullptr;
+  return epochs.cause_of(epoch);
 }
 
 std::vector<Arrival> MatchQueue::Lineup::end(const CausePtr& cause, Epochs::Why why) {
@@ -238,7 +279,9 @@ std::vector<Arrival> MatchQueue::end_group(GroupId group, const CausePtr& cause,
     if (here != nullptr) add(here->end(cause, why));
   Pairs& pairs = pairs_[group.value];
   for (auto& [members, each] : pairs.used) each.end(cause, why, waited);
-  pairs.epochs.end(cause, why);
+  const std::uint64_t epoch = pairs.epochs.present();
+  if (pairs.epochs.end(cause, why) && groups_[group.value].spans())
+    ended_.push_back({group, epoch, cause, why});
   return waited;
 }
 
@@ -317,7 +360,8 @@ std::vector<Rank> MatchQueue::missing(GroupId group, LaneId lane) const {
   const Lineup& here = lineup(group, lane);
   std::vector<Rank> ranks;
   for (std::size_t i = 0; i < here.arrived.size(); ++i)
-    if (!here.arrived[i]) ranks.push_back(groups_[group.value].ranks[i]);
+    if (const Rank rank = groups_[group.value].ranks[i]; !here.arrived[i] && world_.is_local(rank))
+      ranks.push_back(rank);
   return ranks;
 }
 

@@ -4,8 +4,12 @@
 // number; pair_place.hpp has the rule for SEND and RECV. When all members have arrived, signatures are
 // compared before a byte moves: common parts by one hash, pairwise parts by a sum that must be zero. Places
 // fail by the rule of epochs.hpp.
+//
+// Of a group that spans nodes the members on this node meet here; its communicator compares the nodes. All
+// its places end together, so that all nodes count the same epochs whatever places they have.
 #pragma once
 
+#include "api/base/world.hpp"
 #include "scheduler/run/epochs.hpp"
 #include "scheduler/run/pair_place.hpp"
 #include "scheduler/run/place.hpp"
@@ -28,23 +32,21 @@ namespace muster::scheduler {
 // Fails   never: a disagreement is a kind of Match.
 class MatchQueue {
  public:
-  explicit MatchQueue(std::vector<Group> groups);
-  // Replaces a group that has no operation in flight; a group without ranks leaves the id free.
+  MatchQueue(std::vector<Group> groups, World world);
+  // Replaces a group that has no operation in flight; a group without ranks leaves the id free. One of the
+  // same ranks only gives it another name.
   void set_group(GroupId group, Group now);
-  // Sets the name for reports.
-  void name_group(GroupId group, std::string name) { groups_[group.value].name = std::move(name); }
   std::span<const Group> groups() const { return groups_; }
 
   // The member has the lane from now on, or gives it up with none of its starts in flight. A place lives as
-  // long as a member has its lane; so members that give up and open the lane again go on in one count. Who
-  // opens a lane without a place still hears there of a loss of which it has not heard.
+  // long as a member has its lane, or, if the group spans nodes, as long as the group; so members that give
+  // up and open the lane again go on in one count. Who opens a lane without a place still hears there of a
+  // loss of which it has not heard.
   void open_lane(GroupId group, LaneId lane);
   void close_lane(GroupId group, LaneId lane);
 
-  // Makes the pair's place if there is none, so that starts take no heap.
-  void expect(const Place& place) {
-    if (place.is_pair()) pair(place);
-  }
+  // A pair's place, made if there is none, so that starts take no heap.
+  PairPlace& pair(const Place& place);
 
   // ---- stamps ----------------------------------------------------------------------------------
   Stamp stamp(const Place& place);
@@ -57,9 +59,10 @@ class MatchQueue {
     enum class Kind : std::uint8_t { kWait, kGo, kEnded, kDisagree };
     Kind kind = Kind::kWait;
     // kGo, kDisagree: all members, in group order; of a pair the sender first. Valid until the next arrive().
-    std::span<const Arrival> members;
-    CausePtr cause;      // kEnded: the cause of the start's epoch
-    std::string differ;  // kDisagree: what the members differ in
+    std::span<const Arrival> members;  // those on this node
+    std::uint64_t number = 0;          // kGo, of a group that spans nodes: for its MatchKey
+    CausePtr cause;                    // kEnded: the cause of the start's epoch
+    std::string differ;                // kDisagree: what the members differ in
   };
   // Call it for a start that is next on its lane. On kDisagree the caller ends the place.
   Match arrive(const Arrival& arrival);
@@ -79,6 +82,19 @@ class MatchQueue {
   // The arrivals at all places of that rank. Nothing ends.
   std::vector<Arrival> waiting_for(Rank rank) const;
 
+  // Ends all epochs of a group that spans nodes up to `epoch`, which have ended on another node.
+  std::vector<Arrival> end_up_to(GroupId group, std::uint64_t epoch, const CausePtr& cause, Epochs::Why why);
+  // The cause of an epoch of a group that spans nodes; nullptr: it has not ended, or the group does not span.
+  CausePtr ended(GroupId group, std::uint64_t epoch) const;
+  // Ends of groups that span nodes, other than by end_up_to().
+  struct Ended {
+    GroupId group;
+    std::uint64_t epoch = 0;
+    CausePtr cause;
+    Epochs::Why why = Epochs::Why::kOther;
+  };
+  std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
+
   // ---- epochs of members -----------------------------------------------------------------------
   // The rank has a new client, which stands in the present epochs.
   void attached(Rank rank);
@@ -88,7 +104,7 @@ class MatchQueue {
   void heard(Rank rank, std::uint64_t fault);
 
   // ---- for reports -----------------------------------------------------------------------------
-  // Members of the group that have not arrived at the place, as world ranks.
+  // Members of the group on this node that have not arrived at the place, as world ranks.
   std::vector<Rank> missing(GroupId group, LaneId lane) const;
   // Number of collectives of the place at which all members have arrived, over all epochs. 0 if no member has
   // the lane any more.
@@ -115,6 +131,7 @@ class MatchQueue {
     std::vector<Member> members;                  // by index in the group
     std::vector<std::optional<Arrival>> arrived;  // by index in the group
     std::uint32_t arrived_count = 0;
+    std::uint32_t expected = 0;  // members on this node
     std::uint64_t matched = 0;
     std::uint32_t holders = 0;  // members that have the lane
     std::vector<Arrival> end(const CausePtr& cause, Epochs::Why why);
@@ -130,7 +147,6 @@ class MatchQueue {
 
   Lineup& lineup(GroupId group, LaneId lane) { return *lineups_[group.value][lane.value]; }
   const Lineup& lineup(GroupId group, LaneId lane) const { return *lineups_[group.value][lane.value]; }
-  PairPlace& pair(const Place& place);
   void open(GroupId group);
   Member& member(const Place& place) {
     return lineup(place.group, place.lane).members[static_cast<std::size_t>(place.index)];
@@ -141,10 +157,12 @@ class MatchQueue {
   Match arrive_at_pair(const Arrival& arrival, const Place& place);
   void settle(Match& match, const Group& group) const;
 
+  World world_;
   std::vector<Group> groups_;
   std::vector<Lineups> lineups_;  // by group
   std::vector<Pairs> pairs_;      // by group
   std::vector<Arrival> members_;  // of the latest match; kept, so that an arrival needs no heap
+  std::vector<Ended> ended_;
 };
 
 }  // namespace muster::scheduler

@@ -12,8 +12,8 @@ constexpr std::size_t kOpenExpected = 16;  // starts of a member in flight for w
 
 }  // namespace
 
-PairPlace::PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands)
-    : epochs_(std::move(epochs)) {
+PairPlace::PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands, bool spans)
+    : epochs_(std::move(epochs)), spans_(spans) {
   members_[0].stands = sender_stands;
   members_[1].stands = receiver_stands;
   for (Member& member : members_) member.open.reserve(kOpenExpected);
@@ -23,6 +23,7 @@ void PairPlace::Member::begin(std::uint64_t epoch) {
   stands = epoch;
   next = 1;
   open.clear();
+  of_tags.clear();
 }
 
 PairPlace::Message* PairPlace::Member::find(std::uint64_t number) {
@@ -42,7 +43,7 @@ Stamp PairPlace::stamp(Side side, std::uint32_t tag) {
     message.given_back = false;
     return {mine.stands, message.number};
   }
-  mine.open.push_back({mine.next, tag, false, std::nullopt});
+  mine.open.push_back({mine.next, tag, spans_ ? ++mine.of_tags[tag] : 0, false, std::nullopt});
   return {mine.stands, mine.next++};
 }
 
@@ -54,7 +55,10 @@ void PairPlace::give_back(Side side, const Stamp& stamp) {
   const bool last = std::none_of(mine.open.begin(), mine.open.end(), [message](const Message& other) {
     return other.tag == message->tag && other.number > message->number;
   });
-  if (last) return mine.remove(stamp.number);
+  if (last) {
+    if (spans_) --mine.of_tags[message->tag];
+    return mine.remove(stamp.number);
+  }
   message->given_back = true;
   message->arrived.reset();
 }
@@ -84,6 +88,14 @@ std::optional<PairPlace::Met> PairPlace::arrive(Side side, std::uint32_t tag, co
   members_[1 - at(side)].remove(partner->number);
   members_[at(side)].remove(arrival.stamp.number);
   return side == Side::kSender ? Met{arrival, other} : Met{other, arrival};
+}
+
+std::uint64_t PairPlace::arrive_from_here(Side side, const Stamp& stamp) {
+  const Message* const mine = members_[at(side)].find(stamp.number);
+  MUSTER_ASSERT(spans_ && mine != nullptr);
+  const std::uint64_t ordinal = mine->ordinal;
+  members_[at(side)].remove(stamp.number);
+  return ordinal;
 }
 
 void PairPlace::withdraw(Side side, const Arrival& arrival) {

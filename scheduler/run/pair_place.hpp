@@ -11,6 +11,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -18,13 +19,14 @@ namespace muster::scheduler {
 
 // Owns    the epochs of the place, the epochs of its two members, and their starts that are not matched.
 // Thread  the one that holds the engine lock.
-// Bound   the starts of two members in flight.
+// Bound   the starts of two members in flight; if they are on two nodes, a count for each tag of an epoch.
 // Fails   never.
 class PairPlace {
  public:
   enum class Side : std::uint8_t { kSender, kReceiver };
 
-  PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands);
+  // `spans`: the two members are on different nodes, and only one of them on this one.
+  PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands, bool spans);
 
   const Epochs& epochs() const { return epochs_; }
 
@@ -40,6 +42,8 @@ class PairPlace {
   };
   // A start of the present epoch is next on its lane. Returns nothing until its partner has arrived too.
   std::optional<Met> arrive(Side side, std::uint32_t tag, const Arrival& arrival);
+  // The same if the partner is on another node, where they match: the start's number among those of its tag.
+  std::uint64_t arrive_from_here(Side side, const Stamp& stamp);
   // Takes back an arrival that waits.
   void withdraw(Side side, const Arrival& arrival);
   // Appends the arrivals that wait, the sender's first.
@@ -47,6 +51,9 @@ class PairPlace {
   // Ends the present epoch; appends the arrivals that waited to `waited`, and removes them. Does nothing if
   // that fault has ended the place before.
   void end(const CausePtr& cause, Epochs::Why why, std::vector<Arrival>& waited);
+
+  // Epochs that have ended elsewhere: the present one is `epoch` from now on.
+  void skip_to(std::uint64_t epoch) { epochs_.skip_to(epoch); }
 
   // The member has a new client.
   void attached(Side side) { members_[at(side)].begin(epochs_.present()); }
@@ -59,13 +66,15 @@ class PairPlace {
   struct Message {
     std::uint64_t number = 0;
     std::uint32_t tag = 0;
+    std::uint64_t ordinal = 0;  // among those of its tag, from 1; counted if the pair spans nodes
     bool given_back = false;
     std::optional<Arrival> arrived;
   };
   struct Member {
     std::uint64_t stands = 1;
     std::uint64_t next = 1;
-    std::vector<Message> open;  // by number
+    std::vector<Message> open;                       // by number
+    std::map<std::uint32_t, std::uint64_t> of_tags;  // starts of this epoch, if the pair spans nodes
     void begin(std::uint64_t epoch);
     Message* find(std::uint64_t number);
     void remove(std::uint64_t number);
@@ -74,6 +83,7 @@ class PairPlace {
   Message* partner_of(Side side, const Message& mine);
 
   Epochs epochs_;
+  bool spans_;
   std::array<Member, 2> members_;  // sender, receiver
 };
 

@@ -14,6 +14,11 @@ namespace muster::scheduler {
 struct Group {
   std::string name;
   std::vector<Rank> ranks;  // in group order
+  // A number that all nodes of the group have in common; 0: all its members are on this node.
+  std::uint64_t key = 0;
+  std::uint64_t first_epoch = 1;  // Communicator::first_epoch()
+
+  bool spans() const { return key != 0; }
 };
 
 // Where a start matches, and as which member of its group.

@@ -7,9 +7,12 @@
 #include "api/shm/command.hpp"
 #include "scheduler/plan/plan.hpp"
 #include "scheduler/run/cause.hpp"
+#include "scheduler/run/place.hpp"
+#include "transport/collective/backend.hpp"
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace muster::scheduler {
@@ -35,8 +38,10 @@ struct Step {
     Instant arrived{0};  // when it was next on its lane and all its points were reached
     LaneId lane_id{};
     Bases bases{};
+    Stamp stamp{};  // of a collective
   };
-  std::vector<Part> parts;  // one for a kernel; the members in group order for a collective
+  std::vector<Part> parts;    // one for a kernel; the members on this node in group order for a collective
+  transport::MatchKey key{};  // of a collective of a group that spans nodes
 };
 
 // The graph's decisions; the engine carries them out in order.
@@ -62,6 +67,10 @@ class Actions {
   virtual void overdue(Rank, std::uint32_t /*lane*/, Cause&) {}
   // Whether the launched step goes on outside the workers, where it may never end.
   virtual bool is_outside(std::uint32_t /*step_index*/) { return false; }
+  // What the launched step waits for there; empty: unknown.
+  virtual std::string awaited(std::uint32_t /*step_index*/) { return {}; }
+  // An epoch of a group that spans nodes has ended here, by a cause of this node.
+  virtual void ended(const transport::EpochEnd&) {}
   // The launched step has passed its deadline; its members have been told. It still ends by finished().
   virtual void cancel(std::uint32_t /*step_index*/) {}
   // So many of the lane's starts have failed, but may still touch their memory until they are retired.

@@ -36,7 +36,9 @@ void check_cluster(std::string text) {
   const auto cluster = parse_cluster(Source("f.yaml", std::move(text)));
   if (!cluster) return check_places(cluster.error());
   for (const JobEntry& job : cluster->jobs) MUSTER_PROMISE(cluster->ranks(job) >= 1);
-  const auto plan = supervisor::plan_of(*cluster, control::JobSpec{});
+  control::JobSpec defaults;
+  defaults.networks_directory = "/networks";  // a daemon's own, whatever the file says
+  const auto plan = supervisor::plan_of(*cluster, defaults);
   if (!plan) return check_places(plan.error());
   for (control::JobSpec job : plan->jobs) {
     job.epoch = 1;

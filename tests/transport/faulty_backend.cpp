@@ -121,11 +121,11 @@ class FaultyBackend::Faulty final : public Communicator {
       : behind_(std::move(behind)), plan_(plan), held_(held) {}
 
   std::int32_t ranks() const noexcept override { return behind_->ranks(); }
-  Status launch(const Collective& collective, std::span<const LocalMember> members,
+  Status launch(const Collective& collective, std::span<const LocalMember> members, const MatchKey& key,
                 StepOutcome& outcome) override {
     Fault fault = plan_(collective);
     MUSTER_RETURN_IF_ERROR(fault.at_launch);
-    MUSTER_RETURN_IF_ERROR(behind_->launch(collective, members, outcome));
+    MUSTER_RETURN_IF_ERROR(behind_->launch(collective, members, key, outcome));
     if (!fault.late.ok() || fault.delay > Nanos(0) || fault.stalls || fault.lost)
       held_.add(outcome, std::move(fault));
     return {};
@@ -145,8 +145,8 @@ FaultyBackend::FaultyBackend(std::unique_ptr<Backend> behind, FaultPlan plan, co
     : behind_(std::move(behind)), plan_(std::move(plan)), held_(std::make_unique<Held>(clock, ends)) {}
 FaultyBackend::~FaultyBackend() = default;
 
-Result<std::unique_ptr<Communicator>> FaultyBackend::open(std::int32_t ranks) {
-  MUSTER_ASSIGN_OR_RETURN(auto behind, behind_->open(ranks));
+Result<std::unique_ptr<Communicator>> FaultyBackend::open(const Span& span) {
+  MUSTER_ASSIGN_OR_RETURN(auto behind, behind_->open(span));
   return std::make_unique<Faulty>(std::move(behind), plan_, *held_);
 }
 

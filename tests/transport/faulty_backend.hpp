@@ -52,7 +52,7 @@ class FaultyBackend final : public Backend {
   FaultyBackend(std::unique_ptr<Backend> behind, FaultPlan plan, const Clock& clock, Ends ends);
   ~FaultyBackend() override;
 
-  Result<std::unique_ptr<Communicator>> open(std::int32_t ranks) override;
+  Result<std::unique_ptr<Communicator>> open(const Span& span) override;
   std::size_t progress() override;
   bool arm() override;
   int descriptor() const override;

@@ -42,7 +42,7 @@ class HostBench final : public Bench {
   Status launch(const Collective& collective, std::int32_t ranks,
                 std::span<const Share* const> shares) override {
     auto& communicator = communicators_[ranks];
-    if (communicator == nullptr) communicator = *backend_->open(ranks);
+    if (communicator == nullptr) communicator = *backend_->open(span_of(ranks));
     Launch& launch = launches_[launched_];
     std::vector<LocalMember> members;
     launch.shares.clear();
@@ -55,7 +55,7 @@ class HostBench final : public Bench {
       members.push_back({&bare, launch.streams[i].get(), bases_of(*shares[i])});
     }
     launch.outcome.renew();
-    Status status = communicator->launch(collective, members, launch.outcome);
+    Status status = communicator->launch(collective, members, {}, launch.outcome);
     if (status.ok()) ++launched_;
     return status;
   }
@@ -74,6 +74,12 @@ class HostBench final : public Bench {
   }
 
  private:
+  // All members are on this node.
+  static Span span_of(std::int32_t ranks) {
+    Span span;
+    span.node_of.resize(static_cast<std::size_t>(ranks));
+    return span;
+  }
   struct Launch {
     std::vector<std::unique_ptr<device::Stream>> streams;  // of the first member, of the second, …
     std::deque<Share> shares;

@@ -23,7 +23,7 @@ Status launch_on(device::Stream& stream, Communicator& communicator, const Colle
   static StepOutcome outcome;
   std::array<LocalMember, 128> members;
   for (std::size_t i = 0; i < shares.size(); ++i) members[i] = {shares[i], &stream, bases_of(*shares[i])};
-  return communicator.launch(collective, std::span(members).first(shares.size()), outcome);
+  return communicator.launch(collective, std::span(members).first(shares.size()), {}, outcome);
 }
 
 Collective sum_of(std::uint64_t count) {

@@ -1,5 +1,5 @@
 // The backend seam: makes the communicators of a job, and moves what they do outside the engine's workers.
-// Backends: loopback; later the network's endpoints and nccl. `transport/faulty` decorates any of them.
+// Backends: loopback for groups of one node, span for those of several; later nccl.
 //
 // A step that goes on outside holds its StepOutcome. Idle workers call progress() while steps are in flight;
 // before they sleep they arm the backend, whose descriptor then wakes them.
@@ -9,19 +9,53 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace muster::transport {
 
+// The end of an epoch of a group that spans nodes: at all of its places, on all of its nodes.
+struct EpochEnd {
+  std::uint64_t group = 0;  // Span::group
+  std::uint64_t epoch = 0;
+  Code code = Code::kAborted;
+  std::int32_t culprit = -1;  // a rank of the job
+  bool loss = false;          // of a member
+  std::string text;
+};
+
 // Owns    its connections. Communicators refer to it, and end before it.
-// Thread  open: one at a time. progress, arm: any, several at once, never under the engine lock.
+// Thread  open, use, end, take_ended: one at a time, as Communicator::launch. progress, arm: any, several at
+//         once, never under the engine lock. address, connect, connected: any.
 // Bound   progress: never waits, neither for a peer nor for another caller.
-// Fails   open: kNoResource, kBadArgument.
+// Fails   open: kNoResource, kBadArgument. connect: kBadArgument, kNoResource.
 class Backend {
  public:
   virtual ~Backend() = default;
-  // The communicator of a group of so many ranks.
-  virtual Result<std::unique_ptr<Communicator>> open(std::int32_t ranks) = 0;
+  // Where its own work between the steps' pieces runs, and how it makes an idle worker call progress().
+  // Called once, before open(). The device outlives it.
+  virtual Status use(device::Device& /*device*/, std::function<void()> /*wake*/) { return {}; }
+  virtual Result<std::unique_ptr<Communicator>> open(const Span& span) = 0;
+
+  // Whether it opens groups that have members on other nodes.
+  virtual bool spans() const { return false; }
+
+  // ---- other nodes -----------------------------------------------------------------------------
+  // What their backends need to reach this one; empty: nothing.
+  virtual std::vector<std::byte> address() const { return {}; }
+  // Begins to connect to all nodes of the job, by NodeIndex, this one too. Called once.
+  virtual Status connect(std::span<const std::vector<std::byte>> /*addresses*/) { return {}; }
+  // kPending until a message has gone to each node and one has come from it; then how that ended.
+  virtual Status connected() { return {}; }
+  // The epoch has ended here, by a cause of this node: the other nodes hear of it, and launches of that epoch
+  // that have not met all their nodes fail with it.
+  virtual void end(const EpochEnd& /*end*/) {}
+  // Calls visit for each end of which another node has told since.
+  virtual void take_ended(const std::function<void(const EpochEnd&)>& /*visit*/) {}
+
+  // ---- progress --------------------------------------------------------------------------------
   // Moves what can be moved, and releases steps that have ended. Returns how much it has done.
   virtual std::size_t progress() { return 0; }
   // False: progress() has something to do. True: descriptor() becomes readable once it has.

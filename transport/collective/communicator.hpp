@@ -11,19 +11,23 @@
 #pragma once
 
 #include "api/base/collective.hpp"
+#include "api/base/signature.hpp"
 #include "kernels/device/device.hpp"
+#include "transport/collective/span.hpp"
 #include "transport/collective/step_outcome.hpp"
 
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace muster::transport {
 
 // What a local member brings into a launch.
 struct LocalMember {
   const Share* share = nullptr;
-  device::Stream* stream = nullptr;  // of its device
-  Bases bases;                       // where its vectors begin, whatever the share says
+  device::Stream* stream = nullptr;      // of its device
+  Bases bases;                           // where its vectors begin, whatever the share says
+  const Signature* signature = nullptr;  // read if the group has members on other nodes
 };
 
 // Owns    its links. Thread  one issuing thread at a time.
@@ -34,14 +38,23 @@ class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual std::int32_t ranks() const noexcept = 0;
-  // Enqueues one collective of all local members. The caller has passed each share to check_share(), and the
-  // edges of operations that agree pair by pair match. `collective`, the shares, the streams and `outcome`
-  // live until the step has ended; `members` is read during the call only.
+  // Enqueues one collective of all local members. The caller has passed each share to check_share(). If all
+  // members are local, the edges of operations that agree pair by pair match. If not, the step fails with
+  // kMismatch at all nodes, and writes nothing, unless all nodes mean the same. `collective`, the shares, the
+  // streams and `outcome` live until the step has ended; `members` and `key` are read during the call only.
   virtual Status launch(const Collective& collective, std::span<const LocalMember> members,
-                        StepOutcome& outcome) = 0;
+                        const MatchKey& key, StepOutcome& outcome) = 0;
+  // The epoch in which a new group begins: a group of these members may have had earlier ones.
+  virtual std::uint64_t first_epoch() const { return 1; }
   // Nobody waits for this launched step any more: it has passed its deadline. What it does outside the
   // streams ends as soon as possible, and is still ended by release().
   virtual void cancel(StepOutcome& outcome) { static_cast<void>(outcome); }
+  // What a launched step waits for between nodes, for a report: "node b (ranks 2, 3) has not come to it".
+  // Empty: unknown, or nothing.
+  virtual std::string awaited(const StepOutcome& outcome) const {
+    static_cast<void>(outcome);
+    return {};
+  }
 };
 
 }  // namespace muster::transport

@@ -92,7 +92,7 @@ class Loopback final : public Communicator {
 
   std::int32_t ranks() const noexcept override { return ranks_; }
 
-  Status launch(const Collective& collective, std::span<const LocalMember> members,
+  Status launch(const Collective& collective, std::span<const LocalMember> members, const MatchKey& /*key*/,
                 StepOutcome& /*outcome*/) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks_));
     Records& records = is_transfer(collective.op) ? transfers_ : collectives_;
@@ -147,7 +147,10 @@ class Loopback final : public Communicator {
 // Owns    nothing. Thread  any. Bound  -. Fails  as open_loopback().
 class LoopbackBackend final : public Backend {
  public:
-  Result<std::unique_ptr<Communicator>> open(std::int32_t ranks) override { return open_loopback(ranks); }
+  Result<std::unique_ptr<Communicator>> open(const Span& span) override {
+    if (span.is_local()) return open_loopback(span.ranks());
+    return fail(Code::kUnsupported, "a group of {} nodes needs a network", span.nodes.size());
+  }
 };
 
 }  // namespace

@@ -438,6 +438,18 @@ TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
   const Ran barrier = muster({"plan", "explain", "barrier", "--ranks", "4", "--json"});
   EXPECT_EQ(barrier.json().at("choices").size(), 1u) << "it has no data, so no sizes";
   EXPECT_EQ(barrier.json().at("choices").at(0).at("bytes"), 0);
+  // Over several nodes the engine carries it out, by the algorithm with the least estimate.
+  const Ran nodes = muster({"plan", "explain", "all_reduce", "--ranks", "8", "--nodes", "4", "--json"});
+  ASSERT_EQ(nodes.code, 0) << nodes.err;
+  const auto choices = nodes.json().at("choices");
+  EXPECT_EQ(choices.front().at("algorithm"), "gather and fold");
+  EXPECT_EQ(choices.back().at("algorithm"), "direct");
+  const std::uint64_t bytes = choices.back().at("bytes");
+  EXPECT_EQ(choices.back().at("why"),
+            fmt::format("{} bytes sent by node 0 in 2 rounds", 2 * (bytes - bytes / 4)));
+  const Ran streams = muster({"plan", "explain", "all_to_all", "--ranks", "8", "--nodes", "2"});
+  EXPECT_NE(streams.out.find("one stream for each pair of nodes"), std::string::npos) << streams.out;
+  EXPECT_EQ(muster({"plan", "explain", "all_reduce", "--ranks", "2", "--nodes", "3"}).code, 2);
   const Ran sized = muster({"plan", "explain", "barrier", "--ranks", "4", "--count", "0"});
   EXPECT_EQ(sized.code, 2);
   EXPECT_NE(sized.err.find("a barrier has no data"), std::string::npos) << sized.err;

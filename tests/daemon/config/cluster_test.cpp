@@ -1,5 +1,7 @@
 #include "daemon/config/cluster.hpp"
 
+#include "daemon/config/shape.hpp"
+
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -60,6 +62,7 @@ TEST(Cluster, FillsWhatIsNotSaid) {
                            "  - {name: x, ranks: 6, claim: token, mesh: {dims: {domain: 6}}}\n"));
   ASSERT_TRUE(cluster) << cluster.error().text();
   EXPECT_EQ(cluster->name, "muster");
+  EXPECT_EQ(cluster->network, "ucx");
   EXPECT_EQ(cluster->nodes[0].device_kind, DeviceKind::kAuto);
   EXPECT_EQ(cluster->nodes[1].device_kind, DeviceKind::kCuda);
   EXPECT_EQ(cluster->devices(), 14u);
@@ -68,8 +71,28 @@ TEST(Cluster, FillsWhatIsNotSaid) {
   EXPECT_EQ(job.claim, ClaimRule::kToken);
   EXPECT_FALSE(job.lanes.deadline);
   EXPECT_FALSE(job.digests);
+  EXPECT_FALSE(job.reproducible);
   EXPECT_TRUE(job.mesh.flatten.empty());
   EXPECT_TRUE(parse_cluster(Source("c.yaml", "nodes: [{host: a, devices: {count: 1}}]\n"))->jobs.empty());
+}
+
+TEST(Cluster, ReadsByWhichNetworkItsJobsReachOtherNodes) {
+  const auto with = [](const std::string& network) {
+    const auto cluster = parse_cluster(
+        Source("c.yaml", fmt::format("cluster: {{network: {}}}\n"
+                                     "nodes: [{{host: a, devices: {{count: 2}}}}]\n"
+                                     "jobs:\n"
+                                     "  - {{name: x, reproducible: true, mesh: {{dims: {{tp: 2}}}}}}\n",
+                                     network)));
+    EXPECT_TRUE(!cluster || cluster->jobs[0].reproducible);
+    return cluster ? cluster->network : cluster.error().text();
+  };
+  EXPECT_EQ(with("ofi"), "ofi");
+  EXPECT_EQ(with("ucx"), "ucx");
+  EXPECT_EQ(with("none"), "");
+  EXPECT_THAT(with("verbs"), HasSubstr("cluster.network"));
+  const std::string_view choices = find_key(cluster_keys(), "cluster.network")->choices;
+  EXPECT_EQ(choices, fmt::format("{}|none", fmt::join(kNetworks, "|")));
 }
 
 // Goal: a floor that refuses a mesh can point at the degree that it refuses.

@@ -183,16 +183,28 @@ TEST(JobSpec, SurvivesTheWay) {
   spec.flatten = {{"dp_tp", {"dp_replicate", "dp_shard", "tp"}}};
   spec.epoch = 5;
   spec.digests = 16;
+  spec.network = "ofi";
+  spec.networks_directory = "/usr/lib/muster/networks";
+  spec.reproducible = true;
   spec.claim = ClaimRule::kToken;
   const auto back = job_from_json(to_json(spec));
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(to_json(*back), to_json(spec));
+  Json older = to_json(spec);  // of a release that did not have these fields
+  for (const char* field : {"costs", "network", "networks_directory", "reproducible"}) older.erase(field);
+  const auto filled = job_from_json(older);
+  ASSERT_TRUE(filled) << filled.error().text();
+  EXPECT_EQ(filled->network, "");
+  EXPECT_FALSE(filled->reproducible);
 }
 
 TEST(JobSpec, NamesTheFieldThatIsWrong) {
   JobSpec spec;
   spec.name = "train";
   spec.epoch = 1;
+  spec.network = "ucx";
+  spec.networks_directory = "/";
+  ASSERT_TRUE(job_from_json(to_json(spec)));
   constexpr auto kDayAndMore = static_cast<std::uint64_t>(kJobDurationMax.count()) + 1;
   const std::vector<std::pair<std::string, Json>> wrong{{"name", "a b"},
                                                         {"world", 0},
@@ -202,6 +214,13 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"flatten", 1},
                                                         {"workers", 5000},
                                                         {"digests", config::kDigestsMax + 1},
+                                                        {"network", "none"},
+                                                        {"network", "../ucx"},
+                                                        {"network", nullptr},
+                                                        {"networks_directory", "networks"},
+                                                        {"networks_directory", ""},
+                                                        {"networks_directory", std::string(5000, '/')},
+                                                        {"reproducible", 1},
                                                         {"arena_bytes_max", kJobBytesMax + 1},
                                                         {"segment_bytes", kJobBytesMax + 1},
                                                         {"deadline_ns", kDayAndMore},
@@ -234,9 +253,11 @@ TEST(JobSpec, TakesFromAUserWhatIsAUsersToSay) {
   EXPECT_EQ(spec->owner_uid, 1000u);
   EXPECT_EQ(spec->plans_max, 77u);
   EXPECT_EQ(job_asked_for(Json::array(), defaults, 1000).error().code(), Code::kBadArgument);
-  Json with_limit = asked;
-  with_limit["plans_max"] = 78;
-  EXPECT_NE(job_asked_for(with_limit, defaults, 1000).error().message().find("plans_max"), std::string::npos);
+  for (const char* field : {"plans_max", "network", "networks_directory", "reproducible"}) {
+    Json with_limit = asked;
+    with_limit[field] = 78;
+    EXPECT_NE(job_asked_for(with_limit, defaults, 1000).error().message().find(field), std::string::npos);
+  }
 }
 
 }  // namespace

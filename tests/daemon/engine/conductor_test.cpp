@@ -84,5 +84,38 @@ TEST_F(ConductorTest, KeepsWhatTheSupervisorHasNoRoomFor) {
   EXPECT_EQ(hear().at("result").at("ranks").size(), kWorld);
 }
 
+// Goal:   an engine connects once, with an address for each node, and says afterwards how that ended.
+TEST_F(ConductorTest, ConnectsWithTheEnginesOfOtherNodes) {
+  control::JobSpec spec = test::small_job(2);
+  spec.world = *World::build({"node1", "node2"}, std::vector<std::uint32_t>{0, 1}, NodeIndex(1));
+  const auto connect = [this](const Json& addresses) {
+    tell({{"command", "connect"}, {"addresses", addresses}});
+    return hear();
+  };
+  const Json address = Json::binary({1, 2, 3});
+  EXPECT_FALSE(connect(Json::array({address, address})).value("ok", true)) << "there is no job yet";
+  tell({{"command", "create"}, {"spec", control::to_json(spec)}});
+  const Json made = hear();
+  ASSERT_TRUE(made.value("ok", false)) << made;
+  EXPECT_FALSE(made.at("result").contains("address")) << "loopback has none";
+  for (const Json& wrong : {Json(), Json::array({address}), Json::array({address, "node2"})})
+    EXPECT_EQ(connect(wrong).value("status", 0), MUSTER_ERR_PROTOCOL) << wrong;
+  EXPECT_TRUE(connect(Json::array({address, address})).value("ok", false));
+  const Json event = hear();
+  EXPECT_EQ(event.value("event", ""), "connected");
+  EXPECT_TRUE(event.value("ok", false));
+  EXPECT_EQ(connect(Json::array({address, address})).value("status", 0), MUSTER_ERR_STATE) << "once";
+}
+
+TEST_F(ConductorTest, MakesNoJobWhoseNetworkIsNotThere) {
+  control::JobSpec spec = test::small_job(2);
+  spec.network = "ucx";
+  spec.networks_directory = "/nowhere";
+  tell({{"command", "create"}, {"spec", control::to_json(spec)}});
+  const Json refused = hear();
+  EXPECT_EQ(refused.value("status", 0), MUSTER_ERR_NOT_FOUND);
+  EXPECT_NE(refused.value("error", "").find("network ucx: /nowhere/ucx.so"), std::string::npos) << refused;
+}
+
 }  // namespace
 }  // namespace muster::engine

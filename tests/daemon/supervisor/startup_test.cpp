@@ -6,7 +6,9 @@
 #include "daemon/control/certificate.hpp"
 #include "scheduler/mesh/degrees.hpp"
 #include "tests/support/folder.hpp"
+#include "transport/endpoint/library.hpp"
 
+#include <algorithm>
 #include <filesystem>
 
 #include <gtest/gtest.h>
@@ -81,6 +83,7 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
   EXPECT_EQ(job.idle_spin, std::chrono::microseconds(10));
   EXPECT_EQ(job.deadline, std::chrono::seconds(12));
   EXPECT_EQ(job.digests, 16u);
+  EXPECT_EQ(job.networks_directory, networks_folder());
 }
 
 TEST_F(Startup, FilesAreReadAndEnvironmentIsStronger) {
@@ -151,13 +154,13 @@ TEST_F(Startup, SaysWhatThisReleaseCannotRunYet) {
 TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   const std::string file =
       write("cluster.yaml",
-            "cluster: {name: lab-a, port: 7000}\n"
+            "cluster: {name: lab-a, port: 7000, network: ofi}\n"
             "nodes:\n"
             "  - {host: \"n[1-2]\", address: \"10.0.0.[1-2]\", devices: {kind: host, count: 2}}\n"
             "  - {host: n3, devices: {kind: host, count: 4}}\n"
             "jobs:\n"
             "  - {name: all, mesh: {dims: {dp_shard: -1}}}\n"
-            "  - {name: some, ranks: 3, mesh: {dims: {dp_shard: -1}}}\n"
+            "  - {name: some, ranks: 3, reproducible: true, mesh: {dims: {dp_shard: -1}}}\n"
             "  - {name: one, ranks: 2, mesh: {dims: {dp_shard: -1}}}\n");
   const auto named = [&](const std::string& name) {
     return options_with({{"jobs_from", file, ""}, {"node.name", name, ""}});
@@ -179,15 +182,20 @@ TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   EXPECT_EQ(all.nodes().size(), 3u);
   EXPECT_EQ(second->jobs[1].world.local_count(), 1u);
   EXPECT_EQ(second->jobs[1].world.nodes().size(), 2u) << "the third host has none of its ranks";
+  EXPECT_EQ(second->jobs[0].network, "ofi");
+  EXPECT_FALSE(second->jobs[0].reproducible);
+  EXPECT_TRUE(second->jobs[1].reproducible);
   const auto first = named("n1");
   ASSERT_TRUE(first);
   EXPECT_EQ(first->roster.configuration, roster.configuration);
   EXPECT_EQ(first->jobs.size(), 3u);
   EXPECT_EQ(first->jobs[2].world, World(2)) << "a job of this node alone";
+  EXPECT_EQ(first->jobs[2].network, "") << "it needs none";
   EXPECT_EQ(named("n3")->jobs.size(), 1u);
   const auto other =
       options_with({{"jobs_from", file, ""}, {"node.name", "n1", ""}, {"defaults.deadline", "7s", ""}});
   EXPECT_NE(other->roster.configuration, roster.configuration) << "the deadline must be the same everywhere";
+  EXPECT_EQ(roster.configuration.at(1), "network ofi") << "the network too";
   const auto stranger = named("n4");
   ASSERT_FALSE(stranger);
   EXPECT_EQ(stranger.error().code(), Code::kConfig);
@@ -196,6 +204,11 @@ TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   stand_alone(alone);
   EXPECT_TRUE(alone.roster.alone());
   EXPECT_EQ(alone.jobs.size(), 1u);
+}
+
+TEST_F(Startup, NamesTheNetworksThatThereAre) {
+  const std::vector<std::string> names = transport::network_names();
+  EXPECT_TRUE(std::equal(names.begin(), names.end(), config::kNetworks.begin(), config::kNetworks.end()));
 }
 
 TEST_F(Startup, ReadsTheCredentialsOfTheNode) {

@@ -136,7 +136,7 @@ struct FakeDevice final : device::Device {
 struct FakeCommunicator final : transport::Communicator {
   std::int32_t ranks() const noexcept override { return 2; }
   Status launch(const Collective&, std::span<const transport::LocalMember> members,
-                transport::StepOutcome& outcome) override {
+                const transport::MatchKey&, transport::StepOutcome& outcome) override {
     streams.clear();
     for (const auto& member : members) streams.push_back(member.stream);
     latest = &outcome;

@@ -35,7 +35,7 @@ class Pair {
     return waited.size();
   }
 
-  PairPlace place{Epochs(), 1, 1};
+  PairPlace place{Epochs(), 1, 1, false};
 };
 
 constexpr std::pair<std::uint64_t, std::uint64_t> kWaits{0, 0};

@@ -1,0 +1,22 @@
+#include "daemon/engine/job_network.hpp"
+
+#include "transport/endpoint/library.hpp"
+#include "transport/span/spanning_backend.hpp"
+
+#include <utility>
+
+namespace muster::engine {
+
+Result<std::unique_ptr<transport::Backend>> open_job_network(const control::JobSpec& spec,
+                                                             const Clock& clock) {
+  if (spec.network.empty()) return nullptr;
+  auto network = transport::open_network(spec.networks_directory, spec.network, spec.world.here());
+  if (!network)
+    return fail(network.error().code(), "network {}: {}; see `muster doctor`, or set cluster.network",
+                spec.network, network.error().message());
+  const auto names = spec.world.nodes();
+  return transport::spanning_backend(
+      *std::move(network), {{names.begin(), names.end()}, spec.world.here(), spec.reproducible}, clock);
+}
+
+}  // namespace muster::engine

@@ -1,0 +1,271 @@
+// What nodes do with each other beyond the suite of communicators: members are combined before nodes, nodes
+// that do not mean the same, epochs that end, nodes that are lost. Over networks in memory, with faults from
+// a seed.
+#include "transport/span/spanning_backend.hpp"
+
+#include "tests/support/property_cases.hpp"
+#include "tests/transport/case_shares.hpp"
+#include "tests/transport/conformance_rows.hpp"
+#include "tests/transport/memory_network.hpp"
+#include "tests/transport/oracle.hpp"
+#include "tests/transport/span/span_cluster.hpp"
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::transport::test {
+namespace {
+
+constexpr MemoryFaults kLate{
+    .seed = 5, .delay_percent = 30, .reorder_percent = 30, .late_percent = 20, .refuse_percent = 5};
+
+std::uint32_t by_turns(std::uint32_t member, std::uint32_t) {
+  return member % 3;
+}
+
+// Writes a small whole number.
+void put(muster_dtype dtype, std::byte* vector, std::uint64_t index, int value) {
+  const auto real = static_cast<float>(value);
+  const double wide = value;
+  const std::int64_t whole = value;
+  const std::byte* from = reinterpret_cast<const std::byte*>(&whole);
+  if (dtype == MUSTER_F32) from = reinterpret_cast<const std::byte*>(&real);
+  if (dtype == MUSTER_F64) from = reinterpret_cast<const std::byte*>(&wide);
+  if (dtype == MUSTER_BF16) from = reinterpret_cast<const std::byte*>(&real) + 2;
+  std::memcpy(vector + index * dtype_bytes(dtype), from, dtype_bytes(dtype));
+}
+
+// ---- what the suite does not ask for -----------------------------------------------------------
+
+// A group of members on the nodes of a cluster, and the launches of its operations.
+class SpanningGroup : public ::testing::Test {
+ protected:
+  static constexpr std::uint32_t kNodes = 3;
+  static constexpr std::uint32_t kRanks = 5;  // two on each of the first two nodes, one on the third
+  static constexpr std::uint64_t kGroup = 7;
+
+  void open(bool is_reproducible) {
+    const auto networks = [this](std::uint32_t count) {
+      std::vector<std::unique_ptr<Network>> all;
+      for (std::uint32_t i = 0; i < count; ++i) all.push_back(hub_.open(NodeIndex(i)));
+      return all;
+    };
+    cluster_ = std::make_unique<SpanCluster>(kNodes, networks, is_reproducible);
+    communicators_ = cluster_->open(cluster_->span_of(kGroup, kRanks, by_turns));
+  }
+
+  // `collective_at(node)`: what that node's members mean. The shares follow from it.
+  SpanLaunch& launch(const std::function<const Collective&(std::uint32_t node)>& collective_at,
+                     const std::vector<Share>& shares, MatchKey key) {
+    SpanLaunch& launched = launches_.emplace_back();
+    launched.outcomes.resize(kNodes);
+    for (std::uint32_t node = 0; node < kNodes; ++node) {
+      const Collective& c = launched.collectives.emplace_back(collective_at(node));
+      std::vector<LocalMember> members;
+      for (const Share& share : shares) {
+        if (by_turns(static_cast<std::uint32_t>(share.index), kRanks) != node) continue;
+        const Share& own = launched.shares.emplace_back(share);
+        launched.signatures.push_back(signature_of(c, own, kRanks));
+        members.push_back({&own, nullptr, bases_of(own), &launched.signatures.back()});
+      }
+      if (members.empty()) continue;
+      launched.outcomes[node] = std::make_unique<StepOutcome>();
+      EXPECT_TRUE(communicators_[node]->launch(c, members, key, *launched.outcomes[node]).ok());
+    }
+    return launched;
+  }
+  MatchKey next() { return {{kGroup, 3, -1, -1}, epoch_, ++number_}; }
+
+  MemoryHub hub_{kLate};
+  std::unique_ptr<SpanCluster> cluster_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+  std::deque<SpanLaunch> launches_;
+  std::uint64_t epoch_ = 1;
+  std::uint64_t number_ = 0;
+};
+
+// Goal:   members are combined on their node before nodes are, and the result is still right.
+// Method: small whole numbers, whose sums, products and halves are exact in any order; rows for which each
+//         algorithm is chosen.
+TEST_F(SpanningGroup, CombinesMembersBeforeNodes) {
+  open(false);
+  for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_REDUCE, MUSTER_REDUCE_SCATTER})
+    for (const muster_dtype dtype : {MUSTER_F32, MUSTER_F64, MUSTER_I32, MUSTER_I64, MUSTER_U8, MUSTER_BF16})
+      for (const muster_redop redop : redops_of(op))
+        for (const std::uint64_t count : {1u, 37u, 5'000u, 700'000u}) {
+          if (count > 5'000 && (dtype != MUSTER_F32 || redop != MUSTER_AVG)) continue;
+          Shape shape = shape_of(op, dtype, redop, kRanks, count, Place::kApart);
+          if (!is_integer(dtype)) shape.collective.scale = 0.5;
+          Case made = make_case(shape);
+          for (const Placement& member : made.members)
+            for (std::uint64_t i = 0; i < detail::source_length(shape, member); ++i) {
+              const int own = static_cast<int>(i % 1000) + 3 * member.index;
+              const int value = redop == MUSTER_PROD || dtype == MUSTER_BF16 ? 1 + own % 2 : own % 11;
+              put(dtype, made.before.data() + member.source, i, value);
+            }
+          made.after = oracle(shape.collective, kRanks, made.members, made.before, dtype_bytes(dtype));
+          std::vector<std::byte> arena = made.before;
+          const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+          const SpanLaunch& launched =
+              launch([&](std::uint32_t) -> const Collective& { return shape.collective; }, shares, next());
+          ASSERT_TRUE(cluster_->until([&] { return launched.over(); })) << shape.text();
+          ASSERT_TRUE(launched.first_failure().ok()) << launched.first_failure().text();
+          ASSERT_TRUE(arena == made.after) << shape.text();
+          launches_.clear();
+        }
+}
+
+// Goal:   nodes that do not mean the same operation all hear MISMATCH, and nothing is written.
+// Method: of a random operation one node's members mean another: another operation, type, operator, root or
+//         count, or other blocks for one pair.
+TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
+  open(false);
+  const std::uint64_t last = muster::test::property_cases(1'000);
+  for (std::uint64_t seed = 1; seed <= last; ++seed) {
+    Random random(seed);
+    const muster_op op = kOps[random.below(kOps.size())];
+    if (is_transfer(op)) continue;
+    const muster_redop redop = has_reduction(op) ? MUSTER_SUM : 0;
+    const std::uint64_t count = 1 + random.below(3) * random.below(30'000);
+    const Shape shape = shape_of(op, MUSTER_F32, redop, kRanks, count, Place::kApart);
+    Case made = make_case(shape);
+    std::vector<std::byte> arena = made.before;
+    const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+    Collective other = shape.collective;
+    std::vector<Share> others = shares;
+    const auto odd = static_cast<std::uint32_t>(random.below(kNodes));
+    switch (random.below(4)) {
+      case 0:
+        other.dtype = MUSTER_I32;
+        break;
+      case 1:
+        if (!has_reduction(op)) continue;
+        other.redop = MUSTER_MAX;
+        break;
+      case 2:
+        if (!has_root(op) || is_pairwise(op)) continue;
+        other.root = 1;
+        break;
+      default:
+        if (op != MUSTER_ALL_TO_ALL) continue;
+        // A block that one member expects is shorter than what the other sends.
+        for (Share& share : others)
+          if (by_turns(static_cast<std::uint32_t>(share.index), kRanks) == odd)
+            share.target_blocks[(odd + 1) % kRanks].count -= 1;
+    }
+    if (has_faces(op) || !has_data(op)) continue;
+    const SpanLaunch& launched = launch(
+        [&](std::uint32_t node) -> const Collective& { return node == odd ? other : shape.collective; },
+        others, next());
+    ASSERT_TRUE(cluster_->until([&] { return launched.over(); })) << "seed " << seed << ": " << shape.text();
+    for (const auto& outcome : launched.outcomes) {
+      ASSERT_NE(outcome->failure(), nullptr) << "seed " << seed << ": " << shape.text();
+      ASSERT_EQ(outcome->failure()->code(), Code::kMismatch) << outcome->failure()->text();
+    }
+    ASSERT_TRUE(arena == made.before) << "seed " << seed << " has written: " << shape.text();
+    launches_.clear();
+  }
+}
+
+// Goal:   an epoch that ends on one node ends on all: who has come to an operation of it hears the cause, and
+//         who comes later too. The next epoch works.
+TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
+  open(false);
+  Collective barrier;
+  barrier.op = MUSTER_BARRIER;
+  std::vector<Share> shares;
+  for (std::int32_t i = 0; i < static_cast<std::int32_t>(kRanks); ++i)
+    shares.push_back(*make_share(barrier, i, kRanks, {}));
+  std::vector<Share> without_last;  // node 2 has member 2 alone: it does not come
+  for (const Share& share : shares)
+    if (by_turns(static_cast<std::uint32_t>(share.index), kRanks) != 2) without_last.push_back(share);
+  const auto same = [&](std::uint32_t) -> const Collective& { return barrier; };
+  const MatchKey key = next();
+  const SpanLaunch& waits = launch(same, without_last, key);
+  ASSERT_TRUE(cluster_->until([&, turns = 0]() mutable { return ++turns > 200; }));
+  EXPECT_FALSE(waits.over());
+  EXPECT_THAT(communicators_[0]->awaited(*waits.outcomes[0]), ::testing::HasSubstr("node n2"));
+
+  (*cluster_)[2].end({kGroup, 1, Code::kTimeout, 2, false, "rank 2 sleeps"});
+  ASSERT_TRUE(cluster_->until([&] { return waits.over(); }));
+  EXPECT_EQ(waits.first_failure().code(), Code::kTimeout);
+  EXPECT_EQ(waits.first_failure().message(), "rank 2 sleeps");
+  for (const std::uint32_t node : {0u, 1u}) {
+    std::vector<EpochEnd> heard;
+    ASSERT_TRUE(cluster_->until([&] {
+      (*cluster_)[node].take_ended([&](const EpochEnd& end) { heard.push_back(end); });
+      return !heard.empty();
+    }));
+    EXPECT_EQ(heard.front().epoch, 1u);
+    EXPECT_EQ(heard.front().culprit, 2);
+  }
+  const SpanLaunch& late = launch(same, shares, next());  // still of epoch 1
+  ASSERT_TRUE(cluster_->until([&] { return late.over(); }));
+  EXPECT_EQ(late.first_failure().message(), "rank 2 sleeps");
+  epoch_ = 2;
+  number_ = 0;
+  const SpanLaunch& again = launch(same, shares, next());
+  ASSERT_TRUE(cluster_->until([&] { return again.over(); }));
+  EXPECT_TRUE(again.first_failure().ok()) << again.first_failure().text();
+}
+
+// Goal:   a node that is lost ends what it takes part in, with its name, whether all had come or not; the
+// others
+//         go on with each other.
+// Method: long sums, with the loss at another moment each time.
+TEST_F(SpanningGroup, NamesANodeThatIsLost) {
+  const auto moments = static_cast<int>(muster::test::property_cases(40));
+  for (int moment = 0; moment < moments; ++moment) {
+    MemoryHub hub(kLate);
+    const auto networks = [&](std::uint32_t count) {
+      std::vector<std::unique_ptr<Network>> all;
+      for (std::uint32_t i = 0; i < count; ++i) all.push_back(hub.open(NodeIndex(i)));
+      return all;
+    };
+    SpanCluster cluster(kNodes, networks, true);
+    const auto pair_of = [](std::uint32_t member, std::uint32_t) { return member; };  // nodes 0 and 1
+    communicators_ = cluster.open(cluster.span_of(kGroup, kRanks, by_turns));
+    auto others = cluster.open(cluster.span_of(kGroup + 1, 2, pair_of));
+    const Shape shape = shape_of(MUSTER_ALL_REDUCE, MUSTER_F32, MUSTER_SUM, kRanks, 600'000, Place::kApart);
+    const Case made = make_case(shape);
+    std::vector<std::byte> arena = made.before;
+    const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+    epoch_ = 1;
+    number_ = 0;
+    const SpanLaunch& launched =
+        launch([&](std::uint32_t) -> const Collective& { return shape.collective; }, shares, next());
+    ASSERT_TRUE(cluster.until([&, turns = 0]() mutable { return ++turns > moment; }));
+    hub.lose(NodeIndex(2));
+    ASSERT_TRUE(cluster.until([&] { return launched.over(); })) << "moment " << moment;
+    for (const std::uint32_t node : {0u, 1u}) {
+      const Status* const failure = launched.outcomes[node]->failure();
+      if (failure == nullptr) continue;  // it had all that it needed
+      EXPECT_EQ(failure->code(), Code::kPeerLost);
+      EXPECT_THAT(failure->message(), ::testing::HasSubstr("n2"));
+    }
+    Collective barrier;
+    barrier.op = MUSTER_BARRIER;
+    const Share two[] = {*make_share(barrier, 0, 2, {}), *make_share(barrier, 1, 2, {})};
+    const Signature signature = signature_of(barrier, two[0], 2);
+    StepOutcome outcomes[2];
+    for (std::uint32_t node = 0; node < 2; ++node) {
+      const LocalMember member{&two[node], nullptr, {}, &signature};
+      const MatchKey key{{kGroup + 1, 3, -1, -1}, 1, 1};
+      ASSERT_TRUE(others[node]->launch(barrier, std::span(&member, 1), key, outcomes[node]).ok());
+    }
+    ASSERT_TRUE(cluster.until([&] { return outcomes[0].over() && outcomes[1].over(); }));
+    EXPECT_EQ(outcomes[0].failure(), nullptr);
+    EXPECT_EQ(outcomes[1].failure(), nullptr);
+    communicators_.clear();
+    launches_.clear();
+  }
+}
+
+}  // namespace
+}  // namespace muster::transport::test

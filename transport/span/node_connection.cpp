@@ -1,0 +1,171 @@
+#include "transport/span/node_connection.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::transport::span {
+
+// Owns    the memory of one head that may come. Thread  the network's. Bound  one at a time.
+// Fails   with its connection.
+class NodeConnection::HeadReceive final : public Transfer {
+ public:
+  explicit HeadReceive(NodeConnection& connection) : connection_(connection), memory_(kMessageBytesMax) {}
+  // Tries to begin, if it has not begun.
+  void begin() {
+    if (begun_ || !connection_.status_.ok()) return;
+    const Status posted = connection_.endpoint_->receive(kInboxTag, memory_, *this);
+    begun_ = posted.ok();
+    if (!begun_ && posted.code() != Code::kNoResource) connection_.failed(posted);
+  }
+  bool begun() const { return begun_; }
+  void done(const Status& status, std::size_t bytes) override {
+    begun_ = false;
+    if (!status.ok()) return connection_.failed(status);
+    connection_.heard_(connection_, Bytes(memory_).first(bytes));
+    begin();
+    if (!begun_) ++connection_.waiting_;
+  }
+
+ private:
+  NodeConnection& connection_;
+  std::vector<std::byte> memory_;
+  bool begun_ = false;
+};
+
+// Owns    a head on its way. Thread  the network's. Bound  one message. Fails  with its connection.
+class NodeConnection::HeadSend final : public Transfer {
+ public:
+  HeadSend(NodeConnection& connection, std::vector<std::byte> message)
+      : connection_(connection), message_(std::move(message)) {}
+  void begin() {
+    if (begun_ || !connection_.status_.ok()) return;
+    const Status sent = connection_.endpoint_->send(kInboxTag, message_, *this);
+    begun_ = sent.ok();
+    if (!begun_ && sent.code() != Code::kNoResource) connection_.failed(sent);
+  }
+  bool begun() const { return begun_; }
+  void done(const Status& status, std::size_t) override {
+    if (!status.ok()) connection_.failed(status);
+    connection_.sends_.remove_if([this](const HeadSend& each) { return &each == this; });
+  }
+
+ private:
+  NodeConnection& connection_;
+  std::vector<std::byte> message_;
+  bool begun_ = false;
+};
+
+// Owns    nothing: one message of a flow. Thread  the network's. Bound  one message. Fails  by its flow.
+class NodeConnection::Bulk final : public Transfer {
+ public:
+  Bulk(NodeConnection& connection, Flow& flow, MessageTag tag, WritableBytes memory, bool sends)
+      : connection_(connection), flow_(flow), tag_(tag), memory_(memory), sends_(sends) {}
+  // Tries to begin, if it has not begun. It may end by that.
+  void begin() {
+    if (begun_) return;
+    Status status = connection_.status_;
+    if (status.ok())
+      status = sends_ ? connection_.endpoint_->send(tag_, memory_, *this)
+                      : connection_.endpoint_->receive(tag_, memory_, *this);
+    begun_ = status.ok();
+    if (!begun_ && status.code() != Code::kNoResource) done(status, 0);
+  }
+  bool begun() const { return begun_; }
+  void done(const Status& status, std::size_t bytes) override {
+    if (status.code() == Code::kPeerLost || status.code() == Code::kAborted) connection_.failed(status);
+    const Status length = status.ok() && bytes != memory_.size()
+                              ? failure(Code::kProtocol, "node {} sent {} bytes where {} were due",
+                                        connection_.name_, bytes, memory_.size())
+                              : Status();
+    connection_.end(flow_, status.ok() ? length : status);
+    connection_.bulk_.remove_if([this](const Bulk& each) { return &each == this; });
+  }
+
+ private:
+  NodeConnection& connection_;
+  Flow& flow_;
+  const MessageTag tag_;
+  const WritableBytes memory_;
+  const bool sends_;
+  bool begun_ = false;
+};
+
+NodeConnection::NodeConnection(NodeIndex peer, std::string name, Heard heard)
+    : peer_(peer), name_(std::move(name)), heard_(std::move(heard)) {}
+
+NodeConnection::~NodeConnection() = default;
+
+Status NodeConnection::connect(Network& network, Bytes address) {
+  auto endpoint = network.connect(peer_, address);
+  if (!endpoint) {
+    failed(endpoint.error());
+    return status_;
+  }
+  endpoint_ = *std::move(endpoint);
+  for (std::size_t i = 0; i < kReceives; ++i) receives_.emplace_back(std::make_unique<HeadReceive>(*this));
+  waiting_ = kReceives;
+  go_on();
+  return status_;
+}
+
+void NodeConnection::close() {
+  if (status_.ok()) status_ = failure(Code::kAborted, "the connection to node {} is closed", name_);
+  endpoint_.reset();
+}
+
+void NodeConnection::go_on() {
+  if (waiting_ == 0) return;
+  for (const auto& receive : receives_) receive->begin();
+  // In order, so that none overtakes another.
+  for (HeadSend& send : sends_) {
+    send.begin();
+    if (!send.begun()) break;
+  }
+  for (auto each = bulk_.begin(); each != bulk_.end();) (each++)->begin();
+  const auto count = [](const auto& all, auto waits) { return std::count_if(all.begin(), all.end(), waits); };
+  waiting_ = static_cast<std::size_t>(count(receives_, [](const auto& each) { return !each->begun(); }) +
+                                      count(sends_, [](const auto& each) { return !each.begun(); }) +
+                                      count(bulk_, [](const auto& each) { return !each.begun(); }));
+}
+
+void NodeConnection::failed(const Status& why) {
+  if (status_.ok()) status_ = failure(Code::kPeerLost, "node {}: {}", name_, why.message());
+}
+
+void NodeConnection::end(Flow& flow, const Status& why) {
+  --flow.pending;
+  if (!why.ok() && flow.failure.ok()) flow.failure = status_.ok() ? why : status_;
+}
+
+void NodeConnection::tell(std::vector<std::byte> message) {
+  if (!status_.ok()) return;
+  if (sends_.size() == kUnsentMax) return failed(failure(Code::kNoResource, "it takes no messages"));
+  sends_.emplace_back(*this, std::move(message));
+  ++waiting_;
+  go_on();
+}
+
+MessageTag NodeConnection::take_tags(std::uint64_t count) {
+  const MessageTag first = next_tag_ + count <= kMessageTagMax ? next_tag_ : kInboxTag + 1;
+  next_tag_ = first + count;
+  return first;
+}
+
+void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow) {
+  // What is sent is not written.
+  begin(flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true);
+}
+
+void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow) {
+  begin(flow, tag, into, false);
+}
+
+void NodeConnection::begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends) {
+  ++flow.pending;
+  Bulk& bulk = bulk_.emplace_back(*this, flow, tag, memory, sends);
+  const std::uint32_t pending = flow.pending;
+  bulk.begin();
+  if (flow.pending == pending && !bulk.begun()) ++waiting_;
+}
+
+}  // namespace muster::transport::span

@@ -1,0 +1,79 @@
+// NodeConnection: what an engine has to the engine of one other node. All groups of the job use it.
+#pragma once
+
+#include "transport/endpoint/endpoint.hpp"
+#include "transport/span/wire.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace muster::transport::span {
+
+// Messages of one piece of work that have not ended, and their first failure.
+struct Flow {
+  std::uint32_t pending = 0;
+  Status failure;
+};
+
+// Owns    the endpoint, the receives for the peer's heads, and the heads on their way to it.
+// Thread  that of the network.
+// Bound   kReceives heads are received at once; libraries keep what else has come. kUnsentMax heads wait.
+// Fails   with the endpoint; status() says why.
+class NodeConnection {
+ public:
+  static constexpr std::size_t kReceives = 4;
+  static constexpr std::size_t kUnsentMax = std::size_t{1} << 16;
+  // Called by progress() of the network for each head that came. The bytes are valid during the call.
+  using Heard = std::function<void(NodeConnection& from, Bytes message)>;
+
+  // `name`: the node's, for texts. What `heard` uses outlives the connection.
+  NodeConnection(NodeIndex peer, std::string name, Heard heard);
+  ~NodeConnection();
+
+  // Called once. It outlives the network: libraries keep what was begun until they end, also after a failure.
+  Status connect(Network& network, Bytes address);
+  // Ends the endpoint, before its network ends.
+  void close();
+  // Begins what the library had no room for. Call it with each turn.
+  void go_on();
+
+  NodeIndex peer() const { return peer_; }
+  const std::string& name() const { return name_; }
+  // OK, or why the connection has failed: kPeerLost, with the node's name.
+  const Status& status() const { return status_; }
+
+  // A head with what follows it. It waits if the library has no room, and is lost if the connection has
+  // failed.
+  void tell(std::vector<std::byte> message);
+  // Numbers for so many messages of this node to the peer; no two are the same.
+  MessageTag take_tags(std::uint64_t count);
+  // One message. `flow` counts it as pending until it has ended; then the memory is free. It and the memory
+  // live until then. A message of another length than the memory fails with kProtocol.
+  void send(MessageTag tag, Bytes from, Flow& flow);
+  void receive(MessageTag tag, WritableBytes into, Flow& flow);
+
+ private:
+  class HeadReceive;
+  class HeadSend;
+  class Bulk;
+  void failed(const Status& why);
+  void end(Flow& flow, const Status& why);
+  void begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends);
+
+  const NodeIndex peer_;
+  const std::string name_;
+  const Heard heard_;
+  std::unique_ptr<Endpoint> endpoint_;
+  Status status_;
+  MessageTag next_tag_ = kInboxTag + 1;
+  std::vector<std::unique_ptr<HeadReceive>> receives_;
+  std::list<HeadSend> sends_;
+  std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
+  std::list<Bulk> bulk_;
+};
+
+}  // namespace muster::transport::span

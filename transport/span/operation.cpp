@@ -1,0 +1,185 @@
+#include "transport/span/operation.hpp"
+
+#include "api/base/dtype.hpp"
+#include "api/base/words.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace muster::transport::span {
+namespace {
+
+// Whether a node takes part: in a SEND or RECV only those of its two members do.
+bool takes_part(const Collective& c, const Span& span, std::uint32_t node) {
+  if (node == span.here) return false;
+  if (!is_transfer(c.op)) return true;
+  const auto node_of = [&](std::int32_t member) { return span.node_of[static_cast<std::size_t>(member)]; };
+  return node == node_of(c.root) || node == node_of(c.receiver);
+}
+
+device::Priority priority_of(muster_op op) {
+  if (has_faces(op) || !has_data(op)) return device::Priority::kUrgent;
+  return op == MUSTER_ALL_GATHER || op == MUSTER_REDUCE_SCATTER ? device::Priority::kHigh
+                                                                : device::Priority::kNormal;
+}
+
+}  // namespace
+
+SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
+    : workshop_(workshop), launched_(std::move(launched)), peers_(launched_.span->nodes.size()) {
+  for (std::uint32_t node = 0; node < peers_.size(); ++node)
+    peers_[node].takes_part = takes_part(collective(), span(), node);
+}
+
+const LocalMember* SpanOperation::member(std::uint32_t index) const {
+  const auto found = std::find_if(launched_.members.begin(), launched_.members.end(), [&](const auto& each) {
+    return each.share->index == static_cast<std::int32_t>(index);
+  });
+  return found == launched_.members.end() ? nullptr : &*found;
+}
+
+device::Stream& SpanOperation::stream() const {
+  return *workshop_.streams[static_cast<std::size_t>(priority_of(collective().op))];
+}
+
+std::string SpanOperation::awaited() const {
+  std::string text;
+  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
+    if (!peers_[node].takes_part || peers_[node].request) continue;
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t i = 0; i < span().node_of.size(); ++i)
+      if (span().node_of[i] == node) indices.push_back(i);
+    text += fmt::format("{}node {} (members {} of the group) has not come to it", text.empty() ? "" : "; ",
+                        workshop_.node_names[span().nodes[node].value], rank_list(indices));
+  }
+  return text;
+}
+
+void SpanOperation::came(std::uint32_t node, MatchRequest request) {
+  if (!peers_[node].takes_part || peers_[node].request) return;
+  peers_[node].request = std::move(request);
+}
+
+void SpanOperation::refused(std::uint32_t node, const Status& why) {
+  if (peers_[node].takes_part) fail(why);
+}
+
+void SpanOperation::fail(const Status& why) {
+  if (stage_ != Stage::kOpen && stage_ != Stage::kAgreed) return;
+  launched_.outcome->fail(why);
+  stage_ = Stage::kDying;
+  // A node that has this one's request might wait for its bytes.
+  for (std::uint32_t node = 0; node < peers_.size(); ++node)
+    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why));
+}
+
+void SpanOperation::finish() {
+  stage_ = Stage::kDone;
+  launched_.outcome->release(workshop_.clock.now());
+}
+
+std::size_t SpanOperation::advance() {
+  if (over()) return 0;
+  std::size_t moved = 0;
+  for (std::uint32_t node = 0; node < peers_.size(); ++node)
+    if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
+  if (stage_ == Stage::kOpen) {
+    moved += work();  // makes ready what goes with the requests
+    moved += tell_peers();
+    agree();
+  }
+  if (stage_ == Stage::kAgreed) moved += work();
+  if (stage_ == Stage::kDying && resting()) {
+    stage_ = Stage::kDead;
+    launched_.outcome->release(workshop_.clock.now());
+    ++moved;
+  }
+  return moved + (stage_ == Stage::kDone ? 1 : 0);
+}
+
+RequestHead SpanOperation::head() const {
+  const Collective& c = collective();
+  RequestHead head;
+  head.group = key().place.group;
+  head.lane = key().place.lane;
+  head.sender = key().place.sender;
+  head.receiver = key().place.receiver;
+  head.epoch = key().epoch;
+  head.number = key().number;
+  head.tag = key().tag;
+  head.op = static_cast<std::uint8_t>(agreed_op(c.op));
+  head.dtype = static_cast<std::uint8_t>(c.dtype);
+  head.redop = static_cast<std::uint8_t>(c.redop);
+  head.root = c.root;
+  head.count = c.count;
+  head.common = launched_.members.front().signature->common;
+  for (const LocalMember& each : launched_.members) head.balance += each.signature->balance;
+  return head;
+}
+
+// Each node hears as soon as what goes with its request is ready.
+std::size_t SpanOperation::tell_peers() {
+  std::size_t told = 0;
+  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
+    PeerNode& peer = peers_[node];
+    if (!peer.takes_part || peer.told) continue;
+    const Inline goes = inline_for(node);
+    if (!goes.ready) continue;
+    RequestHead said = head();
+    said.first_tag = peer.first_tag = to(node).take_tags(std::max<std::uint64_t>(1, messages()));
+    to(node).tell(message_of(said, goes.bytes));
+    peer.told = true;
+    ++told;
+  }
+  return told;
+}
+
+void SpanOperation::agree() {
+  const RequestHead mine = head();
+  Hash128 balance = mine.balance;
+  bool common = true;
+  for (const PeerNode& peer : peers_) {
+    if (!peer.takes_part) continue;
+    if (!peer.told || !peer.request) return;
+    common = common && peer.request->head.common == mine.common;
+    balance += peer.request->head.balance;
+  }
+  if (common && balance.zero()) {
+    stage_ = Stage::kAgreed;
+    return;
+  }
+  fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved", difference()));
+}
+
+// The first field in which a node differs from this one.
+std::string SpanOperation::difference() const {
+  const RequestHead mine = head();
+  const auto at = [&](std::uint32_t node) { return workshop_.node_names[span().nodes[node].value]; };
+  const std::string self = at(here());
+  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
+    if (!peers_[node].takes_part) continue;
+    const RequestHead& theirs = peers_[node].request->head;
+    const auto differ = [&](const char* field, const auto& one, const auto& other) {
+      return fmt::format("{}: {} on node {} and {} on node {}", field, one, self, other, at(node));
+    };
+    if (theirs.op != mine.op) return differ("op", op_name(mine.op), op_name(theirs.op));
+    if (theirs.dtype != mine.dtype) return differ("dtype", dtype_name(mine.dtype), dtype_name(theirs.dtype));
+    if (theirs.redop != mine.redop) return differ("redop", redop_name(mine.redop), redop_name(theirs.redop));
+    if (theirs.root != mine.root) return differ("root", mine.root, theirs.root);
+    if (theirs.count != mine.count) return differ("count", mine.count, theirs.count);
+    if (theirs.common != mine.common)
+      return fmt::format("the blocks, the scale or the target of {}, on nodes {} and {}", op_name(mine.op),
+                         self, at(node));
+  }
+  return fmt::format("what two members send to each other in {}", op_name(mine.op));
+}
+
+std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop) {
+  const muster_op op = launched.collective->op;
+  return is_pairwise(op) || is_transfer(op) ? begin_pair_operation(std::move(launched), workshop)
+                                            : begin_row_operation(std::move(launched), workshop);
+}
+
+}  // namespace muster::transport::span

@@ -1,0 +1,133 @@
+// SpanOperation: one launched collective of a group that spans nodes, as this node carries it out. The nodes
+// first agree on what they mean (decision D7): each sends every other a match request. No byte is written to
+// a member's memory before all requests are there and equal. Short contributions travel with the request.
+//
+// What moves and how is in the two kinds: RowOperation, for collectives whose counts all members agree on,
+// and PairOperation, for those that agree pair by pair.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "transport/collective/communicator.hpp"
+#include "transport/span/chore.hpp"
+#include "transport/span/node_connection.hpp"
+#include "transport/span/staging.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::transport::span {
+
+// What operations use; it outlives them.
+struct Workshop {
+  const Clock& clock;
+  Staging& staging;
+  std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
+  std::vector<device::Stream*> streams;                       // by device::Priority
+  const std::vector<std::string>& node_names;
+  bool reproducible = false;
+};
+
+// A launch, copied out of the call.
+struct Launched {
+  const Collective* collective = nullptr;
+  std::shared_ptr<const Span> span;
+  std::vector<LocalMember> members;  // in order of index
+  OperationKey key;
+  StepOutcome* outcome = nullptr;
+};
+
+// What another node means by the operation.
+struct MatchRequest {
+  RequestHead head;
+  std::vector<std::byte> payload;
+};
+
+// Owns    the requests, its flows, and the memory through which its bytes pass. It holds the step's outcome
+//         until it touches no memory of its members any more.
+// Thread  that of the network.
+// Bound   some chunks in flight.
+// Fails   by the outcome.
+class SpanOperation {
+ public:
+  virtual ~SpanOperation() = default;
+
+  const OperationKey& key() const { return launched_.key; }
+  const StepOutcome* outcome() const { return launched_.outcome; }
+  const Span& span() const { return *launched_.span; }
+  // Whether all nodes have come to it and mean the same.
+  bool agreed() const { return stage_ == Stage::kAgreed || stage_ == Stage::kDone; }
+  // The members' memory is left alone from now on; the outcome is released.
+  bool over() const { return stage_ == Stage::kDone || stage_ == Stage::kDead; }
+  // No message of it is on its way any more.
+  virtual bool quiet() const = 0;
+  // "node b (members 2, 3) has not come to it"; empty if nobody is missing.
+  std::string awaited() const;
+
+  // Node `node` of the span has come. A second request of a node is ignored.
+  void came(std::uint32_t node, MatchRequest request);
+  // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
+  void refused(std::uint32_t node, const Status& why);
+  // It ends with that failure, as soon as no worker touches its members' memory. The nodes that have been
+  // told of it hear that it will not be carried out here.
+  void fail(const Status& why);
+  // Goes on as far as it can. Returns how many times something has moved.
+  std::size_t advance();
+
+ protected:
+  SpanOperation(Launched launched, const Workshop& workshop);
+
+  // Moves what can be moved; returns how much has. Calls finish() at its end.
+  virtual std::size_t work() = 0;
+  // No chore runs.
+  virtual bool resting() const = 0;
+  // What goes to the node with the request.
+  struct Inline {
+    bool ready = true;
+    Bytes bytes;
+  };
+  virtual Inline inline_for(std::uint32_t node) const = 0;
+  // How many further messages may go to each node.
+  virtual std::uint64_t messages() const = 0;
+  void finish();
+
+  const Collective& collective() const { return *launched_.collective; }
+  std::span<const LocalMember> members() const { return launched_.members; }
+  const LocalMember* member(std::uint32_t index) const;  // nullptr: it is on another node
+  std::uint32_t nodes() const { return static_cast<std::uint32_t>(span().nodes.size()); }
+  std::uint32_t here() const { return span().here; }
+  NodeConnection& to(std::uint32_t node) { return *workshop_.connections[span().nodes[node].value]; }
+  device::Stream& stream() const;
+  // Of the messages to and from the node, beside the request.
+  MessageTag sent_tag(std::uint32_t node) const { return peers_[node].first_tag; }
+  MessageTag received_tag(std::uint32_t node) const { return peers_[node].request->head.first_tag; }
+  const std::vector<std::byte>& payload(std::uint32_t node) const { return peers_[node].request->payload; }
+  const Workshop& workshop_;
+
+ private:
+  enum class Stage : std::uint8_t { kOpen, kAgreed, kDying, kDead, kDone };
+  struct PeerNode {
+    bool takes_part = false;
+    bool told = false;
+    MessageTag first_tag = 0;
+    std::optional<MatchRequest> request;
+  };
+  std::size_t tell_peers();
+  void agree();
+  std::string difference() const;
+  RequestHead head() const;
+
+  Launched launched_;
+  std::vector<PeerNode> peers_;  // by node of the span
+  Stage stage_ = Stage::kOpen;
+};
+
+// The kind of operation that the collective needs.
+std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop);
+std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const Workshop& workshop);
+std::unique_ptr<SpanOperation> begin_pair_operation(Launched launched, const Workshop& workshop);
+
+}  // namespace muster::transport::span

@@ -1,0 +1,447 @@
+// Collectives whose counts all members agree on: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE,
+// BARRIER. The row (row.hpp) moves in chunks. For each chunk the node
+//   1. packs what its members give; where contributions may be combined, into one
+//   2. moves and folds by a schedule (schedule.hpp)
+//   3. delivers the result to its members.
+// Several chunks are on their way at once, so that local work and the network overlap.
+//
+// Contributions are combined on the node if that changes no bit of the kind of result that is promised: sums
+// of floats differ from those of one node by their order, unless the job is `reproducible`. Else they travel
+// apart, each a row, and are folded in the order of members, by the tree of kernels/math/reduce.hpp.
+#include "api/base/dtype.hpp"
+#include "kernels/math/copy.hpp"
+#include "kernels/math/deliver.hpp"
+#include "kernels/math/reduce.hpp"
+#include "transport/span/choice.hpp"
+#include "transport/span/operation.hpp"
+#include "transport/span/row.hpp"
+#include "transport/span/vectors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <utility>
+
+namespace muster::transport::span {
+namespace {
+
+constexpr std::size_t kChunkBytes = 1 << 20;
+constexpr std::size_t kChunksInFlight = 3;
+constexpr std::size_t kPartBytes = 128 << 10;
+constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth a worker's coming
+
+// The operator by which combined contributions are folded.
+muster_redop folded_by(muster_redop redop) {
+  return redop == MUSTER_AVG || redop == MUSTER_PREMUL_SUM ? MUSTER_SUM : redop;
+}
+
+template<class Real>
+void divide(std::byte* data, std::uint64_t count, double by) {
+  auto* const values = reinterpret_cast<Real*>(data);
+  for (std::uint64_t i = 0; i < count; ++i) values[i] /= static_cast<Real>(by);
+}
+
+class RowOperation final : public SpanOperation {
+ public:
+  RowOperation(Launched launched, const Workshop& workshop);
+  ~RowOperation() override;
+  bool quiet() const override;
+
+ protected:
+  std::size_t work() override;
+  bool resting() const override;
+  Inline inline_for(std::uint32_t node) const override;
+  std::uint64_t messages() const override { return std::uint64_t{chunks_} * schedule_.size(); }
+
+ private:
+  enum class Stage : std::uint8_t { kPacking, kReady, kMoving, kFolding, kDelivering, kDone };
+  struct Flight {  // a chunk on its way
+    std::uint32_t index = 0;
+    RowChunk chunk;
+    Staged own;                         // this node's contributions: of each slice, row by row
+    Staged inbox;                       // of peers, in the present round
+    Staged results;                     // apart from `own` if that has several rows
+    std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
+    Stage stage = Stage::kPacking;
+    std::uint32_t round = 0;
+    Flow flow;
+    Chore chore;
+  };
+
+  std::uint32_t rows_of(std::uint32_t node) const { return unfolded_ ? member_count_[node] : 1; }
+  bool gives(std::uint32_t slice) const;
+  bool needs(std::uint32_t slice) const;
+  bool goes_inline(const Flight& flight, std::uint32_t round, std::size_t bytes) const {
+    return chunks_ == 1 && flight.index == 0 && round == 0 && bytes <= kInlineBytes;
+  }
+  std::size_t bytes_of(const Flight& flight, const Move& move, std::uint32_t rows) const {
+    const auto& at = flight.chunk.at;
+    return static_cast<std::size_t>(at[move.last] - at[move.first]) * element_ * (move.result ? 1 : rows);
+  }
+  std::byte* result(Flight& flight, std::uint64_t at) const {
+    return (flight.results.memory ? flight.results : flight.own).data() + at * element_;
+  }
+  Bytes sent(const Flight& flight, const Move& move) const;
+
+  void begin_flight();
+  std::size_t go_on(Flight& flight);
+  void run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
+           void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t));
+  void pack(Flight& flight, std::uint64_t first, std::uint64_t last);
+  void begin_round(Flight& flight);
+  bool begin_fold(Flight& flight);
+  void fold(Flight& flight, std::uint64_t first, std::uint64_t last);
+  void begin_delivery(Flight& flight);
+  void deliver(Flight& flight, std::uint64_t first, std::uint64_t last);
+
+  const NodeRow row_;
+  const std::size_t element_;
+  const bool folds_;                         // it is a reduction
+  std::vector<std::uint32_t> member_count_;  // by node
+  std::vector<std::uint32_t> ordinal_;       // by member: among those of its node
+  bool unfolded_ = false;                    // contributions of a node travel apart
+  std::uint32_t root_ = 0;                   // the root's node
+  std::uint32_t chunks_ = 0;
+  std::uint32_t next_chunk_ = 0;
+  Schedule schedule_;
+  std::deque<Flight> flights_;
+};
+
+RowOperation::RowOperation(Launched launched, const Workshop& workshop)
+    : SpanOperation(std::move(launched), workshop),
+      row_(collective(), span()),
+      element_(std::max<std::size_t>(1, dtype_bytes(collective().dtype))),
+      folds_(has_reduction(collective().op)),
+      member_count_(nodes()),
+      ordinal_(span().node_of.size()) {
+  for (std::size_t i = 0; i < ordinal_.size(); ++i) ordinal_[i] = member_count_[span().node_of[i]]++;
+  const std::uint32_t most = *std::max_element(member_count_.begin(), member_count_.end());
+  unfolded_ = folds_ && !combines(collective(), workshop.reproducible);
+  if (has_root(collective().op)) root_ = span().node_of[static_cast<std::size_t>(collective().root)];
+  if (row_.elements() == 0) return;
+  const std::uint32_t rows = unfolded_ ? most : 0;
+  chunks_ = row_.chunks(kChunkBytes / element_ / std::max(rows, 1u));
+  const RowChunk first = row_.chunk(0, chunks_);
+  const NodeAlgorithm algorithm = choose_algorithm(collective().op, first, rows, element_, root_, {});
+  schedule_ = schedule_of(collective().op, algorithm, nodes(), here(), root_);
+}
+
+RowOperation::~RowOperation() {
+  for (Flight& flight : flights_) {
+    workshop_.staging.give_back(std::move(flight.own));
+    workshop_.staging.give_back(std::move(flight.inbox));
+    workshop_.staging.give_back(std::move(flight.results));
+  }
+}
+
+bool RowOperation::quiet() const {
+  return std::all_of(flights_.begin(), flights_.end(),
+                     [](const Flight& flight) { return flight.flow.pending == 0; });
+}
+
+bool RowOperation::resting() const {
+  return std::all_of(flights_.begin(), flights_.end(),
+                     [](const Flight& flight) { return flight.chore.over(); });
+}
+
+bool RowOperation::gives(std::uint32_t slice) const {
+  if (folds_) return true;
+  return collective().op == MUSTER_ALL_GATHER ? slice == here() : root_ == here();
+}
+
+bool RowOperation::needs(std::uint32_t slice) const {
+  if (collective().op == MUSTER_REDUCE_SCATTER) return slice == here();
+  return collective().op != MUSTER_REDUCE || root_ == here();
+}
+
+SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
+  if (flights_.empty()) return {chunks_ == 0 || chunks_ > 1, {}};
+  const Flight& flight = flights_.front();
+  for (const Move& move : schedule_.front().sends) {
+    if (move.peer != node || !goes_inline(flight, 0, bytes_of(flight, move, rows_of(here())))) continue;
+    if (flight.stage == Stage::kPacking) return {false, {}};
+    return {true, sent(flight, move)};
+  }
+  return {};
+}
+
+std::size_t RowOperation::work() {
+  std::size_t moved = 0;
+  while (next_chunk_ < chunks_ && flights_.size() < kChunksInFlight) begin_flight();
+  for (Flight& flight : flights_)
+    while (const std::size_t now = go_on(flight)) moved += now;
+  while (!flights_.empty() && flights_.front().stage == Stage::kDone) {
+    Flight& done = flights_.front();
+    workshop_.staging.give_back(std::move(done.own));
+    workshop_.staging.give_back(std::move(done.inbox));
+    workshop_.staging.give_back(std::move(done.results));
+    flights_.pop_front();
+    ++moved;
+  }
+  if (agreed() && next_chunk_ == chunks_ && flights_.empty()) finish();
+  return moved;
+}
+
+// ---- a chunk -----------------------------------------------------------------------------------
+
+void RowOperation::begin_flight() {
+  Flight& flight = flights_.emplace_back();
+  flight.index = next_chunk_++;
+  flight.chunk = row_.chunk(flight.index, chunks_);
+  const std::uint32_t rows = rows_of(here());
+  const std::size_t bytes = flight.chunk.elements() * element_;
+  flight.own = workshop_.staging.take(bytes * rows);
+  if (rows > 1) flight.results = workshop_.staging.take(bytes);
+  run(flight, 0, flight.chunk.elements(), bytes * (rows + 1), &RowOperation::pack);
+}
+
+// Returns 0 if the chunk waits for something.
+std::size_t RowOperation::go_on(Flight& flight) {
+  switch (flight.stage) {
+    case Stage::kPacking:
+      if (!flight.chore.over()) return 0;
+      flight.stage = Stage::kReady;
+      return 1;
+    case Stage::kReady:
+      if (!agreed()) return 0;
+      if (flight.round == schedule_.size()) {
+        begin_delivery(flight);
+        flight.stage = Stage::kDelivering;
+      } else {
+        begin_round(flight);
+        flight.stage = Stage::kMoving;
+      }
+      return 1;
+    case Stage::kMoving:
+      if (flight.flow.pending > 0) return 0;
+      if (!flight.flow.failure.ok()) {
+        fail(flight.flow.failure);
+        return 0;
+      }
+      if (begin_fold(flight)) {
+        flight.stage = Stage::kFolding;
+      } else {
+        ++flight.round;
+        flight.stage = Stage::kReady;
+      }
+      return 1;
+    case Stage::kFolding:
+      if (!flight.chore.over()) return 0;
+      ++flight.round;
+      flight.stage = Stage::kReady;
+      return 1;
+    case Stage::kDelivering:
+      if (!flight.chore.over()) return 0;
+      flight.stage = Stage::kDone;
+      return 1;
+    case Stage::kDone:
+      return 0;
+  }
+  return 0;
+}
+
+// Runs `part` over elements [first, last) of the chunk; `touched` bytes are read and written.
+void RowOperation::run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
+                       void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t)) {
+  const std::uint64_t length = last - first;
+  const auto parts = static_cast<std::uint32_t>(std::max<std::size_t>(1, touched / kPartBytes));
+  flight.chore.start(stream(), parts, touched <= kSmallBytes, [=, this, &flight](std::uint32_t index) {
+    const std::uint64_t from = first + length * index / parts, to = first + length * (index + 1) / parts;
+    if (from < to) (this->*part)(flight, from, to);
+  });
+}
+
+// ---- what members give -------------------------------------------------------------------------
+
+void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last) {
+  const Collective& c = collective();
+  const std::uint32_t rows = rows_of(here());
+  flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
+    if (!gives(static_cast<std::uint32_t>(slice))) return;
+    const std::uint64_t slice_at = flight.chunk.at[slice];
+    const std::uint64_t length = flight.chunk.slices[slice].count();
+    row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
+      const std::uint64_t into = at - flight.chunk.slices[slice].first;
+      const auto row = [&](std::uint32_t r, std::uint64_t element) {
+        return flight.own.data() + (rows * slice_at + r * length + into + element) * element_;
+      };
+      const auto copy_from = [&](const LocalMember& giver, std::uint32_t r) {
+        const auto view = source_block(c, giver, block, element_);
+        view.for_each(elements.first, elements.last,
+                      [&](const std::byte* from, std::uint64_t f, std::uint64_t n) {
+                        math::copy(row(r, f - elements.first), from, n * element_, math::kNeverStream);
+                      });
+      };
+      if (!folds_) {
+        const auto giver = c.op == MUSTER_ALL_GATHER ? block : static_cast<std::uint32_t>(c.root);
+        return copy_from(*member(giver), 0);
+      }
+      if (unfolded_) {
+        for (std::uint32_t r = 0; r < members().size(); ++r) copy_from(members()[r], r);
+        return;
+      }
+      // All members have their pieces at the same elements, so the first one's fragments are those of all.
+      const auto lead = source_block(c, members().front(), block, element_);
+      for_each_fragment(lead.entries, elements.first, elements.last, [&](const Fragment& fragment) {
+        const std::uint64_t within = fragment.cut_offset - lead.entries[fragment.piece].offset;
+        std::vector<const std::byte*> sources;
+        for (const LocalMember& giver : members()) {
+          const auto view = source_block(c, giver, block, element_);
+          sources.push_back(view.base + (view.entries[fragment.piece].offset + within) * element_);
+        }
+        const muster_redop redop = c.redop == MUSTER_AVG ? MUSTER_SUM : c.redop;
+        math::reduce(c.dtype, redop, sources, row(0, fragment.first - elements.first), fragment.count,
+                     c.scale);
+      });
+    });
+  });
+}
+
+// ---- between nodes -----------------------------------------------------------------------------
+
+Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
+  const std::size_t bytes = bytes_of(flight, move, rows_of(here()));
+  const Staged& from = move.result && flight.results.memory ? flight.results : flight.own;
+  const std::uint64_t rows = move.result ? 1 : rows_of(here());
+  return {from.data() + flight.chunk.at[move.first] * rows * element_, bytes};
+}
+
+void RowOperation::begin_round(Flight& flight) {
+  const Round& round = schedule_[flight.round];
+  const MessageTag number = std::uint64_t{flight.index} * schedule_.size() + flight.round;
+  std::size_t inbox = 0;
+  flight.inbox_at.assign(nodes(), 0);
+  for (const Move& move : round.receives) {
+    if (move.result) continue;
+    flight.inbox_at[move.peer] = inbox;
+    inbox += bytes_of(flight, move, rows_of(move.peer));
+  }
+  if (inbox > flight.inbox.bytes) {
+    workshop_.staging.give_back(std::move(flight.inbox));
+    flight.inbox = workshop_.staging.take(inbox);
+  }
+  for (const Move& move : round.receives) {
+    const std::size_t bytes = bytes_of(flight, move, rows_of(move.peer));
+    if (bytes == 0) continue;
+    std::byte* const into = move.result ? result(flight, flight.chunk.at[move.first])
+                                        : flight.inbox.data() + flight.inbox_at[move.peer];
+    if (!goes_inline(flight, flight.round, bytes)) {
+      to(move.peer).receive(received_tag(move.peer) + number, {into, bytes}, flight.flow);
+      continue;
+    }
+    const auto& came = payload(move.peer);
+    if (came.size() == bytes)
+      std::memcpy(into, came.data(), bytes);
+    else if (flight.flow.failure.ok())
+      flight.flow.failure =
+          failure(Code::kProtocol, "node {} sent {} bytes with its request where {} were due",
+                  to(move.peer).name(), came.size(), bytes);
+  }
+  for (const Move& move : round.sends) {
+    const Bytes from = sent(flight, move);
+    if (!from.empty() && !goes_inline(flight, flight.round, from.size()))
+      to(move.peer).send(sent_tag(move.peer) + number, from, flight.flow);
+  }
+}
+
+// False: there is nothing to fold in this round.
+bool RowOperation::begin_fold(Flight& flight) {
+  const auto& receives = schedule_[flight.round].receives;
+  const auto folded =
+      std::find_if(receives.begin(), receives.end(), [](const Move& move) { return !move.result; });
+  if (folded == receives.end()) return false;
+  const std::uint64_t first = flight.chunk.at[folded->first], last = flight.chunk.at[folded->last];
+  if (first == last) return false;
+  run(flight, first, last, static_cast<std::size_t>(last - first) * element_ * (receives.size() + 2),
+      &RowOperation::fold);
+  return true;
+}
+
+void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last) {
+  const Collective& c = collective();
+  const auto& receives = schedule_[flight.round].receives;
+  const auto& at = flight.chunk.at;
+  const std::uint64_t region = at[std::find_if(receives.begin(), receives.end(), [](const Move& move) {
+                                    return !move.result;
+                                  })->first];
+  std::vector<const std::byte*> sources;
+  for (std::size_t slice = 0; slice < flight.chunk.slices.size(); ++slice) {
+    const std::uint64_t from = std::max(first, at[slice]), to = std::min(last, at[slice + 1]);
+    if (from >= to) continue;
+    const std::uint64_t length = at[slice + 1] - at[slice], into = from - at[slice];
+    // NodeRow r of a node's contribution to this slice.
+    const auto row = [&](std::uint32_t node, std::uint32_t r) -> const std::byte* {
+      const std::uint64_t before = node == here() ? at[slice] : at[slice] - region;
+      const std::uint64_t element = before * rows_of(node) + r * length + into;
+      return (node == here() ? flight.own.data() : flight.inbox.data() + flight.inbox_at[node]) +
+             element * element_;
+    };
+    sources.clear();
+    if (unfolded_) {
+      for (std::size_t m = 0; m < ordinal_.size(); ++m)
+        sources.push_back(row(span().node_of[m], ordinal_[m]));
+    } else {
+      for (std::uint32_t node = 0; node < nodes(); ++node) {
+        const bool takes = node == here() ||
+                           std::any_of(receives.begin(), receives.end(),
+                                       [&](const Move& move) { return move.peer == node && !move.result; });
+        if (takes) sources.push_back(row(node, 0));
+      }
+    }
+    math::reduce(c.dtype, unfolded_ ? c.redop : folded_by(c.redop), sources, result(flight, from),
+                 static_cast<std::size_t>(to - from), c.scale);
+  }
+}
+
+// ---- what members get --------------------------------------------------------------------------
+
+void RowOperation::begin_delivery(Flight& flight) {
+  const bool any = !members().empty() && (needs(here()) || needs(0));
+  if (!any) return;
+  const std::size_t bytes = flight.chunk.elements() * element_ * (members().size() + 1);
+  run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::deliver);
+}
+
+void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t last) {
+  const Collective& c = collective();
+  flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
+    if (!needs(static_cast<std::uint32_t>(slice))) return;
+    const std::uint64_t base = flight.chunk.at[slice] - flight.chunk.slices[slice].first;
+    if (folds_ && !unfolded_ && c.redop == MUSTER_AVG) {
+      const auto ranks = static_cast<double>(span().ranks());
+      std::byte* const data = result(flight, range.first + base);
+      if (c.dtype == MUSTER_F64)
+        divide<double>(data, range.count(), ranks);
+      else
+        divide<float>(data, range.count(), ranks);
+    }
+    row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
+      const auto to = [&](const LocalMember& getter) {
+        if (getter.bases.target == nullptr) return;  // the root may ask for no copy of its own
+        const auto view = target_block(c, getter, block, element_);
+        view.for_each(elements.first, elements.last, [&](std::byte* into, std::uint64_t f, std::uint64_t n) {
+          math::copy(into, result(flight, at + base + (f - elements.first)), n * element_,
+                     math::kNeverStream);
+        });
+      };
+      if (may_share_target(c.op)) {
+        for (const LocalMember& getter : members()) {
+          to(getter);
+          if (c.shared_memory != 0) break;
+        }
+      } else if (const LocalMember* getter =
+                     member(gets_at_root(c.op) ? static_cast<std::uint32_t>(c.root) : block)) {
+        to(*getter);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const Workshop& workshop) {
+  return std::make_unique<RowOperation>(std::move(launched), workshop);
+}
+
+}  // namespace muster::transport::span

@@ -1,0 +1,43 @@
+// Where a member's blocks lie in its memory.
+#pragma once
+
+#include "api/base/collective.hpp"
+#include "transport/collective/communicator.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace muster::transport::span {
+
+// A block of a vector: the elements of its entries, end to end.
+template<class Byte>
+struct BlockView {
+  Byte* base = nullptr;
+  std::span<const Block> entries;
+  std::size_t element = 1;  // bytes
+
+  // Calls visit(bytes, first, count) for each stretch of memory of elements [from, to).
+  template<class Visit>
+  void for_each(std::uint64_t from, std::uint64_t to, Visit visit) const {
+    for_each_fragment(entries, from, to, [&](const Fragment& fragment) {
+      visit(base + fragment.cut_offset * element, fragment.first, fragment.count);
+    });
+  }
+};
+
+// Block `block` of what the member gives. A side that has the own block alone has no other.
+inline BlockView<const std::byte> source_block(const Collective& c, const LocalMember& member,
+                                               std::size_t block, std::size_t element) {
+  const bool cut = has_source_blocks(c.op, member.share->index == c.root);
+  const auto& blocks = member.share->source_blocks;
+  return {member.bases.source, cut ? entries_of(c, blocks, block) : std::span<const Block>(blocks), element};
+}
+inline BlockView<std::byte> target_block(const Collective& c, const LocalMember& member, std::size_t block,
+                                         std::size_t element) {
+  const bool cut = has_target_blocks(c.op, member.share->index == c.root);
+  const auto& blocks = member.share->target_blocks;
+  return {member.bases.target, cut ? entries_of(c, blocks, block) : std::span<const Block>(blocks), element};
+}
+
+}  // namespace muster::transport::span

@@ -1,0 +1,148 @@
+// What the engines of a job say to each other: heads of messages on the tag kInboxTag. Bytes of a peer are
+// untrusted: read_head() checks their length, and who reads a field its value.
+#pragma once
+
+#include "api/base/hash.hpp"
+#include "transport/collective/backend.hpp"
+#include "transport/endpoint/endpoint.hpp"
+
+#include <algorithm>
+#include <compare>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::transport::span {
+
+inline constexpr MessageTag kInboxTag = 0;
+// What travels behind the head of a match request. A message of this size is one that libraries send at once,
+// without asking the receiver first.
+inline constexpr std::size_t kInlineBytes = 8 << 10;
+
+enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd };
+
+// An operation as all of its nodes name it.
+struct OperationKey {
+  PlaceKey place;
+  std::uint32_t tag = 0;  // of a SEND or RECV
+  std::uint64_t epoch = 0;
+  std::uint64_t number = 0;
+  friend auto operator<=>(const OperationKey&, const OperationKey&) = default;
+};
+
+// "My node has come to this operation, and means this by it" (decision D7). The node's contribution to the
+// first round follows, if it is short and the operation has one chunk.
+struct RequestHead {
+  HeadKind kind = HeadKind::kRequest;
+  std::uint32_t reserved = 0;
+  std::uint64_t group = 0, lane = 0, epoch = 0, number = 0;
+  std::int32_t sender = -1, receiver = -1;
+  std::uint32_t tag = 0;
+  std::uint8_t op = 0, dtype = 0, redop = 0, reserved_too = 0;
+  std::int32_t root = 0;
+  std::uint32_t reserved_last = 0;
+  std::uint64_t count = 0;
+  Hash128 common, balance;      // Signature; the balance of all members of the node
+  std::uint64_t first_tag = 0;  // of the node's further messages to the receiver
+};
+static_assert(sizeof(RequestHead) == 112);
+
+// "My node will not carry this operation out." The cause's text follows.
+struct RefusalHead {
+  HeadKind kind = HeadKind::kRefusal;
+  std::int32_t code = 0;
+  std::uint64_t group = 0, lane = 0, epoch = 0, number = 0;
+  std::int32_t sender = -1, receiver = -1;
+  std::uint32_t tag = 0;
+  std::int32_t culprit = -1;
+};
+static_assert(sizeof(RefusalHead) == 56);
+
+// An epoch of a group has ended (decision D18). The cause's text follows.
+struct EndHead {
+  HeadKind kind = HeadKind::kEnd;
+  std::int32_t code = 0;
+  std::uint64_t group = 0, epoch = 0;
+  std::int32_t culprit = -1;
+  std::uint32_t loss = 0;
+};
+static_assert(sizeof(EndHead) == 32);
+
+inline constexpr std::size_t kTextBytesMax = 1024;
+// Beyond it no epoch comes.
+inline constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 62;
+
+struct HelloHead {
+  HeadKind kind = HeadKind::kHello;
+  std::uint32_t node = 0;
+};
+
+inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes;
+
+inline std::optional<HeadKind> kind_of(Bytes message) {
+  HeadKind kind{};
+  if (message.size() < sizeof kind) return std::nullopt;
+  std::memcpy(&kind, message.data(), sizeof kind);
+  return kind;
+}
+
+// A head, and behind it what belongs to it.
+template<class Head>
+std::vector<std::byte> message_of(const Head& head, Bytes rest) {
+  std::vector<std::byte> message(sizeof head + rest.size());
+  std::memcpy(message.data(), &head, sizeof head);
+  if (!rest.empty()) std::memcpy(message.data() + sizeof head, rest.data(), rest.size());
+  return message;
+}
+// The text of a cause, as it travels.
+inline Bytes bytes_of_text(std::string_view text) {
+  return std::as_bytes(std::span(text.substr(0, kTextBytesMax)));
+}
+inline std::string text_of_bytes(Bytes bytes) {
+  const Bytes cut = bytes.first(std::min(bytes.size(), kTextBytesMax));
+  return {reinterpret_cast<const char*>(cut.data()), cut.size()};
+}
+
+template<class Head>
+std::optional<Head> read_head(Bytes message) {
+  Head head;
+  if (message.size() < sizeof head) return std::nullopt;
+  std::memcpy(&head, message.data(), sizeof head);
+  return head;
+}
+
+inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why) {
+  RefusalHead head;
+  head.code = static_cast<std::int32_t>(why.code());
+  head.group = key.place.group;
+  head.lane = key.place.lane;
+  head.sender = key.place.sender;
+  head.receiver = key.place.receiver;
+  head.epoch = key.epoch;
+  head.number = key.number;
+  head.tag = key.tag;
+  head.culprit = why.culprit();
+  return message_of(head, bytes_of_text(why.message()));
+}
+inline std::vector<std::byte> message_of_end(const EpochEnd& end) {
+  EndHead head;
+  head.code = static_cast<std::int32_t>(end.code);
+  head.group = end.group;
+  head.epoch = end.epoch;
+  head.culprit = end.culprit;
+  head.loss = end.loss ? 1 : 0;
+  return message_of(head, bytes_of_text(end.text));
+}
+
+inline OperationKey key_of(const RefusalHead& head) {
+  return {{head.group, head.lane, head.sender, head.receiver}, head.tag, head.epoch, head.number};
+}
+inline OperationKey key_of(const RequestHead& head) {
+  return {{head.group, head.lane, head.sender, head.receiver}, head.tag, head.epoch, head.number};
+}
+
+}  // namespace muster::transport::span
