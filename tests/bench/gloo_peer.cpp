@@ -1,7 +1,8 @@
-// One rank of Gloo, as PyTorch uses it: a full mesh of TCP connections, here over the loopback device. Ranks
-// find each other through files in a folder of the run.
+// One rank of Gloo, as PyTorch uses it: a full mesh of TCP connections, over the loopback device or the one
+// that GLOO_SOCKET_IFNAME names. Ranks find each other through files in a folder of the run.
 //
 //   gloo_peer FOLDER RANKS WORDS...      starts RANKS processes and ends with the first failure's code
+//   gloo_peer FOLDER RANKS@FIRST/ALL …   the same with ranks FIRST, FIRST + 1, … of ALL: those of one node
 #include "tests/bench/sweep.hpp"
 
 #include <array>
@@ -55,7 +56,8 @@ class GlooRank final : public Contender {
  public:
   GlooRank(const std::string& folder, int rank, int ranks) : store_(folder), rank_(rank), ranks_(ranks) {
     gloo::transport::tcp::attr attributes;
-    attributes.iface = "lo";
+    const char* const interface = std::getenv("GLOO_SOCKET_IFNAME");
+    attributes.iface = interface == nullptr ? "lo" : interface;
     device_ = gloo::transport::tcp::CreateDevice(attributes);
     mesh_ = connect("world");
   }
@@ -272,19 +274,34 @@ int run_rank(const std::string& folder, int rank, int ranks, const Cells& cells)
   }
 }
 
+struct Ranks {
+  int here = 0;
+  int first = 0;
+  int all = 0;
+};
+
+Ranks ranks_of(const char* word) {
+  char* end = nullptr;
+  Ranks ranks;
+  ranks.here = ranks.all = static_cast<int>(std::strtol(word, &end, 10));
+  if (*end == '@') ranks.first = static_cast<int>(std::strtol(end + 1, &end, 10));
+  if (*end == '/') ranks.all = static_cast<int>(std::strtol(end + 1, &end, 10));
+  return ranks;
+}
+
 // Starts the ranks and waits for them. The first that fails ends the others, which would wait for it.
-int run_ranks(const std::string& folder, int ranks, const Cells& cells) {
+int run_ranks(const std::string& folder, const Ranks& ranks, const Cells& cells) {
   std::vector<pid_t> processes;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = ranks.first; rank < ranks.first + ranks.here; ++rank) {
     const pid_t process = fork();
     if (process == 0) {
       prctl(PR_SET_PDEATHSIG, SIGKILL);
-      _exit(run_rank(folder, rank, ranks, cells));
+      _exit(run_rank(folder, rank, ranks.all, cells));
     }
     processes.push_back(process);
   }
   bool good = true;
-  for (int left = ranks; left > 0; --left) {
+  for (int left = ranks.here; left > 0; --left) {
     int state = 0;
     wait(&state);
     const bool failed = !WIFEXITED(state) || WEXITSTATUS(state) != EXIT_SUCCESS;
@@ -304,6 +321,5 @@ int main(int argc, char** argv) {
     return EXIT_FAILURE;
   }
   const auto words = std::span<char* const>(argv, static_cast<std::size_t>(argc)).subspan(3);
-  const int ranks = static_cast<int>(std::strtol(argv[2], nullptr, 10));
-  return muster::bench::run_ranks(argv[1], ranks, muster::bench::cells_of(words));
+  return muster::bench::run_ranks(argv[1], muster::bench::ranks_of(argv[2]), muster::bench::cells_of(words));
 }

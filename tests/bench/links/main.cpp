@@ -1,6 +1,8 @@
 // link_pair: two processes that send each other messages over one network, or over a plain TCP stream.
 //
 //   link_pair ucx --networks build/release/bin/networks --bytes 8 4194304
+//   link_pair ucx … --port 7744                      one side, which waits for the other
+//   link_pair ucx … --port 7744 --peer 10.66.0.2     the other side, on another node; it prints
 //
 // Prints a line of JSON: for each size half a round trip in µs, and GB/s of a one-way stream of messages.
 #include "transport/endpoint/library.hpp"
@@ -9,9 +11,11 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <vector>
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/prctl.h>
@@ -47,10 +51,13 @@ class Side {
 };
 
 struct Awaited final : transport::Transfer {
-  void done(const Status& said) override {
+  explicit Awaited(std::size_t bytes) : expected(bytes) {}
+  void done(const Status& said, std::size_t bytes) override {
     if (!said.ok()) die(said.text());
+    if (bytes != expected) die(fmt::format("{} bytes came where {} were expected", bytes, expected));
     over = true;
   }
+  const std::size_t expected;
   bool over = false;
 };
 
@@ -75,17 +82,18 @@ class NetworkSide final : public Side {
     endpoint_ = *std::move(endpoint);
   }
   void send(transport::Bytes from) override {
-    Awaited sent;
+    Awaited sent(from.size());
     begin(endpoint_->send(0, from, sent));
     await(sent);
   }
   void receive(transport::WritableBytes into) override {
-    Awaited received;
+    Awaited received(into.size());
     begin(endpoint_->receive(0, into, received));
     await(received);
   }
   void stream(bool sends, Block& block, std::size_t messages) override {
-    std::vector<Awaited> window(kWindow);
+    std::deque<Awaited> window;
+    for (std::size_t i = 0; i < kWindow; ++i) window.emplace_back(block.size());
     for (std::size_t i = 0; i < messages + kWindow; ++i) {
       Awaited& slot = window[i % kWindow];
       if (i >= kWindow) await(slot);
@@ -178,6 +186,33 @@ nlohmann::json measure(Side& side, bool leads, std::size_t bytes, std::chrono::m
   return {{"bytes", bytes}, {"half_trip_us", trip / 2 * 1e6}, {"stream_gb_per_s", best / 1e9}};
 }
 
+sockaddr_in address_of(const std::string& host, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  if (inet_pton(AF_INET, host.c_str(), &address.sin_addr) != 1) die(host + " is no address");
+  return address;
+}
+
+// A connection to the side on another node: to the one that listens at `peer`, or from whoever comes.
+int connection(const std::string& peer, int port) {
+  const int on = 1;
+  const int own = socket(AF_INET, SOCK_STREAM, 0);
+  const sockaddr_in address = address_of(peer.empty() ? "0.0.0.0" : peer, port);
+  const auto* where = reinterpret_cast<const sockaddr*>(&address);
+  int connected = own;
+  if (peer.empty()) {
+    setsockopt(own, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(own, where, sizeof address) != 0 || listen(own, 1) != 0) die("the port is not free");
+    connected = accept(own, nullptr, nullptr);
+    close(own);
+  } else if (connect(own, where, sizeof address) != 0) {
+    die("no connection");
+  }
+  setsockopt(connected, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return connected;
+}
+
 // Connected sockets of the loopback device.
 std::pair<int, int> tcp_pair() {
   const int listener = socket(AF_INET, SOCK_STREAM, 0);
@@ -204,18 +239,30 @@ int main(int argc, char** argv) {
   std::string name, folder;
   std::vector<std::size_t> sizes{8, 65536, 4 << 20};
   int milliseconds = 400;
+  int port = 0;
+  std::string peer;
   app.add_option("network", name, "ucx, ofi, or tcp: a plain stream")->required();
   app.add_option("--networks", folder, "Folder of the modules");
   app.add_option("--bytes", sizes, "Of a message")->check(CLI::PositiveNumber);
   app.add_option("--milliseconds", milliseconds, "Of each measurement")->check(CLI::PositiveNumber);
+  app.add_option("--port", port, "Be one side alone, which meets the other one at this port")
+      ->check(CLI::Range(1, 65535));
+  app.add_option("--peer", peer, "Address at which the other side listens; else this one does");
   CLI11_PARSE(app, argc, argv);
 
-  const auto [here, there] = tcp_pair();
-  const pid_t child = fork();
-  if (child == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
-  const bool leads = child != 0;
-  const int channel = leads ? here : there;
-  close(leads ? there : here);
+  pid_t child = -1;  // none, on this node
+  bool leads = !peer.empty();
+  int channel = -1;
+  if (port != 0) {
+    channel = connection(peer, port);
+  } else {
+    const auto [here, there] = tcp_pair();
+    child = fork();
+    if (child == 0) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    leads = child != 0;
+    channel = leads ? here : there;
+    close(leads ? there : here);
+  }
   std::unique_ptr<Side> side;
   if (name == "tcp")
     side = std::make_unique<StreamSide>(channel);
@@ -227,6 +274,7 @@ int main(int argc, char** argv) {
   if (!leads) return EXIT_SUCCESS;
   const nlohmann::json all{{"network", name}, {"describe", side->describe()}, {"rows", std::move(rows)}};
   std::puts(all.dump().c_str());
+  if (child < 0) return EXIT_SUCCESS;
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
