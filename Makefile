@@ -2,12 +2,12 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test prove fuzz bench lint format clean
+.PHONY: help setup build demo demo-cluster test prove fuzz bench lint format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install the packages that build, demo and test need (Debian 12; root or sudo)
 	@deploy/setup.sh
@@ -20,6 +20,12 @@ demo: setup ## Train a small language model on 8 ranks; writes demo/index.html a
 	@cmake --preset release
 	@cmake --build --preset release --target muster-cli musterd muster-engine train_lm
 	@deploy/demo.sh
+
+demo-cluster: setup ## The same over two and four nodes: network namespaces, with a daemon in each
+	@cmake --preset release
+	@cmake --build --preset release --target muster-cli musterd muster-engine train_lm muster_network_ucx \
+	  muster_network_ofi
+	@deploy/demo_cluster.py
 
 test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
 	@python3 deploy/test.py $(if $(LEAN),--lean)
@@ -36,7 +42,7 @@ fuzz: ## Fuzz every target for FUZZ_SECONDS, then see each find its planted bug;
 	@python3 tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
 	@python3 tests/fuzz/planted_test.py
 
-bench: ## Measure against the peers in one run, 50 minutes or 90 with torch; results in build/release/bench
+bench: ## Measure against the peers in one run, 65 minutes or 105 with torch; results in build/release/bench
 	@deploy/setup.sh bench
 	@deploy/bench.sh
 
