@@ -11,6 +11,7 @@ namespace muster::client {
 namespace {
 
 constexpr Nanos kRoomPause = std::chrono::microseconds(50);
+constexpr Nanos kQuarantine = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -120,8 +121,16 @@ Status Runs::run_by_engine(const PlanRecord& record, Nanos timeout) {
   // This failure is told once, and the group may run again. A lane that an earlier failure stopped stays
   // stopped.
   const auto why = completion_.failure(submit.lane);
-  if (why && why->failed_from == shm::point_value(point)) static_cast<void>(submission_.reset(submit.lane));
+  if (why && why->failed_from == shm::point_value(point)) resume(submit.lane);
   return status;
+}
+
+// A step between nodes that has passed its deadline is given up by the engine soon after its members have
+// heard. Until then its memory is in quarantine, and the lane stays stopped (BUSY).
+void Runs::resume(muster_lane lane) {
+  const Instant end = later(connection_.clock().now(), kQuarantine);
+  while (submission_.reset(lane) == Code::kBusy && connection_.clock().now() < end)
+    std::this_thread::sleep_for(kRoomPause);
 }
 
 // A step that is already launched ends soon and with success: the interrupt came too late for it.

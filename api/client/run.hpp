@@ -74,6 +74,7 @@ class Runs {
   Status run_directly(PlanRecord& record, Nanos timeout, std::uint64_t* counted = nullptr);
   Status run_agreed(const PlanRecord& record, Nanos timeout);
   Status run_by_engine(const PlanRecord& record, Nanos timeout);
+  void resume(muster_lane lane);
   Result<PlanRecord*> runnable(muster_plan plan);
   Status prepare(PlanRecord& record);
   Status leave_lane(muster_group group, muster_lane lane, muster_point point);
