@@ -204,7 +204,7 @@ void MemoryLinks::remove_memory(MemoryNode& node, std::uint64_t generation) {
 Result<MemoryOperationRef> MemoryLinks::begin(MemoryConnection& connection, Bytes memory,
                                               Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(connection.failed);
-  if (draw(faults_.refuse_percent)) return fail(Code::kNoResource, "the network has no room for now");
+  if (draw(faults_.refuse_percent)) return fail(Code::kNoResource, "the network has no room");
   auto operation = std::make_shared<MemoryOperation>();
   operation->number = ++numbers_;
   operation->connection = &connection;

@@ -5,6 +5,7 @@
 #include "transport/span/schedule.hpp"
 
 #include <bit>
+#include <utility>
 
 namespace muster::transport::span {
 namespace {
@@ -19,14 +20,8 @@ std::uint32_t begin_of(std::uint32_t part, std::uint32_t parts, std::uint32_t sl
 Schedule rabenseifner(std::uint32_t nodes, std::uint32_t here) {
   const std::uint32_t core = std::bit_floor(nodes);
   const bool surplus = here >= core;
-  const bool has_surplus = here + core < nodes;
   const auto slice = [&](std::uint32_t part) { return begin_of(part, core, nodes); };
   Schedule schedule;
-  if (nodes > core) {
-    Round& fold_in = schedule.emplace_back();
-    if (surplus) fold_in.sends.push_back({here - core, 0, nodes, false});
-    if (has_surplus) fold_in.receives.push_back({here + core, 0, nodes, false});
-  }
   // A node keeps the half of its parts in which it is itself.
   std::uint32_t low = 0, high = core;
   for (std::uint32_t distance = core / 2; distance > 0; distance /= 2) {
@@ -48,12 +43,7 @@ Schedule rabenseifner(std::uint32_t nodes, std::uint32_t here) {
     round.sends.push_back({peer, slice(mine), slice(mine + distance), true});
     round.receives.push_back({peer, slice(theirs), slice(theirs + distance), true});
   }
-  if (nodes > core) {
-    Round& hand_out = schedule.emplace_back();
-    if (surplus) hand_out.receives.push_back({here - core, 0, nodes, true});
-    if (has_surplus) hand_out.sends.push_back({here + core, 0, nodes, true});
-  }
-  return schedule;
+  return with_surplus(nodes, here, std::move(schedule));
 }
 
 }  // namespace muster::transport::span

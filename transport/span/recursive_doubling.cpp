@@ -5,32 +5,35 @@
 #include "transport/span/schedule.hpp"
 
 #include <bit>
+#include <utility>
 
 namespace muster::transport::span {
+
+Schedule with_surplus(std::uint32_t nodes, std::uint32_t here, Schedule core) {
+  const std::uint32_t below = std::bit_floor(nodes);
+  if (nodes == below) return core;
+  Round first, last;
+  if (here >= below) {
+    first.sends.push_back({here - below, 0, nodes, false});
+    last.receives.push_back({here - below, 0, nodes, true});
+  } else if (here + below < nodes) {
+    first.receives.push_back({here + below, 0, nodes, false});
+    last.sends.push_back({here + below, 0, nodes, true});
+  }
+  return then(then({first}, std::move(core)), {last});
+}
 
 // Both of a pair fold the same two values, so all nodes get the same bits.
 Schedule recursive_doubling(std::uint32_t nodes, std::uint32_t here) {
   const std::uint32_t core = std::bit_floor(nodes);
-  const bool surplus = here >= core;
-  const bool has_surplus = here + core < nodes;
   Schedule schedule;
-  if (nodes > core) {
-    Round& fold_in = schedule.emplace_back();
-    if (surplus) fold_in.sends.push_back({here - core, 0, nodes, false});
-    if (has_surplus) fold_in.receives.push_back({here + core, 0, nodes, false});
-  }
   for (std::uint32_t distance = 1; distance < core; distance *= 2) {
     Round& round = schedule.emplace_back();
-    if (surplus) continue;
+    if (here >= core) continue;
     round.sends.push_back({here ^ distance, 0, nodes, false});
     round.receives.push_back({here ^ distance, 0, nodes, false});
   }
-  if (nodes > core) {
-    Round& hand_out = schedule.emplace_back();
-    if (surplus) hand_out.receives.push_back({here - core, 0, nodes, true});
-    if (has_surplus) hand_out.sends.push_back({here + core, 0, nodes, true});
-  }
-  return schedule;
+  return with_surplus(nodes, here, std::move(schedule));
 }
 
 }  // namespace muster::transport::span

@@ -48,6 +48,9 @@ Schedule rabenseifner(std::uint32_t nodes, std::uint32_t here);
 Schedule binomial_reduce(std::uint32_t nodes, std::uint32_t here, std::uint32_t root);
 Schedule binomial_broadcast(std::uint32_t nodes, std::uint32_t here, std::uint32_t root);
 
+// A schedule of the nodes below a power of two, for all: the surplus nodes hand theirs to a partner first,
+// and get the result last. They take no part in `core`.
+Schedule with_surplus(std::uint32_t nodes, std::uint32_t here, Schedule core);
 // One after the other.
 Schedule then(Schedule first, Schedule second);
 

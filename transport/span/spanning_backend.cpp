@@ -281,7 +281,7 @@ Status SpanningBackend::connect(std::span<const std::vector<std::byte>> addresse
         NodeIndex(node), options_.nodes[node],
         [this](NodeConnection& from, Bytes message) { hear(from, message); });
     MUSTER_RETURN_IF_ERROR(connections_[node]->connect(*network_, addresses[node]));
-    connections_[node]->tell(span::message_of(span::HelloHead{HeadKind::kHello, options_.here.value}, {}));
+    connections_[node]->tell(span::message_of(span::HelloHead(), {}));
   }
   return {};
 }

@@ -78,7 +78,6 @@ inline constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 62;
 
 struct HelloHead {
   HeadKind kind = HeadKind::kHello;
-  std::uint32_t node = 0;
 };
 
 inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes;
