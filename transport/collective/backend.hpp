@@ -26,9 +26,17 @@ struct EpochEnd {
   std::string text;
 };
 
+// What a backend has to one other node.
+struct NodeLink {
+  Status status = failure(Code::kPeerLost, "it is not connected");  // kPending: no message has come yet
+  std::uint32_t generation = 0;                                     // of this connection or the latest
+  Instant heard_at{0};                                              // when something last came from the node
+};
+
 // Owns    its connections. Communicators refer to it, and end before it.
-// Thread  open, use, end, take_ended: one at a time, as Communicator::launch. progress, arm: any, several at
-//         once, never under the engine lock. address, connect, connected: any.
+// Thread  open, use, end, take_ended, take_lost, in_use: one at a time, as Communicator::launch. progress,
+// arm: any,
+//         several at once, never under the engine lock. All else: any.
 // Bound   progress: never waits, neither for a peer nor for another caller.
 // Fails   open: kNoResource, kBadArgument. connect: kBadArgument, kNoResource.
 class Backend {
@@ -45,10 +53,23 @@ class Backend {
   // ---- other nodes -----------------------------------------------------------------------------
   // What their backends need to reach this one; empty: nothing.
   virtual std::vector<std::byte> address() const { return {}; }
-  // Begins to connect to all nodes of the job, by NodeIndex, this one too. Called once.
-  virtual Status connect(std::span<const std::vector<std::byte>> /*addresses*/) { return {}; }
-  // kPending until a message has gone to each node and one has come from it; then how that ended.
-  virtual Status connected() { return {}; }
+  // Begins to connect to a node of the job. An earlier connection to it is lost by that. Both nodes give the
+  // same generation, which no earlier connection of the two has had: so late traffic of that is not taken.
+  virtual Status connect(NodeIndex /*node*/, std::span<const std::byte> /*address*/,
+                         std::uint32_t /*generation*/) {
+    return {};
+  }
+  virtual NodeLink link(NodeIndex /*node*/) { return {.status = {}}; }
+  // The node is given up: what needs it fails with `why`, and nothing of it is taken until connect().
+  virtual void lose(NodeIndex /*node*/, const Status& /*why*/) {}
+  // Whether nodes have agreed on an operation of the group's present epoch. Then that epoch must end when a
+  // node of the group is lost: a node that comes back has not seen the operation.
+  virtual bool in_use(std::uint64_t /*group*/) { return false; }
+  // Calls visit for each connection that has ended since, and why.
+  virtual void take_lost(const std::function<void(NodeIndex, const Status&)>& /*visit*/) {}
+  // Says something to nodes that have heard nothing since the last call, so that they know that this one
+  // lives.
+  virtual void stay_alive() {}
   // The epoch has ended here, by a cause of this node: the other nodes hear of it, and launches of that epoch
   // that have not met all their nodes fail with it.
   virtual void end(const EpochEnd& /*end*/) {}

@@ -4,6 +4,14 @@
 #include <utility>
 
 namespace muster::transport::span {
+namespace {
+
+// The highest bits of a tag are the generation's.
+constexpr int kGenerationShift = 36;
+constexpr std::uint32_t kGenerationMask = (1U << 12) - 1;
+static_assert((MessageTag{kGenerationMask} << kGenerationShift) < kMessageTagMax);
+
+}  // namespace
 
 // Owns    the memory of one head that may come. Thread  the network's. Bound  one at a time.
 // Fails   with its connection.
@@ -13,14 +21,15 @@ class NodeConnection::HeadReceive final : public Transfer {
   // Tries to begin, if it has not begun.
   void begin() {
     if (begun_ || !connection_.status_.ok()) return;
-    const Status posted = connection_.endpoint_->receive(kInboxTag, memory_, *this);
+    const Status posted = connection_.endpoint_->receive(connection_.first_tag_, memory_, *this);
     begun_ = posted.ok();
-    if (!begun_ && posted.code() != Code::kNoResource) connection_.failed(posted);
+    if (!begun_ && posted.code() != Code::kNoResource) connection_.fail(posted);
   }
   bool begun() const { return begun_; }
   void done(const Status& status, std::size_t bytes) override {
     begun_ = false;
-    if (!status.ok()) return connection_.failed(status);
+    if (!status.ok()) return connection_.fail(status);
+    connection_.heard_at_ = connection_.clock_.now();
     connection_.heard_(connection_, Bytes(memory_).first(bytes));
     begin();
     if (!begun_) ++connection_.waiting_;
@@ -39,13 +48,13 @@ class NodeConnection::HeadSend final : public Transfer {
       : connection_(connection), message_(std::move(message)) {}
   void begin() {
     if (begun_ || !connection_.status_.ok()) return;
-    const Status sent = connection_.endpoint_->send(kInboxTag, message_, *this);
+    const Status sent = connection_.endpoint_->send(connection_.first_tag_, message_, *this);
     begun_ = sent.ok();
-    if (!begun_ && sent.code() != Code::kNoResource) connection_.failed(sent);
+    if (!begun_ && sent.code() != Code::kNoResource) connection_.fail(sent);
   }
   bool begun() const { return begun_; }
   void done(const Status& status, std::size_t) override {
-    if (!status.ok()) connection_.failed(status);
+    if (!status.ok()) connection_.fail(status);
     connection_.sends_.remove_if([this](const HeadSend& each) { return &each == this; });
   }
 
@@ -72,7 +81,8 @@ class NodeConnection::Bulk final : public Transfer {
   }
   bool begun() const { return begun_; }
   void done(const Status& status, std::size_t bytes) override {
-    if (status.code() == Code::kPeerLost || status.code() == Code::kAborted) connection_.failed(status);
+    if (status.code() == Code::kPeerLost || status.code() == Code::kAborted) connection_.fail(status);
+    if (status.ok() && !sends_) connection_.heard_at_ = connection_.clock_.now();
     const Status length = status.ok() && bytes != memory_.size()
                               ? failure(Code::kProtocol, "node {} sent {} bytes where {} were due",
                                         connection_.name_, bytes, memory_.size())
@@ -90,15 +100,24 @@ class NodeConnection::Bulk final : public Transfer {
   bool begun_ = false;
 };
 
-NodeConnection::NodeConnection(NodeIndex peer, std::string name, Heard heard)
-    : peer_(peer), name_(std::move(name)), heard_(std::move(heard)) {}
+NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, Heard heard)
+    : peer_(peer),
+      name_(std::move(name)),
+      clock_(clock),
+      heard_(std::move(heard)),
+      status_(failure(Code::kPeerLost, "node {} is not connected", name_)) {}
 
 NodeConnection::~NodeConnection() = default;
 
-Status NodeConnection::connect(Network& network, Bytes address) {
+Status NodeConnection::connect(Network& network, Bytes address, std::uint32_t generation) {
+  begun_ = true;
+  generation_ = generation;
+  first_tag_ = MessageTag{generation & kGenerationMask} << kGenerationShift;
+  status_ = {};
+  heard_at_ = said_at_ = clock_.now();
   auto endpoint = network.connect(peer_, address);
   if (!endpoint) {
-    failed(endpoint.error());
+    fail(endpoint.error());
     return status_;
   }
   endpoint_ = *std::move(endpoint);
@@ -111,6 +130,16 @@ Status NodeConnection::connect(Network& network, Bytes address) {
 void NodeConnection::close() {
   if (status_.ok()) status_ = failure(Code::kAborted, "the connection to node {} is closed", name_);
   endpoint_.reset();
+  sends_.remove_if([](const HeadSend& each) { return !each.begun(); });
+  waiting_ = 0;
+  // What had not begun ends now; no library will end it.
+  for (auto each = bulk_.begin(); each != bulk_.end();) (each++)->begin();
+}
+
+bool NodeConnection::quiet() const {
+  const auto idle = [](const auto& receive) { return !receive->begun(); };
+  return endpoint_ == nullptr && sends_.empty() && bulk_.empty() &&
+         std::all_of(receives_.begin(), receives_.end(), idle);
 }
 
 void NodeConnection::go_on() {
@@ -128,7 +157,7 @@ void NodeConnection::go_on() {
                                       count(bulk_, [](const auto& each) { return !each.begun(); }));
 }
 
-void NodeConnection::failed(const Status& why) {
+void NodeConnection::fail(const Status& why) {
   if (status_.ok()) status_ = failure(Code::kPeerLost, "node {}: {}", name_, why.message());
 }
 
@@ -139,16 +168,18 @@ void NodeConnection::end(Flow& flow, const Status& why) {
 
 void NodeConnection::tell(std::vector<std::byte> message) {
   if (!status_.ok()) return;
-  if (sends_.size() == kUnsentMax) return failed(failure(Code::kNoResource, "it takes no messages"));
+  if (sends_.size() == kUnsentMax) return fail(failure(Code::kNoResource, "it takes no messages"));
+  said_at_ = clock_.now();
   sends_.emplace_back(*this, std::move(message));
   ++waiting_;
   go_on();
 }
 
 MessageTag NodeConnection::take_tags(std::uint64_t count) {
-  const MessageTag first = next_tag_ + count <= kMessageTagMax ? next_tag_ : kInboxTag + 1;
+  constexpr MessageTag kNumbers = MessageTag{1} << kGenerationShift;
+  const MessageTag first = next_tag_ + count <= kNumbers ? next_tag_ : 1;
   next_tag_ = first + count;
-  return first;
+  return first_tag_ + first;
 }
 
 void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow) {
@@ -162,6 +193,7 @@ void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow) {
 
 void NodeConnection::begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends) {
   ++flow.pending;
+  if (sends) said_at_ = clock_.now();
   Bulk& bulk = bulk_.emplace_back(*this, flow, tag, memory, sends);
   const std::uint32_t pending = flow.pending;
   bulk.begin();

@@ -1,6 +1,7 @@
 // NodeConnection: what an engine has to the engine of one other node. All groups of the job use it.
 #pragma once
 
+#include "api/base/clock.hpp"
 #include "transport/endpoint/endpoint.hpp"
 #include "transport/span/wire.hpp"
 
@@ -19,6 +20,9 @@ struct Flow {
   Status failure;
 };
 
+// A node that comes back gets a new connection, of another generation. Each message has the generation in its
+// tag, so what an earlier connection has sent is never received by a later one.
+//
 // Owns    the endpoint, the receives for the peer's heads, and the heads on their way to it.
 // Thread  that of the network.
 // Bound   kReceives heads are received at once; libraries keep what else has come. kUnsentMax heads wait.
@@ -30,12 +34,15 @@ class NodeConnection {
   // Called by progress() of the network for each head that came. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
-  // `name`: the node's, for texts. What `heard` uses outlives the connection.
-  NodeConnection(NodeIndex peer, std::string name, Heard heard);
+  // `name`: the node's, for texts. What `heard` uses, and the clock, outlive the connection.
+  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, Heard heard);
   ~NodeConnection();
 
-  // Called once. It outlives the network: libraries keep what was begun until they end, also after a failure.
-  Status connect(Network& network, Bytes address);
+  // Called at most once; until then status() says that it is not connected. It outlives the network:
+  // libraries keep what was begun until they end, also after a failure.
+  Status connect(Network& network, Bytes address, std::uint32_t generation);
+  // Gives it up, for that reason, unless it has failed already.
+  void fail(const Status& why);
   // Ends the endpoint, before its network ends.
   void close();
   // Begins what the library had no room for. Call it with each turn.
@@ -43,8 +50,16 @@ class NodeConnection {
 
   NodeIndex peer() const { return peer_; }
   const std::string& name() const { return name_; }
+  std::uint32_t generation() const { return generation_; }
+  // It was connected, and may have failed since.
+  bool begun() const { return begun_; }
   // OK, or why the connection has failed: kPeerLost, with the node's name.
   const Status& status() const { return status_; }
+  // When something last came, and when something was last begun to be sent.
+  Instant heard_at() const { return heard_at_; }
+  Instant said_at() const { return said_at_; }
+  // The library keeps nothing of it any more.
+  bool quiet() const;
 
   // A head with what follows it. It waits if the library has no room, and is lost if the connection has
   // failed.
@@ -60,16 +75,21 @@ class NodeConnection {
   class HeadReceive;
   class HeadSend;
   class Bulk;
-  void failed(const Status& why);
   void end(Flow& flow, const Status& why);
   void begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends);
 
   const NodeIndex peer_;
   const std::string name_;
+  const Clock& clock_;
   const Heard heard_;
   std::unique_ptr<Endpoint> endpoint_;
   Status status_;
-  MessageTag next_tag_ = kInboxTag + 1;
+  bool begun_ = false;
+  std::uint32_t generation_ = 0;
+  MessageTag first_tag_ = 0;  // of the generation: that of heads
+  MessageTag next_tag_ = 1;   // beyond it, of all else
+  Instant heard_at_{0};
+  Instant said_at_{0};
   std::vector<std::unique_ptr<HeadReceive>> receives_;
   std::list<HeadSend> sends_;
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun

@@ -27,6 +27,28 @@ device::Priority priority_of(muster_op op) {
 
 }  // namespace
 
+Status check_members(const Span& span, const Collective& c, std::span<const LocalMember> members) {
+  const auto takes_part = [&](std::int32_t index) {
+    return !is_transfer(c.op) || index == c.root || index == c.receiver;
+  };
+  std::vector<bool> seen(span.node_of.size());
+  for (const LocalMember& member : members) {
+    const std::int32_t index = member.share->index;
+    const bool here = index >= 0 && index < span.ranks() && takes_part(index) &&
+                      span.node_of[static_cast<std::size_t>(index)] == span.here;
+    if (!here || member.signature == nullptr)
+      return failure(Code::kBadArgument, "member {} is not one of this node, or says nothing", index);
+    if (seen[static_cast<std::size_t>(index)])
+      return failure(Code::kBadArgument, "member {} is given twice", index);
+    seen[static_cast<std::size_t>(index)] = true;
+  }
+  for (std::int32_t index = 0; index < span.ranks(); ++index)
+    if (span.node_of[static_cast<std::size_t>(index)] == span.here && takes_part(index) &&
+        !seen[static_cast<std::size_t>(index)])
+      return failure(Code::kBadArgument, "member {} is missing", index);
+  return {};
+}
+
 SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
     : workshop_(workshop), launched_(std::move(launched)), peers_(launched_.span->nodes.size()) {
   for (std::uint32_t node = 0; node < peers_.size(); ++node)
@@ -66,6 +88,11 @@ void SpanOperation::refused(std::uint32_t node, const Status& why) {
   if (peers_[node].takes_part) fail(why);
 }
 
+void SpanOperation::lost(NodeIndex node) {
+  for (std::uint32_t i = 0; i < peers_.size(); ++i)
+    if (peers_[i].takes_part && span().nodes[i] == node) fail(to(i).status());
+}
+
 void SpanOperation::fail(const Status& why) {
   if (stage_ != Stage::kOpen && stage_ != Stage::kAgreed) return;
   launched_.outcome->fail(why);
@@ -83,8 +110,9 @@ void SpanOperation::finish() {
 std::size_t SpanOperation::advance() {
   if (over()) return 0;
   std::size_t moved = 0;
-  for (std::uint32_t node = 0; node < peers_.size(); ++node)
-    if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
+  if (stage_ == Stage::kOpen)  // it may have come after the loss
+    for (std::uint32_t node = 0; node < peers_.size(); ++node)
+      if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
   if (stage_ == Stage::kOpen) {
     moved += work();  // makes ready what goes with the requests
     moved += tell_peers();
@@ -157,7 +185,7 @@ void SpanOperation::agree() {
 std::string SpanOperation::difference() const {
   const RequestHead mine = head();
   const auto at = [&](std::uint32_t node) { return workshop_.node_names[span().nodes[node].value]; };
-  const std::string self = at(here());
+  const std::string self = at(span().here);
   for (std::uint32_t node = 0; node < peers_.size(); ++node) {
     if (!peers_[node].takes_part) continue;
     const RequestHead& theirs = peers_[node].request->head;

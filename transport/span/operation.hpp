@@ -71,6 +71,8 @@ class SpanOperation {
   void came(std::uint32_t node, MatchRequest request);
   // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
   void refused(std::uint32_t node, const Status& why);
+  // The connection to that node has failed: so does this, if the node takes part.
+  void lost(NodeIndex node);
   // It ends with that failure, as soon as no worker touches its members' memory. The nodes that have been
   // told of it hear that it will not be carried out here.
   void fail(const Status& why);
@@ -98,7 +100,6 @@ class SpanOperation {
   std::span<const LocalMember> members() const { return launched_.members; }
   const LocalMember* member(std::uint32_t index) const;  // nullptr: it is on another node
   std::uint32_t nodes() const { return static_cast<std::uint32_t>(span().nodes.size()); }
-  std::uint32_t here() const { return span().here; }
   NodeConnection& to(std::uint32_t node) { return *workshop_.connections[span().nodes[node].value]; }
   device::Stream& stream() const;
   // Of the messages to and from the node, beside the request.
@@ -124,6 +125,9 @@ class SpanOperation {
   std::vector<PeerNode> peers_;  // by node of the span
   Stage stage_ = Stage::kOpen;
 };
+
+// Each member of this node that the operation has is there, once. kBadArgument.
+Status check_members(const Span& span, const Collective& c, std::span<const LocalMember> members);
 
 // The kind of operation that the collective needs.
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop);

@@ -242,7 +242,7 @@ std::size_t PairOperation::work() {
     ++moved;
   }
   const bool begun = std::all_of(between_.begin(), between_.end(), [this](const Between& each) {
-    const bool self = &each == &between_[here()];
+    const bool self = &each == &between_[span().here];
     return each.next_out == each.out.chunks() && (self || each.next_in == each.in.chunks());
   });
   if (agreed() && begun && flights_.empty()) finish();
@@ -255,7 +255,7 @@ void PairOperation::begin(std::uint32_t node) {
     Flight& flight = begin_flight(node, false);
     copy(flight, each.out, true);
   }
-  if (node == here() || !agreed()) return;
+  if (node == span().here || !agreed()) return;
   while (each.next_in < each.in.chunks() && each.in_in_flight < kChunksInFlight)
     receive(begin_flight(node, true));
 }
@@ -283,7 +283,7 @@ std::size_t PairOperation::go_on(Flight& flight) {
       return 1;
     case Stage::kPacked:
       if (!agreed() || (packs_first_ && unpacked_ > 0)) return 0;
-      if (flight.node == here()) {
+      if (flight.node == span().here) {
         copy(flight, each.in, false);
         flight.stage = Stage::kDelivering;
       } else {

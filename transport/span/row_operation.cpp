@@ -124,7 +124,7 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
   chunks_ = row_.chunks(kChunkBytes / element_ / std::max(rows, 1u));
   const RowChunk first = row_.chunk(0, chunks_);
   const NodeAlgorithm algorithm = choose_algorithm(collective().op, first, rows, element_, root_, {});
-  schedule_ = schedule_of(collective().op, algorithm, nodes(), here(), root_);
+  schedule_ = schedule_of(collective().op, algorithm, nodes(), span().here, root_);
 }
 
 RowOperation::~RowOperation() {
@@ -147,19 +147,19 @@ bool RowOperation::resting() const {
 
 bool RowOperation::gives(std::uint32_t slice) const {
   if (folds_) return true;
-  return collective().op == MUSTER_ALL_GATHER ? slice == here() : root_ == here();
+  return collective().op == MUSTER_ALL_GATHER ? slice == span().here : root_ == span().here;
 }
 
 bool RowOperation::needs(std::uint32_t slice) const {
-  if (collective().op == MUSTER_REDUCE_SCATTER) return slice == here();
-  return collective().op != MUSTER_REDUCE || root_ == here();
+  if (collective().op == MUSTER_REDUCE_SCATTER) return slice == span().here;
+  return collective().op != MUSTER_REDUCE || root_ == span().here;
 }
 
 SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
   if (flights_.empty()) return {chunks_ == 0 || chunks_ > 1, {}};
   const Flight& flight = flights_.front();
   for (const Move& move : schedule_.front().sends) {
-    if (move.peer != node || !goes_inline(flight, 0, bytes_of(flight, move, rows_of(here())))) continue;
+    if (move.peer != node || !goes_inline(flight, 0, bytes_of(flight, move, rows_of(span().here)))) continue;
     if (flight.stage == Stage::kPacking) return {false, {}};
     return {true, sent(flight, move)};
   }
@@ -189,7 +189,7 @@ void RowOperation::begin_flight() {
   Flight& flight = flights_.emplace_back();
   flight.index = next_chunk_++;
   flight.chunk = row_.chunk(flight.index, chunks_);
-  const std::uint32_t rows = rows_of(here());
+  const std::uint32_t rows = rows_of(span().here);
   const std::size_t bytes = flight.chunk.elements() * element_;
   flight.own = workshop_.staging.take(bytes * rows);
   if (rows > 1) flight.results = workshop_.staging.take(bytes);
@@ -256,7 +256,7 @@ void RowOperation::run(Flight& flight, std::uint64_t first, std::uint64_t last, 
 
 void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
-  const std::uint32_t rows = rows_of(here());
+  const std::uint32_t rows = rows_of(span().here);
   flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     if (!gives(static_cast<std::uint32_t>(slice))) return;
     const std::uint64_t slice_at = flight.chunk.at[slice];
@@ -301,9 +301,9 @@ void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last)
 // ---- between nodes -----------------------------------------------------------------------------
 
 Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
-  const std::size_t bytes = bytes_of(flight, move, rows_of(here()));
+  const std::size_t bytes = bytes_of(flight, move, rows_of(span().here));
   const Staged& from = move.result && flight.results.memory ? flight.results : flight.own;
-  const std::uint64_t rows = move.result ? 1 : rows_of(here());
+  const std::uint64_t rows = move.result ? 1 : rows_of(span().here);
   return {from.data() + flight.chunk.at[move.first] * rows * element_, bytes};
 }
 
@@ -372,9 +372,9 @@ void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last)
     const std::uint64_t length = at[slice + 1] - at[slice], into = from - at[slice];
     // NodeRow r of a node's contribution to this slice.
     const auto row = [&](std::uint32_t node, std::uint32_t r) -> const std::byte* {
-      const std::uint64_t before = node == here() ? at[slice] : at[slice] - region;
+      const std::uint64_t before = node == span().here ? at[slice] : at[slice] - region;
       const std::uint64_t element = before * rows_of(node) + r * length + into;
-      return (node == here() ? flight.own.data() : flight.inbox.data() + flight.inbox_at[node]) +
+      return (node == span().here ? flight.own.data() : flight.inbox.data() + flight.inbox_at[node]) +
              element * element_;
     };
     sources.clear();
@@ -383,7 +383,7 @@ void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last)
         sources.push_back(row(span().node_of[m], ordinal_[m]));
     } else {
       for (std::uint32_t node = 0; node < nodes(); ++node) {
-        const bool takes = node == here() ||
+        const bool takes = node == span().here ||
                            std::any_of(receives.begin(), receives.end(),
                                        [&](const Move& move) { return move.peer == node && !move.result; });
         if (takes) sources.push_back(row(node, 0));
@@ -397,7 +397,7 @@ void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last)
 // ---- what members get --------------------------------------------------------------------------
 
 void RowOperation::begin_delivery(Flight& flight) {
-  const bool any = !members().empty() && (needs(here()) || needs(0));
+  const bool any = !members().empty() && (needs(span().here) || needs(0));
   if (!any) return;
   const std::size_t bytes = flight.chunk.elements() * element_ * (members().size() + 1);
   run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::deliver);

@@ -2,6 +2,7 @@
 
 #include "api/base/log.hpp"
 #include "transport/loopback/loopback.hpp"
+#include "transport/span/early_requests.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/operation.hpp"
 #include "transport/span/staging.hpp"
@@ -23,11 +24,10 @@ using span::NodeConnection;
 using span::OperationKey;
 using span::SpanOperation;
 
-// What one node has said of operations to which this one has not come. Members come to at most one operation
-// of each of their lanes at a time.
-constexpr std::size_t kWaitingMax = std::size_t{1} << 16;
 // For so long after something has moved, operations in flight are polled for.
 constexpr Nanos kPolled = std::chrono::microseconds(500);
+// A node that has said nothing for so long says that it lives.
+constexpr Nanos kSilence = std::chrono::milliseconds(150);
 // Groups whose ends another node has told and that this one does not have. It may make them later.
 constexpr std::size_t kUnknownGroupsMax = 4096;
 
@@ -54,7 +54,11 @@ class SpanningBackend final : public Backend {
         local_(loopback_backend()),
         workshop_{clock, staging_, connections_, {}, options_.nodes, options_.reproducible},
         greeted_(options_.nodes.size()),
-        waiting_count_(options_.nodes.size()) {}
+        told_lost_(options_.nodes.size(), true),
+        early_(options_.nodes.size()) {
+    for (std::uint32_t node = 0; node < connections_.size(); ++node)
+      if (NodeIndex(node) != options_.here) connections_[node] = connection_to(NodeIndex(node));
+  }
   ~SpanningBackend() override;
 
   bool spans() const override { return true; }
@@ -62,8 +66,12 @@ class SpanningBackend final : public Backend {
   Result<std::unique_ptr<Communicator>> open(const Span& span) override;
 
   std::vector<std::byte> address() const override;
-  Status connect(std::span<const std::vector<std::byte>> addresses) override;
-  Status connected() override;
+  Status connect(NodeIndex node, Bytes address, std::uint32_t generation) override;
+  NodeLink link(NodeIndex node) override;
+  void lose(NodeIndex node, const Status& why) override;
+  bool in_use(std::uint64_t group) override;
+  void take_lost(const std::function<void(NodeIndex, const Status&)>& visit) override;
+  void stay_alive() override;
   void end(const EpochEnd& end) override;
   void take_ended(const std::function<void(const EpochEnd&)>& visit) override;
 
@@ -81,13 +89,10 @@ class SpanningBackend final : public Backend {
   std::string awaited(const StepOutcome& outcome);
 
  private:
-  struct Waiting {  // what came before this node's members
-    NodeIndex from;
-    span::MatchRequest request;
-    Status refusal;  // not OK: that node will not carry the operation out
-  };
-
-  void carry_out(Wishes wishes);
+  std::unique_ptr<NodeConnection> connection_to(NodeIndex node);
+  // Notes connections that have ended since, and closes them.
+  void look_for_losses();
+  void carry_out_wishes();
   void begin(span::Launched launched);
   void hear(NodeConnection& from, Bytes message);
   void hear_request(NodeConnection& from, Bytes message);
@@ -95,8 +100,8 @@ class SpanningBackend final : public Backend {
   void hear_end(NodeConnection& from, Bytes message);
   void end_what_came();
   // Hands it to the operation, or keeps it until this node comes to that.
-  void keep(const OperationKey& key, Waiting waiting);
-  static void hand_over(SpanOperation& operation, Waiting waiting);
+  void keep(const OperationKey& key, span::EarlyRequest request);
+  static void hand_over(SpanOperation& operation, span::EarlyRequest request);
   SpanOperation* find(const OperationKey& key);
   // The latest end of the group, if that epoch has ended.
   const EpochEnd* ended(std::uint64_t group, std::uint64_t epoch) const;
@@ -108,6 +113,7 @@ class SpanningBackend final : public Backend {
   // What a library may touch until the network has ended stands before it.
   span::Staging staging_;
   std::vector<std::unique_ptr<NodeConnection>> connections_;  // by NodeIndex; null: this node
+  std::vector<std::unique_ptr<NodeConnection>> former_;       // whose memory a library may still touch
   std::deque<std::unique_ptr<SpanOperation>> operations_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Backend> local_;
@@ -116,11 +122,12 @@ class SpanningBackend final : public Backend {
   span::Workshop workshop_;
 
   std::mutex mutex_;
-  std::vector<bool> greeted_;  // by NodeIndex: a message has come from it
-  std::map<OperationKey, std::vector<Waiting>> waiting_;
-  std::vector<std::size_t> waiting_count_;   // by NodeIndex
-  std::map<std::uint64_t, EpochEnd> ended_;  // by group: its latest end
-  std::vector<EpochEnd> came_;               // ends that other nodes have told in this turn
+  std::vector<bool> greeted_;    // by NodeIndex: it has said hello on this connection
+  std::vector<bool> told_lost_;  // by NodeIndex: the end of this connection is in `lost_`, or was
+  span::EarlyRequests early_;
+  std::map<std::uint64_t, EpochEnd> ended_;      // by group: its latest end
+  std::map<std::uint64_t, std::uint64_t> done_;  // by group: the latest epoch in which an operation was done
+  std::vector<EpochEnd> came_;                   // ends that other nodes have told in this turn
   Instant moved_at_{0};
 
   mutable std::mutex wishes_mutex_;
@@ -129,7 +136,9 @@ class SpanningBackend final : public Backend {
   std::map<OperationKey, std::uint64_t> latest_;          // by place, tag and epoch; their number is 0
   std::map<std::uint64_t, std::uint64_t> present_epoch_;  // by group
   std::vector<EpochEnd> heard_;
+  std::vector<std::pair<NodeIndex, Status>> lost_;
   std::atomic<bool> any_heard_{false};
+  std::atomic<bool> any_lost_{false};
   std::atomic<bool> quiet_{false};  // no worker calls progress() by itself
 };
 
@@ -148,7 +157,7 @@ class SpanningCommunicator final : public Communicator {
   Status launch(const Collective& collective, std::span<const LocalMember> members, const MatchKey& key,
                 StepOutcome& outcome) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks()));
-    MUSTER_RETURN_IF_ERROR(check(collective, members));
+    MUSTER_RETURN_IF_ERROR(span::check_members(*span_, collective, members));
     const std::uint32_t tag = is_transfer(collective.op) ? collective.tag : 0;
     span::Launched launched{&collective,
                             span_,
@@ -167,28 +176,6 @@ class SpanningCommunicator final : public Communicator {
   std::string awaited(const StepOutcome& outcome) const override { return backend_.awaited(outcome); }
 
  private:
-  // Each member of this node that the operation has is there, once.
-  Status check(const Collective& c, std::span<const LocalMember> members) const {
-    const auto takes_part = [&](std::int32_t index) {
-      return !is_transfer(c.op) || index == c.root || index == c.receiver;
-    };
-    std::vector<bool> seen(span_->node_of.size());
-    for (const LocalMember& member : members) {
-      const std::int32_t index = member.share->index;
-      const bool here = index >= 0 && index < ranks() && takes_part(index) &&
-                        span_->node_of[static_cast<std::size_t>(index)] == span_->here;
-      if (!here || member.signature == nullptr)
-        return failure(Code::kBadArgument, "member {} is not one of this node, or says nothing", index);
-      if (seen[static_cast<std::size_t>(index)])
-        return failure(Code::kBadArgument, "member {} is given twice", index);
-      seen[static_cast<std::size_t>(index)] = true;
-    }
-    for (std::int32_t index = 0; index < ranks(); ++index)
-      if (span_->node_of[static_cast<std::size_t>(index)] == span_->here && takes_part(index) &&
-          !seen[static_cast<std::size_t>(index)])
-        return failure(Code::kBadArgument, "member {} is missing", index);
-    return {};
-  }
   // How many launches of that place and tag there were in this epoch, before this communicator was opened.
   std::uint64_t base_of(OperationKey key) {
     key.number = 0;
@@ -270,37 +257,106 @@ std::vector<std::byte> SpanningBackend::address() const {
   return {bytes.begin(), bytes.end()};
 }
 
-Status SpanningBackend::connect(std::span<const std::vector<std::byte>> addresses) {
+std::unique_ptr<NodeConnection> SpanningBackend::connection_to(NodeIndex node) {
+  return std::make_unique<NodeConnection>(
+      node, options_.nodes[node.value], workshop_.clock,
+      [this](NodeConnection& from, Bytes message) { hear(from, message); });
+}
+
+// Ends of epochs go before the greeting: when the node is connected, it stands where this one does.
+Status SpanningBackend::connect(NodeIndex node, Bytes address, std::uint32_t generation) {
   const std::lock_guard lock(mutex_);
-  if (addresses.size() != connections_.size())
-    return failure(Code::kBadArgument, "{} addresses are given for {} nodes", addresses.size(),
-                   connections_.size());
-  for (std::uint32_t node = 0; node < connections_.size(); ++node) {
-    if (NodeIndex(node) == options_.here || connections_[node] != nullptr) continue;
-    connections_[node] = std::make_unique<NodeConnection>(
-        NodeIndex(node), options_.nodes[node],
-        [this](NodeConnection& from, Bytes message) { hear(from, message); });
-    MUSTER_RETURN_IF_ERROR(connections_[node]->connect(*network_, addresses[node]));
-    connections_[node]->tell(span::message_of(span::HelloHead(), {}));
+  if (node.value >= connections_.size() || node == options_.here)
+    return failure(Code::kBadArgument, "the job has no other node {}", node.value);
+  auto& connection = connections_[node.value];
+  connection->fail(failure(Code::kPeerLost, "it connects anew"));
+  look_for_losses();
+  carry_out_wishes();
+  early_.forget(node);
+  former_.push_back(std::exchange(connection, connection_to(node)));
+  greeted_[node.value] = false;
+  told_lost_[node.value] = false;
+  MUSTER_RETURN_IF_ERROR(connection->connect(*network_, address, generation));
+  for (const auto& [group, end] : ended_) {
+    const auto span = span_of(group);
+    if (span == nullptr || std::find(span->nodes.begin(), span->nodes.end(), node) != span->nodes.end())
+      connection->tell(span::message_of_end(end));
   }
+  connection->tell(span::message_of(span::HelloHead(), {}));
   return {};
 }
 
-Status SpanningBackend::connected() {
+NodeLink SpanningBackend::link(NodeIndex node) {
   static_cast<void>(progress());
   const std::lock_guard lock(mutex_);
+  if (node == options_.here || node.value >= connections_.size()) return {};
+  const NodeConnection& connection = *connections_[node.value];
+  Status status = connection.status();
+  if (status.ok() && !greeted_[node.value])
+    status = failure(Code::kPending, "node {} has not said hello", connection.name());
+  return {status, connection.generation(), connection.heard_at()};
+}
+
+void SpanningBackend::lose(NodeIndex node, const Status& why) {
+  const std::lock_guard lock(mutex_);
+  if (node.value >= connections_.size() || node == options_.here) return;
+  connections_[node.value]->fail(why);
+  look_for_losses();
+  wake_();
+}
+
+void SpanningBackend::look_for_losses() {
   for (std::uint32_t node = 0; node < connections_.size(); ++node) {
-    if (NodeIndex(node) == options_.here) continue;
-    if (connections_[node] == nullptr) return failure(Code::kPending, "it has not begun");
-    MUSTER_RETURN_IF_ERROR(connections_[node]->status());
-    if (!greeted_[node]) return failure(Code::kPending, "node {} has not said hello", options_.nodes[node]);
+    if (told_lost_[node] || connections_[node] == nullptr || connections_[node]->status().ok()) continue;
+    told_lost_[node] = true;
+    for (auto& operation : operations_) operation->lost(NodeIndex(node));
+    connections_[node]->close();
+    const std::lock_guard lock(wishes_mutex_);
+    lost_.emplace_back(NodeIndex(node), connections_[node]->status());
+    any_lost_.store(true, std::memory_order_release);
   }
-  return {};
+  std::erase_if(former_, [](const auto& each) { return each->quiet(); });
+}
+
+bool SpanningBackend::in_use(std::uint64_t group) {
+  const std::uint64_t present = first_epoch(group);
+  const std::lock_guard lock(mutex_);
+  const auto done = done_.find(group);
+  if (done != done_.end() && done->second == present) return true;
+  return std::any_of(operations_.begin(), operations_.end(), [&](const auto& operation) {
+    return operation->key().place.group == group && operation->key().epoch == present && operation->agreed();
+  });
+}
+
+void SpanningBackend::take_lost(const std::function<void(NodeIndex, const Status&)>& visit) {
+  if (!any_lost_.load(std::memory_order_acquire)) return;
+  std::vector<std::pair<NodeIndex, Status>> lost;
+  {
+    const std::lock_guard lock(wishes_mutex_);
+    lost.swap(lost_);
+    any_lost_.store(false, std::memory_order_relaxed);
+  }
+  for (const auto& [node, why] : lost) visit(node, why);
+}
+
+void SpanningBackend::stay_alive() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // something moves
+  bool told = false;
+  for (std::uint32_t node = 0; node < connections_.size(); ++node) {
+    NodeConnection* const connection = connections_[node].get();
+    if (connection == nullptr || !connection->status().ok() || !greeted_[node]) continue;
+    if (workshop_.clock.now() - connection->said_at() < kSilence) continue;
+    connection->tell(span::message_of(span::HelloHead(), {}));
+    told = true;
+  }
+  if (told) wake_();
 }
 
 void SpanningBackend::hear(NodeConnection& from, Bytes message) {
-  greeted_[from.peer().value] = true;
+  if (&from != connections_[from.peer().value].get()) return;  // a former connection
   const auto kind = span::kind_of(message);
+  if (kind == HeadKind::kHello) greeted_[from.peer().value] = true;
   if (kind == HeadKind::kRequest) hear_request(from, message);
   if (kind == HeadKind::kRefusal) hear_refusal(from, message);
   if (kind == HeadKind::kEnd) hear_end(from, message);
@@ -324,10 +380,10 @@ void SpanningBackend::hear_refusal(NodeConnection& from, Bytes message) {
   if (!head || head->code >= 0 || !is_known(head->code)) return;
   const OperationKey key = span::key_of(*head);
   const Bytes text = message.subspan(sizeof *head);
-  Waiting waiting{
+  span::EarlyRequest refusal{
       from.peer(), {}, Status(static_cast<Code>(head->code), span::text_of_bytes(text), head->culprit)};
-  if (SpanOperation* const operation = find(key)) return hand_over(*operation, std::move(waiting));
-  if (ended(key.place.group, key.epoch) == nullptr) keep(key, std::move(waiting));
+  if (SpanOperation* const operation = find(key)) return hand_over(*operation, std::move(refusal));
+  if (ended(key.place.group, key.epoch) == nullptr) keep(key, std::move(refusal));
 }
 
 void SpanningBackend::hear_end(NodeConnection& from, Bytes message) {
@@ -362,25 +418,21 @@ SpanOperation* SpanningBackend::find(const OperationKey& key) {
   return found == operations_.end() ? nullptr : found->get();
 }
 
-void SpanningBackend::keep(const OperationKey& key, Waiting waiting) {
-  if (SpanOperation* const operation = find(key)) return hand_over(*operation, std::move(waiting));
-  std::size_t& count = waiting_count_[waiting.from.value];
-  if (count == kWaitingMax) {
+void SpanningBackend::keep(const OperationKey& key, span::EarlyRequest request) {
+  if (SpanOperation* const operation = find(key)) return hand_over(*operation, std::move(request));
+  const NodeIndex from = request.from;
+  if (!early_.keep(key, std::move(request)))
     MUSTER_LOG(kWarning, "span", "node {} is {} operations ahead; what it says of the next one is dropped",
-               options_.nodes[waiting.from.value], kWaitingMax);
-    return;
-  }
-  ++count;
-  waiting_[key].push_back(std::move(waiting));
+               options_.nodes[from.value], span::EarlyRequests::kMax);
 }
 
-void SpanningBackend::hand_over(SpanOperation& operation, Waiting waiting) {
+void SpanningBackend::hand_over(SpanOperation& operation, span::EarlyRequest request) {
   const Span& span = operation.span();
-  const auto at = std::find(span.nodes.begin(), span.nodes.end(), waiting.from);
+  const auto at = std::find(span.nodes.begin(), span.nodes.end(), request.from);
   if (at == span.nodes.end()) return;  // no node of that group
   const auto node = static_cast<std::uint32_t>(at - span.nodes.begin());
-  if (!waiting.refusal.ok()) return operation.refused(node, waiting.refusal);
-  operation.came(node, std::move(waiting.request));
+  if (!request.refusal.ok()) return operation.refused(node, request.refusal);
+  operation.came(node, std::move(request.request));
 }
 
 // ---- epochs ------------------------------------------------------------------------------------
@@ -398,18 +450,8 @@ bool SpanningBackend::end_here(const EpochEnd& end) {
     if (operation->key().place.group == end.group && operation->key().epoch <= end.epoch &&
         !operation->agreed())
       operation->fail(why);
-  for (auto each = waiting_.begin(); each != waiting_.end();) {
-    const OperationKey& key = each->first;
-    if (key.place.group != end.group || key.epoch > end.epoch) {
-      ++each;
-      continue;
-    }
-    for (const Waiting& waiting : each->second) {
-      --waiting_count_[waiting.from.value];
-      if (waiting.refusal.ok()) connections_[waiting.from.value]->tell(span::refusal_of(key, why));
-    }
-    each = waiting_.erase(each);
-  }
+  for (const auto& [key, early] : early_.take_ended(end.group, end.epoch))
+    if (early.refusal.ok()) connections_[early.from.value]->tell(span::refusal_of(key, why));
   const std::lock_guard lock(wishes_mutex_);
   std::erase_if(latest_, [&](const auto& each) {
     return each.first.place.group == end.group && each.first.epoch <= end.epoch;
@@ -466,7 +508,12 @@ std::string SpanningBackend::awaited(const StepOutcome& outcome) {
   return {};
 }
 
-void SpanningBackend::carry_out(Wishes wishes) {
+void SpanningBackend::carry_out_wishes() {
+  Wishes wishes;
+  {
+    const std::lock_guard lock(wishes_mutex_);
+    std::swap(wishes, wishes_);
+  }
   for (span::Launched& launched : wishes.launches) begin(std::move(launched));
   for (const StepOutcome* outcome : wishes.cancelled)
     for (auto& operation : operations_)
@@ -477,8 +524,7 @@ void SpanningBackend::carry_out(Wishes wishes) {
     const auto span = span_of(end.group);
     if (span == nullptr) continue;
     for (const NodeIndex node : span->nodes)
-      if (node != options_.here && connections_[node.value] != nullptr)
-        connections_[node.value]->tell(span::message_of_end(end));
+      if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
   }
 }
 
@@ -488,36 +534,35 @@ void SpanningBackend::begin(span::Launched launched) {
   SpanOperation& begun = *operations_.back();
   if (const EpochEnd* const end = ended(key.place.group, key.epoch))
     return begun.fail(Status(end->code, end->text, end->culprit));
-  const auto waiting = waiting_.find(key);
-  if (waiting == waiting_.end()) return;
-  for (Waiting& each : waiting->second) {
-    --waiting_count_[each.from.value];
-    hand_over(begun, std::move(each));
-  }
-  waiting_.erase(waiting);
+  for (span::EarlyRequest& each : early_.take(key)) hand_over(begun, std::move(each));
 }
 
 std::size_t SpanningBackend::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
   quiet_.store(false, std::memory_order_relaxed);
-  Wishes wishes;
+  std::size_t moved = 0;
   {
     const std::lock_guard wishes_lock(wishes_mutex_);
-    std::swap(wishes, wishes_);
+    moved = wishes_.empty() ? 0 : 1;
   }
-  std::size_t moved = wishes.empty() ? 0 : 1;
-  carry_out(std::move(wishes));
+  carry_out_wishes();
   for (auto& connection : connections_)
     if (connection != nullptr) connection->go_on();
   moved += network_->progress();
+  look_for_losses();
   for (auto& operation : operations_) moved += operation->advance();
   if (!came_.empty()) {
     end_what_came();
     for (auto& operation : operations_) moved += operation->advance();
   }
   if (moved > 0) moved_at_ = workshop_.clock.now();
-  std::erase_if(operations_, [](const auto& operation) { return operation->over() && operation->quiet(); });
+  std::erase_if(operations_, [this](const auto& operation) {
+    if (!operation->over() || !operation->quiet()) return false;
+    std::uint64_t& done = done_[operation->key().place.group];
+    if (operation->agreed()) done = std::max(done, operation->key().epoch);
+    return true;
+  });
   return moved;
 }
 
@@ -529,7 +574,7 @@ bool SpanningBackend::arm() {
   if (!network_->arm()) return false;
   quiet_.store(true, std::memory_order_relaxed);
   const std::lock_guard wishes_lock(wishes_mutex_);
-  return wishes_.empty() && heard_.empty();
+  return wishes_.empty() && heard_.empty() && lost_.empty();
 }
 
 }  // namespace

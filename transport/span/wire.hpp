@@ -1,4 +1,4 @@
-// What the engines of a job say to each other: heads of messages on the tag kInboxTag. Bytes of a peer are
+// What the engines of a job say to each other: heads of messages, on a tag of their own. Bytes of a peer are
 // untrusted: read_head() checks their length, and who reads a field its value.
 #pragma once
 
@@ -18,7 +18,6 @@
 
 namespace muster::transport::span {
 
-inline constexpr MessageTag kInboxTag = 0;
 // What travels behind the head of a match request. A message of this size is one that libraries send at once,
 // without asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
@@ -76,6 +75,7 @@ inline constexpr std::size_t kTextBytesMax = 1024;
 // Beyond it no epoch comes.
 inline constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 62;
 
+// The connection works, or still does.
 struct HelloHead {
   HeadKind kind = HeadKind::kHello;
 };

@@ -3,6 +3,7 @@
 #include "transport/endpoint/envelope.hpp"
 #include "transport/endpoint/library.hpp"
 
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <limits>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include <ucp/api/ucp.h>
+#include <ucs/config/global_opts.h>
 
 namespace muster::transport {
 namespace {
@@ -419,6 +421,8 @@ std::string UcxNetwork::describe() const {
 
 Status open_ucx(NodeIndex here, std::unique_ptr<Network>* network) {
   MUSTER_RETURN_IF_ERROR(check_index(here));
+  // Else it warns of each message of a lost connection that nobody takes.
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "error");
   auto opened = std::make_unique<UcxNetwork>(here);
   MUSTER_RETURN_IF_ERROR(opened->open());
   *network = std::move(opened);

@@ -50,21 +50,33 @@ class SpanCluster {
   SpanCluster(std::uint32_t nodes, const NetworkOpener& networks, bool reproducible) {
     pool_ = *device::host::Pool::start({.workers = 2});
     device_ = *device::host::open_device(*pool_);
-    SpanningOptions options;
-    options.reproducible = reproducible;
-    for (std::uint32_t i = 0; i < nodes; ++i) options.nodes.push_back("n" + std::to_string(i));
-    std::vector<std::vector<std::byte>> addresses;
+    options_.reproducible = reproducible;
+    for (std::uint32_t i = 0; i < nodes; ++i) options_.nodes.push_back("n" + std::to_string(i));
     for (auto& network : networks(nodes)) {
-      options.here = NodeIndex(static_cast<std::uint32_t>(backends_.size()));
-      auto& backend = backends_.emplace_back(spanning_backend(std::move(network), options, clock_));
-      EXPECT_TRUE(backend->use(*device_, [] {}).ok());
-      addresses.push_back(backend->address());
+      backends_.emplace_back();
+      restart(static_cast<std::uint32_t>(backends_.size()) - 1, std::move(network));
     }
-    for (auto& backend : backends_) EXPECT_TRUE(backend->connect(addresses).ok());
-    EXPECT_TRUE(until([&] {
-      return std::all_of(backends_.begin(), backends_.end(),
-                         [](auto& each) { return each->connected().ok(); });
-    })) << "the nodes do not find each other";
+    for (std::uint32_t one = 0; one < nodes; ++one)
+      for (std::uint32_t other = 0; other < one; ++other) connect(one, other, 0);
+    for (std::uint32_t one = 0; one < nodes; ++one)
+      for (std::uint32_t other = 0; other < one; ++other)
+        EXPECT_TRUE(until([&] { return are_connected(one, other); })) << "they do not find each other";
+  }
+
+  void connect(std::uint32_t one, std::uint32_t other, std::uint32_t generation) {
+    for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)})
+      EXPECT_TRUE(backends_[from]->connect(NodeIndex(to), backends_[to]->address(), generation).ok());
+  }
+  bool are_connected(std::uint32_t one, std::uint32_t other) {
+    return backends_[one]->link(NodeIndex(other)).status.ok() &&
+           backends_[other]->link(NodeIndex(one)).status.ok();
+  }
+  // The node was started again: its backend is another, and nobody is connected with it.
+  void restart(std::uint32_t node, std::unique_ptr<Network> network) {
+    SpanningOptions options = options_;
+    options.here = NodeIndex(node);
+    backends_[node] = spanning_backend(std::move(network), options, clock_);
+    EXPECT_TRUE(backends_[node]->use(*device_, [] {}).ok());
   }
 
   std::uint32_t nodes() const { return static_cast<std::uint32_t>(backends_.size()); }
@@ -109,6 +121,7 @@ class SpanCluster {
 
  private:
   SteadyClock clock_;
+  SpanningOptions options_;
   std::unique_ptr<device::host::Pool> pool_;
   std::unique_ptr<device::Device> device_;
   std::vector<std::unique_ptr<Backend>> backends_;

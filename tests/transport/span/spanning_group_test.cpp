@@ -267,5 +267,102 @@ TEST_F(SpanningGroup, NamesANodeThatIsLost) {
   }
 }
 
+// Goal:   a node that was given up, and comes back, takes part again: started anew, or itself, when late
+// bytes
+//         of its former connection are still on their way. It learns which epochs have ended meanwhile.
+// Method: a long sum that a loss breaks off, at another moment each time. Bytes of the former connection are
+//         held back until the nodes have connected anew.
+TEST_F(SpanningGroup, TakesBackANodeThatWasLost) {
+  const auto moments = static_cast<int>(muster::test::property_cases(60));
+  for (int moment = 0; moment < moments; ++moment) {
+    const bool is_restarted = moment % 2 == 0;
+    MemoryHub hub(kLate);
+    const auto networks = [&](std::uint32_t count) {
+      std::vector<std::unique_ptr<Network>> all;
+      for (std::uint32_t i = 0; i < count; ++i) all.push_back(hub.open(NodeIndex(i)));
+      return all;
+    };
+    cluster_ = std::make_unique<SpanCluster>(kNodes, networks, true);
+    SpanCluster& cluster = *cluster_;
+    const Span span = cluster.span_of(kGroup, kRanks, by_turns);
+    communicators_ = cluster.open(span);
+    // Short messages stay on their way when their connection ends.
+    const std::uint64_t count = moment % 4 < 2 ? 5'000 : 600'000;
+    const Shape shape = shape_of(MUSTER_ALL_REDUCE, MUSTER_F32, MUSTER_SUM, kRanks, count, Place::kApart);
+    const Case made = make_case(shape);
+    const auto same = [&](std::uint32_t) -> const Collective& { return shape.collective; };
+    std::vector<std::byte> arena = made.before;
+    const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+    epoch_ = 1;
+    number_ = 0;
+    launch(same, shares, next());
+    ASSERT_TRUE(cluster.until([&, turns = 0]() mutable { return ++turns > moment; }));
+    const Status why(Code::kPeerLost, "nothing was heard of it");
+    const auto lose = [&](std::uint32_t one, std::uint32_t other) {
+      std::vector<std::uint32_t> lost;
+      cluster[one].lose(NodeIndex(other), why);
+      cluster[one].take_lost([&](NodeIndex node, const Status&) { lost.push_back(node.value); });
+      ASSERT_THAT(lost, ::testing::ElementsAre(other));
+      cluster[one].end({kGroup, 1, Code::kPeerLost, 2, true, "node n2 is lost"});
+    };
+    for (const std::uint32_t node : {0u, 1u}) hub.hold(NodeIndex(node), NodeIndex(2));
+    for (const std::uint32_t node : {0u, 1u}) lose(node, 2);
+    EXPECT_EQ(cluster[0].link(NodeIndex(2)).status.code(), Code::kPeerLost);
+    for (const std::uint32_t node : {0u, 1u}) lose(2, node);
+    ASSERT_TRUE(cluster.until([&] { return launches_.back().over(); }));
+    if (is_restarted) {
+      communicators_[2] = nullptr;
+      cluster.restart(2, hub.open(NodeIndex(2)));
+    }
+    for (const std::uint32_t node : {0u, 1u}) cluster.connect(node, 2, 1);
+    for (const std::uint32_t node : {0u, 1u}) hub.restore(NodeIndex(node), NodeIndex(2));
+    for (const std::uint32_t node : {0u, 1u})
+      ASSERT_TRUE(cluster.until([&] { return cluster.are_connected(node, 2); })) << moment;
+    EXPECT_EQ(cluster[0].link(NodeIndex(2)).generation, 1u);
+    if (is_restarted) {
+      std::vector<std::uint64_t> ended;
+      cluster[2].take_ended([&](const EpochEnd& end) { ended.push_back(end.epoch); });
+      EXPECT_THAT(ended, ::testing::ElementsAre(1));
+      Span there = span;
+      there.here = 2;
+      communicators_[2] = *cluster[2].open(there);
+      EXPECT_EQ(communicators_[2]->first_epoch(), 2u);
+    }
+    // Other numbers, so that late bytes of the first operation would show.
+    const Shape next_shape =
+        shape_of(MUSTER_ALL_REDUCE, MUSTER_I32, MUSTER_SUM, kRanks, count, Place::kApart);
+    const Case other = make_case(next_shape);
+    std::vector<std::byte> later = other.before;
+    const auto later_shares = *shares_of(next_shape.collective, kRanks, other.members, later.data());
+    epoch_ = 2;
+    number_ = 0;
+    const SpanLaunch& again = launch(
+        [&](std::uint32_t) -> const Collective& { return next_shape.collective; }, later_shares, next());
+    ASSERT_TRUE(cluster.until([&] { return again.over(); })) << moment;
+    ASSERT_TRUE(again.first_failure().ok()) << moment << ": " << again.first_failure().text();
+    ASSERT_TRUE(later == other.after) << moment;
+    communicators_.clear();
+    cluster_ = nullptr;
+    launches_.clear();
+  }
+}
+
+// Goal:   a node of which nothing is wanted is heard of all the same; and a call that fails says so.
+TEST_F(SpanningGroup, HearsThatANodeLives) {
+  open(true);
+  SpanCluster& cluster = *cluster_;
+  const Instant before = cluster[0].link(NodeIndex(1)).heard_at;
+  ASSERT_TRUE(cluster.until([&] {
+    cluster[1].stay_alive();
+    return cluster[0].link(NodeIndex(1)).heard_at > before;
+  }));
+  EXPECT_EQ(cluster[0].connect(NodeIndex(0), {}, 1).code(), Code::kBadArgument) << "itself";
+  EXPECT_EQ(cluster[0].connect(NodeIndex(9), {}, 1).code(), Code::kBadArgument);
+  EXPECT_FALSE(cluster[0].connect(NodeIndex(1), {}, 1).ok()) << "no address";
+  std::vector<std::string> lost;
+  cluster[0].take_lost([&](NodeIndex, const Status& why) { lost.push_back(why.message()); });
+  EXPECT_EQ(lost.size(), 1u);
+}
+
 }  // namespace
 }  // namespace muster::transport::test

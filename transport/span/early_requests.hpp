@@ -1,0 +1,44 @@
+// EarlyRequests: what other nodes have said of operations to which this node has not come yet.
+#pragma once
+
+#include "transport/span/operation.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace muster::transport::span {
+
+struct EarlyRequest {
+  NodeIndex from;
+  MatchRequest request;
+  Status refusal;  // not OK: that node will not carry the operation out
+};
+
+// Owns    the requests.
+// Thread  that of the network.
+// Bound   kMax of each node. Members come to at most one operation of each of their lanes at a time.
+// Fails   keep: as it says.
+class EarlyRequests {
+ public:
+  static constexpr std::size_t kMax = std::size_t{1} << 16;
+  using Keyed = std::vector<std::pair<OperationKey, EarlyRequest>>;
+
+  explicit EarlyRequests(std::size_t nodes) : counts_(nodes) {}
+
+  // False: the node is kMax operations ahead, and this request is dropped.
+  bool keep(const OperationKey& key, EarlyRequest request);
+  // Those of one operation, in the order in which they came; and those of the group's epochs up to that one.
+  std::vector<EarlyRequest> take(const OperationKey& key);
+  Keyed take_ended(std::uint64_t group, std::uint64_t epoch);
+  // What the node has said is void: its connection has ended.
+  void forget(NodeIndex node);
+
+ private:
+  std::map<OperationKey, std::vector<EarlyRequest>> requests_;
+  std::vector<std::size_t> counts_;  // by NodeIndex
+};
+
+}  // namespace muster::transport::span
