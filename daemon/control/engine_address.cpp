@@ -35,6 +35,34 @@ Result<EngineAddress> address_in(const Json& message) {
   return address_of(*field);
 }
 
+void write_calls(std::span<const EngineCall> calls, Json& message) {
+  Json all = Json::array();
+  for (const EngineCall& call : calls)
+    all.push_back({{"node", call.node.value},
+                   {"address", binary_of(call.address)},
+                   {"generation", call.generation}});
+  message["calls"] = std::move(all);
+}
+
+Result<std::vector<EngineCall>> calls_in(const Json& message, std::size_t nodes) {
+  const auto field = message.find("calls");
+  if (field == message.end() || !field->is_array() || field->size() > nodes)
+    return fail(Code::kProtocol, "the nodes to be called must be a list of at most {}", nodes);
+  std::vector<EngineCall> calls;
+  for (const Json& entry : *field) {
+    const auto number = [&](const char* name) {
+      const auto found = entry.find(name);
+      return found != entry.end() && found->is_number_unsigned() ? found->get<std::uint64_t>() : UINT64_MAX;
+    };
+    if (!entry.is_object() || number("node") >= nodes || number("generation") > UINT32_MAX)
+      return fail(Code::kProtocol, "a node to be called needs its index, below {}, and a generation", nodes);
+    MUSTER_ASSIGN_OR_RETURN(EngineAddress address, address_in(entry));
+    calls.push_back({NodeIndex(static_cast<std::uint32_t>(number("node"))), std::move(address),
+                     static_cast<std::uint32_t>(number("generation"))});
+  }
+  return calls;
+}
+
 Status write_addresses(std::span<const EngineAddress> addresses, Json& message) {
   Json all = Json::array();
   std::size_t bytes = 0;

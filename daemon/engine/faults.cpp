@@ -17,7 +17,7 @@ Status Faults::abort(Session& session, std::uint64_t group, std::string_view rea
       fmt::format("rank {} aborted group {}{}{}", rank.value, graph_.groups()[id.value].name,
                   reason.empty() ? "" : ": ", reason)};
   // Two faults, one a path: a rank that hears of the abort on the direct path hears of it on its lanes too.
-  graph_.abort(id, cause, clock_.now());
+  graph_.abort({id}, cause, clock_.now());
   if (board_ != nullptr) end_direct(id, cause);
   slots_.wake_clients();
   return {};
@@ -85,8 +85,9 @@ void Faults::left(Rank rank, const std::string& text) {
 
 void Faults::end_all(Code code, const std::string& text) {
   for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
-    const scheduler::CausePtr cause = graph_.abort(GroupId(g), {code, -1, text}, clock_.now());
-    if (board_ != nullptr) board_->epochs().end(GroupId(g), cause, Why::kOther);
+    const GroupId group(g);
+    const scheduler::CausePtr cause = graph_.abort({group}, {code, -1, text}, clock_.now());
+    if (board_ != nullptr) board_->epochs().end(group, cause, Why::kOther);
   }
 }
 

@@ -37,12 +37,6 @@ RankTable<RankLanes> first_lanes(const GraphOptions& options) {
   return {options.world, [&](Rank) { return RankLanes(options.lanes, options.lane_depth); }};
 }
 
-// The place by names that all nodes of its group have in common.
-transport::PlaceKey key_of(const Place& place, std::span<const Group> groups, const LaneTable& names) {
-  const std::uint64_t lane = place.is_pair() ? 0 : names.key(place.lane);
-  return {groups[place.group.value].key, lane, place.sender, place.receiver};
-}
-
 // Why the collective cannot complete: a rank that it needs will not come. nullptr: all may come.
 CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, const Absences& absences) {
   if (!work.point_to_point()) return absences.first_of(members);
@@ -208,16 +202,18 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
 void Graph::ended_elsewhere(const transport::EpochEnd& end, Instant now) {
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     if (!groups()[g].spans() || groups()[g].key != end.group) continue;
-    const CausePtr cause = new_fault({end.code, end.culprit, end.text});
+    // The job ends on that node. Whether it ends here too, the supervisor says.
+    const Code code = end.code == Code::kJobEnded ? Code::kPeerLost : end.code;
+    const CausePtr cause = new_fault({code, end.culprit, end.text});
     const Epochs::Why why = end.loss ? Epochs::Why::kLoss : Epochs::Why::kOther;
     unsettled_.fail(matches_.end_up_to(GroupId(g), end.epoch, cause, why), cause);
   }
   settle(now);
 }
 
-CausePtr Graph::abort(GroupId group, Cause cause, Instant now) {
+CausePtr Graph::abort(const std::vector<GroupId>& groups, Cause cause, Instant now, Epochs::Why why) {
   const CausePtr fault = new_fault(std::move(cause));
-  unsettled_.fail(matches_.end_group(group, fault, Epochs::Why::kOther), fault);
+  for (const GroupId group : groups) unsettled_.fail(matches_.end_group(group, fault, why), fault);
   settle(now);
   return fault;
 }

@@ -89,8 +89,9 @@ class Graph {
   void finished(std::uint32_t step_index, Instant now, const Status* failed = nullptr);
   // An epoch of a group has ended on another node.
   void ended_elsewhere(const transport::EpochEnd& end, Instant now);
-  // Ends all places of the group. Returns the cause.
-  CausePtr abort(GroupId group, Cause cause, Instant now);
+  // Ends all places of the groups by one fault. Returns its cause.
+  CausePtr abort(const std::vector<GroupId>& groups, Cause cause, Instant now,
+                 Epochs::Why why = Epochs::Why::kOther);
   // Stops the lane before its next start, which fails for all its members. Does nothing if there is none.
   void give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now);
   // Replaces a group that nobody uses; a group without ranks leaves the id free. One of the same ranks gives

@@ -174,7 +174,8 @@ MatchQueue::Match MatchQueue::complete(Lineup& here, const Group& group) {
   }
   here.arrived_count = 0;
   ++here.matched;
-  match.number = members_.front().stamp.number;
+  here.latest = members_.front().stamp;
+  match.number = here.latest.number;
   settle(match, group);
   return match;
 }
@@ -357,12 +358,23 @@ std::uint64_t MatchQueue::matched(GroupId group, LaneId lane) const {
 }
 
 std::vector<Rank> MatchQueue::missing(GroupId group, LaneId lane) const {
-  const Lineup& here = lineup(group, lane);
+  const Lineup& here = *lineups_[group.value][lane.value];
   std::vector<Rank> ranks;
   for (std::size_t i = 0; i < here.arrived.size(); ++i)
     if (const Rank rank = groups_[group.value].ranks[i]; !here.arrived[i] && world_.is_local(rank))
       ranks.push_back(rank);
   return ranks;
+}
+
+std::vector<MatchQueue::Reached> MatchQueue::reached() const {
+  std::vector<Reached> all;
+  for (std::uint32_t g = 0; g < lineups_.size(); ++g) {
+    if (!groups_[g].spans()) continue;
+    for (std::uint32_t lane = 0; lane < lineups_[g].size(); ++lane)
+      if (const Lineup* const here = lineups_[g][lane].get(); here != nullptr && here->latest.number > 0)
+        all.push_back({GroupId(g), LaneId(lane), here->latest});
+  }
+  return all;
 }
 
 std::vector<MatchQueue::Pending> MatchQueue::pending() const {

@@ -109,6 +109,14 @@ class MatchQueue {
   // Number of collectives of the place at which all members have arrived, over all epochs. 0 if no member has
   // the lane any more.
   std::uint64_t matched(GroupId group, LaneId lane) const;
+  // The latest collective of a place at which all members on this node have arrived.
+  struct Reached {
+    GroupId group;
+    LaneId lane;
+    Stamp stamp;
+  };
+  // Those of the groups that span nodes.
+  std::vector<Reached> reached() const;
   // An operation at which only some members have arrived.
   struct Pending {
     GroupId group;
@@ -133,6 +141,7 @@ class MatchQueue {
     std::uint32_t arrived_count = 0;
     std::uint32_t expected = 0;  // members on this node
     std::uint64_t matched = 0;
+    Stamp latest{};             // of these; its number is 0 before the first
     std::uint32_t holders = 0;  // members that have the lane
     std::vector<Arrival> end(const CausePtr& cause, Epochs::Why why);
   };
@@ -146,7 +155,6 @@ class MatchQueue {
   };
 
   Lineup& lineup(GroupId group, LaneId lane) { return *lineups_[group.value][lane.value]; }
-  const Lineup& lineup(GroupId group, LaneId lane) const { return *lineups_[group.value][lane.value]; }
   void open(GroupId group);
   Member& member(const Place& place) {
     return lineup(place.group, place.lane).members[static_cast<std::size_t>(place.index)];

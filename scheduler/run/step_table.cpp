@@ -84,6 +84,11 @@ std::vector<StepTable::Running> StepTable::running() const {
   return running;
 }
 
+transport::PlaceKey key_of(const Place& place, std::span<const Group> groups, const LaneTable& lanes) {
+  const std::uint64_t lane = place.is_pair() ? 0 : lanes.key(place.lane);
+  return {groups[place.group.value].key, lane, place.sender, place.receiver};
+}
+
 Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable& lanes, const Status& why) {
   const Step::Part& first = step.parts.front();
   const CollectiveWork* const work = first.plan->collective();

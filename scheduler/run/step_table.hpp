@@ -69,6 +69,9 @@ class StepTable {
   std::uint32_t in_flight_ = 0;
 };
 
+// The place by names that all nodes of its group have in common.
+transport::PlaceKey key_of(const Place& place, std::span<const Group> groups, const LaneTable& lanes);
+
 // Why a launched step failed, with a text that names it. A failure of the group, or kInternal, keeps its
 // code; any other becomes kDevice.
 Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable& lanes, const Status& why);

@@ -270,7 +270,7 @@ class History final : public Actions {
         return;
       case 2: {
         const auto group = static_cast<std::uint32_t>(below(square().size()));
-        note(graph_.abort(GroupId(group), {Code::kAborted, 0, "aborted"}, now_), Code::kAborted);
+        note(graph_.abort({GroupId(group)}, {Code::kAborted, 0, "aborted"}, now_), Code::kAborted);
         return;
       }
       case 3:

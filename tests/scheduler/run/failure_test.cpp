@@ -60,7 +60,7 @@ class Failure : public ::testing::Test {
 TEST_F(Failure, StillTellsOfALossAfterAResetForAnotherReason) {
   reduce(0, 0, MUSTER_LANE_SMALL);
   stage.graph.detached(Rank(2), "rank 2 died", stage.now);
-  stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+  stage.graph.abort({GroupId(0)}, {Code::kAborted, 1, "aborted"}, stage.now);
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_SMALL, Code::kAborted));
   reset(0, MUSTER_LANE_SMALL);
   stage.graph.attached(Rank(2));
@@ -298,7 +298,7 @@ TEST_F(Failure, KeepsMessagesFromBeforeAResetFromWhoHasReset) {
   std::swap(back.root, back.receiver);
   Collective answer = back;
   answer.op = MUSTER_SEND;
-  stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+  stage.graph.abort({GroupId(0)}, {Code::kAborted, 1, "aborted"}, stage.now);
   stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kAborted));
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, answer));
@@ -316,7 +316,7 @@ TEST_F(Failure, KeepsMessagesFromBeforeAResetFromWhoHasReset) {
 // Goal:   what a rank got over long ago does not come back, though it has got over many failures since.
 TEST_F(Failure, RemembersWhatWasGotOverBeforeManyOthers) {
   stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
-  stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+  stage.graph.abort({GroupId(0)}, {Code::kAborted, 1, "aborted"}, stage.now);
   ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_HALO, Code::kAborted));
   reset(0, MUSTER_LANE_HALO);
   for (std::uint64_t fault = 1000; fault < 1100; ++fault) stage.graph.heard(Rank(0), fault);

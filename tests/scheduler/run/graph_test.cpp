@@ -167,7 +167,7 @@ TEST(Graph, EndsWhatWaitsForWhatTheSessionsEndStopped) {
     const auto gathered = stage.start(0, MUSTER_LANE_GATHER, stage.collective(0, 0, Stage::all_reduce(1)));
     const auto computed = stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {gathered});
     stage.start(0, MUSTER_LANE_COPY, stage.kernel(), {computed});
-    stage.graph.abort(GroupId(0), {end, -1, "this is the end"}, stage.now);
+    stage.graph.abort({GroupId(0)}, {end, -1, "this is the end"}, stage.now);
     ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, end));
     ASSERT_TRUE(stage.stopped_with(0, MUSTER_LANE_COPY, end));
     EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COPY), HasSubstr("this is the end"));
@@ -257,7 +257,7 @@ TEST(Graph, TellsOfALossAlsoWhenTheGroupWasAbortedSince) {
   Stage stage(world_of(4), four_ranks());
   stage.start(0, MUSTER_LANE_REDUCE, stage.collective(2, 0, Stage::all_reduce(1)));
   stage.graph.detached(Rank(3), "rank 3 (pid 77) died", stage.now);
-  stage.graph.abort(GroupId(2), {Code::kAborted, 0, "rank 0 aborted group world"}, stage.now);
+  stage.graph.abort({GroupId(2)}, {Code::kAborted, 0, "rank 0 aborted group world"}, stage.now);
   stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
   ASSERT_TRUE(stage.stopped_with(1, MUSTER_LANE_REDUCE, Code::kPeerLost));
   EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_REDUCE), HasSubstr("pid 77"));
@@ -270,7 +270,7 @@ TEST(Graph, TellsOfALossAlsoWhenTheGroupWasAbortedSince) {
 
 TEST(Graph, TellsOfALossAfterAnAbortBeforeIt) {
   Stage stage(world_of(4), four_ranks());
-  stage.graph.abort(GroupId(2), {Code::kAborted, 0, "rank 0 aborted group world"}, stage.now);
+  stage.graph.abort({GroupId(2)}, {Code::kAborted, 0, "rank 0 aborted group world"}, stage.now);
   stage.graph.detached(Rank(3), "rank 3 (pid 77) died", stage.now);
   for (const Code code : {Code::kAborted, Code::kPeerLost}) {
     stage.start(1, MUSTER_LANE_REDUCE, stage.collective(2, 1, Stage::all_reduce(1)));
@@ -426,7 +426,7 @@ TEST(Graph, RemembersThePointsOfFailuresThatWereReset) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
   const auto lost = stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
   for (int failure = 0; failure < 100; ++failure) {
-    stage.graph.abort(GroupId(0), {Code::kAborted, 1, "aborted"}, stage.now);
+    stage.graph.abort({GroupId(0)}, {Code::kAborted, 1, "aborted"}, stage.now);
     stage.graph.reset_lane(Rank(0), MUSTER_LANE_REDUCE, stage.now);
     stage.start(0, MUSTER_LANE_REDUCE, stage.collective(0, 0, Stage::all_reduce(1)));
   }
@@ -546,7 +546,7 @@ TEST(Graph, AbortsEverybodyWhoWaitsInAGroup) {
   Stage stage(world_of(4), four_ranks());
   stage.start(0, MUSTER_LANE_REDUCE, stage.collective(2, 0, Stage::all_reduce(1)));
   stage.start(1, MUSTER_LANE_GATHER, stage.collective(2, 1, Stage::all_reduce(1)));
-  stage.graph.abort(GroupId(2), {Code::kAborted, 2, "rank 2 aborted group world"}, stage.now);
+  stage.graph.abort({GroupId(2)}, {Code::kAborted, 2, "rank 2 aborted group world"}, stage.now);
   EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kAborted));
   EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_GATHER, Code::kAborted));
 }

@@ -88,7 +88,7 @@ class Trainers {
       case Trouble::kNone:
         return;
       case Trouble::kAbort:
-        stage.graph.abort(GroupId(0), {Code::kAborted, 0, "aborted"}, stage.now);
+        stage.graph.abort({GroupId(0)}, {Code::kAborted, 0, "aborted"}, stage.now);
         return;
       case Trouble::kDeadline:
         return stage.graph.give_up(Rank(victim), 0, {Code::kAborted, 0, "given up"}, stage.now);
