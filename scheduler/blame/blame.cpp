@@ -16,8 +16,8 @@ const char* word(const std::array<const char*, N>& words, Enum value) noexcept {
 }
 
 constexpr std::array kDiagnosisWords = {
-    "healthy",  "slow",   "not_joined", "not_attached", "mismatch_pending",
-    "deadlock", "frozen", "stopped",    "dead"};
+    "healthy",          "slow",     "unknown", "not_joined", "not_attached",
+    "mismatch_pending", "deadlock", "frozen",  "stopped",    "dead"};
 
 std::optional<Diagnosis> diagnosis_of(ProcessState state) {
   switch (state) {
@@ -30,6 +30,12 @@ std::optional<Diagnosis> diagnosis_of(ProcessState state) {
     default:
       return std::nullopt;
   }
+}
+
+// Nodes number the groups that were made on their own.
+bool same_group(const Wait& a, const Wait& b) {
+  if (a.span && b.span) return a.span->group == b.span->group;
+  return !a.span && !b.span && a.group == b.group;
 }
 
 // A depth-first search from one wait to all waits and ranks that it depends on.
@@ -84,13 +90,21 @@ class Search {
     for (const std::uint32_t inside : wait.inside)
       if (const auto bad = diagnosis_of(rank(inside).process))
         ends_.push_back({{inside, *bad, ""}, w, certain});
-    if (wait.missing.empty()) running_.push_back(w);
+    if (wait.missing.empty()) (is_seen(wait) ? running_ : unseen_).push_back(w);
     if (!wait.difference.empty()) differing_.push_back(w);
     for (const Missing& missing : wait.missing) follow(w, missing, certain);
     marks_[w] = Mark::kDone;
   }
 
+  // Whether the snapshot tells of all who take part.
+  bool is_seen(const Wait& wait) const {
+    return std::all_of(wait.takes_part.begin(), wait.takes_part.end(),
+                       [this](std::uint32_t number) { return rank(number).local; });
+  }
+
   void follow(std::size_t w, const Missing& missing, bool certain) {
+    if (!rank(missing.rank).unknown.empty())
+      return ends_.push_back({{missing.rank, Diagnosis::kUnknown, ""}, w, certain});
     if (missing.behind && *missing.behind < snapshot_.waits.size())
       return go_on(w, missing.rank, *missing.behind, true, certain);
     const RankState& state = rank(missing.rank);
@@ -157,6 +171,10 @@ class Search {
       report.wait = oldest(differing_);
     } else if (worst) {
       conclude_ends(report, *worst);
+    } else if (!unseen_.empty()) {
+      report.diagnosis = Diagnosis::kUnknown;
+      report.confidence = Confidence::kLow;
+      report.wait = oldest(unseen_);
     } else {
       report.diagnosis = Diagnosis::kSlow;
       report.confidence = Confidence::kMedium;
@@ -174,8 +192,7 @@ class Search {
     bool one_group = true;
     for (const Link& link : circle_) {
       if (!link.certain) report.confidence = Confidence::kMedium;
-      one_group =
-          one_group && snapshot_.waits[link.wait].group == snapshot_.waits[circle_.front().wait].group;
+      one_group = one_group && same_group(snapshot_.waits[link.wait], snapshot_.waits[circle_.front().wait]);
     }
     report.diagnosis = one_group ? Diagnosis::kMismatchPending : Diagnosis::kDeadlock;
     report.wait = circle_.front().wait;
@@ -187,7 +204,7 @@ class Search {
   void name_culprits(Report& report) const {
     std::map<std::uint32_t, Culprit> culprits;
     for (const End& end : ends_) {
-      Culprit& culprit = culprits[end.culprit.rank];
+      Culprit& culprit = culprits.try_emplace(end.culprit.rank, end.culprit).first->second;
       if (culprit.diagnosis <= end.culprit.diagnosis) culprit = end.culprit;
     }
     for (const auto& [number, culprit] : culprits) report.culprits.push_back(culprit);
@@ -211,8 +228,11 @@ class Search {
     const auto unseen = [&](const Culprit& c) {
       return c.diagnosis == Diagnosis::kNotJoined && rank(c.rank).process == ProcessState::kUnknown;
     };
-    if (std::any_of(report.culprits.begin(), report.culprits.end(), unseen))
+    const auto silent = [](const Culprit& c) { return c.diagnosis == Diagnosis::kUnknown; };
+    if (std::any_of(report.culprits.begin(), report.culprits.end(), unseen) ||
+        std::any_of(report.culprits.begin(), report.culprits.end(), silent))
       report.confidence = Confidence::kMedium;
+    if (worst == Diagnosis::kUnknown) report.confidence = Confidence::kLow;
   }
 
   const Snapshot& snapshot_;
@@ -223,17 +243,20 @@ class Search {
   std::vector<End> ends_;
   std::vector<Link> circle_;
   std::vector<std::size_t> running_;
+  std::vector<std::size_t> unseen_;  // nobody is missing as far as is known, but not all are known
   std::vector<std::size_t> differing_;
 };
 
 // Adds only what the snapshot proves. A process of unknown state rules nothing out.
 void rule_out(const Snapshot& snapshot, Report& report) {
-  bool seen = true;
+  bool seen = snapshot.silent.empty();
   bool ill = false;
   bool absent = false;
   for (const RankState& rank : snapshot.ranks) absent = absent || !rank.attached;
   const auto look = [&](std::uint32_t number) {
-    if (number >= snapshot.ranks.size() || !snapshot.ranks[number].attached) return;
+    if (number >= snapshot.ranks.size()) return;
+    seen = seen && snapshot.ranks[number].unknown.empty();
+    if (!snapshot.ranks[number].attached) return;
     const ProcessState state = snapshot.ranks[number].process;
     seen = seen && state != ProcessState::kUnknown;
     ill = ill || diagnosis_of(state).has_value();
@@ -243,14 +266,16 @@ void rule_out(const Snapshot& snapshot, Report& report) {
     for (const std::uint32_t inside : wait.inside) look(inside);
   }
   for (const Culprit& culprit : report.culprits) look(culprit.rank);
-  if (report.diagnosis != Diagnosis::kHealthy && seen && !ill)
+  if (report.diagnosis != Diagnosis::kHealthy && report.diagnosis != Diagnosis::kUnknown && seen && !ill)
     report.ruled_out.emplace_back("a dead, stopped or frozen process");
   if (!absent) report.ruled_out.emplace_back("a rank that is not attached");
-  if (report.diagnosis != Diagnosis::kHealthy && report.circle.empty())
+  if (report.diagnosis != Diagnosis::kHealthy && report.diagnosis != Diagnosis::kUnknown &&
+      report.circle.empty() && snapshot.silent.empty())
     report.ruled_out.emplace_back("a circular wait");
   const auto differs = [](const Wait& wait) { return !wait.difference.empty(); };
   if (std::none_of(snapshot.waits.begin(), snapshot.waits.end(), differs) &&
-      report.diagnosis != Diagnosis::kMismatchPending && report.diagnosis != Diagnosis::kHealthy)
+      report.diagnosis != Diagnosis::kMismatchPending && report.diagnosis != Diagnosis::kHealthy &&
+      report.diagnosis != Diagnosis::kUnknown)
     report.ruled_out.emplace_back("a difference in op, count or dtype among those who have come");
 }
 
@@ -274,11 +299,14 @@ void advise(const Snapshot& snapshot, Report& report) {
     const RankState* rank = culprit.rank < snapshot.ranks.size() ? &snapshot.ranks[culprit.rank] : nullptr;
     if (rank == nullptr || culprit.diagnosis != report.diagnosis) continue;
     const std::string pid = std::to_string(rank->pid);
-    if (culprit.diagnosis == Diagnosis::kStopped) add("kill -CONT " + pid);
-    if (culprit.diagnosis == Diagnosis::kFrozen) add("thaw the cgroup " + rank->where);
+    const std::string there = rank->node.empty() ? "" : "on " + rank->node + ": ";
+    if (culprit.diagnosis == Diagnosis::kStopped) add(there + "kill -CONT " + pid);
+    if (culprit.diagnosis == Diagnosis::kFrozen) add(there + "thaw the cgroup " + rank->where);
     if (culprit.diagnosis == Diagnosis::kNotJoined)
-      add("py-spy dump -p " + pid + "   (or: gdb -p " + pid + ")");
+      add(there + "py-spy dump -p " + pid + "   (or: gdb -p " + pid + ")");
   }
+  if (report.diagnosis == Diagnosis::kUnknown)
+    add(snapshot.silent.empty() ? "muster hang --job " + snapshot.job : "muster status");
   if (report.diagnosis == Diagnosis::kNotAttached || report.diagnosis == Diagnosis::kDead) add("muster jobs");
   if (report.diagnosis == Diagnosis::kSlow) add("muster top --job " + snapshot.job);
   if (!report.circle.empty() || report.diagnosis == Diagnosis::kMismatchPending)
@@ -319,6 +347,10 @@ Report assess(const Snapshot& snapshot, std::optional<std::size_t> about) {
     if (report.diagnosis != Diagnosis::kSlow) break;
   }
   if (!about && report.diagnosis == Diagnosis::kHealthy) look_between_operations(snapshot, report);
+  if (!about && report.diagnosis == Diagnosis::kHealthy && !snapshot.silent.empty()) {
+    report.diagnosis = Diagnosis::kUnknown;
+    report.confidence = Confidence::kLow;
+  }
   rule_out(snapshot, report);
   advise(snapshot, report);
   return report;

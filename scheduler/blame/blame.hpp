@@ -19,6 +19,7 @@ namespace muster::blame {
 enum class Diagnosis : std::uint8_t {
   kHealthy,          // no operation is older than the snapshot's patience, and every process can go on
   kSlow,             // all members have arrived; the operation runs
+  kUnknown,          // nothing is known of a missing member: its node has not answered
   kNotJoined,        // the process of a missing member runs
   kNotAttached,      // a missing member has no process in the job
   kMismatchPending,  // members of one group are in different operations, which will fail or hang

@@ -36,6 +36,14 @@ std::vector<std::uint32_t> here_of(const Wait& wait) {
   return ranks;
 }
 
+// Those who take part and of whom the snapshot does not tell.
+std::vector<std::uint32_t> unseen_in(const Snapshot& snapshot, const Wait& wait) {
+  std::vector<std::uint32_t> ranks;
+  for (const std::uint32_t rank : wait.takes_part)
+    if (!state_of(snapshot, rank).local) ranks.push_back(rank);
+  return ranks;
+}
+
 std::string plural(const std::vector<std::uint32_t>& ranks) {
   return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", rank_list(ranks));
 }
@@ -62,6 +70,8 @@ const char* clause_of(Diagnosis diagnosis) {
       return "frozen with its cgroup";
     case Diagnosis::kNotAttached:
       return "not attached";
+    case Diagnosis::kUnknown:
+      return "on a node that does not answer";
     default:
       return "running, but not there";
   }
@@ -87,9 +97,13 @@ std::string circle_of(const Snapshot& snapshot, const Report& report) {
 
 void add_rank(const Snapshot& snapshot, std::uint32_t number, const std::string& reason, std::string* out) {
   const RankState& rank = state_of(snapshot, number);
-  std::string line = rank.attached
-                         ? fmt::format("pid {}, process {}", rank.pid, process_state_name(rank.process))
-                         : std::string("not attached");
+  std::string line = rank.node.empty() ? "" : fmt::format("on {}: ", rank.node);
+  if (!rank.unknown.empty())
+    line += "unknown, because " + rank.unknown;
+  else if (rank.attached)
+    line += fmt::format("pid {}, process {}", rank.pid, process_state_name(rank.process));
+  else
+    line += rank.was_attached ? "not attached any more" : "not attached";
   if (!rank.where.empty()) line += " in " + rank.where;
   if (rank.heard) line += fmt::format("; last heard {} ago", seconds(snapshot.now - *rank.heard));
   if (rank.finished)
@@ -103,7 +117,14 @@ void add_wait(const Snapshot& snapshot, const Wait& wait, std::string* out) {
   *out += fmt::format("group    {} (id {}, {} ranks)   op {}\n", wait.group_name, wait.group, wait.members,
                       operation_of(wait));
   *out += fmt::format("waiting  {} for {}", plural(here_of(wait)), seconds(snapshot.now - wait.since));
-  *out += wait.missing.empty() ? "   all have come\n" : "   missing  " + plural(missing_of(wait)) + "\n";
+  const std::vector<std::uint32_t> unseen = unseen_in(snapshot, wait);
+  if (!wait.missing.empty())
+    *out += "   missing  " + plural(missing_of(wait)) + "\n";
+  else if (unseen.empty())
+    *out += "   all have come\n";
+  else
+    *out += fmt::format("   all of this node have come; {} on other nodes\n",
+                        plural(unseen) + (unseen.size() == 1 ? " is" : " are"));
   if (!wait.awaiting.empty())
     *out += fmt::format("done     {}, waiting until {} read what {} gave\n", plural(wait.awaiting),
                         plural(wait.inside) + (wait.inside.size() == 1 ? " has" : " have"),
@@ -146,6 +167,11 @@ void add_stragglers(const Snapshot& snapshot, std::string* out) {
     *out += fmt::format("late     {} more\n", snapshot.stragglers.size() - listed);
 }
 
+void add_silent(const Snapshot& snapshot, std::string* out) {
+  for (const SilentNode& silent : snapshot.silent)
+    *out += fmt::format("silent   {}: {}; unknown: {}\n", silent.node, silent.why, plural(silent.ranks));
+}
+
 void add_lines(const char* head, const std::vector<std::string>& lines, std::string* out) {
   for (const std::string& line : lines) {
     *out += fmt::format("{:<9}{}\n", head, line);
@@ -166,7 +192,7 @@ std::string because(const Snapshot& snapshot, const Report& report) {
   std::string text;
   // One clause for each state, the worst first.
   for (const Diagnosis diagnosis : {Diagnosis::kDead, Diagnosis::kStopped, Diagnosis::kFrozen,
-                                    Diagnosis::kNotAttached, Diagnosis::kNotJoined}) {
+                                    Diagnosis::kNotAttached, Diagnosis::kNotJoined, Diagnosis::kUnknown}) {
     std::vector<std::uint32_t> ranks;
     std::string reason;
     for (const Culprit& culprit : report.culprits) {
@@ -179,7 +205,8 @@ std::string because(const Snapshot& snapshot, const Report& report) {
     text += fmt::format("{} {} {}", plural(ranks), ranks.size() == 1 ? "is" : "are", clause_of(diagnosis));
     if (diagnosis == Diagnosis::kNotJoined && !reason.empty()) text += " (waits for " + reason + ")";
     const RankState& first = state_of(snapshot, ranks.front());
-    if (ranks.size() == 1 && first.pid > 0 && first.attached) text += fmt::format(" (pid {})", first.pid);
+    if (ranks.size() == 1 && first.pid > 0 && first.attached)
+      text += fmt::format(" (pid {}{})", first.pid, first.node.empty() ? std::string() : " on " + first.node);
   }
   return text;
 }
@@ -195,6 +222,8 @@ std::string text_of(const Snapshot& snapshot, const Report& report) {
   }
   if (report.diagnosis >= Diagnosis::kFrozen && !report.wait)
     out += fmt::format("         {}; no operation has waited for that long\n", because(snapshot, report));
+  if (report.diagnosis == Diagnosis::kUnknown && !report.wait)
+    out += "         of what is known, no operation waits for long\n";
   if (report.wait) add_wait(snapshot, snapshot.waits[*report.wait], &out);
   add_circle(snapshot, report, &out);
   for (std::size_t i = 0; i < report.culprits.size() && i < kListedMax; ++i)
@@ -205,6 +234,7 @@ std::string text_of(const Snapshot& snapshot, const Report& report) {
     add_rank(snapshot, report.circle[i].rank, "", &out);
   add_others(snapshot, report, &out);
   add_stragglers(snapshot, &out);
+  add_silent(snapshot, &out);
   std::string ruled_out;
   for (const std::string& fact : report.ruled_out) ruled_out += (ruled_out.empty() ? "" : " · ") + fact;
   if (!ruled_out.empty()) out += "ruled out  " + ruled_out + "\n";

@@ -6,6 +6,7 @@
 #include "api/base/path.hpp"
 #include "scheduler/blame/stragglers.hpp"
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -47,8 +48,11 @@ struct Lag {
 };
 
 struct RankState {
-  bool local = false;  // it runs on this node; of others nothing is known
+  bool local = false;   // the author of this snapshot knows it; of others nothing is known
+  std::string node;     // where it runs; empty: on the only node
+  std::string unknown;  // why nothing is known of it: its node has not answered; empty: it is known
   bool attached = false;
+  bool was_attached = false;  // it has been before, and has left
   std::int32_t pid = 0;
   ProcessState process = ProcessState::kUnknown;
   std::string where;             // kFrozen: the cgroup
@@ -71,6 +75,21 @@ struct Missing {
   std::string reason;  // what holds a submitted part back, if it is no wait; empty: nothing is submitted
 };
 
+// An operation of a group that spans nodes, by numbers that are the same on all of its nodes.
+struct SpanKey {
+  std::uint64_t group = 0;
+  std::uint64_t lane = 0;    // 0 for a SEND or RECV
+  std::int32_t sender = -1;  // of a SEND or RECV, by index in the group; else -1
+  std::int32_t receiver = -1;
+  std::uint32_t tag = 0;     // of a SEND or RECV
+  std::uint64_t epoch = 0;   // decision D18
+  std::uint64_t number = 0;  // from 1 in each epoch
+  friend auto operator<=>(const SpanKey&, const SpanKey&) = default;
+  bool same_place(const SpanKey& other) const {
+    return group == other.group && lane == other.lane && sender == other.sender && receiver == other.receiver;
+  }
+};
+
 // An operation of a group that at least one member has begun and that is not over.
 struct Wait {
   std::uint32_t group = 0;
@@ -88,6 +107,23 @@ struct Wait {
   // read their memory.
   std::vector<std::uint32_t> awaiting;
   std::string difference;  // how the signatures of the arrived members differ; empty: they do not
+  // Of a group that spans nodes: its name on all of them, and the ranks that take part. A snapshot of one
+  // node lists its own ranks alone as arrived or missing.
+  std::optional<SpanKey> span;
+  std::vector<std::uint32_t> takes_part;
+};
+
+// A rank has submitted its part of operations of a group that spans nodes, and has not come to any.
+struct Queued {
+  SpanKey place;  // without tag, epoch and number
+  Missing part;   // the rank, and what holds its part back
+};
+
+// A node of the job that has not answered.
+struct SilentNode {
+  std::string node;
+  std::string why;
+  std::vector<std::uint32_t> ranks;
 };
 
 struct Snapshot {
@@ -97,6 +133,11 @@ struct Snapshot {
   std::vector<RankState> ranks;
   std::vector<Wait> waits;
   std::vector<Straggler> stragglers;
+  // Of one node, for merge(): parts that are held back, and the latest operation of each place to which all
+  // ranks of the node have come.
+  std::vector<Queued> queued;
+  std::vector<SpanKey> reached;
+  std::vector<SilentNode> silent;  // of a merged one
 };
 
 }  // namespace muster::blame
