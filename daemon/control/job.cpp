@@ -95,6 +95,7 @@ void read_flatten(const Json& json, JobSpec& spec, SpecReader& fields) {
 void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
   if (json.contains("network")) fields.text("network", spec.network);
   if (json.contains("networks_directory")) fields.text("networks_directory", spec.networks_directory);
+  if (json.contains("asked_on")) fields.text("asked_on", spec.asked_on);
   if (json.contains("reproducible")) fields.flag("reproducible", spec.reproducible);
   const bool known =
       std::find(config::kNetworks.begin(), config::kNetworks.end(), spec.network) != config::kNetworks.end();
@@ -197,6 +198,7 @@ Json to_json(const JobSpec& spec) {
             {"reports_directory", spec.reports_directory},
             {"network", spec.network},
             {"networks_directory", spec.networks_directory},
+            {"asked_on", spec.asked_on},
             {"reproducible", spec.reproducible}};
   write_nodes(spec.world, json);
   return json;
@@ -248,7 +250,8 @@ Result<JobSpec> job_from_json(const Json& json) {
   return spec;
 }
 
-Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid) {
+Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid,
+                              const World* world) {
   constexpr std::array<std::string_view, 5> kOfUsers{"name", "world", "mesh", "flatten", "claim"};
   if (!asked.is_object()) return fail(Code::kBadArgument, "job: not an object");
   Json json = to_json(defaults);
@@ -259,6 +262,12 @@ Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::u
                   "administrator's (musterd.yaml)",
                   field.substr(0, kJobNameBytesMax));
     json[field] = value;
+  }
+  if (world != nullptr) {
+    if (json["world"] != world->size())
+      return fail(Code::kBadArgument, "job: its nodes have {} ranks together, and world says another number",
+                  world->size());
+    write_nodes(*world, json);
   }
   json["owner_uid"] = uid;
   json["epoch"] = 1u;  // the supervisor draws the real one

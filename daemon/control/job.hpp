@@ -50,7 +50,11 @@ struct JobSpec {
   std::string reports_directory;   // for reports of passed deadlines; empty: none are written
   std::string network;             // by which its nodes reach each other, of config::kNetworks; empty: none
   std::string networks_directory;  // where the modules of networks lie; absolute
-  bool reproducible = false;       // results are the same bits whatever node a rank is on
+  std::string asked_on;  // the node where a user has asked for a job of several nodes; empty: for no such job
+  bool reproducible = false;  // results are the same bits whatever node a rank is on
+
+  // It is in no cluster file, and ends with whoever asked for it.
+  bool temporary() const { return !asked_on.empty(); }
 };
 
 Json to_json(const NodeCosts& costs);
@@ -62,7 +66,9 @@ Result<JobSpec> job_from_json(const Json& json);
 
 // The job that user `uid` asks for: name, world, mesh, flatten and claim from `asked`, the rest from
 // `defaults`. kBadArgument for any other field (limits are the administrator's), and as job_from_json().
-Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid);
+// `world`: where its ranks run; nullptr: all on this node.
+Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid,
+                              const World* world = nullptr);
 
 // kBadArgument unless `name` can name a job.
 Status check_job_name(const std::string& name);

@@ -22,6 +22,7 @@ PeerLink::PeerLink(Loop& loop, shm::Descriptor socket, TlsStream::Role role,
                    Times times)
     : loop_(loop),
       socket_(std::move(socket)),
+      role_(role),
       own_(std::move(own)),
       events_(std::move(events)),
       times_(times) {
@@ -58,6 +59,21 @@ void PeerLink::start() {
 
 const std::string& PeerLink::peer() const {
   return tls_ ? tls_->peer() : kNobody;
+}
+
+SocketAddress PeerLink::address() const {
+  SocketAddress there;
+  there.bytes = sizeof there.address;
+  if (getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&there.address), &there.bytes) != 0) return {};
+  return there;
+}
+
+Result<HeartbeatKeys> PeerLink::heartbeat_keys() const {
+  if (!tls_) return HeartbeatKeys{};
+  MUSTER_ASSIGN_OR_RETURN(const HeartbeatKey of_client, tls_->exported(kHeartbeatsOfClient));
+  MUSTER_ASSIGN_OR_RETURN(const HeartbeatKey of_server, tls_->exported(kHeartbeatsOfServer));
+  return role_ == TlsStream::Role::kClient ? HeartbeatKeys{of_client, of_server}
+                                           : HeartbeatKeys{of_server, of_client};
 }
 
 void PeerLink::send(const Json& body) {
@@ -103,6 +119,7 @@ void PeerLink::on_readable() {
 
 void PeerLink::take(std::span<const std::byte> wire) {
   if (!tls_) {
+    events_.alive();
     frames_.add(wire);
     return hear();
   }
@@ -114,6 +131,7 @@ void PeerLink::take(std::span<const std::byte> wire) {
     secured_ = true;
     events_.secured();
   }
+  if (!plain->empty()) events_.alive();
   frames_.add(*plain);
   hear();
 }

@@ -3,6 +3,7 @@
 
 #include "api/shm/descriptor.hpp"
 #include "daemon/control/frame.hpp"
+#include "daemon/control/heartbeat.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/control/tls.hpp"
 
@@ -34,6 +35,8 @@ class PeerLink {
     std::function<void()> secured;  // frames can be sent; peer() is known, unless it is in plain text
     std::function<void(Json)> heard;
     std::function<void(const Status& why)> ended;
+    // Bytes have come that are the peer's, though they may not be a whole frame yet.
+    std::function<void()> alive = [] {};
   };
   // Without credentials the link is in plain text, and a peer is whoever it says. `wanted`: the node that a
   // client means to reach.
@@ -53,6 +56,10 @@ class PeerLink {
 
   // The name that the peer has proved; empty in plain text, and before `secured`.
   const std::string& peer() const;
+  // Where the peer is, as long as the link has not ended.
+  SocketAddress address() const;
+  // The keys of heartbeats that belong to this connection; zero in plain text. kState before `secured`.
+  Result<HeartbeatKeys> heartbeat_keys() const;
 
  private:
   void start();
@@ -65,6 +72,7 @@ class PeerLink {
   Loop& loop_;
   shm::Descriptor socket_;
   shm::Descriptor for_writing_;  // a second number of the socket: a loop watches each for one thing
+  const TlsStream::Role role_;
   const std::shared_ptr<const Credentials> own_;
   std::optional<TlsStream> tls_;
   FrameReader frames_;

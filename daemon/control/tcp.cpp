@@ -4,7 +4,6 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 #include <arpa/inet.h>
@@ -19,30 +18,6 @@ constexpr int kBacklog = 128;
 
 bool is_lack(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
-Status reason(Code otherwise, const std::string& what, int error) {
-  return failure(is_lack(error) ? Code::kNoResource : otherwise, "{}: {}", what, std::strerror(error));
-}
-
-// The address, if the text is a number.
-std::optional<SocketAddress> endpoint_of_number(const std::string& host, std::uint16_t port) {
-  SocketAddress endpoint;
-  auto* four = reinterpret_cast<sockaddr_in*>(&endpoint.address);
-  auto* six = reinterpret_cast<sockaddr_in6*>(&endpoint.address);
-  if (inet_pton(AF_INET, host.c_str(), &four->sin_addr) == 1) {
-    four->sin_family = AF_INET;
-    four->sin_port = htons(port);
-    endpoint.bytes = sizeof *four;
-    return endpoint;
-  }
-  if (inet_pton(AF_INET6, host.c_str(), &six->sin6_addr) == 1) {
-    six->sin6_family = AF_INET6;
-    six->sin6_port = htons(port);
-    endpoint.bytes = sizeof *six;
-    return endpoint;
-  }
-  return std::nullopt;
 }
 
 shm::Descriptor stream_socket(int family) {
@@ -96,23 +71,46 @@ std::string TcpAddress::text() const {
                                              : fmt::format("[{}]:{}", host, port);
 }
 
+std::optional<SocketAddress> numeric(const TcpAddress& address) {
+  SocketAddress endpoint;
+  auto* four = reinterpret_cast<sockaddr_in*>(&endpoint.address);
+  auto* six = reinterpret_cast<sockaddr_in6*>(&endpoint.address);
+  if (inet_pton(AF_INET, address.host.c_str(), &four->sin_addr) == 1) {
+    four->sin_family = AF_INET;
+    four->sin_port = htons(address.port);
+    endpoint.bytes = sizeof *four;
+    return endpoint;
+  }
+  if (inet_pton(AF_INET6, address.host.c_str(), &six->sin6_addr) == 1) {
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons(address.port);
+    endpoint.bytes = sizeof *six;
+    return endpoint;
+  }
+  return std::nullopt;
+}
+
+Status socket_failure(Code otherwise, const std::string& what, int error) {
+  return failure(is_lack(error) ? Code::kNoResource : otherwise, "{}: {}", what, std::strerror(error));
+}
+
+std::vector<SocketAddress> places_of(const TcpAddress& address) {
+  if (const auto number = numeric(address)) return {*number};
+  return {*numeric({"::", address.port}), *numeric({"0.0.0.0", address.port})};
+}
+
 // ---- listener ----------------------------------------------------------------------------------
 
 Result<TcpListener> TcpListener::open(const TcpAddress& address) {
-  std::vector<SocketAddress> places;
-  if (const auto number = endpoint_of_number(address.host, address.port))
-    places = {*number};
-  else  // of version 6 for both, or of 4 where the machine has no 6
-    places = {*endpoint_of_number("::", address.port), *endpoint_of_number("0.0.0.0", address.port)};
   int error = 0;
-  for (const SocketAddress& place : places) {
+  for (const SocketAddress& place : places_of(address)) {
     shm::Descriptor socket = stream_socket(place.address.ss_family);
     error = socket.valid() ? listen_at(socket, place) : errno;
     if (error == 0) return TcpListener(std::move(socket));
     if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL) break;
   }
   const Code code = error == EADDRINUSE ? Code::kDuplicate : Code::kNotFound;
-  return fail(reason(code, "listening at " + address.text(), error));
+  return fail(socket_failure(code, "listening at " + address.text(), error));
 }
 
 Result<TcpListener::Guest> TcpListener::accept() const {
@@ -120,7 +118,7 @@ Result<TcpListener::Guest> TcpListener::accept() const {
   socklen_t bytes = sizeof from;
   shm::Descriptor socket(
       accept4(socket_.get(), reinterpret_cast<sockaddr*>(&from), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket.valid()) return fail(reason(Code::kPending, "no connection waits", errno));
+  if (!socket.valid()) return fail(socket_failure(Code::kPending, "no connection waits", errno));
   tune(socket);
   return Guest{std::move(socket), text_of(from)};
 }
@@ -162,9 +160,9 @@ void TcpDial::next() {
     left_.pop_back();
     socket_ = stream_socket(endpoint.address.ss_family);
     if (socket_.valid() && connect(socket_.get(), raw(endpoint), endpoint.bytes) != 0 && errno != EINPROGRESS)
-      why_ = reason(Code::kDaemonLost, address_.text(), errno);
+      why_ = socket_failure(Code::kDaemonLost, address_.text(), errno);
     else if (!socket_.valid())
-      why_ = reason(Code::kDaemonLost, address_.text(), errno);
+      why_ = socket_failure(Code::kDaemonLost, address_.text(), errno);
     else {
       watch_ = loop_.watch_writable(socket_.get(), [this] { on_connected(); });
       return;
@@ -178,7 +176,7 @@ void TcpDial::on_connected() {
   socklen_t bytes = sizeof error;
   if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
   if (error != 0) {
-    why_ = reason(Code::kDaemonLost, address_.text(), error);
+    why_ = socket_failure(Code::kDaemonLost, address_.text(), error);
     return next();
   }
   loop_.unwatch(std::exchange(watch_, 0));

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct TcpAddress {
 
   std::string text() const;  // "node01:7733", "[fd00::1]:7733"
 };
+
+// The address, if the host is a number.
+std::optional<SocketAddress> numeric(const TcpAddress& address);
+// Where a socket for that address is bound, to be tried in turn: at a number, or for a name at all addresses
+// of this machine, of version 6 for both, or of 4 where it has no 6.
+std::vector<SocketAddress> places_of(const TcpAddress& address);
+// kNoResource if this process or system is short of something, else that code; with the system's reason.
+Status socket_failure(Code otherwise, const std::string& what, int error);
 
 // Takes connections: at the address, if it is a number, else at all addresses of this machine, because a name
 // such as "node01" may mean a loopback address on its own machine.

@@ -305,6 +305,15 @@ void TlsStream::close() {
   ERR_clear_error();
 }
 
+Result<std::array<std::byte, 32>> TlsStream::exported(std::string_view label) const {
+  if (!established()) return fail(Code::kState, "the handshake is not over");
+  std::array<std::byte, 32> key;
+  if (SSL_export_keying_material(parts_->ssl.get(), reinterpret_cast<unsigned char*>(key.data()), key.size(),
+                                 label.data(), label.size(), nullptr, 0, 0) != 1)
+    return fail(openssl::failed_to("drawing a key from a connection"));
+  return key;
+}
+
 bool TlsStream::established() const {
   return parts_->established && parts_->broken.ok();
 }

@@ -6,6 +6,7 @@
 
 #include "daemon/control/certificate.hpp"
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -66,6 +67,9 @@ class TlsStream {
   Status write(std::span<const std::byte> plain);
   // Says goodbye; what comes after it is not from this side.
   void close();
+  // Draws a key from this connection: both ends get the same by the same label, and nobody else does. kState
+  // before established().
+  Result<std::array<std::byte, 32>> exported(std::string_view label) const;
 
   // The handshake is over, and the peer is known.
   bool established() const;

@@ -18,6 +18,8 @@ using control::Packet;
 using shm::MessageKind;
 
 constexpr Nanos kConnectPeriod = std::chrono::milliseconds(2);
+constexpr Nanos kConnectTime = std::chrono::seconds(10);
+constexpr Nanos kLifePeriod = std::chrono::milliseconds(200);
 constexpr Nanos kTimerPeriod = std::chrono::milliseconds(50);
 // A dying process closes its socket before its pidfd says so.
 constexpr Nanos kDeathWait = std::chrono::milliseconds(200);
@@ -73,7 +75,7 @@ void Conductor::on_supervisor() {
 
 // If the supervisor misses a departure, the rank stays taken for good. So events wait here, in order, while
 // the channel has no room. No command is read meanwhile, so there is at most one event for each client, and
-// one about other nodes.
+// two for each node.
 void Conductor::tell(Packet packet) {
   if (!channel_.valid() || (untold_.empty() && tell_now(packet))) return;
   untold_.push_back(std::move(packet));
@@ -109,6 +111,8 @@ Json Conductor::execute(Packet& packet) {
   if (command == "create") return create(packet);
   if (!engine_) return refused(failure(Code::kState, "the job does not exist yet"));
   if (command == "connect") return connect(packet.body);
+  if (command == "lose") return lose(packet.body);
+  if (command == "network") return network();
   if (command == "attach") return attach(packet);
   if (command == "report") return report();
   if (command == "counters") return counters();
@@ -119,6 +123,7 @@ Json Conductor::execute(Packet& packet) {
   if (command == "absent") return absent(packet.body);
   if (command == "flight") return flight();
   if (command == "hang") return control::success(engine_->reports().hang());
+  if (command == "snapshot") return control::success(engine_->reports().snapshot());
   if (command == "expect_all") {
     engine_->faults().expect_all();
     return control::success(Json::object());
@@ -158,30 +163,69 @@ Json Conductor::create(const Packet& packet) {
   reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
   Json result{{"groups", engine_->groups().list().size()}, {"hash", engine_->groups().list().hash().hex()}};
-  control::write_address(engine_->backend().address(), result);
+  control::write_address(engine_->other_nodes().backend().address(), result);
   return control::success(std::move(result));
 }
 
-// The answer says that it has begun, and an event how it ended.
+// The answer says that it has begun. An event for each node says how it ended.
 Json Conductor::connect(const Json& body) {
-  if (connecting_) return refused(failure(Code::kState, "the engine connects already, or has connected"));
-  const auto addresses = control::addresses_in(body, engine_->spec().world.nodes().size());
-  if (!addresses) return refused(addresses.error());
-  if (const Status begun = engine_->backend().connect(*addresses); !begun.ok()) return refused(begun);
-  connecting_ = true;
-  loop_.after(Nanos(0), [this] { await_connected(); });  // after the answer
+  const auto calls = control::calls_in(body, engine_->spec().world.nodes().size());
+  if (!calls) return refused(calls.error());
+  for (const control::EngineCall& call : *calls) {
+    const Status begun = engine_->other_nodes().backend().connect(call.node, call.address, call.generation);
+    if (!begun.ok()) return refused(begun);
+    const bool waits = connecting_.contains(call.node);
+    connecting_[call.node] = {call.generation, clock_.now() + kConnectTime};
+    if (!waits) loop_.after(Nanos(0), [this, node = call.node] { await_connected(node); });
+  }
   return control::success(Json::object());
 }
 
-void Conductor::await_connected() {
-  const Status status = engine_->backend().connected();
+void Conductor::await_connected(NodeIndex node) {
+  const Attempt attempt = connecting_.at(node);
+  Status status = engine_->other_nodes().backend().link(node).status;
   if (status.code() == Code::kPending) {
-    loop_.after(kConnectPeriod, [this] { await_connected(); });
-    return;
+    if (clock_.now() < attempt.until) {
+      loop_.after(kConnectPeriod, [this, node] { await_connected(node); });
+      return;
+    }
+    status =
+        failure(Code::kTimeout, "{}, after {} s", status.message(), kConnectTime / std::chrono::seconds(1));
+    engine_->other_nodes().lose(node, status);
   }
   Json event = status.ok() ? Json{{"ok", true}} : refused(status);
   event["event"] = "connected";
+  event["node"] = node.value;
+  event["generation"] = attempt.generation;
+  connecting_.erase(node);
   tell({MessageKind::kCommand, 0, std::move(event), {}});
+}
+
+// A supervisor gives a node up.
+Json Conductor::lose(const Json& body) {
+  const auto node = body.at("node").get<std::uint32_t>();
+  if (node >= engine_->spec().world.nodes().size())
+    return refused(failure(Code::kBadArgument, "the job has no node {}", node));
+  engine_->other_nodes().lose(NodeIndex(node),
+                              failure(Code::kPeerLost, "{}", body.at("why").get<std::string>()));
+  return control::success(Json::object());
+}
+
+// Where this engine is, and what it has to those of the other nodes.
+Json Conductor::network() const {
+  transport::Backend& backend = engine_->other_nodes().backend();
+  const Instant now = clock_.now();
+  Json links = Json::array();
+  for (std::uint32_t node = 0; node < engine_->spec().world.nodes().size(); ++node) {
+    const transport::NodeLink link = backend.link(NodeIndex(node));
+    links.push_back({{"connected", link.status.ok()},
+                     {"why", link.status.message()},
+                     {"generation", link.generation},
+                     {"heard_ns", (now - link.heard_at).count()}});
+  }
+  Json result{{"links", std::move(links)}};
+  control::write_address(backend.address(), result);
+  return control::success(std::move(result));
 }
 
 Json Conductor::attach(Packet& packet) {
@@ -420,6 +464,18 @@ void Conductor::on_timer() {
              fmt::format("rank {} broke the protocol: {}", offender->first.value, offender->second));
     engine_->reclaim();
     engine_->reports().write();
+    if (const Instant now = clock_.now(); now - alive_at_ >= kLifePeriod) {
+      alive_at_ = now;
+      engine_->other_nodes().backend().stay_alive();
+    }
+    for (const auto& [node, why] : engine_->other_nodes().take_lost()) {
+      if (connecting_.contains(node)) continue;  // await_connected() tells it
+      Json event = refused(why);
+      event["event"] = "lost";
+      event["node"] = node.value;
+      event["generation"] = engine_->other_nodes().backend().link(node).generation;
+      tell({MessageKind::kCommand, 0, std::move(event), {}});
+    }
     if (const Status health = engine_->health(); !health.ok()) {
       const Json event{{"event", "failed"},
                        {"status", static_cast<muster_status_t>(health.code())},

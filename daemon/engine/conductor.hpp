@@ -50,7 +50,9 @@ class Conductor {
   control::Json execute(control::Packet& packet);
   control::Json create(const control::Packet& packet);
   control::Json connect(const control::Json& body);
-  void await_connected();
+  void await_connected(NodeIndex node);
+  control::Json lose(const control::Json& body);
+  control::Json network() const;
   control::Json attach(control::Packet& packet);
   control::Json report();
   control::Json counters();
@@ -79,7 +81,12 @@ class Conductor {
   std::vector<std::byte> buffer_;
   shm::Descriptor reply_descriptor_;    // of the answer being made
   std::deque<control::Packet> untold_;  // unsent: no room in the channel, which is not read meanwhile
-  bool connecting_ = false;             // or connected, or failed: it is asked for once
+  struct Attempt {
+    std::uint32_t generation = 0;
+    Instant until{0};
+  };
+  std::map<NodeIndex, Attempt> connecting_;
+  Instant alive_at_{0};  // when other nodes were last told that this one lives
   bool ending_ = false;
   int exit_code_ = 0;
 };

@@ -65,6 +65,7 @@ Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::
       recorder(engine.spec_, engine.clock_, engine.lock_, graph, board),
       reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, board),
       faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, board),
+      other_nodes(engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.backend_),
       groups(std::move(plan.list), std::move(plan.table),
              {engine.spec_, engine.lock_, graph, executor, slots, buffers, metrics, faults, board,
               *engine.backend_}),
@@ -171,6 +172,7 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   slot.doorbell = std::move(bell);
   slot.process = probe_->identify(pid);
   slot.heard_at = clock_.now();
+  parts_->other_nodes.hear(slot.heard_at);  // the client stands in the epochs of all nodes
   slot.session->publication().beat(slot.heard_at);
   parts_->metrics.attached(rank);
   Attached attached{slot.session.get(), std::move(copy), -1, -1, welcome(*slot.session)};
@@ -286,7 +288,7 @@ std::size_t Engine::do_work() {
   if (!parts_ || !parts_->execution.health().ok()) return 0;  // not open yet, or open() has failed
   if (std::exchange(armed_, false)) parts_->slots.awake();
   const Instant now = clock_.now();
-  backend_->take_ended([&](const transport::EpochEnd& end) { parts_->graph.ended_elsewhere(end, now); });
+  parts_->other_nodes.hear(now);
   lock_.doing("reaping finished steps");
   std::size_t work = moved + parts_->execution.reap(now);
   lock_.doing("draining the rings");

@@ -20,6 +20,7 @@
 #include "daemon/engine/job_plans.hpp"
 #include "daemon/engine/memory_account.hpp"
 #include "daemon/engine/metrics.hpp"
+#include "daemon/engine/other_nodes.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/rank_slots.hpp"
 #include "daemon/engine/recorder.hpp"
@@ -87,8 +88,7 @@ class Engine final : public device::host::Duty {
   Result<shm::Descriptor> open_events(Session& session);
 
   // ---- other nodes -----------------------------------------------------------------------------
-  // By which this engine and those of the job's other nodes reach each other.
-  transport::Backend& backend() const { return *backend_; }
+  OtherNodes& other_nodes() { return parts_->other_nodes; }
 
   // ---- what else a job has ---------------------------------------------------------------------
   JobBuffers& buffers() { return parts_->buffers; }
@@ -138,6 +138,7 @@ class Engine final : public device::host::Duty {
     Recorder recorder;
     Reports reports;
     Faults faults;
+    OtherNodes other_nodes;
     JobGroups groups;
     JobLanes lanes;
     JobPlans plans;

@@ -1,6 +1,8 @@
 #include "daemon/engine/reports.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/control/hang_report.hpp"
+#include "daemon/control/node_snapshot.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -73,13 +75,18 @@ Reports::~Reports() = default;
 RankTable<RankFacts> Reports::rank_facts() const {
   return {graph_.lanes().world(), [this](Rank rank) {
             const RankSlot& slot = slots_.of(rank);
-            return RankFacts{slot.session.get(), slot.process, slot.heard_at, metrics_.finished(rank)};
+            return RankFacts{slot.session.get(), slot.process, slot.heard_at, metrics_.finished(rank),
+                             slot.attachments > 0};
           }};
 }
 
-blame::Snapshot Reports::snapshot(const RankTable<RankFacts>& facts, Instant now) const {
+Evidence Reports::evidence(const RankTable<RankFacts>& facts, Instant now) const {
   const Nanos patience = std::min(kPatienceMax, spec_.deadline / 2);
-  return snapshot_of({spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()});
+  return {spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()};
+}
+
+blame::Snapshot Reports::snapshot(const RankTable<RankFacts>& facts, Instant now) const {
+  return snapshot_of(evidence(facts, now));
 }
 
 // Deadlines of a circle mostly pass together. The first one breaks the circle; the other ranks in it still
@@ -113,7 +120,8 @@ void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, const R
     break;
   }
   log_report(spec_.name, cause.text + "\n" + blame::text_of(snapshot, report));
-  latest_ = std::make_unique<DeadlineReport>(DeadlineReport{snapshot.now, report_json(snapshot, report)});
+  latest_ =
+      std::make_unique<DeadlineReport>(DeadlineReport{snapshot.now, control::report_json(snapshot, report)});
   ++deadlines_;
 }
 
@@ -136,20 +144,33 @@ void Reports::overdue(Rank rank, GroupId group, scheduler::Cause& cause) {
 }
 
 // Sessions end on the conductor's thread, which is this one, so the facts stay valid without the lock.
-Json Reports::hang() {
+blame::Snapshot Reports::look(Reader reader, Json* latest_deadline) {
   RankTable<RankFacts> facts(graph_.lanes().world());
   blame::Snapshot all;
-  Json last;
   {
     const std::lock_guard lock(lock_);
     const Instant now = clock_.now();
     facts = rank_facts();
     metrics_.look_for_stragglers(now);
     all = snapshot(facts, now);
-    if (latest_) last = {{"ago_ns", (now - latest_->at).count()}, {"report", latest_->report}};
+    if (reader == Reader::kSupervisor) add_for_merge(evidence(facts, now), all);
+    if (latest_) *latest_deadline = {{"ago_ns", (now - latest_->at).count()}, {"report", latest_->report}};
   }
   look_at_processes(all, facts, probe_, std::nullopt, kLooksOnDemandMax);
-  Json result = report_json(all, blame::assess(all));
+  return all;
+}
+
+Json Reports::hang() {
+  Json last;
+  const blame::Snapshot all = look(Reader::kPeople, &last);
+  Json result = control::report_json(all, blame::assess(all));
+  result["latest_deadline"] = std::move(last);
+  return result;
+}
+
+Json Reports::snapshot() {
+  Json last;
+  Json result = control::snapshot_json(look(Reader::kSupervisor, &last));
   result["latest_deadline"] = std::move(last);
   return result;
 }

@@ -23,7 +23,7 @@
 namespace muster::engine {
 
 // Owns    the report of the latest deadline, and the circle that a deadline has broken.
-// Thread  hang, flight, write: the conductor; they take the engine's lock. All else: under it.
+// Thread  hang, snapshot, flight, write: the conductor; they take the engine's lock. All else: under it.
 // Bound   kExplainedInTurnMax explanations a turn, kReportsWrittenMax files of each kind.
 // Fails   never. What cannot be written is logged.
 class Reports {
@@ -36,6 +36,9 @@ class Reports {
   // Who waits for whom now, whose fault it is, and the latest deadline's report: daemon/control/README.md,
   // `hang`.
   control::Json hang();
+  // The same as facts, for a supervisor that merges those of several nodes: daemon/control/README.md,
+  // `snapshot`.
+  control::Json snapshot();
   // What each rank has run: flight_dump.hpp.
   control::Json flight() const;
   // Writes the files of deadlines that have passed. Call now and then.
@@ -53,6 +56,9 @@ class Reports {
     blame::Report report;
   };
   static bool is_in(const BrokenCircle& circle, const blame::Snapshot& now, std::size_t about);
+  enum class Reader : std::uint8_t { kPeople, kSupervisor };
+  blame::Snapshot look(Reader reader, control::Json* latest_deadline);
+  Evidence evidence(const RankTable<RankFacts>& facts, Instant now) const;
   RankTable<RankFacts> rank_facts() const;
   RankTable<RankFlights> all_flights() const;
   blame::Snapshot snapshot(const RankTable<RankFacts>& facts, Instant now) const;

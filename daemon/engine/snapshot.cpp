@@ -7,16 +7,16 @@
 #include <map>
 #include <tuple>
 
-#include <nlohmann/json.hpp>
-
 namespace muster::engine {
 namespace {
 
 using blame::Snapshot;
 using blame::Wait;
-using control::Json;
 
 constexpr std::uint32_t kNoMember = UINT32_MAX;
+// What does not fit is left out: then a report knows less of why a rank is missing.
+constexpr std::size_t kReachedMax = 2048;
+constexpr std::size_t kQueuedMax = 1024;
 
 const std::vector<Rank>& members_of(const Evidence& e, GroupId group) {
   return e.graph.groups()[group.value].ranks;
@@ -47,6 +47,28 @@ std::string difference_among(const Evidence& e, GroupId group,
   return differs ? difference(parties) : std::string();
 }
 
+// ---- groups that span nodes --------------------------------------------------------------------
+
+blame::SpanKey span_key(const transport::PlaceKey& place, std::uint32_t tag, std::uint64_t epoch,
+                        std::uint64_t number) {
+  return {place.group, place.lane, place.sender, place.receiver, tag, epoch, number};
+}
+
+// The name of an operation on all nodes of its group, if it needs several.
+void add_span(const Evidence& e, const scheduler::Plan& plan, const transport::PlaceKey& place,
+              std::uint64_t epoch, std::uint64_t number, Wait& wait) {
+  const scheduler::CollectiveWork& work = *plan.collective();
+  if (!e.graph.groups()[work.group.value].spans()) return;
+  const auto& members = members_of(e, work.group);
+  std::vector<Rank> ranks = members;
+  if (work.point_to_point())
+    ranks = {members[static_cast<std::size_t>(work.collective.root)],
+             members[static_cast<std::size_t>(work.collective.receiver)]};
+  if (e.ranks.world().are_local(ranks)) return;  // a pair meets where it is
+  wait.span = span_key(place, work.point_to_point() ? work.collective.tag : 0, epoch, number);
+  for (const Rank rank : ranks) wait.takes_part.push_back(rank.value);
+}
+
 // ---- the engine path ---------------------------------------------------------------------------
 
 Wait pending_wait(const Evidence& e, const scheduler::MatchQueue::Pending& pending) {
@@ -65,8 +87,13 @@ Wait pending_wait(const Evidence& e, const scheduler::MatchQueue::Pending& pendi
     plans[static_cast<std::size_t>(arrival.plan->collective()->index())] = arrival.plan;
   }
   for (const Rank rank : pending.missing) wait.missing.push_back({rank.value, {}, {}});
-  if (!pending.arrived.front().plan->collective()->point_to_point())
+  const scheduler::Arrival& first = pending.arrived.front();
+  if (!first.plan->collective()->point_to_point()) {
     wait.difference = difference_among(e, pending.group, plans);
+    const scheduler::Place place = scheduler::place_of(*first.plan->collective(), pending.lane);
+    add_span(e, *first.plan, scheduler::key_of(place, e.graph.groups(), e.graph.lane_names()),
+             first.stamp.epoch, first.stamp.number, wait);
+  }
   return wait;
 }
 
@@ -81,7 +108,13 @@ Wait running_wait(const Evidence& e, const scheduler::StepTable::Running& runnin
   wait.number = work.point_to_point() ? part.value : e.graph.matches().matched(work.group, part.lane_id);
   wait.operation = operation_of(*part.plan);
   wait.since = running.since;
-  for (const auto& each : running.step->parts) wait.arrived.push_back({each.rank.value, running.since});
+  const transport::MatchKey& key = running.step->key;
+  add_span(e, *part.plan, key.place, key.epoch, key.number, wait);
+  for (const auto& each : running.step->parts) {
+    // Where other nodes may be missing, the wait began before the launch.
+    wait.arrived.push_back({each.rank.value, wait.span ? each.arrived : running.since});
+    wait.since = std::min(wait.since, wait.arrived.back().at);
+  }
   return wait;
 }
 
@@ -94,7 +127,9 @@ const scheduler::Head* head_of(const std::vector<scheduler::Head>& heads, Rank r
 std::optional<std::size_t> wait_at(const Snapshot& snapshot, Rank rank, const std::string& lane) {
   for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
     const Wait& wait = snapshot.waits[w];
-    if (wait.path != Path::kEngine || wait.lane != lane || wait.missing.empty()) continue;
+    // An operation that spans nodes may wait for ranks of other nodes when all of this node have come.
+    const bool waits = !wait.missing.empty() || wait.span;
+    if (wait.path != Path::kEngine || wait.lane != lane || !waits) continue;
     const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
                                   [&](const blame::Arrived& a) { return a.rank == rank.value; });
     if (here) return w;
@@ -113,13 +148,12 @@ Hindrance hindrance(const Snapshot& snapshot, const scheduler::Graph& graph,
   const scheduler::RankLanes& lanes = graph.lanes()[rank];
   for (std::uint32_t steps = 0; steps < lanes.lanes(); ++steps) {
     const scheduler::Head* head = head_of(heads, rank, lane);
-    if (head == nullptr) return found;  // that lane's work runs
-    if (head->arrived) {
+    if (head == nullptr || head->arrived || !head->blocking_lane) {
       found.wait = wait_at(snapshot, rank, graph.lane_names().label(lanes.id(lane)));
+      if (head != nullptr && !head->arrived) found.reason = head->obstacle;
       return found;
     }
     found.reason = head->obstacle;
-    if (!head->blocking_lane) return found;
     lane = *head->blocking_lane;
   }
   return found;
@@ -308,63 +342,6 @@ void add_lateness(const Evidence& e, Snapshot& snapshot) {
   }
 }
 
-// ---- as JSON -----------------------------------------------------------------------------------
-
-Json wait_json(const Snapshot& snapshot, const Wait& wait) {
-  Json arrived = Json::array();
-  for (const blame::Arrived& a : wait.arrived)
-    arrived.push_back({{"rank", a.rank}, {"ago_ns", (snapshot.now - a.at).count()}});
-  Json missing = Json::array();
-  for (const blame::Missing& m : wait.missing) missing.push_back(m.rank);
-  return {{"group", wait.group_name},
-          {"group_id", wait.group},
-          {"path", path_name(wait.path)},
-          {"lane", wait.lane.empty() ? Json(nullptr) : Json(wait.lane)},
-          {"number", wait.number},
-          {"op", wait.operation.label},
-          {"bytes", wait.operation.bytes},
-          {"dtype", wait.operation.dtype},
-          {"site", wait.operation.site},
-          {"waiting_ns", (snapshot.now - wait.since).count()},
-          {"arrived", arrived},
-          {"missing", missing},
-          {"inside", wait.inside},
-          {"awaiting_readers", wait.awaiting},
-          {"difference", wait.difference}};
-}
-
-Json straggler_json(const blame::Straggler& straggler) {
-  return {{"rank", straggler.rank},
-          {"group", straggler.group_name},
-          {"group_id", straggler.group},
-          {"median_ns", straggler.median.count()},
-          {"others_ns", straggler.others.count()},
-          {"operations", straggler.operations}};
-}
-
-Json rank_json(const Snapshot& snapshot, std::uint32_t number) {
-  const blame::RankState& rank = snapshot.ranks[number];
-  Json json{{"rank", number},       {"attached", rank.attached},
-            {"pid", rank.pid},      {"process", blame::process_state_name(rank.process)},
-            {"cgroup", rank.where}, {"heard_ns", nullptr},
-            {"finished", nullptr},  {"lag", nullptr}};
-  if (rank.lag) {
-    json["lag"] = {{"group", rank.lag->figures.group_name},
-                   {"group_id", rank.lag->figures.group},
-                   {"median_ns", rank.lag->figures.median.count()},
-                   {"operations", rank.lag->figures.operations},
-                   {"histogram", rank.lag->histogram}};
-  }
-  if (rank.heard) json["heard_ns"] = (snapshot.now - *rank.heard).count();
-  if (rank.finished)
-    json["finished"] = {{"group", rank.finished->group},
-                        {"op", rank.finished->label},
-                        {"path", path_name(rank.finished->path)},
-                        {"number", rank.finished->number},
-                        {"ago_ns", (snapshot.now - rank.finished->at).count()}};
-  return json;
-}
-
 }  // namespace
 
 Snapshot snapshot_of(const Evidence& e) {
@@ -378,17 +355,45 @@ Snapshot snapshot_of(const Evidence& e) {
     blame::RankState& state = snapshot.ranks[rank.value];
     state.local = true;
     state.attached = facts.session != nullptr;
+    state.was_attached = facts.was_attached;
     state.pid = facts.session != nullptr ? facts.session->options().pid : 0;
     if (facts.session != nullptr) state.heard = facts.heard;
     state.finished = facts.finished;
   }
   const auto pending = e.graph.matches().pending();
   for (const auto& each : pending) snapshot.waits.push_back(pending_wait(e, each));
-  explain_missing(e, pending, snapshot);
   for (const auto& running : e.graph.steps().running()) snapshot.waits.push_back(running_wait(e, running));
+  explain_missing(e, pending, snapshot);
   if (e.board != nullptr) add_direct(e, snapshot);
   if (e.lateness != nullptr) add_lateness(e, snapshot);
   return snapshot;
+}
+
+void add_for_merge(const Evidence& e, Snapshot& snapshot) {
+  const auto& groups = e.graph.groups();
+  const auto& names = e.graph.lane_names();
+  for (const scheduler::MatchQueue::Reached& reached : e.graph.matches().reached()) {
+    if (snapshot.reached.size() == kReachedMax) break;
+    const transport::PlaceKey place =
+        scheduler::key_of({reached.group, reached.lane, -1, -1, 0, false, 0}, groups, names);
+    snapshot.reached.push_back(span_key(place, 0, reached.stamp.epoch, reached.stamp.number));
+  }
+  const auto heads = scheduler::heads_of(e.graph);
+  for (const scheduler::Head& head : heads) {
+    const scheduler::RankLanes& lanes = e.graph.lanes()[head.rank];
+    for (std::uint32_t g = 0; g < groups.size(); ++g) {
+      if (snapshot.queued.size() == kQueuedMax) return;
+      const bool has_come = head.arrived && head.plan->collective()->group.value == g;
+      if (!groups[g].spans() || has_come || !lanes.has_submitted(head.lane, GroupId(g))) continue;
+      Hindrance found = hindrance(snapshot, e.graph, heads, head.rank, head.lane);
+      const LaneId lane = lanes.id(head.lane);
+      const transport::PlaceKey place =
+          scheduler::key_of({GroupId(g), lane, -1, -1, 0, false, 0}, groups, names);
+      snapshot.queued.push_back(
+          {span_key(place, 0, 0, 0),
+           {head.rank.value, found.wait, found.wait ? std::string() : std::move(found.reason)}});
+    }
+  }
 }
 
 std::optional<std::size_t> wait_on_lane(const Snapshot& snapshot, const scheduler::Graph& graph, Rank rank,
@@ -424,44 +429,6 @@ void look_at_processes(Snapshot& snapshot, const RankTable<RankFacts>& ranks, co
   for (const Wait& wait : snapshot.waits) look_at(wait);
   if (about) return;
   for (std::uint32_t rank = 0; rank < snapshot.ranks.size(); ++rank) look(rank);
-}
-
-Json report_json(const Snapshot& snapshot, const blame::Report& report) {
-  Json culprits = Json::array();
-  for (const blame::Culprit& culprit : report.culprits) {
-    Json json = rank_json(snapshot, culprit.rank);
-    json["verdict"] = blame::diagnosis_name(culprit.diagnosis);
-    json["reason"] = culprit.reason;
-    culprits.push_back(std::move(json));
-  }
-  Json circle = Json::array();
-  for (const blame::Link& link : report.circle) {
-    Json json = wait_json(snapshot, snapshot.waits[link.wait]);
-    json["rank"] = link.rank;
-    json["waits_for"] = link.waits_for;
-    json["certain"] = link.certain;
-    circle.push_back(std::move(json));
-  }
-  Json waits = Json::array();
-  for (const Wait& wait : snapshot.waits) waits.push_back(wait_json(snapshot, wait));
-  Json stragglers = Json::array();
-  for (const blame::Straggler& straggler : snapshot.stragglers)
-    stragglers.push_back(straggler_json(straggler));
-  Json ranks = Json::array();
-  for (std::uint32_t rank = 0; rank < snapshot.ranks.size(); ++rank)
-    if (snapshot.ranks[rank].local) ranks.push_back(rank_json(snapshot, rank));
-  return {{"job", snapshot.job},
-          {"verdict", blame::diagnosis_name(report.diagnosis)},
-          {"confidence", blame::confidence_name(report.confidence)},
-          {"wait", report.wait ? wait_json(snapshot, snapshot.waits[*report.wait]) : Json(nullptr)},
-          {"culprits", culprits},
-          {"circle", circle},
-          {"ruled_out", report.ruled_out},
-          {"next", report.next},
-          {"waits", waits},
-          {"ranks", ranks},
-          {"stragglers", stragglers},
-          {"text", blame::text_of(snapshot, report)}};
 }
 
 }  // namespace muster::engine

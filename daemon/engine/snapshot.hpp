@@ -1,7 +1,6 @@
 // Gathers which ranks wait for which, from the engine's graph and board, into one Snapshot.
 #pragma once
 
-#include "daemon/control/job.hpp"
 #include "daemon/engine/board.hpp"
 #include "daemon/engine/lateness.hpp"
 #include "daemon/engine/process_state.hpp"
@@ -22,6 +21,7 @@ struct RankFacts {
   ProcessId process;
   Instant heard{0};                              // its last command or message
   std::optional<blame::LastOperation> finished;  // on the engine path
+  bool was_attached = false;                     // its slot has had a session
 };
 
 struct Evidence {
@@ -37,6 +37,8 @@ struct Evidence {
 // Everything except the states of processes, which cost system calls. Of ranks on other nodes nothing is
 // known here.
 blame::Snapshot snapshot_of(const Evidence& evidence);
+// Adds what the supervisor needs to merge the snapshots of several nodes (scheduler/blame/merge.hpp).
+void add_for_merge(const Evidence& evidence, blame::Snapshot& snapshot);
 
 // The wait in which the rank's next start on that lane stands, or that blocks this start.
 std::optional<std::size_t> wait_on_lane(const blame::Snapshot& snapshot, const scheduler::Graph& graph,
@@ -48,7 +50,5 @@ std::optional<std::size_t> wait_run_by(const blame::Snapshot& snapshot, GroupId 
 // `looks_max`. Without `about`, then also at those of all other ranks.
 void look_at_processes(blame::Snapshot& snapshot, const RankTable<RankFacts>& ranks,
                        const ProcessProbe& probe, std::optional<std::size_t> about, std::size_t looks_max);
-
-control::Json report_json(const blame::Snapshot& snapshot, const blame::Report& report);
 
 }  // namespace muster::engine

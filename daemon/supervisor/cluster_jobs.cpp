@@ -128,6 +128,7 @@ Roster roster_of(const Cluster& cluster, const std::vector<Cluster::Host>& hosts
   Roster roster;
   roster.cluster = cluster.name;
   roster.here = hosts[here].name;
+  roster.network = cluster.network;
   roster.configuration.push_back(fmt::format("port {}", cluster.port));
   roster.configuration.push_back(
       fmt::format("network {}", cluster.network.empty() ? "none" : cluster.network));

@@ -36,6 +36,13 @@ std::string command_in(const Json& body) {
 
 }  // namespace
 
+Nanos patience_in(const Json& command, Nanos most) {
+  const auto field = command.find("wait_ns");
+  if (field == command.end() || !field->is_number_unsigned()) return most;
+  const auto bound = static_cast<std::uint64_t>(most.count());
+  return Nanos(static_cast<std::int64_t>(std::min(field->get<std::uint64_t>(), bound)));
+}
+
 Connections::Connections(control::Loop& loop, DescriptorStore& store, Refusals& refusals, Nanos idle_timeout,
                          Events events)
     : loop_(loop),

@@ -1,5 +1,8 @@
 #include "daemon/supervisor/job_commands.hpp"
 
+#include "daemon/supervisor/job_wish.hpp"
+#include "daemon/supervisor/merged_hang.hpp"
+
 #include <utility>
 
 namespace muster::supervisor {
@@ -28,10 +31,13 @@ Result<Rank> rank_in(const Job& job, const Json& body) {
 
 }  // namespace
 
-JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, Retries& retries, const Connections& connections,
-                         const Options& options, std::function<void()> save)
+JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, PeerQuestions& questions,
+                         Retries& retries, const Connections& connections, const Options& options,
+                         std::function<void()> save)
     : table_(table),
       jobs_(jobs),
+      spanning_(spanning),
+      questions_(questions),
       retries_(retries),
       connections_(connections),
       options_(options),
@@ -40,7 +46,7 @@ JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, Retries& retries, c
 bool JobCommands::run(const std::string& command, const Caller& caller, const Json& body,
                       const Reply& reply) {
   if (command == "job_create") {
-    create(caller, body, reply, Full::kWaits);
+    body.contains("nodes") ? create_on_nodes(caller, body, reply) : create(caller, body, reply, Full::kWaits);
   } else if (command == "job_destroy") {
     destroy(caller, body, reply);
   } else if (command == "token") {
@@ -49,7 +55,9 @@ bool JobCommands::run(const std::string& command, const Caller& caller, const Js
     absent(caller, body, reply);
   } else if (command == "counters") {
     counters(caller, body, reply);
-  } else if (command == "groups" || command == "expect_all" || command == "hang" || command == "flight") {
+  } else if (command == "hang") {
+    hang(caller, body, reply);
+  } else if (command == "groups" || command == "expect_all" || command == "flight") {
     forward(caller, body, {{"command", command}}, reply);
   } else if (command == "trace_begin" || command == "trace_end") {
     forward(caller, body, {{"command", command}, {"by", body.value("by", "")}}, reply);
@@ -95,6 +103,26 @@ void JobCommands::create(const Caller& caller, const Json& body, const Reply& re
   }
   const Status started = jobs_.start(*spec, {.gid = caller.gid, .owner = owner}, created);
   if (!started.ok()) refuse(reply, started);
+}
+
+void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const Reply& reply) {
+  if (body.value("keep", false))
+    return refuse(reply,
+                  failure(Code::kBadArgument,
+                          "a job of several nodes that stays is one of the cluster file; name it there"));
+  const auto shares = shares_of(body["nodes"]);
+  const auto world = shares ? world_of(*shares, options_.roster) : fail(shares.error());
+  if (!world) return refuse(reply, world.error());
+  auto spec =
+      control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.uid, &*world);
+  if (!spec) return refuse(reply, spec.error());
+  spec->network = options_.roster.network;
+  spec->asked_on = options_.roster.here;
+  const auto made = [this, caller, name = spec->name, reply](const Status& status) {
+    status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);
+  };
+  const Status begun = spanning_.make(*std::move(spec), caller.gid, {caller.id, made});
+  if (!begun.ok()) refuse(reply, begun);
 }
 
 void JobCommands::answer_created(const Caller& caller, const std::string& name, const Reply& reply) {
@@ -147,6 +175,18 @@ void JobCommands::absent(const Caller& caller, const Json& body, const Reply& re
   const auto rank = job ? rank_in(**job, body) : Result<Rank>(fail(job.error()));
   if (!rank) return refuse(reply, rank.error());
   forward(caller, body, {{"command", "absent"}, {"rank", rank->value}, {"text", body.at("text")}}, reply);
+}
+
+// Asks the engines of all of the job's nodes; a job of this node alone has one, whose answer is passed on.
+void JobCommands::hang(const Caller& caller, const Json& body, const Reply& reply) {
+  const auto job = job_for(caller, body);
+  if (!job) return refuse(reply, job.error());
+  const control::JobSpec& spec = (*job)->spec;
+  if (spec.world.nodes().size() < 2) return forward(caller, body, {{"command", "hang"}}, reply);
+  questions_.ask_nodes(**job, "snapshot", patience_in(body, PeerQuestions::kTime),
+                       [reply, name = spec.name, world = spec.world](const auto& answers) {
+                         reply(control::success(merged_hang(name, world, answers)), {});
+                       });
 }
 
 // Does not ask the engine, which may be stuck.

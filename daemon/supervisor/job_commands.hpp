@@ -3,8 +3,10 @@
 #pragma once
 
 #include "daemon/supervisor/connections.hpp"
+#include "daemon/supervisor/peer_questions.hpp"
 #include "daemon/supervisor/retries.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
+#include "daemon/supervisor/spanning_jobs.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -19,8 +21,9 @@ namespace muster::supervisor {
 //         Json::exception.
 class JobCommands {
  public:
-  JobCommands(JobTable& table, RunningJobs& jobs, Retries& retries, const Connections& connections,
-              const Options& options, std::function<void()> save);
+  JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, PeerQuestions& questions,
+              Retries& retries, const Connections& connections, const Options& options,
+              std::function<void()> save);
 
   // False: `command` is not about one job.
   bool run(const std::string& command, const Caller& caller, const control::Json& body, const Reply& reply);
@@ -28,10 +31,12 @@ class JobCommands {
  private:
   enum class Full : std::uint8_t { kWaits, kRefused };  // what happens if there is no place for the job now
   void create(const Caller& caller, const control::Json& body, const Reply& reply, Full full);
+  void create_on_nodes(const Caller& caller, const control::Json& body, const Reply& reply);
   void answer_created(const Caller& caller, const std::string& name, const Reply& reply);
   void destroy(const Caller& caller, const control::Json& body, const Reply& reply);
   void token(const Caller& caller, const control::Json& body, const Reply& reply);
   void absent(const Caller& caller, const control::Json& body, const Reply& reply);
+  void hang(const Caller& caller, const control::Json& body, const Reply& reply);
   void counters(const Caller& caller, const control::Json& body, const Reply& reply);
   void forward(const Caller& caller, const control::Json& body, const control::Json& question,
                const Reply& reply);
@@ -39,6 +44,8 @@ class JobCommands {
 
   JobTable& table_;
   RunningJobs& jobs_;
+  SpanningJobs& spanning_;
+  PeerQuestions& questions_;
   Retries& retries_;
   const Connections& connections_;
   const Options& options_;

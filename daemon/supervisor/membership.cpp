@@ -71,6 +71,11 @@ const char* peer_state_name(PeerState state) noexcept {
   return "unknown";
 }
 
+std::string Membership::Peer::reason() const {
+  if (lost.empty() || lost == why.message()) return why.message();
+  return why.ok() ? lost : lost + "; " + why.message();
+}
+
 Membership::Membership(const Roster& roster, Instant now)
     : roster_(roster), hash_(hash_of(roster.configuration)) {
   bool before = true;  // members that stand before this node dial it
@@ -163,6 +168,7 @@ void Membership::up(const std::string& name, const Json& greeting, Instant now) 
   Peer& peer = peers_.at(name);
   peer.state = PeerState::kUp;
   peer.why = {};
+  peer.lost.clear();
   peer.since = now;
   peer.failures = 0;
   peer.dial_at = Instant::max();

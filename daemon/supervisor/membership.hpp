@@ -20,7 +20,7 @@
 namespace muster::supervisor {
 
 // The version of greetings and of all that is said after them.
-constexpr std::uint32_t kPeerProtocol = 2;
+constexpr std::uint32_t kPeerProtocol = 3;
 
 enum class PeerState : std::uint8_t {
   kAway,      // not reached, or lost
@@ -44,11 +44,15 @@ class Membership {
     control::TcpAddress address;
     PeerState state = PeerState::kAway;
     Status why;                  // of kAway and kRefused; OK before the first attempt
+    std::string lost;            // why it was lost; empty: it was not, since it was up last
     Instant since{0};            // of the state
     std::string version;         // of its daemon, once it was up
     bool dialled = false;        // by this node; else it dials
     std::uint32_t failures = 0;  // since it was up
     Instant dial_at{0};
+
+    // For people: why it was lost, and why it was not reached since.
+    std::string reason() const;
   };
 
   Membership(const Roster& roster, Instant now);
@@ -69,6 +73,9 @@ class Membership {
   void up(const std::string& name, const control::Json& greeting, Instant now);
   // A dial or a connection of that peer has ended. True: the peer's state or reason is another now.
   bool ended(const std::string& name, const Status& why, Instant now);
+
+  // It does not live, as far as this node knows. If it was up, ended() follows.
+  void lost(const std::string& name, const Status& why) { peers_.at(name).lost = why.message(); }
 
   const std::map<std::string, Peer, std::less<>>& peers() const { return peers_; }
   bool is_up(std::string_view name) const;

@@ -27,7 +27,10 @@ Peers::Peers(control::Loop& loop, const Clock& clock, const Options& options, Ev
       roster_(options.roster),
       wall_time_(options.wall_time),
       events_(std::move(events)),
-      membership_(roster_, clock.now()) {}
+      membership_(roster_, clock.now()),
+      pulse_(loop, clock, roster_,
+             {.suspect = [this](const std::string& peer) { on_suspect(peer); },
+              .lost = [this](const std::string& peer, const Status& why) { on_lost(peer, why); }}) {}
 
 Peers::~Peers() {
   loop_.unwatch(guests_);
@@ -50,7 +53,9 @@ Status Peers::read_credentials() {
 Status Peers::open() {
   if (alone()) return {};
   MUSTER_RETURN_IF_ERROR(read_credentials());
-  MUSTER_ASSIGN_OR_RETURN(listener_, control::TcpListener::open(roster_.find(roster_.here)->address));
+  MUSTER_ASSIGN_OR_RETURN(auto listener, control::TcpListener::open(roster_.find(roster_.here)->address));
+  MUSTER_RETURN_IF_ERROR(pulse_.open(listener.port()));
+  listener_ = std::move(listener);
   if (roster_.trust == Trust::kPlainText)
     MUSTER_LOG(kWarning, "peers",
                "peers.plaintext: whoever reaches port {} can pose as a node of cluster {}; use "
@@ -125,7 +130,8 @@ void Peers::open_link(shm::Descriptor socket, Connection connection) {
               },
           .heard = [this, id](const Json& frame) { on_heard(id, frame); },
           // Later: the link's own callback is still on the stack.
-          .ended = [this, id](const Status& why) { loop_.post([this, id, why] { on_ended(id, why); }); }},
+          .ended = [this, id](const Status& why) { loop_.post([this, id, why] { on_ended(id, why); }); },
+          .alive = [this, id] { on_alive(id); }},
       control::PeerLink::Times{});
 }
 
@@ -141,6 +147,9 @@ void Peers::on_heard(Id id, const Json& frame) {
     connection.welcomed = true;
     return settle(id);
   }
+  // A firewall that drops datagrams alone loses nobody: the answer is evidence, whatever it says.
+  if (connection.up && frame.contains("ping")) return connection.link->send({{"pong", true}});
+  if (connection.up && frame.contains("pong")) return;
   if (connection.up) return events_.heard(connection.name, frame);
   connection.link->close(failure(Code::kProtocol, "it has sent a message before its greeting"));
 }
@@ -164,6 +173,8 @@ void Peers::greeted(Id id, const Json& greeting) {
 void Peers::settle(Id id) {
   Connection& connection = connections_.at(id);
   if (connection.up || !connection.welcomed || connection.greeting.is_null()) return;
+  const auto keys = connection.link->heartbeat_keys();
+  if (!keys) return connection.link->close(keys.error());
   for (auto& [other_id, other] : connections_) {
     if (other_id == id || !other.up || other.name != connection.name) continue;
     other.up = false;
@@ -175,6 +186,7 @@ void Peers::settle(Id id) {
   connection.up = true;
   connection.link->admit();
   membership_.up(connection.name, connection.greeting, clock_.now());
+  pulse_.begin(connection.name, *keys, connection.link->address());
   told_.erase(connection.name);
   MUSTER_LOG(kInfo, "peers", "node {} is up, at {}", connection.name, connection.from);
   const auto jobs = connection.greeting.find("jobs");
@@ -192,6 +204,32 @@ void Peers::on_ended(Id id, const Status& why) {
     if (membership_.ended(name, why, clock_.now())) tell(name, why);
     if (connection.up) events_.down(name, why);
   }
+  dial_due();
+}
+
+// Of a peer that has shown who it is.
+void Peers::on_alive(Id id) {
+  const Connection& connection = connections_.at(id);
+  if (!connection.greeting.is_null()) pulse_.heard(connection.name, clock_.now());
+}
+
+void Peers::on_suspect(const std::string& peer) {
+  send(peer, {{"ping", true}});
+  events_.doubted(peer);
+}
+
+// Its link is not waited for: nobody may be there to answer the goodbye.
+void Peers::on_lost(const std::string& peer, const Status& why) {
+  membership_.lost(peer, why);
+  tell(peer, why);
+  const auto it = std::find_if(connections_.begin(), connections_.end(), [&peer](const auto& entry) {
+    return entry.second.up && entry.second.name == peer;
+  });
+  if (it == connections_.end()) return events_.lost(peer, why);
+  connections_.extract(it).mapped().link->close(why);
+  membership_.ended(peer, why, clock_.now());
+  events_.lost(peer, why);
+  events_.down(peer, why);
   dial_due();
 }
 
@@ -230,7 +268,7 @@ std::string Peers::why_not(const std::string& peer) const {
   const auto& known = it->second;
   if (known.why.ok()) return fmt::format("node {} was not reached yet", peer);
   return fmt::format("node {} is {}: {}", peer, known.state == PeerState::kRefused ? "refused" : "away",
-                     known.why.message());
+                     known.reason());
 }
 
 Json Peers::report() const {
@@ -244,9 +282,10 @@ Json Peers::report() const {
     peers.push_back({{"node", member.name},
                      {"address", member.address.text()},
                      {"state", peer_state_name(peer.state)},
-                     {"why", peer.why.message()},
+                     {"why", peer.reason()},
                      {"for_ns", (now - peer.since).count()},
                      {"version", peer.version}});
+    pulse_.describe(member.name, peers.back());
   }
   Json refusals = Json::array();
   for (const Refusal& refusal : refusals_)

@@ -1,5 +1,6 @@
 // Peers: the connections to the supervisors of the cluster's other nodes. It listens, dials, proves and
-// checks who is there, and carries messages. Membership decides; what messages say is others' matter.
+// checks who is there, and carries messages. Membership decides, and Pulse says whether a peer lives; what
+// messages say is others' matter.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -7,6 +8,7 @@
 #include "daemon/control/tcp.hpp"
 #include "daemon/supervisor/membership.hpp"
 #include "daemon/supervisor/options.hpp"
+#include "daemon/supervisor/pulse.hpp"
 
 #include <cstdint>
 #include <deque>
@@ -18,11 +20,11 @@
 
 namespace muster::supervisor {
 
-// Owns    listener, dials and links.
+// Owns    listener, dials and links, and the heartbeats.
 // Thread  the supervisor's loop.
-// Bound   one link for each member, kStrangersMax that have not said who they are, kRefusalsMax refusals
-// kept. Fails   open: as TcpListener::open, and the Status of load_credentials. Later faults are states of
-// peers.
+// Bound   one link for each member, kStrangersMax that have not said who they are, kRefusalsMax refusals.
+// Fails   open: as TcpListener::open and Pulse::open, and the Status of load_credentials. Later faults are
+//         states of peers.
 class Peers {
  public:
   static constexpr std::size_t kStrangersMax = 64;
@@ -37,6 +39,12 @@ class Peers {
     std::function<void(const std::string& peer, const control::Json& jobs)> up;
     std::function<void(const std::string& peer, const Status& why)> down;
     std::function<void(const std::string& peer, const control::Json&)> heard;
+    // Each period as long as nothing is heard of the peer, though it is not lost yet: who knows of others
+    // that have heard it says so by vouch().
+    std::function<void(const std::string& peer)> doubted = [](const std::string&) {};
+    // kPeerLost. Once, until it is up anew; before `down`, if a link stood.
+    std::function<void(const std::string& peer, const Status& why)> lost = [](const std::string&,
+                                                                              const Status&) {};
   };
 
   // A node that stands alone has no listener and no peers. `options` outlives this object.
@@ -47,6 +55,8 @@ class Peers {
   Status open();
   // False: the peer is not up, and hears nothing.
   bool send(const std::string& peer, const control::Json& message);
+  // Somebody else has heard the peer at that time, such as an engine its engines.
+  void vouch(const std::string& peer, Instant heard_at) { pulse_.heard(peer, heard_at); }
   bool is_up(std::string_view peer) const { return membership_.is_up(peer); }
   const std::string& here() const { return roster_.here; }
   bool alone() const { return roster_.alone(); }
@@ -85,6 +95,9 @@ class Peers {
   void greeted(Id id, const control::Json& greeting);
   void settle(Id id);
   void on_ended(Id id, const Status& why);
+  void on_alive(Id id);
+  void on_suspect(const std::string& peer);
+  void on_lost(const std::string& peer, const Status& why);
   void note_refusal(const Connection& connection, const Status& why);
   void tell(const std::string& peer, const Status& why);
 
@@ -95,6 +108,7 @@ class Peers {
   const Events events_;
   OwnCredentials own_;
   Membership membership_;
+  Pulse pulse_;
   std::optional<control::TcpListener> listener_;
   std::map<Id, Connection> connections_;
   std::map<std::string, std::unique_ptr<control::TcpDial>> dials_;

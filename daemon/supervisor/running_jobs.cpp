@@ -192,7 +192,15 @@ void RunningJobs::on_event(const std::string& name, const Json& event) {
                event.value("error", Json("no reason")).dump(-1, ' ', false, Json::error_handler_t::replace));
     return;
   }
-  if (*kind == "connected") return events_.connected(name, control::status_of(event));
+  if (*kind == "connected" || *kind == "lost") {
+    const auto number = [&](const char* field) {
+      const auto found = event.find(field);
+      return found != event.end() && found->is_number_unsigned() ? found->get<std::uint32_t>() : 0;
+    };
+    Status status = control::status_of(event);
+    if (*kind == "lost" && status.ok()) status = failure(Code::kPeerLost, "its engine does not say why");
+    return events_.heard(name, {NodeIndex(number("node")), number("generation"), std::move(status)});
+  }
   const auto rank = event.find("rank");
   if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
   table_.release(name, Rank(rank->get<std::uint32_t>()));

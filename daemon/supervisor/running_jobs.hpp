@@ -22,6 +22,12 @@
 
 namespace muster::supervisor {
 
+struct EngineWord {
+  NodeIndex node;
+  std::uint32_t generation = 0;  // of the connection
+  Status status;                 // OK: it stands
+};
+
 // Owns    the engine processes, and their descriptors in the store.
 // Thread  the supervisor's loop.
 // Bound   the table's jobs; ranks_per_job_max; kQuestionsMax callbacks of each job until its engine has
@@ -43,8 +49,8 @@ class RunningJobs {
     std::function<void(ConnectionId)> owned;     // the connection has one job more; called before the save
     std::function<void(ConnectionId)> disowned;  // and one less
     std::function<void(const std::string& job, const Status&)> ready;  // or why it never will be
-    // The engine has reached those of the other nodes, or why it cannot.
-    std::function<void(const std::string& job, const Status&)> connected;
+    // What the engine says of that of another node: it is connected, or why it is not.
+    std::function<void(const std::string& job, const EngineWord&)> heard;
     std::function<void(const std::string& job, const Status& why)> ending;
     // The engine is gone, and the table does not have the job any more.
     std::function<void(const std::string& job, const Status& why, bool deserted)> gone;

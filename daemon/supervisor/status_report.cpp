@@ -6,6 +6,7 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -15,13 +16,8 @@ namespace {
 using control::Json;
 using control::Packet;
 
-// No longer than the caller waits.
-Nanos report_time(const Json& body) {
-  const auto field = body.find("wait_ns");
-  if (field == body.end() || !field->is_number_unsigned()) return StatusReport::kReportTime;
-  const auto most = static_cast<std::uint64_t>(StatusReport::kReportTime.count());
-  return Nanos(static_cast<std::int64_t>(std::min(field->get<std::uint64_t>(), most)));
-}
+// Other nodes get less time than the whole answer, so that it says why one has not answered.
+constexpr int kOthersTenths = 9;
 
 // What a user has, and its shares.
 Json of_user(std::uint32_t uid, const Shares& jobs, const Shares& sessions, const Shares& memory) {
@@ -32,6 +28,62 @@ Json of_user(std::uint32_t uid, const Shares& jobs, const Shares& sessions, cons
               {"sessions_share", sessions.share(uid)},
               {"memory_bytes", memory.of(uid)},
               {"memory_share_bytes", memory.share(uid)}};
+}
+
+// A rank as an engine of any node reports it; null: not well-formed, or not of that node.
+Json rank_said(const World& world, NodeIndex node, const Json& said) {
+  const auto number = [&](const char* name) -> Json {
+    const auto field = said.find(name);
+    return field != said.end() && field->is_number_unsigned() ? *field : Json(nullptr);
+  };
+  if (!said.is_object() || number("rank").is_null()) return nullptr;
+  const auto rank = said.at("rank").get<std::uint64_t>();
+  const auto attached = said.find("attached");
+  if (rank >= world.size() || world.node_of(Rank(static_cast<std::uint32_t>(rank))) != node ||
+      attached == said.end() || !attached->is_boolean())
+    return nullptr;
+  Json json{{"rank", rank}, {"node", world.name_of(node)}, {"attached", *attached}};
+  for (const char* name : {"pid", "attachments", "arena_used_bytes", "arena_reserved_bytes"})
+    if (json[name] = number(name); json[name].is_null()) return nullptr;
+  return json;
+}
+
+// The ranks of all nodes of a job, and the nodes that have not said all of theirs.
+Json ranks_of(const World& world, const std::vector<PeerQuestions::NodeAnswer>& answers) {
+  Json ranks = Json::array();
+  Json unanswered = Json::array();
+  bool here = false;
+  for (std::uint32_t n = 0; n < answers.size(); ++n) {
+    const auto& answer = answers[n];
+    std::set<std::uint32_t> silent;
+    for (std::uint32_t rank = 0; rank < world.size(); ++rank)
+      if (world.node_of(Rank(rank)) == NodeIndex(n)) silent.insert(rank);
+    if (answer.result)
+      for (const Json& said : answer.result->value("ranks", Json::array())) {
+        Json rank = rank_said(world, NodeIndex(n), said);
+        if (rank.is_null() || silent.erase(rank.at("rank").get<std::uint32_t>()) == 0) continue;
+        ranks.push_back(std::move(rank));
+      }
+    if (NodeIndex(n) == world.here()) here = silent.empty();
+    if (silent.empty()) continue;
+    const std::string why =
+        answer.result ? "its answer does not mention them" : answer.result.error().message();
+    unanswered.push_back({{"node", answer.node}, {"ranks", silent}, {"why", why}});
+  }
+  return {{"ranks", std::move(ranks)}, {"unanswered", std::move(unanswered)}, {"answered", here}};
+}
+
+// The nodes of a job with the number of ranks on each, and the ranks of this node.
+void add_places(const World& world, Json* job) {
+  std::vector<std::uint32_t> shares(world.nodes().size());
+  for (std::uint32_t rank = 0; rank < world.size(); ++rank) ++shares[world.node_of(Rank(rank)).value];
+  Json local = Json::array();
+  for (const Rank rank : world.locals()) local.push_back(rank.value);
+  (*job)["nodes"] = world.nodes();
+  (*job)["shares"] = std::move(shares);
+  (*job)["here"] = world.local_count();
+  (*job)["local"] = std::move(local);
+  (*job)["node"] = world.name_of(world.here());
 }
 
 // Collects the engines' answers. An engine may never answer, and the caller may ask again; after the reply
@@ -113,17 +165,14 @@ Json StatusReport::describe(const Job& job) const {
             {"claim", job.spec.claim == control::ClaimRule::kToken ? "token" : "owner"},
             {"engine_pid", from_.jobs.facts(job.spec.name).engine_pid},
             {"attached", job.held()}};
-  if (job.spec.world.nodes().size() > 1) {
-    json["nodes"] = job.spec.world.nodes();
-    json["here"] = job.spec.world.local_count();
-  }
+  if (job.spec.world.nodes().size() > 1) add_places(job.spec.world, &json);
   return json;
 }
 
 void StatusReport::jobs(std::uint32_t uid, const Json& body, const Reply& reply) const {
   const auto gathered = std::make_shared<Gathered>();
   gathered->reply = reply;
-  gathered->timer = loop_.after(report_time(body), [gathered] { gathered->answer(); });
+  gathered->timer = loop_.after(patience_in(body, kReportTime), [gathered] { gathered->answer(); });
   const auto close = [&loop = loop_, gathered] {
     if (--gathered->open > 0) return;
     loop.unwatch(gathered->timer);
@@ -135,6 +184,15 @@ void StatusReport::jobs(std::uint32_t uid, const Json& body, const Reply& reply)
     gathered->jobs.push_back(describe(job));
     gathered->jobs[index].update({{"ranks", Json::array()}, {"answered", false}});
     ++gathered->open;
+    const World& world = job.spec.world;
+    if (world.nodes().size() > 1) {
+      from_.questions.ask_nodes(job, "report", patience_in(body, kReportTime) * kOthersTenths / 10,
+                                [gathered, index, close, world](const auto& answers) {
+                                  if (gathered->reply) gathered->jobs[index].update(ranks_of(world, answers));
+                                  close();
+                                });
+      continue;
+    }
     const auto hear = [gathered, index, close](const Result<Packet>& answer) {
       if (answer && gathered->reply)
         if (const auto result = control::result_of(*answer); result && result->is_object())

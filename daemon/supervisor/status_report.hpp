@@ -7,6 +7,7 @@
 #include "daemon/supervisor/claims.hpp"
 #include "daemon/supervisor/connections.hpp"
 #include "daemon/supervisor/job_memory.hpp"
+#include "daemon/supervisor/peer_questions.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
 #include "daemon/supervisor/saved_state.hpp"
 #include "daemon/supervisor/spanning_jobs.hpp"
@@ -26,7 +27,8 @@ class StatusReport {
   struct Sources {
     const Options& options;
     const JobTable& table;
-    RunningJobs& jobs;  // whose engines are asked
+    RunningJobs& jobs;         // whose engines are asked
+    PeerQuestions& questions;  // by which those of other nodes are asked
     const Claims& claims;
     const JobMemory& memory;
     const SavedState& saved;
@@ -40,8 +42,9 @@ class StatusReport {
 
   control::Json version() const;
   control::Json status(std::uint32_t uid) const;
-  // Asks each engine for its ranks. The answer goes out when the last engine has answered, or after
-  // kReportTime without stopped or stuck ones: one job must not hide the others.
+  // Asks each engine for its ranks, and those of the job's other nodes. The answer goes out when the last
+  // engine has answered, or after kReportTime without stopped or stuck ones: one job must not hide the
+  // others.
   void jobs(std::uint32_t uid, const control::Json& body, const Reply& reply) const;
 
  private:

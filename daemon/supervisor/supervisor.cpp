@@ -80,7 +80,8 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
       refusals_(loop_, clock_),
       peers_(loop_, clock_, options_, events_of_peers()),
       jobs_(loop_, table_, memory_, store_, options_, events_of_jobs()),
-      spanning_(loop_, table_, jobs_, peers_, options_),
+      spanning_(loop_, clock_, table_, jobs_, peers_, options_),
+      questions_(loop_, clock_, table_, ways_of_questions()),
       retries_(loop_, clock_, table_),
       claims_(loop_, table_, jobs_, retries_, refusals_, options_,
               {[this] { on_changed(); }, [this] { save(); }}),
@@ -93,26 +94,45 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
                 options_.random_word, [this] { save(); }),
       drain_(loop_, table_, jobs_, options_.drain_timeout, events_of_drain()),
       handover_(loop_, clock_, options_, acceptor_.entrance(), jobs_, store_, saved_, [this] { save(); }),
-      job_commands_(table_, jobs_, retries_, connections_, options_, [this] { save(); }),
+      job_commands_(table_, jobs_, spanning_, questions_, retries_, connections_, options_,
+                    [this] { save(); }),
       report_(loop_, clock_,
-              {options_, table_, jobs_, claims_, memory_, saved_, acceptor_.entrance(), adoption_, peers_,
-               spanning_}),
+              {options_, table_, jobs_, questions_, claims_, memory_, saved_, acceptor_.entrance(), adoption_,
+               peers_, spanning_}),
       commands_(job_commands_, report_, handover_, drain_) {}
 
 Peers::Events Supervisor::events_of_peers() {
   return {.jobs = [this] { return spanning_.parts(); },
           .up = [this](const std::string& peer, const control::Json& jobs) { spanning_.on_up(peer, jobs); },
-          .down = [this](const std::string& peer, const Status& why) { spanning_.on_down(peer, why); },
-          .heard = [this](const std::string& peer,
-                          const control::Json& message) { spanning_.heard(peer, message); }};
+          .down =
+              [this](const std::string& peer, const Status& why) {
+                questions_.on_down(peer, why);
+                spanning_.on_down(peer, why);
+              },
+          .heard =
+              [this](const std::string& peer, const control::Json& message) {
+                PeerQuestions::is_one(message) ? questions_.heard(peer, message)
+                                               : spanning_.heard(peer, message);
+              },
+          .doubted = [this](const std::string& peer) { spanning_.on_doubted(peer); },
+          .lost = [this](const std::string& peer, const Status& why) { spanning_.on_lost(peer, why); }};
+}
+
+PeerQuestions::Ways Supervisor::ways_of_questions() {
+  return {.send = [this](const std::string& peer,
+                         const control::Json& message) { return peers_.send(peer, message); },
+          .why_not = [this](const std::string& peer) { return peers_.why_not(peer); },
+          .ask_engine =
+              [this](const std::string& job, const control::Json& command, EngineProcess::Answered answered) {
+                jobs_.ask(job, command, {}, std::move(answered));
+              }};
 }
 
 RunningJobs::Events Supervisor::events_of_jobs() {
   return {.owned = [this](ConnectionId owner) { connections_.own(owner); },
           .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
           .ready = [this](const std::string& job, const Status& status) { claims_.job_settled(job, status); },
-          .connected = [this](const std::string& job,
-                              const Status& status) { spanning_.on_connected(job, status); },
+          .heard = [this](const std::string& job, const EngineWord& word) { spanning_.on_word(job, word); },
           .ending =
               [this](const std::string& job, const Status& why) {
                 spanning_.on_ending(job, why);
@@ -132,7 +152,11 @@ Connections::Events Supervisor::events_of_connections() {
               },
           .command = [this](const Caller& caller, const control::Json& body,
                             const Reply& reply) { commands_.run(caller, body, reply); },
-          .left = [this](ConnectionId owner) { jobs_.end_owned_by(owner); }};
+          .left =
+              [this](ConnectionId owner) {
+                jobs_.end_owned_by(owner);
+                spanning_.on_left(owner);
+              }};
 }
 
 Drain::Events Supervisor::events_of_drain() {

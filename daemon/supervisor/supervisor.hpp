@@ -12,6 +12,7 @@
 //   Acceptor      the entrance                              Adoption     a predecessor's jobs
 //   Drain         the end                                   Handover     a successor
 //   Peers         supervisors of other nodes                SpanningJobs jobs of several nodes
+//   PeerQuestions what nodes ask each other
 //   JobCommands, StatusReport, CommandService               what command lines may ask
 #pragma once
 
@@ -29,6 +30,7 @@
 #include "daemon/supervisor/job_memory.hpp"
 #include "daemon/supervisor/job_table.hpp"
 #include "daemon/supervisor/options.hpp"
+#include "daemon/supervisor/peer_questions.hpp"
 #include "daemon/supervisor/peers.hpp"
 #include "daemon/supervisor/refusals.hpp"
 #include "daemon/supervisor/replacement.hpp"
@@ -70,6 +72,7 @@ class Supervisor {
  private:
   Supervisor(Options options, const Clock& clock, Entrance entrance, SavedState saved, SignalQueue signals);
   Peers::Events events_of_peers();
+  PeerQuestions::Ways ways_of_questions();
   RunningJobs::Events events_of_jobs();
   Connections::Events events_of_connections();
   Drain::Events events_of_drain();
@@ -96,6 +99,7 @@ class Supervisor {
   Peers peers_;
   RunningJobs jobs_;
   SpanningJobs spanning_;
+  PeerQuestions questions_;
   Retries retries_;
   Claims claims_;
   Connections connections_;

@@ -84,27 +84,41 @@ TEST_F(ConductorTest, KeepsWhatTheSupervisorHasNoRoomFor) {
   EXPECT_EQ(hear().at("result").at("ranks").size(), kWorld);
 }
 
-// Goal:   an engine connects once, with an address for each node, and says afterwards how that ended.
+// Goal:   an engine connects with the nodes that it is told, and says afterwards how that ended.
 TEST_F(ConductorTest, ConnectsWithTheEnginesOfOtherNodes) {
   control::JobSpec spec = test::small_job(2);
   spec.world = *World::build({"node1", "node2"}, std::vector<std::uint32_t>{0, 1}, NodeIndex(1));
-  const auto connect = [this](const Json& addresses) {
-    tell({{"command", "connect"}, {"addresses", addresses}});
+  const auto connect = [this](const Json& calls) {
+    tell({{"command", "connect"}, {"calls", calls}});
     return hear();
   };
-  const Json address = Json::binary({1, 2, 3});
-  EXPECT_FALSE(connect(Json::array({address, address})).value("ok", true)) << "there is no job yet";
+  const Json call{{"node", 0}, {"address", Json::binary({1, 2, 3})}, {"generation", 4}};
+  EXPECT_FALSE(connect(Json::array({call})).value("ok", true)) << "there is no job yet";
   tell({{"command", "create"}, {"spec", control::to_json(spec)}});
   const Json made = hear();
   ASSERT_TRUE(made.value("ok", false)) << made;
   EXPECT_FALSE(made.at("result").contains("address")) << "loopback has none";
-  for (const Json& wrong : {Json(), Json::array({address}), Json::array({address, "node2"})})
+  Json elsewhere = call, nowhere = call, no_bytes = call;
+  elsewhere["node"] = 2;
+  nowhere.erase("node");
+  no_bytes["address"] = "node1";
+  for (const Json& wrong : {Json(), Json::array({"node1"}), Json::array({elsewhere}), Json::array({nowhere}),
+                            Json::array({no_bytes}), Json::array({call, call, call})})
     EXPECT_EQ(connect(wrong).value("status", 0), MUSTER_ERR_PROTOCOL) << wrong;
-  EXPECT_TRUE(connect(Json::array({address, address})).value("ok", false));
-  const Json event = hear();
-  EXPECT_EQ(event.value("event", ""), "connected");
-  EXPECT_TRUE(event.value("ok", false));
-  EXPECT_EQ(connect(Json::array({address, address})).value("status", 0), MUSTER_ERR_STATE) << "once";
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_TRUE(connect(Json::array({call})).value("ok", false));
+    const Json event = hear();
+    EXPECT_EQ(event.value("event", ""), "connected");
+    EXPECT_EQ(event.value("node", 9), 0);
+    EXPECT_EQ(event.value("generation", 0), 4);
+    EXPECT_TRUE(event.value("ok", false));
+  }
+  tell({{"command", "network"}});
+  EXPECT_EQ(hear().at("result").at("links").size(), 2u);
+  tell({{"command", "lose"}, {"node", 2}, {"why", "it is gone"}});
+  EXPECT_EQ(hear().value("status", 0), MUSTER_ERR_BAD_ARGUMENT);
+  tell({{"command", "lose"}, {"node", 0}, {"why", "it is gone"}});
+  EXPECT_TRUE(hear().value("ok", false));
 }
 
 TEST_F(ConductorTest, MakesNoJobWhoseNetworkIsNotThere) {

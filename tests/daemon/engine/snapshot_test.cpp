@@ -1,6 +1,8 @@
 #include "daemon/engine/snapshot.hpp"
 
+#include "daemon/control/hang_report.hpp"
 #include "kernels/device/host/pool.hpp"
+#include "scheduler/blame/merge.hpp"
 #include "tests/scheduler/run/graph_fixture.hpp"
 #include "tests/support/folder.hpp"
 
@@ -32,16 +34,17 @@ std::vector<scheduler::Group> ring_of_three() {
 // Sessions of ranks that have a client, for what a snapshot reads of them.
 class Sessions {
  public:
-  explicit Sessions(std::uint32_t world) : facts(World(world)) {
+  explicit Sessions(const World& world) : facts(world) {
     auto pool = device::host::Pool::start({});
     EXPECT_TRUE(pool);
     pool_ = *std::move(pool);
     device_ = *device::host::open_device(*pool_);
     const shm::Headroom headroom = shm::memory_headroom();
-    for (std::uint32_t rank = 0; rank < world; ++rank) {
+    for (const Rank local : world.locals()) {
+      const std::uint32_t rank = local.value;
       arenas_.push_back(std::make_unique<Arena>(*device_, Arena::Options{1 << 20, 1 << 16}));
       const SessionOptions options{
-          Rank(rank), world, SessionId(rank + 1), static_cast<std::int32_t>(100 + rank), 4, 4, Nanos(1)};
+          local, world.size(), SessionId(rank + 1), static_cast<std::int32_t>(100 + rank), 4, 4, Nanos(1)};
       sessions_.push_back(std::make_unique<Session>(options, *shm::SubmissionView::create(headroom),
                                                     *shm::CompletionView::create(rank + 1, 1, headroom),
                                                     *arenas_.back()));
@@ -157,7 +160,7 @@ TEST(Snapshot, LooksAtThoseWhoAreWaitedForAndAtNoMoreUnlessItIsAboutNoWait) {
   EXPECT_EQ(probe.looks, 3);
   const blame::Report report = blame::assess(s);
   EXPECT_EQ(report.diagnosis, blame::Diagnosis::kStopped);
-  const auto json = report_json(s, report);
+  const auto json = control::report_json(s, report);
   EXPECT_EQ(json.at("culprits").size(), 3u);
   EXPECT_EQ(json.at("culprits").at(1).at("process"), "stopped");
   s = gather(stage, sessions);
@@ -431,7 +434,7 @@ TEST(Snapshot, NamesStragglersInTextAndJson) {
   lateness.look(nullptr, stage.now, changes);
   const blame::Snapshot s =
       snapshot_of({kJob, stage.now, Nanos(0), stage.graph, nullptr, sessions.facts, &lateness});
-  const control::Json report = report_json(s, blame::assess(s));
+  const control::Json report = control::report_json(s, blame::assess(s));
   EXPECT_EQ(report.at("verdict"), "healthy");
   ASSERT_EQ(report.at("stragglers").size(), 1u);
   const control::Json& straggler = report.at("stragglers").at(0);
@@ -445,6 +448,129 @@ TEST(Snapshot, NamesStragglersInTextAndJson) {
       report.at("text").get<std::string>(),
       HasSubstr("late     group pair: rank 0 comes late: median 20.0 ms behind the first over the last "
                 "100 operations; the others 0.00 ms\n"));
+}
+
+// ---- groups that span nodes --------------------------------------------------------------------
+
+// The engine of one of two nodes, with two ranks each, and groups of ranks of both: "cross" of 1 and 2,
+// "world" of all.
+class OfTwoNodes {
+ public:
+  explicit OfTwoNodes(std::uint32_t here)
+      : world(world_of_two(here)),
+        stage({world, 64, 4}, {{"left", {Rank(0), Rank(1)}},
+                               {"right", {Rank(2), Rank(3)}},
+                               {"cross", {Rank(1), Rank(2)}, 77},
+                               {"world", {Rank(0), Rank(1), Rank(2), Rank(3)}, 78}}),
+        sessions(world) {}
+  void start(std::uint32_t rank, std::uint32_t group) {
+    stage.start(rank, MUSTER_LANE_SMALL, stage.collective(group, rank, Stage::all_reduce(4)));
+  }
+  blame::NodePart part() const {
+    blame::NodePart part;
+    part.node = world.name_of(world.here());
+    for (const Rank rank : world.locals()) part.ranks.push_back(rank.value);
+    const Evidence evidence{kJob, stage.now, Nanos(1), stage.graph, nullptr, sessions.facts};
+    part.snapshot = snapshot_of(evidence);
+    add_for_merge(evidence, *part.snapshot);
+    look_at_processes(*part.snapshot, sessions.facts, probe, std::nullopt, 100);
+    return part;
+  }
+
+  const World world;
+  Stage stage;
+  Sessions sessions;
+  SaidProcesses probe;
+
+ private:
+  static World world_of_two(std::uint32_t here) {
+    const std::uint32_t node_of[] = {0, 0, 1, 1};
+    return *World::build({"node0", "node1"}, node_of, NodeIndex(here));
+  }
+};
+
+std::vector<std::uint32_t> missing_ranks(const blame::Wait& wait) {
+  std::vector<std::uint32_t> ranks;
+  for (const blame::Missing& missing : wait.missing) ranks.push_back(missing.rank);
+  return ranks;
+}
+
+// Goal:   two engines that know their own ranks alone give what names the missing one of a group of both.
+TEST(Snapshot, OfTwoNodesNamesWhoIsMissingFromAGroupOfBoth) {
+  OfTwoNodes first(0);
+  OfTwoNodes second(1);
+  second.probe.states[103] = blame::ProcessState::kStopped;
+  first.stage.now = Nanos(1000);
+  first.start(0, 3);
+  first.start(1, 3);
+  EXPECT_EQ(blame::assess(*first.part().snapshot).diagnosis, blame::Diagnosis::kHealthy) << "too young";
+  first.stage.now = Nanos(9000);
+  second.stage.now = Nanos(7);
+  second.start(2, 3);
+  second.stage.now = Nanos(50);
+  blame::Snapshot merged = blame::merge(kJob, std::vector{first.part(), second.part()});
+  ASSERT_THAT(merged.waits, SizeIs(1));
+  EXPECT_THAT(missing_ranks(merged.waits[0]), ElementsAre(3));
+  EXPECT_EQ(merged.waits[0].arrived.size(), 3u);
+  EXPECT_EQ(merged.now - merged.waits[0].since, Nanos(8000));
+  blame::Report report = blame::assess(merged);
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kStopped);
+  ASSERT_THAT(report.culprits, SizeIs(1));
+  EXPECT_EQ(report.culprits[0].rank, 3u);
+  // The second node comes too: all have, and it runs on both.
+  second.start(3, 3);
+  report = blame::assess(merged = blame::merge(kJob, std::vector{first.part(), second.part()}));
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kSlow);
+  EXPECT_EQ(merged.waits[0].arrived.size(), 4u);
+  // On the second it ends first: the first is not told that its ranks are missing.
+  second.stage.finish_all();
+  merged = blame::merge(kJob, std::vector{first.part(), second.part()});
+  EXPECT_THAT(missing_ranks(merged.waits[0]), ElementsAre());
+  // In the next one nobody of the second has come.
+  first.stage.finish_all();
+  first.start(0, 3);
+  first.start(1, 3);
+  first.stage.now += Nanos(5000);
+  merged = blame::merge(kJob, std::vector{first.part(), second.part()});
+  EXPECT_THAT(missing_ranks(merged.waits[0]), ElementsAre(2, 3));
+}
+
+// Goal:   a part that is queued behind an operation of several nodes leads to whoever is missing there.
+// Method: rank 2 has started in "right", where rank 3 is missing, and then in "cross"; rank 1 waits in cross.
+TEST(Snapshot, OfTwoNodesFollowsAPartThatIsHeldBack) {
+  OfTwoNodes first(0);
+  OfTwoNodes second(1);
+  first.start(1, 2);
+  second.stage.now = Nanos(100);
+  second.start(2, 1);
+  second.start(2, 2);
+  first.stage.now = second.stage.now = Nanos(5000);
+  const blame::Snapshot merged = blame::merge(kJob, std::vector{first.part(), second.part()});
+  ASSERT_THAT(merged.waits, SizeIs(2));
+  ASSERT_THAT(missing_ranks(merged.waits[0]), ElementsAre(2));
+  EXPECT_EQ(merged.waits[0].missing[0].behind, std::optional<std::size_t>(1));
+  const blame::Report report = blame::assess(merged);
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kNotJoined);
+  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+  ASSERT_THAT(report.culprits, SizeIs(1));
+  EXPECT_EQ(report.culprits[0].rank, 3u);
+}
+
+// Goal:   what waits behind an operation that this node has launched waits for the other node.
+// Method: rank 2 has come to "cross" and rank 1 has not; behind it rank 2 has started in "right".
+TEST(Snapshot, OfTwoNodesFollowsAPartBehindALaunchedOperation) {
+  OfTwoNodes first(0);
+  OfTwoNodes second(1);
+  second.start(2, 2);
+  second.start(2, 1);
+  second.start(3, 1);
+  first.stage.now = second.stage.now = Nanos(5000);
+  const blame::Snapshot merged = blame::merge(kJob, std::vector{first.part(), second.part()});
+  ASSERT_THAT(merged.waits, SizeIs(2));
+  const blame::Report report = blame::assess(merged);
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kNotJoined);
+  ASSERT_THAT(report.culprits, SizeIs(1));
+  EXPECT_EQ(report.culprits[0].rank, 1u) << "and not rank 2, which has done its part";
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 
+#include <csignal>
+
 #include <sys/socket.h>
 
 #include <gmock/gmock.h>
@@ -60,17 +62,80 @@ TEST_F(ClusterTest, EndsAJobOnAllNodesWhereItIsEndedOnOne) {
   EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("node1"), HasSubstr("by uid")));
 }
 
-TEST_F(ClusterTest, MakesAJobAnewIfANodeComesBackWithoutItsPart) {
-  prepare(2);
+// Goal:   a job outlives the loss of any of its nodes, its leader too. Only the loss of all ends it.
+TEST_F(ClusterTest, KeepsAJobWhoseNodeComesBackWithoutItsPart) {
+  prepare(3);
   start_all();
   ASSERT_TRUE(until_ready());
-  const std::uint64_t first = epoch_at(0);
-  for (const std::size_t lost : {1u, 0u}) {
+  const std::uint64_t epoch = epoch_at(0);
+  for (const std::size_t lost : {1u, 0u, 2u}) {
+    const std::size_t kept = (lost + 1) % 3;
+    const auto engine = job(kept).at("engine_pid");
     lose(lost);
-    EXPECT_TRUE(until([&] { return peer(1 - lost, lost).at("state") == "away"; }));
+    EXPECT_TRUE(until([&] { return peer(kept, lost).at("state") == "away"; }));
     nodes_[lost]->start();
-    ASSERT_TRUE(until([&] { return epoch_at(0) != first && until_ready(); }));
+    ASSERT_TRUE(until_ready()) << waiting(lost);
+    ASSERT_TRUE(until([&] { return waiting(kept).empty(); })) << waiting(kept);
+    EXPECT_EQ(epoch_at(lost), epoch);
+    EXPECT_EQ(job(kept).at("engine_pid"), engine);
     expect_works();
+  }
+  for (const std::size_t n : {0u, 1u, 2u}) lose(n);
+  start_all();
+  ASSERT_TRUE(until_ready());
+  expect_works();
+}
+
+// Goal:   an engine that dies takes its own part with it, and no other. The part begins again.
+TEST_F(ClusterTest, BeginsAPartAgainWhoseEngineDied) {
+  prepare(3);
+  start_all();
+  ASSERT_TRUE(until_ready());
+  const std::uint64_t epoch = epoch_at(0);
+  for (const std::size_t lost : {0u, 1u, 2u}) {
+    const auto pid_of = [this](std::size_t n) {
+      const Json there = job(n);
+      return there.is_null() ? 0 : there.at("engine_pid").get<std::int32_t>();
+    };
+    const std::int32_t died = pid_of(lost), kept = pid_of((lost + 1) % 3);
+    ASSERT_EQ(kill(died, SIGKILL), 0);
+    ASSERT_TRUE(until([&] { return pid_of(lost) != died && job_at(lost) == "ready"; })) << waiting(lost);
+    for (std::size_t n = 0; n < 3; ++n)
+      EXPECT_TRUE(until([&] { return waiting(n).empty(); })) << n << ": " << waiting(n);
+    EXPECT_EQ(epoch_at(lost), epoch);
+    EXPECT_EQ(pid_of((lost + 1) % 3), kept);
+    expect_works();
+  }
+}
+
+// Goal:   a node that was away when the job was ended hears of it when it comes back.
+TEST_F(ClusterTest, EndsThePartOfANodeThatWasAway) {
+  prepare(3);
+  start_all();
+  ASSERT_TRUE(until_ready());
+  lose(1);
+  EXPECT_TRUE(until([this] { return peer(0, 1).at("state") == "away" && peer(2, 1).at("state") == "away"; }));
+  ASSERT_TRUE(ask(0, {{"command", "job_destroy"}, {"job", "train"}, {"by", "muster"}}));
+  ASSERT_TRUE(until([this] { return job_at(0).empty() && job_at(2).empty(); }));
+  nodes_[1]->start();
+  ASSERT_TRUE(until([this] { return peer(0, 1).at("state") == "up" && peer(2, 1).at("state") == "up"; }));
+  EXPECT_EQ(job_at(1), "");
+}
+
+// Goal:   a node that is gone is called lost, by all others, and they stay up.
+TEST_F(ClusterTest, NamesANodeThatIsLost) {
+  prepare(3);
+  start_all();
+  ASSERT_TRUE(until_ready());
+  for (const auto& [n, other] : {std::pair{0u, 1u}, {0u, 2u}, {1u, 0u}, {1u, 2u}, {2u, 0u}, {2u, 1u}})
+    EXPECT_TRUE(peer(n, other).contains("heard_ns")) << n << " of " << other;
+  nodes_[1] = nullptr;
+  for (const std::size_t n : {0u, 2u}) {
+    EXPECT_TRUE(until([&] {
+      return peer(n, 1).at("why").get<std::string>().find("nothing was heard of it") != std::string::npos;
+    })) << peer(n, 1).dump();
+    EXPECT_NE(peer(n, 1).at("state"), "up");
+    EXPECT_EQ(peer(n, 2 - n).at("state"), "up");
   }
 }
 

@@ -1,0 +1,203 @@
+#include "daemon/supervisor/job_making.hpp"
+
+#include "api/base/log.hpp"
+#include "daemon/control/frame.hpp"
+#include "daemon/supervisor/job_wish.hpp"
+#include "daemon/supervisor/said.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+
+constexpr std::size_t kHeadBytesMax = 16;  // of an item of a message
+static_assert(control::kAddressesBytesMax + control::kNodesMax * kHeadBytesMax + kWhyBytesMax <
+              control::kFrameBytesMax);
+
+Status status_in(const Json& message) {
+  const auto code = message.find("status");
+  if (code == message.end() || !code->is_number_integer()) return {};
+  return cut(control::status_of(message));
+}
+
+// What a peer answers to `prepare`.
+Result<control::EngineAddress> prepared_in(const Json& message) {
+  MUSTER_RETURN_IF_ERROR(status_in(message));
+  return control::address_in(message);
+}
+
+}  // namespace
+
+JobMaking::JobMaking(control::Loop& loop, RunningJobs& jobs, Peers& peers, const control::JobSpec& spec,
+                     const std::string& leader, Events events)
+    : loop_(loop), jobs_(jobs), peers_(peers), spec_(spec), leader_(leader), events_(std::move(events)) {}
+
+JobMaking::~JobMaking() {
+  loop_.unwatch(timer_);
+}
+
+void JobMaking::stop() {
+  stage_ = Stage::kIdle;
+  loop_.unwatch(std::exchange(timer_, 0));
+}
+
+void JobMaking::end(const Status& how) {
+  stop();
+  events_.ended(how);
+}
+
+void JobMaking::say(const char* step, Json message) {
+  message.update({{"job", spec_.name}, {"epoch", epoch_}, {"step", step}});
+  peers_.send(leader_, message);
+}
+
+void JobMaking::tell_all(const char* step, const Json& message) {
+  Json whole = message;
+  whole.update({{"job", spec_.name}, {"epoch", epoch_}, {"step", step}});
+  for (const std::string& node : spec_.world.nodes())
+    if (node != peers_.here()) peers_.send(node, whole);
+}
+
+std::string JobMaking::lacks() const {
+  const bool connects = stage_ == Stage::kConnecting || stage_ == Stage::kConnected;
+  const char* what = connects ? "connected with the others" : "started";
+  if (leads() && !unanswered_.empty())
+    return fmt::format(
+        "the engine of node {}{} has not {} yet", *unanswered_.begin(),
+        unanswered_.size() == 1 ? std::string() : fmt::format(" (and of {} more)", unanswered_.size() - 1),
+        what);
+  const bool own = stage_ == Stage::kPreparing || stage_ == Stage::kConnecting;
+  return own ? fmt::format("the engine of this node has not {} yet", what)
+             : fmt::format("the engines of other nodes may not have {} yet", what);
+}
+
+void JobMaking::await_all() {
+  const auto nodes = spec_.world.nodes();
+  unanswered_ = {nodes.begin(), nodes.end()};
+}
+
+void JobMaking::begin(std::uint64_t epoch) {
+  stop();
+  stage_ = Stage::kPreparing;
+  epoch_ = epoch;
+  if (!leads()) return;
+  await_all();
+  addresses_.assign(unanswered_.size(), {});
+  timer_ = loop_.after(kPrepareTime, [this] {
+    timer_ = 0;
+    end(failure(Code::kTimeout, "{}, after {} s", lacks(), kPrepareTime / std::chrono::seconds(1)));
+  });
+  MUSTER_LOG(kInfo, "supervisor", "job {} is being made on {} nodes", spec_.name, unanswered_.size());
+  Json message = Json::object();
+  if (spec_.temporary()) message["wish"] = wish_of(spec_);
+  tell_all("prepare", message);
+}
+
+void JobMaking::held(const Result<control::EngineAddress>& address) {
+  if (stage_ != Stage::kPreparing) return;
+  if (leads()) {
+    stage_ = Stage::kHeld;
+    return prepared(peers_.here(), address);
+  }
+  Json answer = Json::object();
+  if (address) {
+    control::write_address(*address, answer);
+    stage_ = Stage::kHeld;
+  } else {
+    answer = control::failed(cut(address.error()));
+    stop();
+    events_.failed_here(cut(address.error()));
+  }
+  say("prepared", std::move(answer));
+}
+
+void JobMaking::hear(const std::string& peer, const std::string& step, const Json& message) {
+  const bool is_asked = leads() && unanswered_.contains(peer);
+  const bool prepares = stage_ == Stage::kPreparing || stage_ == Stage::kHeld;
+  const bool connects = stage_ == Stage::kConnecting || stage_ == Stage::kConnected;
+  if (step == "prepared" && is_asked && prepares) {
+    prepared(peer, prepared_in(message));
+  } else if (step == "connect" && peer == leader_ && stage_ == Stage::kHeld) {
+    const auto addresses = control::addresses_in(message, spec_.world.nodes().size());
+    if (addresses) return connect(*addresses);
+    stage_ = Stage::kConnecting;
+    on_connected(addresses.error());
+  } else if (step == "connected" && is_asked && connects) {
+    connected(peer, status_in(message));
+  } else if (step == "commit" && peer == leader_ && stage_ == Stage::kConnected) {
+    end({});
+  }
+}
+
+// Notes a node's answer. The first failure ends the attempt.
+bool JobMaking::all_answered(const std::string& node, const Status& status) {
+  if (!status.ok()) {
+    end(failure(status.code(), "node {}: {}", node, status.message()));
+    return false;
+  }
+  unanswered_.erase(node);
+  return unanswered_.empty();
+}
+
+void JobMaking::prepared(const std::string& node, const Result<control::EngineAddress>& address) {
+  const auto nodes = spec_.world.nodes();
+  const auto index = std::find(nodes.begin(), nodes.end(), node) - nodes.begin();
+  if (address) addresses_[static_cast<std::size_t>(index)] = *address;
+  if (!all_answered(node, address ? Status() : address.error())) return;
+  Json message = Json::object();
+  const auto addresses = std::exchange(addresses_, {});
+  if (const Status written = control::write_addresses(addresses, message); !written.ok()) return end(written);
+  await_all();
+  tell_all("connect", message);
+  connect(addresses);
+}
+
+// Asks this node's engine to connect with the others. Its words tell how that ended.
+void JobMaking::connect(std::span<const control::EngineAddress> addresses) {
+  stage_ = Stage::kConnecting;
+  unconnected_.clear();
+  std::vector<control::EngineCall> calls;
+  for (std::uint32_t node = 0; node < addresses.size(); ++node) {
+    if (NodeIndex(node) == spec_.world.here()) continue;
+    unconnected_.insert(NodeIndex(node));
+    calls.push_back({NodeIndex(node), addresses[node], 0});
+  }
+  Json command{{"command", "connect"}};
+  control::write_calls(calls, command);
+  jobs_.ask(spec_.name, command, {}, [this, epoch = epoch_](const Result<control::Packet>& answer) {
+    const Status begun = answer ? control::status_of(answer->body) : answer.error();
+    if (!begun.ok() && epoch_ == epoch) on_connected(begun);
+  });
+}
+
+void JobMaking::on_word(const EngineWord& word) {
+  unconnected_.erase(word.node);
+  if (!word.status.ok() || unconnected_.empty()) on_connected(word.status);
+}
+
+// This node's engine has reached all others, or has failed to, or has lost one since.
+void JobMaking::on_connected(const Status& status) {
+  const bool connects = stage_ == Stage::kConnecting || (stage_ == Stage::kConnected && !status.ok());
+  if (!connects) return;
+  Status outcome;
+  if (!status.ok())
+    outcome = cut(failure(status.code(), "its engine cannot connect with the others: {}", status.message()));
+  if (outcome.ok()) stage_ = Stage::kConnected;
+  if (leads()) return connected(peers_.here(), outcome);
+  if (outcome.ok()) return say("connected", Json::object());
+  stop();
+  events_.failed_here(outcome);
+  say("connected", control::failed(outcome));
+}
+
+void JobMaking::connected(const std::string& node, const Status& status) {
+  if (!all_answered(node, status)) return;
+  tell_all("commit", Json::object());
+  MUSTER_LOG(kInfo, "supervisor", "job {} is ready on {} nodes", spec_.name, spec_.world.nodes().size());
+  end({});
+}
+
+}  // namespace muster::supervisor

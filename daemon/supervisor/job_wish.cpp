@@ -1,0 +1,97 @@
+#include "daemon/supervisor/job_wish.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace muster::supervisor {
+
+using control::Json;
+
+Result<NodeShares> shares_of(const Json& nodes) {
+  if (!nodes.is_array() || nodes.size() > control::kNodesMax)
+    return fail(Code::kBadArgument, "job: nodes must be a list of at most {} nodes", control::kNodesMax);
+  NodeShares shares;
+  for (const Json& entry : nodes) {
+    const bool whole = entry.is_object() && entry.contains("node") && entry["node"].is_string() &&
+                       entry.contains("ranks") && entry["ranks"].is_number_unsigned() &&
+                       entry["ranks"] >= 1u && entry["ranks"] <= control::kWorldMax;
+    if (!whole)
+      return fail(Code::kBadArgument, "job: each of its nodes needs a name, and ranks from 1 to {}",
+                  control::kWorldMax);
+    shares.emplace_back(entry["node"].get<std::string>(), entry["ranks"].get<std::uint32_t>());
+  }
+  return shares;
+}
+
+Result<World> world_of(const NodeShares& shares, const Roster& roster) {
+  if (roster.alone())
+    return fail(Code::kBadArgument,
+                "this daemon is no node of a cluster: `jobs_from` names a file of one host");
+  std::vector<std::string> names;
+  std::vector<std::uint32_t> node_of;
+  std::uint64_t ranks = 0;
+  for (const auto& [node, share] : shares) {
+    if (roster.find(node) == nullptr)
+      return fail(Code::kBadArgument, "node {} is no host of cluster {} (`muster status`)",
+                  node.substr(0, 64), roster.cluster);
+    ranks += share;
+    if (ranks > control::kWorldMax)
+      return fail(Code::kBadArgument, "a job can have {} ranks", control::kWorldMax);
+    node_of.insert(node_of.end(), share, static_cast<std::uint32_t>(names.size()));
+    names.push_back(node);
+  }
+  const auto here = std::find(names.begin(), names.end(), roster.here);
+  if (here == names.end())
+    return fail(Code::kBadArgument, "node {} is not among the job's nodes; start it on one of them",
+                roster.here);
+  if (names.size() < 2) return fail(Code::kBadArgument, "a job of one node needs no list of nodes");
+  return World::build(names, node_of, NodeIndex(static_cast<std::uint32_t>(here - names.begin())));
+}
+
+Json wish_of(const control::JobSpec& spec) {
+  const Json all = control::to_json(spec);
+  Json wish{{"owner_uid", spec.owner_uid},
+            {"asked_on", spec.asked_on},
+            {"deadline_ns", spec.deadline.count()},
+            {"digests", spec.digests}};
+  for (const char* field : {"name", "world", "mesh", "flatten", "claim"}) wish["spec"][field] = all.at(field);
+  std::vector<std::uint32_t> shares(spec.world.nodes().size());
+  for (std::uint32_t rank = 0; rank < spec.world.size(); ++rank)
+    ++shares[spec.world.node_of(Rank(rank)).value];
+  for (std::uint32_t node = 0; node < shares.size(); ++node)
+    wish["nodes"].push_back({{"node", spec.world.nodes()[node]}, {"ranks", shares[node]}});
+  return wish;
+}
+
+Result<control::JobSpec> job_of_wish(const Json& wish, const Options& options) {
+  const auto number = [&](const char* name, std::uint64_t most) -> Result<std::uint64_t> {
+    const auto field = wish.find(name);
+    if (field == wish.end() || !field->is_number_unsigned() || field->get<std::uint64_t>() > most)
+      return fail(Code::kBadArgument, "job: {} must be a number up to {}", name, most);
+    return field->get<std::uint64_t>();
+  };
+  if (!wish.is_object() || !wish.contains("spec") || !wish.contains("nodes"))
+    return fail(Code::kBadArgument, "job: a wish needs a spec and nodes");
+  MUSTER_ASSIGN_OR_RETURN(const NodeShares shares, shares_of(wish["nodes"]));
+  MUSTER_ASSIGN_OR_RETURN(const World world, world_of(shares, options.roster));
+  constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t uid, number("owner_uid", kMost));
+  MUSTER_ASSIGN_OR_RETURN(
+      control::JobSpec spec,
+      control::job_asked_for(wish["spec"], options.job_defaults, static_cast<std::uint32_t>(uid), &world));
+  MUSTER_ASSIGN_OR_RETURN(
+      const std::uint64_t deadline,
+      number("deadline_ns", static_cast<std::uint64_t>(control::kJobDurationMax.count())));
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t digests, number("digests", kMost));
+  spec.deadline = Nanos(static_cast<std::int64_t>(deadline));
+  spec.digests = static_cast<std::uint32_t>(digests);
+  spec.network = options.roster.network;
+  const auto asked_on = wish.find("asked_on");
+  const auto nodes = spec.world.nodes();
+  if (asked_on == wish.end() || std::find(nodes.begin(), nodes.end(), *asked_on) == nodes.end())
+    return fail(Code::kBadArgument, "job: it must have been asked for on one of its nodes");
+  spec.asked_on = asked_on->get<std::string>();
+  return spec;
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,147 @@
+// Jobs of several nodes that a user asks for, by the daemon of one of them.
+#include "tests/daemon/supervisor/cluster_fixture.hpp"
+
+#include <csignal>
+#include <optional>
+
+#include <gmock/gmock.h>
+
+namespace muster::supervisor {
+namespace {
+
+using ::testing::HasSubstr;
+
+class TemporaryJobsTest : public ClusterTest {
+ protected:
+  // Nodes that know each other, and have no job.
+  void start(std::size_t count) {
+    prepare(count);
+    for (const auto& node : nodes_) node->options.jobs.clear();
+    start_all();
+    ASSERT_TRUE(until([&] {
+      for (std::size_t n = 0; n < count; ++n)
+        for (std::size_t other = 0; other < count; ++other)
+          if (n != other && peer(n, other).at("state") != "up") return false;
+      return true;
+    }));
+  }
+  static Json wish(const Json& nodes, int world, const char* mesh) {
+    return {{"command", "job_create"},
+            {"spec", {{"name", "train"}, {"world", world}, {"mesh", mesh}, {"claim", "owner"}}},
+            {"nodes", nodes}};
+  }
+  static Json of_all(std::size_t count) {
+    Json nodes = Json::array();
+    for (std::size_t n = 0; n < count; ++n) nodes.push_back({{"node", name(n)}, {"ranks", kRanksOfANode}});
+    return nodes;
+  }
+  // A connection on which the job depends.
+  shm::Descriptor owner(std::size_t n) const {
+    auto socket = shm::connect_to(nodes_[n]->endpoint(), soon(), clock_);
+    EXPECT_TRUE(socket) << socket.error().text();
+    return *std::move(socket);
+  }
+  Result<Json> ask_on(const shm::Descriptor& owner, const Json& command) const {
+    MUSTER_RETURN_IF_ERROR(control::send_packet(owner, shm::MessageKind::kCommand, 1, command));
+    MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(owner, soon(), clock_));
+    return control::result_of(answer);
+  }
+  Instant soon() const { return clock_.now() + std::chrono::seconds(20); }
+};
+
+// Goal:   a job is there on all nodes when its maker hears of it, works, and ends with its maker.
+TEST_F(TemporaryJobsTest, LastAsLongAsTheirMaker) {
+  start(3);
+  for (const std::size_t leader : {0u, 2u, 1u}) {
+    auto maker = owner(leader);
+    const auto made = ask_on(maker, wish(of_all(3), 6, "dp_replicate=3,tp=2"));
+    ASSERT_TRUE(made) << made.error().text();
+    ASSERT_TRUE(until_ready());
+    EXPECT_EQ(made->at("epoch"), epoch_at(leader));
+    const auto twice = ask(leader, wish(of_all(3), 6, "dp_replicate=3,tp=2"));
+    ASSERT_FALSE(twice);
+    EXPECT_EQ(twice.error().code(), Code::kDuplicate);
+    expect_works();
+    maker.reset();
+    ASSERT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty() && job_at(2).empty(); }));
+    for (const std::size_t n : {0u, 1u, 2u})
+      EXPECT_TRUE(until([&] { return waiting(n).empty(); })) << waiting(n);
+  }
+}
+
+// Goal:   nothing of a job that cannot be had is left on any node, and its maker hears why.
+TEST_F(TemporaryJobsTest, SayWhyTheyCannotBeMade) {
+  prepare(3);
+  for (const auto& node : nodes_) node->options.jobs.clear();
+  nodes_[1]->options.ranks_per_job_max = 1;
+  nodes_[0]->start();
+  nodes_[1]->start();
+  ASSERT_TRUE(until([this] { return peer(0, 1).at("state") == "up"; }));
+  const auto two = [](const char* one, int ranks, const char* other) {
+    return Json::array({{{"node", one}, {"ranks", ranks}}, {{"node", other}, {"ranks", 2}}});
+  };
+  Json kept = wish(two("node0", 2, "node1"), 4, "tp=4");
+  kept["keep"] = true;
+  const struct {
+    Json asked;
+    Code code;
+    const char* why;
+  } cases[] = {
+      {wish(two("node0", 2, "node1"), 4, "tp=4"), Code::kNoResource, "limits.ranks_per_job_max"},
+      {wish(two("node0", 2, "node2"), 4, "tp=4"), Code::kBusy, "node2 is away"},
+      {wish(two("node0", 2, "node7"), 4, "tp=4"), Code::kBadArgument, "node7 is no host"},
+      {wish(two("node1", 2, "node2"), 4, "tp=4"), Code::kBadArgument, "start it on one of them"},
+      {wish(two("node0", 2, "node0"), 4, "tp=4"), Code::kBadArgument, "node0"},
+      {wish(two("node0", 3, "node1"), 4, "tp=4"), Code::kBadArgument, "5 ranks together"},
+      {wish(two("node0", 0, "node1"), 2, "tp=2"), Code::kBadArgument, "ranks from 1"},
+      {wish(Json::array({{{"node", "node0"}, {"ranks", 2}}}), 2, "tp=2"), Code::kBadArgument, "one node"},
+      {wish("node0", 2, "tp=2"), Code::kBadArgument, "must be a list"},
+      {wish(Json::array({"node0", "node1"}), 2, "tp=2"), Code::kBadArgument, "a name"},
+      {kept, Code::kBadArgument, "cluster file"}};
+  for (const auto& one : cases) {
+    const auto made = ask_on(owner(0), one.asked);
+    ASSERT_FALSE(made) << one.why;
+    EXPECT_EQ(made.error().code(), one.code) << made.error().text();
+    EXPECT_THAT(made.error().message(), HasSubstr(one.why));
+    EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty(); })) << one.why;
+  }
+  EXPECT_TRUE(until([this] { return waiting(0).empty() && waiting(1).empty(); })) << waiting(0) << waiting(1);
+}
+
+// Goal:   a temporary job outlives an engine, and a node that has forgotten it; but not all of them.
+TEST_F(TemporaryJobsTest, TakeBackWhatWasLost) {
+  start(3);
+  const auto maker = owner(1);
+  const auto made = ask_on(maker, wish(of_all(3), 6, "dp_replicate=3,tp=2"));
+  ASSERT_TRUE(made) << made.error().text();
+  const std::uint64_t epoch = epoch_at(1);
+  for (const std::size_t lost : {0u, 1u, 2u}) {
+    const auto died = job(lost).at("engine_pid").get<std::int32_t>();
+    ASSERT_EQ(kill(died, SIGKILL), 0);
+    ASSERT_TRUE(until([&] {
+      const Json there = job(lost);
+      return !there.is_null() && there.at("engine_pid") != died && there.at("state") == "ready";
+    })) << lost
+        << waiting(lost);
+    for (std::size_t n = 0; n < 3; ++n) EXPECT_TRUE(until([&] { return waiting(n).empty(); })) << waiting(n);
+  }
+  for (const std::size_t lost : {0u, 2u}) {
+    lose(lost);
+    nodes_[lost]->options.jobs.clear();
+    nodes_[lost]->start();
+    ASSERT_TRUE(until_ready()) << waiting(lost);
+    for (std::size_t n = 0; n < 3; ++n) EXPECT_TRUE(until([&] { return waiting(n).empty(); })) << waiting(n);
+  }
+  EXPECT_EQ(epoch_at(0), epoch);
+  expect_works();
+  // The maker's daemon has gone, and so has the maker.
+  lose(1);
+  nodes_[1]->options.jobs.clear();
+  nodes_[1]->start();
+  ASSERT_TRUE(until([this] { return peer(0, 1).at("state") == "up"; }));
+  EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty() && job_at(2).empty(); }))
+      << waiting(0) << waiting(1) << waiting(2);
+}
+
+}  // namespace
+}  // namespace muster::supervisor
