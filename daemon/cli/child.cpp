@@ -35,6 +35,7 @@ Result<Pipe> open_pipe(int flags) {
 struct ChildPlan {
   std::vector<char*> arguments;
   std::vector<char*> environment;
+  int input_end = -1;
   int output = -1;
   int error = -1;
   int report = -1;
@@ -68,6 +69,7 @@ struct ChildPlan {
     if (null < 0 || dup2(null, STDIN_FILENO) < 0) give_up(plan.report);
     if (null != STDIN_FILENO) close(null);
   }
+  if (plan.input_end >= 0 && dup2(plan.input_end, STDIN_FILENO) < 0) give_up(plan.report);
   if (plan.output >= 0 && dup2(plan.output, STDOUT_FILENO) < 0) give_up(plan.report);
   if (plan.error >= 0 && dup2(plan.error, STDERR_FILENO) < 0) give_up(plan.report);
   execvpe(plan.arguments[0], plan.arguments.data(), plan.environment.data());
@@ -148,7 +150,12 @@ Result<Child> Child::spawn(const ChildOptions& options) {
   plan.parent = getpid();
   plan.input = options.input;
   MUSTER_ASSIGN_OR_RETURN(Pipe report, open_pipe(0));
-  Pipe output, error;
+  Pipe input, output, error;
+  if (options.input == Input::kPiped) {
+    MUSTER_ASSIGN_OR_RETURN(input, open_pipe(0));
+    fcntl(input.write.get(), F_SETFL, O_NONBLOCK);
+    plan.input_end = input.read.get();
+  }
   if (options.streams == Streams::kPiped) {
     MUSTER_ASSIGN_OR_RETURN(output, open_pipe(O_NONBLOCK));
     MUSTER_ASSIGN_OR_RETURN(error, open_pipe(O_NONBLOCK));
@@ -169,6 +176,7 @@ Result<Child> Child::spawn(const ChildOptions& options) {
   int exec_error = 0;
   if (read(report.read.get(), &exec_error, sizeof exec_error) == sizeof exec_error)
     return fail(refusal(options.arguments.front(), exec_error));
+  child.input_ = std::move(input.write);
   child.output_ = std::move(output.read);
   child.error_ = std::move(error.read);
   return child;
@@ -177,6 +185,7 @@ Result<Child> Child::spawn(const ChildOptions& options) {
 Child::Child(Child&& other) noexcept
     : pid_(other.pid_),
       pidfd_(std::move(other.pidfd_)),
+      input_(std::move(other.input_)),
       output_(std::move(other.output_)),
       error_(std::move(other.error_)),
       reaped_(std::exchange(other.reaped_, true)) {}

@@ -17,7 +17,7 @@ namespace muster::cli {
 bool stays_ignored(int number);
 
 enum class Streams : std::uint8_t { kInherited, kPiped };
-enum class Input : std::uint8_t { kInherited, kNull };
+enum class Input : std::uint8_t { kInherited, kNull, kPiped };
 
 struct ChildOptions {
   std::vector<std::string> arguments;    // the program first; searched in PATH
@@ -42,7 +42,7 @@ struct End {
 //
 // Owns    the process until it is reaped; its pipes and pidfd.
 // Thread  one.
-// Bound   four descriptors.
+// Bound   five descriptors.
 // Fails   spawn: kNotFound (no such program), kDenied (a folder, not executable, without its interpreter),
 //         kNoResource. Destruction kills a child that still runs.
 class Child {
@@ -54,7 +54,8 @@ class Child {
 
   pid_t pid() const { return pid_; }
   const shm::Descriptor& pidfd() const { return pidfd_; }  // readable once it has ended
-  shm::Descriptor& output() { return output_; }            // kPiped
+  shm::Descriptor& input() { return input_; }              // Input::kPiped: to be written; does not block
+  shm::Descriptor& output() { return output_; }            // Streams::kPiped
   shm::Descriptor& error() { return error_; }
   bool reaped() const { return reaped_; }
   // Sends the signal to the child and its whole group.
@@ -67,6 +68,7 @@ class Child {
 
   pid_t pid_;
   shm::Descriptor pidfd_;
+  shm::Descriptor input_;
   shm::Descriptor output_;
   shm::Descriptor error_;
   bool reaped_ = false;

@@ -327,7 +327,8 @@ int run(Line& line) {
          fmt::format(
              "run: unknown option {}; a program stands after --; `muster run --help` lists the options",
              line.run.command.front())});
-  for (const std::string& text : unused_by_run(line.run.environment)) warn(text);
+  if (line.run.part.host.empty())  // else the head has said it
+    for (const std::string& text : unused_by_run(line.run.environment)) warn(text);
   return run_ranks(line.run);
 }
 
@@ -339,12 +340,35 @@ class RunFormatter : public CLI::Formatter {
   }
 };
 
+void add_hosts(CLI::App& app_run, Line& line) {
+  filled(
+      app_run.add_option("--hosts", line.run.head.hosts,
+                         "Make the job over these nodes of the cluster, and start its ranks on all of them: "
+                         "node01:4,node02:4 or node[01-02]:4; without a number one rank"),
+      "HOSTS");
+  filled(
+      app_run.add_option("--launcher", line.run.head.launcher,
+                         "What starts the ranks of another host: {host} is its name, {command} the command "
+                         "quoted for a shell, which else follows as words; else ssh {host} {command}"),
+      "COMMAND");
+  app_run
+      .add_option("--env", line.run.head.variables,
+                  "Pass this variable on to other hosts; MUSTER_SET_… are; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+  // For parts, not for users.
+  app_run.add_option("--part", line.run.part.host)->group(control::kHidden);
+  app_run.add_option("--folder", line.run.part.folder)->group(control::kHidden);
+}
+
 void add_run(CLI::App& app, Line& line) {
-  CLI::App* app_run =
-      with_address(app.add_subcommand("run", "Start ranks here: muster run -n 4 -- ./program"), line);
+  CLI::App* app_run = with_address(
+      app.add_subcommand("run", "Start ranks, here or on several hosts: muster run -n 4 -- ./program"), line);
   app_run->formatter(std::make_shared<RunFormatter>());
   app_run->footer(
-      "Where no daemon runs at the default socket, the run starts a private one, which ends with it.");
+      "Where no daemon runs at the default socket, the run starts a private one, which ends with it. Of a "
+      "job "
+      "with ranks on other nodes, the run starts those of this node; with --hosts, all.");
   app_run->prefix_command();
   whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1,
         std::numeric_limits<std::int32_t>::max());  // run_ranks() checks the limit, and names it
@@ -374,6 +398,7 @@ void add_run(CLI::App& app, Line& line) {
                               "Seconds that the others have after the first failure; then SIGTERM, and "
                               "SIGKILL after 5 more"),
           0);
+  add_hosts(*app_run, line);
   app_run->callback([&line, app_run] {
     line.run.command = app_run->remaining();
     // A "--" after the program belongs to the program.

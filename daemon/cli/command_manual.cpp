@@ -11,9 +11,8 @@ const control::Manual& command_manual() {
     control::Manual m;
     m.synopsis = "COMMAND [OPTIONS]";
     m.description = {
-        "muster starts the ranks of a job on this machine, and asks the daemon musterd(8) what it holds: "
-        "jobs, "
-        "ranks, groups, who waits for whom, what was late.",
+        "muster starts the ranks of a job, on this machine or on nodes of a cluster, and asks the daemon "
+        "musterd(8) what it holds: jobs, ranks, groups, who waits for whom, what was late.",
         "Every command that asks has --json: one JSON object on one line, with schema_version. An integer "
         "of 2^53 and more is a string of its digits there.",
         "Where standard output is a terminal, tables fit its columns; COLUMNS says otherwise. Names of "
@@ -22,6 +21,7 @@ const control::Manual& command_manual() {
         {"muster run -n 4 --private -- ./train", "Four ranks of a program, and a daemon for them alone."},
         {"muster run -n 4 --job train --keep -- ./train",
          "On a standing daemon; the job stays for the next run."},
+        {"muster run --hosts node[01-02]:4 -- ./train", "Eight ranks on two nodes of the cluster, by ssh."},
         {"muster hang", "Who waits for whom in the only job there is."},
         {"muster trace --job train -o trace.json", "Five seconds of it, for ui.perfetto.dev."},
         {"muster plan explain all_reduce --ranks 8", "Which way a collective goes, and what it should cost."},
@@ -45,6 +45,7 @@ const control::Manual& command_manual() {
                     {"126", "run: the program cannot be run"},
                     {"127", "run: there is no such program"},
                     {"130", "interrupted by Ctrl-C; 128 + the number of another signal"},
+                    {"255", "run --hosts: ssh does not reach a host"},
                     {"run", "ends with the code of the first rank that failed"}};
     m.see_also = {"musterd(8)", "musterd.yaml(5)"};
     return m;

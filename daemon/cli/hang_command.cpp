@@ -76,6 +76,7 @@ const char kVerdictWords[] =
     "Verdicts; the exit code is 5 unless it is healthy:\n"
     "  healthy           nothing waits for long, and no rank is stopped\n"
     "  slow              all have come; the operation runs\n"
+    "  unknown           a node of the job does not answer, so nobody knows what its ranks do\n"
     "  not_joined        a rank runs, and has not come\n"
     "  not_attached      a rank has no process in the job\n"
     "  mismatch_pending  members of one group are in different operations\n"
@@ -86,7 +87,9 @@ const char kVerdictWords[] =
     "  engine_stuck      the job's engine does not answer";
 
 int run_hang(const DaemonAddress& address, const std::string& job, Output output) {
-  const auto answer = ask(address, {{"command", "hang"}, {"job", job}});
+  // Other nodes may take half of the time; the other half is for the answer.
+  const auto answer =
+      ask(address, {{"command", "hang"}, {"job", job}, {"wait_ns", (address.timeout / 2).count()}});
   try {
     if (!answer && answer.error().exit_code == kTimedOut)
       if (const auto silence = silence_of(address, job)) {

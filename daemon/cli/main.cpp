@@ -59,7 +59,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return refuse(app, error);
   }
-  for (const std::string& text : muster::misspelt_variables(muster::process_variables())) warn(text);
+  if (line.run.part.host.empty())  // else the head of the run has said it
+    for (const std::string& text : muster::misspelt_variables(muster::process_variables())) warn(text);
   if (const auto trouble = line.fault()) return complain(*trouble);
   return line.command();
 }

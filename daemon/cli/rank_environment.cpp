@@ -43,8 +43,8 @@ std::vector<std::string> rank_environment(const std::vector<std::string>& base, 
   all.push_back("MUSTER_MESH=" + facts.mesh);
   all.push_back(fmt::format("MUSTER_RANK={}", facts.rank));
   all.push_back(fmt::format("MUSTER_WORLD_SIZE={}", facts.world));
-  all.push_back(fmt::format("MUSTER_LOCAL_RANK={}", facts.rank));
-  all.push_back(fmt::format("MUSTER_LOCAL_SIZE={}", facts.world));
+  all.push_back(fmt::format("MUSTER_LOCAL_RANK={}", facts.local_rank));
+  all.push_back(fmt::format("MUSTER_LOCAL_SIZE={}", facts.local_size));
   if (!facts.token.empty()) all.push_back("MUSTER_TOKEN=" + facts.token);
   return all;
 }

@@ -14,6 +14,8 @@ struct RankIdentity {
   std::string token;  // empty: the job needs none
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
+  std::uint32_t local_rank = 0;  // among those of its node
+  std::uint32_t local_size = 1;
 };
 
 // `base` without the variables of another launcher of ours, and with MUSTER_RANK and its companions.

@@ -15,7 +15,8 @@
 namespace muster::cli {
 namespace {
 
-constexpr Nanos kKillAfter = std::chrono::seconds(5);  // from SIGTERM to SIGKILL
+constexpr Nanos kKillAfter = std::chrono::seconds(5);     // from SIGTERM to SIGKILL
+constexpr Nanos kLauncherTime = std::chrono::seconds(3);  // for a part that is to kill its ranks
 constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, after the end of interrupted ranks
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kPipeBytes = 65536;  // if the system does not say
@@ -30,7 +31,15 @@ std::string signal_name(int number) {
   return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
 }
 
+std::string count_text(std::size_t count, const char* what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 }  // namespace
+
+std::string RunMember::title() const {
+  return host.empty() ? fmt::format("rank {}", rank) : "host " + host;
+}
 
 Ranks::Ranks(control::Loop& loop, Options options, Done done)
     : loop_(loop), options_(std::move(options)), done_(std::move(done)), buffer_(kReadBytes) {
@@ -50,47 +59,56 @@ Ranks::~Ranks() {
 }
 
 Status Ranks::start() {
-  MUSTER_RETURN_IF_ERROR(make_room(options_.environments.size(), nullptr));
-  processes_.resize(options_.environments.size());
-  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-    const Status started = start_rank(rank);
+  const std::size_t count = options_.members.size();
+  // A part has one pipe more than a rank.
+  MUSTER_RETURN_IF_ERROR(make_room(options_.kind == Kind::kParts ? count + (count + 2) / 3 : count, nullptr));
+  processes_.resize(count);
+  for (std::size_t index = 0; index < count; ++index) {
+    const Status started = start_member(index);
     if (started.ok()) continue;
     for (Process& process : processes_) {
       loop_.unwatch(std::exchange(process.death, 0));
       process.child.reset();
     }
-    return started;
+    if (options_.kind == Kind::kRanks) return started;
+    return failure(started.code(), "{}: {}", options_.members[index].title(), started.message());
   }
-  running_ = processes_.size();
+  running_ = count;
   return {};
 }
 
-Status Ranks::start_rank(std::size_t rank) {
+Status Ranks::start_member(std::size_t index) {
+  const RunMember& member = options_.members[index];
+  const bool is_rank = options_.kind == Kind::kRanks;
   ChildOptions child;
-  child.arguments = options_.command;
-  child.environment = options_.environments[rank];
-  const bool piped = options_.prefix == Prefix::kRank;
+  child.arguments = is_rank ? options_.command : member.command;
+  child.environment = member.environment;
+  const bool piped = options_.prefix != Prefix::kNone;
   child.streams = piped ? Streams::kPiped : Streams::kInherited;
   // Ranks have their own process groups, so a terminal would stop a rank that reads from it.
-  child.input = rank == 0 && isatty(STDIN_FILENO) == 0 ? Input::kInherited : Input::kNull;
-  child.death_signal = SIGKILL;
+  const bool reads = index == 0 && !options_.is_part && isatty(STDIN_FILENO) == 0;
+  child.input = !is_rank ? Input::kPiped : reads ? Input::kInherited : Input::kNull;
+  // A part can end its ranks itself, once its input has ended.
+  child.death_signal = is_rank ? SIGKILL : SIGTERM;
   MUSTER_ASSIGN_OR_RETURN(Child started, Child::spawn(child));
-  Process& process = processes_[rank];
+  Process& process = processes_[index];
   process.child = std::make_unique<Child>(std::move(started));
-  process.death = loop_.watch(process.child->pidfd().get(), [this, rank] { on_death(rank); });
+  process.death = loop_.watch(process.child->pidfd().get(), [this, index] { on_death(index); });
   if (piped) {
-    open_stream(rank, 0, std::move(process.child->output()));
-    open_stream(rank, 1, std::move(process.child->error()));
+    open_stream(index, 0, std::move(process.child->output()));
+    open_stream(index, 1, std::move(process.child->error()));
   }
   return {};
 }
 
-void Ranks::open_stream(std::size_t rank, std::size_t which, shm::Descriptor pipe) {
-  Stream& stream = processes_[rank].streams[which];
+void Ranks::open_stream(std::size_t index, std::size_t which, shm::Descriptor pipe) {
+  Stream& stream = processes_[index].streams[which];
+  stream.index = index;
   stream.pipe = std::move(pipe);
   stream.which = which;
-  const bool progress = rank == 0 && isatty(which == 0 ? STDOUT_FILENO : STDERR_FILENO) != 0;
-  stream.prefixer.emplace(fmt::format("[{}] ", rank),
+  const bool prefixed = options_.prefix == Prefix::kRank;
+  const bool progress = prefixed && index == 0 && isatty(which == 0 ? STDOUT_FILENO : STDERR_FILENO) != 0;
+  stream.prefixer.emplace(prefixed ? fmt::format("[{}] ", options_.members[index].rank) : "",
                           progress ? CarriageReturn::kPassThrough : CarriageReturn::kShowLast);
   if (!outlets_[which]->full()) listen(stream);
 }
@@ -121,7 +139,12 @@ std::optional<std::size_t> Ranks::relay(Stream& stream) {
   const ssize_t n = read(stream.pipe.get(), buffer_.data(), buffer_.size());
   if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) return std::nullopt;
   const std::size_t bytes = n < 0 ? 0 : static_cast<std::size_t>(n);
-  if (bytes > 0) put(stream.which, stream.prefixer->feed({buffer_.data(), bytes}));
+  if (bytes == 0) return bytes;
+  std::string lines = stream.prefixer->feed({buffer_.data(), bytes});
+  const bool may_tell = options_.kind == Kind::kParts && stream.which == 1;
+  const auto failure = may_tell ? take_failure(&lines) : std::nullopt;
+  put(stream.which, lines);
+  if (failure) on_told(stream.index, *failure);
   return bytes;
 }
 
@@ -146,8 +169,8 @@ void Ranks::close_stream(Stream& stream) {
   stream.pipe.reset();
 }
 
-void Ranks::on_death(std::size_t rank) {
-  Process& process = processes_[rank];
+void Ranks::on_death(std::size_t index) {
+  Process& process = processes_[index];
   loop_.unwatch(std::exchange(process.death, 0));
   const End end = process.child->reap();
   --running_;
@@ -155,30 +178,43 @@ void Ranks::on_death(std::size_t rank) {
     drain(stream);
     close_stream(stream);
   }
-  if (!end.well()) on_failure(rank, end);
+  if (!end.well()) on_failure(index, end);
   if (end.well() && options_.elastic) first_failure_.reset();
   if (running_ == 0) return all_ended();
-  if (options_.on_end) options_.on_end(rank, fmt::format("rank {} {}", rank, end.text()));
+  const RunMember& member = options_.members[index];
+  if (options_.on_end) options_.on_end(member.rank, fmt::format("{} {}", member.title(), end.text()));
 }
 
-void Ranks::on_failure(std::size_t rank, const End& end) {
+void Ranks::on_failure(std::size_t index, const End& end) {
   const bool first = !first_failure_;
   if (first) first_failure_ = end;
-  if (interrupted_ != 0) return;
+  if (interrupted_ != 0 || processes_[index].told) return;
+  const RunMember& member = options_.members[index];
+  const std::string who =
+      member.host.empty() ? member.title() : fmt::format("{}: `{}`", member.title(), member.launcher);
   if (options_.elastic) {
-    say(fmt::format("rank {} {}{}", rank, end.text(),
-                    running_ == 0 ? "" : fmt::format("; {} go on", running_)));
+    say(fmt::format("{} {}{}", who, end.text(), running_ == 0 ? "" : fmt::format("; {} go on", running_)));
   } else if (first) {
-    say(fmt::format("rank {} {}", rank, end.text()));
-    end_all_after(options_.grace, fmt::format("rank {}'s failure", rank));
+    say(fmt::format("{} {}", who, end.text()));
+    if (options_.is_part) put(1, failure_line({end.exit_code(), member.rank}));
+    end_all_after(options_.grace, member.title() + "'s failure");
   }
+}
+
+// The part itself has said what happened.
+void Ranks::on_told(std::size_t index, const ToldFailure& failure) {
+  processes_[index].told = true;
+  if (!first_failure_) first_failure_ = End{.code = failure.code};
+  if (interrupted_ == 0) end_all_after(options_.grace, fmt::format("rank {}'s failure", failure.rank));
 }
 
 void Ranks::all_ended() {
   const bool by_user = interrupted_ != 0 && interrupted_ != SIGPIPE && !output_failed_;
-  if (by_user)
-    say(fmt::format("interrupted by {}; {} rank{} ended", signal_name(interrupted_), interrupted_count_,
-                    interrupted_count_ == 1 ? "" : "s"));
+  if (by_user && !options_.is_part)
+    say(fmt::format("interrupted by {}; {} ended", signal_name(interrupted_),
+                    options_.kind == Kind::kRanks
+                        ? count_text(interrupted_count_, "rank")
+                        : fmt::format("the ranks on {}", count_text(interrupted_count_, "host"))));
   ended_ = true;
   if (interrupted_ != 0) timers_.push_back(loop_.after(kReadAfter, [this] { give_up_output(); }));
   finish_if_read();
@@ -202,19 +238,31 @@ void Ranks::finish_if_read() {
 
 void Ranks::forward(int signal) {
   for (Process& process : processes_)
-    if (process.child) process.child->signal(signal);
+    if (process.child && !process.child->reaped()) pass(process, signal);
+}
+
+// A launcher need not pass signals on, as ssh does not: it would end, and its part would be left alone.
+void Ranks::pass(Process& process, int signal) {
+  Child& child = *process.child;
+  if (!child.input().valid()) return child.signal(signal);
+  const std::string line = signal_line(signal);
+  // A launcher that takes nothing is killed in the end.
+  static_cast<void>(!write(child.input().get(), line.data(), line.size()));
+  if (signal == SIGKILL) timers_.push_back(loop_.after(kLauncherTime, [&child] { child.signal(SIGKILL); }));
 }
 
 void Ranks::interrupt(int signal) {
-  if (interrupted_ != 0) {
-    forward(SIGKILL);
-    return give_up_output();
-  }
+  if (interrupted_ != 0) return kill();
   interrupted_ = signal;
   interrupted_count_ = running_;
   if (ended_) return give_up_output();  // only the output's reader was waited for
   forward(signal);
   end_all_after(options_.grace, signal_name(signal));
+}
+
+void Ranks::kill() {
+  forward(SIGKILL);
+  give_up_output();
 }
 
 void Ranks::end_all_after(Nanos delay, const std::string& cause) {
@@ -234,17 +282,20 @@ void Ranks::end_all_after(Nanos delay, const std::string& cause) {
   }));
 }
 
-// "rank 2", "ranks 0, 3", "ranks 0, 1, … and 4 more".
+// "rank 2", "ranks 0, 3", "ranks 0, 1, … and 4 more"; "hosts node01, node02".
 std::string Ranks::still_running() const {
   std::string names;
   std::size_t count = 0;
-  for (std::size_t rank = 0; rank < processes_.size(); ++rank) {
-    const Process& process = processes_[rank];
-    if (!process.child || process.child->reaped()) continue;
-    if (++count <= kNamedMax) names += fmt::format("{}{}", count == 1 ? "" : ", ", rank);
+  for (std::size_t index = 0; index < processes_.size(); ++index) {
+    const Process& process = processes_[index];
+    if (!process.child || process.child->reaped() || ++count > kNamedMax) continue;
+    const RunMember& member = options_.members[index];
+    if (count > 1) names += ", ";
+    names += member.host.empty() ? fmt::format("{}", member.rank) : member.host;
   }
   if (count > kNamedMax) names += fmt::format(" and {} more", count - kNamedMax);
-  return (count == 1 ? "rank " : "ranks ") + names;
+  const char* const what = options_.kind == Kind::kRanks ? "rank" : "host";
+  return fmt::format("{}{} {}", what, count == 1 ? "" : "s", names);
 }
 
 void Ranks::put(std::size_t which, const std::string& text) {

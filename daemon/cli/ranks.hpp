@@ -1,9 +1,11 @@
-// Ranks: the processes of one run, from the start to the end of the last one.
+// Ranks: the processes of one run, from the start to the end of the last one. They are ranks of this node, or
+// the parts of a run over several hosts, each behind its launcher (part_link.hpp).
 #pragma once
 
 #include "daemon/cli/child.hpp"
 #include "daemon/cli/line_prefixer.hpp"
 #include "daemon/cli/outlet.hpp"
+#include "daemon/cli/part_link.hpp"
 #include "daemon/control/loop.hpp"
 
 #include <array>
@@ -16,26 +18,43 @@
 
 namespace muster::cli {
 
-enum class Prefix : std::uint8_t { kRank, kNone };
+// kLines: no prefix, and whole lines all the same.
+enum class Prefix : std::uint8_t { kRank, kLines, kNone };
+
+// One of the processes, as messages call it.
+struct RunMember {
+  std::uint32_t rank = 0;                // of a rank, in its job
+  std::string host;                      // of a part
+  std::string launcher;                  // of a part: what starts it, in short
+  std::vector<std::string> command;      // a part's own; ranks have that of the run
+  std::vector<std::string> environment;  // all of it
+  std::string title() const;             // "rank 2", "host node02"
+};
 
 // Owns    the processes, their pipes, and their unread output.
 // Thread  the loop's.
-// Bound   the number of environments; Outlet::kQueueBytes of unread output, and what ended ranks left in
+// Bound   the number of processes; Outlet::kQueueBytes of unread output, and what ended ranks left in
 //         their pipes. A rank that writes faster than the terminal reads waits.
 // Fails   start: as Child::spawn(), and kNoResource if the open-files limit is too low; then nothing runs.
 //         Only the first failure of a rank is reported; the others are ended after the grace time. Elastic
 //         ranks go on: each failure is reported, and the run is well if the last rank to end is. If output
-//         cannot be written, all ranks are ended.
+//         cannot be written, all ranks are ended. A part tells the first failure of its ranks before it ends,
+//         and that counts as the part's.
 class Ranks {
  public:
+  // kParts: the processes are parts, which hear signals by part_link.hpp.
+  enum class Kind : std::uint8_t { kRanks, kParts };
   struct Options {
+    Kind kind = Kind::kRanks;
     std::vector<std::string> command;
-    std::vector<std::vector<std::string>> environments;  // one per rank
+    std::vector<RunMember> members;
+    // The run is a part: its input is not for the ranks, and its head is told of the first failure.
+    bool is_part = false;
     Prefix prefix = Prefix::kRank;
     Nanos grace = std::chrono::seconds(10);
     bool elastic = false;  // if a rank fails, the others go on
     // A rank has ended, well or not, while others still run: nobody needs to wait for it.
-    std::function<void(std::size_t rank, const std::string& text)> on_end;
+    std::function<void(std::uint32_t rank, const std::string& text)> on_end;
   };
   using Done = std::function<void(int exit_code)>;
 
@@ -51,6 +70,9 @@ class Ranks {
   // The user wants an end: all ranks get the signal, and those that stay beyond the grace time are killed.
   // The second call kills at once, and waits for no reader.
   void interrupt(int signal);
+  bool interrupted() const { return interrupted_ != 0; }
+  // Kills all at once, and waits for no reader.
+  void kill();
   // Whether the grace time runs.
   bool ending() const { return ending_; }
   // Prints on standard error, after the ranks' output there.
@@ -58,6 +80,7 @@ class Ranks {
 
  private:
   struct Stream {
+    std::size_t index = 0;  // of its process
     shm::Descriptor pipe;
     std::size_t which = 0;  // 0: standard output, 1: standard error
     control::Loop::Watch watch = 0;
@@ -67,16 +90,19 @@ class Ranks {
     std::unique_ptr<Child> child;
     control::Loop::Watch death = 0;
     std::array<Stream, 2> streams;  // standard output and error
+    bool told = false;              // a part: that one of its ranks has failed
   };
 
-  Status start_rank(std::size_t rank);
-  void open_stream(std::size_t rank, std::size_t which, shm::Descriptor pipe);
+  Status start_member(std::size_t index);
+  void open_stream(std::size_t index, std::size_t which, shm::Descriptor pipe);
   void on_output(Stream& stream);
   std::optional<std::size_t> relay(Stream& stream);
   void drain(Stream& stream);
   void close_stream(Stream& stream);
-  void on_death(std::size_t rank);
-  void on_failure(std::size_t rank, const End& end);
+  void pass(Process& process, int signal);
+  void on_death(std::size_t index);
+  void on_failure(std::size_t index, const End& end);
+  void on_told(std::size_t index, const ToldFailure& failure);
   void all_ended();
   void finish_if_read();
   void give_up_output();

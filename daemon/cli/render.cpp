@@ -7,6 +7,8 @@
 namespace muster::cli {
 namespace {
 
+constexpr std::int64_t kQuietNanos = 1'000'000'000;  // nodes that are well are never silent for so long
+
 std::string text(const Json& object, const char* name) {
   return object.at(name).get<std::string>();
 }
@@ -34,6 +36,14 @@ std::string users_text(const Json& status, std::size_t columns) {
   return shared ? config::table({"USER", "JOBS", "SESSIONS", "MEMORY"}, rows, {columns, {"SESSIONS"}}) : "";
 }
 
+// Why a node is not there, and since when it is silent.
+std::string why_text(const Json& peer) {
+  std::string why = text(peer, "why");
+  const auto heard_ns = peer.value("heard_ns", std::int64_t{0});
+  if (heard_ns <= kQuietNanos) return why;
+  return fmt::format("{}{}last heard {} ago", why, why.empty() ? "" : "; ", config::duration_text(heard_ns));
+}
+
 // The other nodes, what waits for them, and who was turned away.
 std::string cluster_text(const Json& cluster, std::size_t columns) {
   const auto seconds = [](const Json& entry, const char* name) {
@@ -47,7 +57,7 @@ std::string cluster_text(const Json& cluster, std::size_t columns) {
   std::vector<config::Cells> rows;
   for (const Json& peer : cluster.at("peers"))
     rows.push_back({text(peer, "node"), text(peer, "state"), seconds(peer, "for_ns"), text(peer, "address"),
-                    text(peer, "version"), text(peer, "why")});
+                    text(peer, "version"), why_text(peer)});
   out += config::table({"NODE", "STATE", "SINCE", "ADDRESS", "VERSION", "WHY"}, rows,
                        {columns, {"VERSION", "ADDRESS", "SINCE"}});
   for (const Json& refusal : cluster.at("refusals"))
@@ -56,6 +66,29 @@ std::string cluster_text(const Json& cluster, std::size_t columns) {
                        text(refusal, "why"));
   for (const Json& job : cluster.at("waiting")) out += text(job, "why") + "\n";
   return out;
+}
+
+// Of a job of several nodes: who has come on each, and of whom nothing is known.
+std::string nodes_text(const Json& job) {
+  std::string known;
+  std::string unknown;
+  for (const Json& node : job.at("nodes")) {
+    int ranks = 0;
+    int attached = 0;
+    for (const Json& rank : job.at("ranks")) {
+      if (rank.at("node") != node) continue;
+      ++ranks;
+      attached += rank.at("attached").get<bool>() ? 1 : 0;
+    }
+    if (ranks > 0)
+      known +=
+          fmt::format("{}{}/{} on {}", known.empty() ? "" : ", ", attached, ranks, node.get<std::string>());
+  }
+  for (const Json& node : job.at("unanswered"))
+    unknown += fmt::format("job {}: nothing is known of ranks {} on {}: {}\n", text(job, "name"),
+                           rank_list(node.at("ranks").get<std::vector<std::uint32_t>>()), text(node, "node"),
+                           text(node, "why"));
+  return (known.empty() ? "" : fmt::format("job {}: attached {}\n", text(job, "name"), known)) + unknown;
 }
 
 }  // namespace
@@ -90,6 +123,7 @@ std::string status_text(const Json& status, std::size_t columns) {
 
 std::string jobs_text(const Json& result, std::size_t columns) {
   std::vector<config::Cells> rows;
+  std::string others;
   std::string silent;
   for (const Json& job : result.at("jobs")) {
     const bool told = job.contains("ranks") && job.value("answered", true);
@@ -98,9 +132,11 @@ std::string jobs_text(const Json& result, std::size_t columns) {
       silent += fmt::format(
           "job {}: its engine (process {}) does not answer; `muster hang --job {}` says what it does\n",
           text(job, "name"), job.at("engine_pid").get<int>(), text(job, "name"));
-    std::uint64_t used = 0;
+    if (job.contains("unanswered") && text(job, "state") == "ready") others += nodes_text(job);
+    std::uint64_t used = 0;  // on this node
     for (const Json& rank : job.value("ranks", Json::array()))
-      used += rank.at("arena_used_bytes").get<std::uint64_t>();
+      if (rank.value("node", "") == job.value("node", ""))
+        used += rank.at("arena_used_bytes").get<std::uint64_t>();
     rows.push_back({text(job, "name"), text(job, "state"),
                     fmt::format("{}/{}", job.at("attached").get<std::uint32_t>(),
                                 job.value("here", job.at("world").get<std::uint32_t>())),
@@ -110,7 +146,7 @@ std::string jobs_text(const Json& result, std::size_t columns) {
   }
   return config::table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
                        {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) +
-         silent;
+         others + silent;
 }
 
 std::string group_table(const Json& groups, std::size_t columns) {

@@ -1,8 +1,10 @@
 #include "daemon/cli/run_command.hpp"
 
 #include "api/base/node_limits.hpp"
+#include "api/base/words.hpp"
 #include "daemon/cli/daemon_link.hpp"
 #include "daemon/cli/mesh_command.hpp"
+#include "daemon/cli/part_link.hpp"
 #include "daemon/cli/private_daemon.hpp"
 #include "daemon/cli/private_limits.hpp"
 #include "daemon/cli/rank_environment.hpp"
@@ -15,6 +17,7 @@
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 
 #include <unistd.h>
 
@@ -31,13 +34,20 @@ struct Given {
   bool flatten = false;
 };
 
+Trouble too_many(std::int64_t ranks) {
+  return {kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most "
+                              "(limits.ranks_per_job_max goes no higher); start fewer",
+                              ranks, kRanksOnNodeMax)};
+}
+
 // Containers with pid namespaces may share a daemon, so the pid alone is not unique.
 std::string fresh_job_name() {
   return fmt::format("run-{}-{:08x}", getpid(), static_cast<std::uint32_t>(chance_for_name()));
 }
 
 // One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts the
-// next; a signal or a failure leads to finish() from any step.
+// next; a signal or a failure leads to finish() from any step. A head makes its job over several nodes and
+// starts parts in place of ranks. A part joins that job and listens to its head.
 //
 // Owns    the private daemon if there is one, the connection, the ranks.
 // Thread  run()'s.
@@ -60,6 +70,9 @@ class RunCommand {
         if (ranks_) ranks_->forward(number);
       });
     if (!stays_ignored(SIGTSTP)) loop_.on_signal(SIGTSTP, [this] { stop_for_a_while(); });
+    if (is_part())
+      head_.emplace(loop_,
+                    HeadLink::Events{[this](int number) { on_word(number); }, [this] { on_headless(); }});
     loop_.post([this] { find_daemon(); });
     loop_.run();
     return exit_code_;
@@ -82,12 +95,11 @@ class RunCommand {
 
   // Checks that need no daemon.
   std::optional<Trouble> check() {
+    if (const auto trouble = check_hosts()) return trouble;
     if (options_.ranks == 0 && options_.job.empty())
       return Trouble{kUsage, "run: say how many ranks, with -n"};
-    if (options_.ranks > kRanksOnNodeMax)
-      return Trouble{kUsage, fmt::format("run: -n {}: a job on one node can have {} ranks at most "
-                                         "(limits.ranks_per_job_max goes no higher); start fewer",
-                                         options_.ranks, kRanksOnNodeMax)};
+    if (options_.ranks > kRanksOnNodeMax && options_.job.empty() && !is_head())
+      return too_many(options_.ranks);
     if (const auto trouble = check_home()) return trouble;
     if (options_.lifetime == Lifetime::kKeep && options_.job.empty())
       return Trouble{kUsage, "run: --keep needs --job: the name by which the next run finds the job"};
@@ -104,9 +116,28 @@ class RunCommand {
     return std::nullopt;
   }
 
+  bool is_head() const { return plan_.has_value(); }
+  bool is_part() const { return !options_.part.host.empty(); }
+
+  std::optional<Trouble> check_hosts() {
+    if (is_part()) return enter_folder(options_.part);
+    auto plan = plan_head(options_.head, options_.ranks, options_.environment);
+    if (!plan) return plan.error();
+    plan_ = *std::move(plan);
+    if (!is_head()) return std::nullopt;
+    options_.ranks = plan_->ranks();
+    const bool is_private = options_.home == Home::kPrivate;
+    if (!is_private && options_.lifetime == Lifetime::kRun) return std::nullopt;
+    return Trouble{kUsage,
+                   fmt::format("run: --hosts and {} exclude each other: the job lies with the daemons "
+                               "of all hosts, and ends with the run; leave one out",
+                               is_private ? "--private" : "--keep")};
+  }
+
   // Whether a private daemon can do what was asked.
   std::optional<Trouble> check_home() const {
     if (options_.home != Home::kPrivate) return std::nullopt;
+    if (options_.ranks > kRanksOnNodeMax) return too_many(options_.ranks);
     if (options_.lifetime == Lifetime::kKeep)
       return Trouble{kUsage,
                      "run: --private and --keep exclude each other: a private daemon ends with the run, and "
@@ -130,7 +161,7 @@ class RunCommand {
                                        "add --private, or leave --config out",
                                        options_.address.endpoint)});
     if (link) {
-      say_joins();
+      if (!is_head() && !is_part()) say_joins();
       return connected(*std::move(link));
     }
     const Status& status = link.error();
@@ -140,6 +171,7 @@ class RunCommand {
       if (status.code() != Code::kNoResource) trouble.text += "; --private runs without that daemon";
       return stop(trouble);
     }
+    if (is_head() || is_part()) return stop(no_daemon(options_.part, options_.address.endpoint));
     if (options_.home == Home::kAny) return start_daemon();
     const bool option = options_.home == Home::kOption;
     stop({kUnreachable,
@@ -217,28 +249,37 @@ class RunCommand {
   }
 
   void find_or_create_job() {
-    if (named_) return find_job();
-    options_.job = fresh_job_name();
+    if (!named_) options_.job = fresh_job_name();
+    if (named_ || is_head()) return find_job();
     create_job();
   }
 
   // "status" asks no engine, so a stuck engine of another job does no harm.
   void find_job() {
     step({{"command", "status"}}, [this](const Json& result) {
+      node_ = node_of(result);
+      const std::string& endpoint = options_.address.endpoint;
+      const auto trouble = is_head()   ? hosts_trouble(*plan_, result, endpoint)
+                           : is_part() ? part_trouble(options_.part, node_, endpoint)
+                                       : std::nullopt;
+      if (trouble) return stop(*trouble);
       for (const Json& job : result.at("jobs"))
         if (job.at("name") == options_.job)
           return job.at("state") == "ending" ? await_end_of_job() : join_job(job);
-      create_job();
+      const std::string why = awaited(result, options_.job);
+      why.empty() ? create_job() : await_job(why);
     });
   }
 
   // Waits for the end of a former job of that name, as after `muster end`.
   void await_end_of_job() {
-    if (clock_.now() >= give_up_at_)
-      return stop({kTimedOut, fmt::format("job {} is ending and does not end in time; --timeout sets how "
-                                          "long to wait, `muster jobs` shows what is there",
-                                          options_.job)});
-    ask_later();
+    await_job(fmt::format("job {} is ending and does not end in time; `muster jobs` shows what is there",
+                          options_.job));
+  }
+
+  void await_job(const std::string& why) {
+    if (clock_.now() < give_up_at_) return ask_later();
+    stop({kTimedOut, why + "; --timeout sets how long to wait"});
   }
 
   void ask_later() {
@@ -250,10 +291,14 @@ class RunCommand {
   void join_job(const Json& job) {
     job_stays_ = true;
     const auto world = job.at("world").get<std::int64_t>();
+    if (is_head())
+      if (const auto trouble = places_trouble(*plan_, job)) return stop(*trouble);
     if (options_.ranks != 0 && options_.ranks != world)
       return stop({kUsage, fmt::format("job {} has {} ranks, not {}; leave -n out", options_.job, world,
                                        options_.ranks)});
     options_.ranks = world;
+    here_ = job.value("local", std::vector<std::uint32_t>());
+    spans_ = job.contains("local");
     const auto mesh = job.at("mesh").get<std::string>();
     const std::string asked = wanted_.mesh ? options_.mesh : mesh;
     // The job's creator may have written the same mesh in another way.
@@ -269,7 +314,10 @@ class RunCommand {
                                        its->degrees().canonical(), built->degrees().canonical())});
     options_.mesh = its->degrees().canonical();
     const bool tokens = job.at("claim") == "token";
-    tokens_.assign(static_cast<std::size_t>(world), "");
+    place_ranks();
+    if (spans_ && !is_head() && !is_part())
+      print_error(fmt::format("muster run: starts rank{} {} of job {}, those of node {}\n",
+                              here_.size() == 1 ? "" : "s", rank_list(here_, ','), options_.job, node_));
     if (!wanted_.flatten) return expect_ranks(tokens);
     // The hash covers the names of all groups, and so the flattened dims.
     const std::string hash = mesh::describe(mesh::GroupList(*built)).hash;
@@ -282,8 +330,18 @@ class RunCommand {
     });
   }
 
+  // Which ranks this run starts, each without its token yet.
+  void place_ranks() {
+    if (!spans_) {
+      here_.resize(static_cast<std::size_t>(options_.ranks));
+      std::iota(here_.begin(), here_.end(), 0u);
+    }
+    tokens_.assign(here_.size(), "");
+  }
+
   // A former run that was killed may have reported ranks as absent, and not that all may come again.
   void expect_ranks(bool tokens) {
+    if (is_head()) return begin_trace();  // the parts do it
     step({{"command", "expect_all"}, {"job", options_.job}},
          [this, tokens](const Json&) { claim_ranks(tokens); });
   }
@@ -293,17 +351,20 @@ class RunCommand {
     begin_trace();
   }
 
-  void fetch_token(std::size_t rank) {
-    if (rank == tokens_.size()) return begin_trace();
-    step({{"command", "token"}, {"job", options_.job}, {"rank", rank}}, [this, rank](const Json& result) {
-      tokens_[rank] = result.at("token").get<std::string>();
-      fetch_token(rank + 1);
-    });
+  void fetch_token(std::size_t index) {
+    if (index == tokens_.size()) return begin_trace();
+    step({{"command", "token"}, {"job", options_.job}, {"rank", here_[index]}},
+         [this, index](const Json& result) {
+           tokens_[index] = result.at("token").get<std::string>();
+           fetch_token(index + 1);
+         });
   }
 
   void create_job() {
     if (options_.ranks == 0)
-      return stop({kNoObject, fmt::format("no job is named '{}'; give -n to create it", options_.job)});
+      return stop({kNoObject, fmt::format("no job is named '{}'{}", options_.job,
+                                          is_part() ? " on node " + node_ : "; give -n to create it")});
+    if (options_.ranks > kRanksOnNodeMax && !is_head()) return stop(too_many(options_.ranks));
     Json flatten = Json::array();
     const auto flattens = parse_flattens(options_.flattens);  // checked before
     for (const auto& entry : *flattens) flatten.push_back({{"name", entry.name}, {"dims", entry.members}});
@@ -313,8 +374,11 @@ class RunCommand {
                     {"flatten", flatten},
                     {"claim", "owner"}};  // so that a rank may close its session and open another
     job_stays_ = options_.lifetime == Lifetime::kKeep;
-    link_->ask({{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}},
-               [this](const OrTrouble<DaemonAnswer>& answer) { on_created(answer); });
+    Json command{{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}};
+    if (is_head() && plan_->hosts.size() > 1)
+      for (const HostShare& host : plan_->hosts)
+        command["nodes"].push_back({{"node", host.name}, {"ranks", host.ranks}});
+    link_->ask(command, [this](const OrTrouble<DaemonAnswer>& answer) { on_created(answer); });
   }
 
   // A daemon that was killed may have created the job and not answered. Its successor ends that job, since
@@ -322,7 +386,7 @@ class RunCommand {
   void on_created(const OrTrouble<DaemonAnswer>& answer) {
     if (!answer && answer.error().code == Code::kDuplicate && clock_.now() < give_up_at_) return ask_later();
     const auto created = [this](const Json&) {
-      tokens_.assign(static_cast<std::size_t>(options_.ranks), "");
+      place_ranks();
       begin_trace();
     };
     take(answer, created, kFailed);  // here, "not found" means a part of the installation
@@ -352,19 +416,35 @@ class RunCommand {
 
   // ---- ranks
 
-  void start_ranks() {
+  Ranks::Options ranks_here() {
     Ranks::Options ranks;
     ranks.command = options_.command;
-    ranks.prefix = options_.ranks == 1 ? Prefix::kNone : options_.prefix;
+    ranks.is_part = is_part();
     ranks.grace = options_.grace;
     ranks.elastic = options_.elastic;
-    for (std::int64_t rank = 0; rank < options_.ranks; ++rank)
-      ranks.environments.push_back(rank_environment(
-          options_.environment,
-          {options_.address.endpoint, options_.job, options_.mesh, tokens_.at(static_cast<std::size_t>(rank)),
-           static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(options_.ranks)}));
+    ranks.prefix = options_.ranks == 1 ? Prefix::kNone : options_.prefix;
+    if (is_part() && ranks.prefix == Prefix::kNone) ranks.prefix = Prefix::kLines;
+    const auto size = static_cast<std::uint32_t>(here_.size());
+    for (std::uint32_t local = 0; local < size; ++local) {
+      RunMember& rank = ranks.members.emplace_back();
+      rank.rank = here_[local];
+      rank.environment = rank_environment(
+          options_.environment, {options_.address.endpoint, options_.job, options_.mesh, tokens_[local],
+                                 rank.rank, static_cast<std::uint32_t>(options_.ranks), local, size});
+    }
     // Only this program knows that a rank is gone that never attached, or left before others came.
-    ranks.on_end = [this](std::size_t rank, const std::string& text) { tell_absence(rank, text); };
+    ranks.on_end = [this](std::uint32_t rank, const std::string& text) { tell_absence(rank, text); };
+    return ranks;
+  }
+
+  Ranks::Options parts() const {
+    return parts_of(*plan_,
+                    {options_.job, node_, options_.address.endpoint, options_.address.timeout, options_.grace,
+                     options_.elastic, options_.prefix, options_.command, options_.environment});
+  }
+
+  void start_ranks() {
+    Ranks::Options ranks = is_head() ? parts() : ranks_here();
     ranks_ = std::make_unique<Ranks>(loop_, std::move(ranks), [this](int code) { on_ranks_done(code); });
     const Status started = ranks_->start();
     if (started.ok()) return;
@@ -377,7 +457,7 @@ class RunCommand {
 
   // Repeated until it is heard: a stopped engine refuses once enough questions wait for it. Else ranks that
   // wait for this one would learn of it only at their deadline.
-  void tell_absence(std::size_t rank, const std::string& text) {
+  void tell_absence(std::uint32_t rank, const std::string& text) {
     if (!link_) return;
     link_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
                [this, rank, text](const OrTrouble<DaemonAnswer>& told) {
@@ -411,7 +491,24 @@ class RunCommand {
 
   // ---- the end
 
+  // A part hears its head.
+  void on_word(int number) {
+    if (number == SIGKILL) return ranks_ ? ranks_->kill() : finish(128 + number);
+    if (number == SIGUSR1 || number == SIGUSR2 || number == SIGSTOP || number == SIGCONT) {
+      if (ranks_) ranks_->forward(number);
+    } else if (!ranks_ || !ranks_->interrupted()) {
+      on_end_signal(number);
+    }
+  }
+
+  void on_headless() {
+    headless_ = true;
+    if (!ranks_ && !finishing_) print_error(fmt::format("muster run: {}\n", headless_text(options_.part)));
+    on_word(SIGTERM);
+  }
+
   void on_end_signal(int number) {
+    if (headless_ && ranks_ && ranks_->interrupted()) return;  // the same end, said twice
     if (finishing_) {
       daemon_ ? daemon_->child().signal(SIGKILL) : leave();  // second signal: end at once
       return;
@@ -468,7 +565,13 @@ class RunCommand {
   control::Loop::Watch give_up_ = 0;
   std::unique_ptr<DaemonLink> link_;
   std::unique_ptr<Ranks> ranks_;
-  std::vector<std::string> tokens_;
+  std::vector<std::uint32_t> here_;  // the ranks that this run starts, rising
+  std::vector<std::string> tokens_;  // one for each of them
+  std::optional<RunHead> plan_;      // the run is a head
+  std::string node_;                 // of the daemon
+  std::optional<HeadLink> head_;     // of a part
+  bool headless_ = false;
+  bool spans_ = false;  // the job has ranks on other nodes too
   const SteadyClock clock_;
   Instant give_up_at_{};    // for a job's end
   bool named_ = false;      // the user has named the job

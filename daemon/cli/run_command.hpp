@@ -1,8 +1,9 @@
-// `muster run`: runs ranks on this machine, with the daemon that runs here or with a private one.
+// `muster run`: runs ranks on this machine, with the daemon that runs here or with a private one; or, as the
+// head of several such runs, on the nodes of a cluster.
 #pragma once
 
+#include "daemon/cli/head.hpp"
 #include "daemon/cli/question.hpp"
-#include "daemon/cli/ranks.hpp"
 
 #include <cstdint>
 #include <string>
@@ -27,6 +28,8 @@ struct RunOptions {
   Prefix prefix = Prefix::kRank;
   Nanos grace = std::chrono::seconds(10);
   bool elastic = false;
+  HeadRequest head;  // with hosts: the run is the head of its parts there
+  PartPlace part;    // with a host: the run is a part of another
   DaemonAddress address;
   std::vector<std::string> command;
   std::vector<std::string> environment;

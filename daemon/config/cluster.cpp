@@ -28,7 +28,7 @@ constexpr std::array kKeys{
     Key{"cluster", KeyKind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
     Key{"cluster.name", KeyKind::kName, kOptional, "muster", 1, 63, "", "Its name in logs and metrics."},
     Key{"cluster.port", KeyKind::kInteger, kOptional, "7733", 1, 65535, "",
-        "The TCP port on which the daemons of all nodes listen for each other."},
+        "The port, of TCP and of UDP, on which the daemons of all nodes listen for each other."},
     Key{"cluster.network", KeyKind::kChoice, kOptional, "ucx", 0, 0, "ucx|ofi|none",
         "The library that moves the bytes of jobs between nodes: UCX or libfabric; `muster doctor` tries "
         "both. "

@@ -15,7 +15,7 @@ _muster_commands() {
 _muster_options() {
   case $1 in
   'muster') echo '-h --help --version' ;;
-  'muster run') echo '-h --help --endpoint --timeout -n --ranks --mesh --flatten --config --job --keep --private --trace --elastic --no-prefix --grace' ;;
+  'muster run') echo '-h --help --endpoint --timeout -n --ranks --mesh --flatten --config --job --keep --private --trace --elastic --no-prefix --grace --hosts --launcher --env' ;;
   'muster status') echo '-h --help --json --endpoint --timeout' ;;
   'muster jobs') echo '-h --help --json --endpoint --timeout' ;;
   'muster groups') echo '-h --help --json --endpoint --timeout --job' ;;
@@ -65,6 +65,9 @@ _muster_kind() {
   'muster run --job') echo 'JOB' ;;
   'muster run --trace') echo 'FILE' ;;
   'muster run --grace') echo 'NONE' ;;
+  'muster run --hosts') echo 'NONE' ;;
+  'muster run --launcher') echo 'NONE' ;;
+  'muster run --env') echo 'NONE' ;;
   'muster status --endpoint') echo 'FILE' ;;
   'muster status --timeout') echo 'NONE' ;;
   'muster jobs --endpoint') echo 'FILE' ;;

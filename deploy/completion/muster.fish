@@ -1,5 +1,5 @@
 # Made from the program's own declarations: cmake --build BUILD --target write-pages
-complete -c muster -n 'not __fish_seen_subcommand_from run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint certs config' -f -a run -d 'Start ranks here: muster run -n 4 -- ./program'
+complete -c muster -n 'not __fish_seen_subcommand_from run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint certs config' -f -a run -d 'Start ranks, here or on several hosts: muster run -n 4 -- ./program'
 complete -c muster -n 'not __fish_seen_subcommand_from run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint certs config' -f -a status -d 'The daemon: what it holds and what its limits are'
 complete -c muster -n 'not __fish_seen_subcommand_from run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint certs config' -f -a jobs -d 'The jobs, their ranks and memory'
 complete -c muster -n 'not __fish_seen_subcommand_from run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint certs config' -f -a groups -d 'The groups of a job'
@@ -35,6 +35,9 @@ complete -c muster -n '__fish_seen_subcommand_from run' -l trace -r -F -d 'Recor
 complete -c muster -n '__fish_seen_subcommand_from run' -l elastic -d 'If a rank fails, the others go on; the run is well if the last rank to end is'
 complete -c muster -n '__fish_seen_subcommand_from run' -l no-prefix -d 'Do not put [rank] before each line'
 complete -c muster -n '__fish_seen_subcommand_from run' -l grace -x -d 'Seconds that the others have after the first failure; then SIGTERM, and SIGKILL after 5 more'
+complete -c muster -n '__fish_seen_subcommand_from run' -l hosts -x -d 'Make the job over these nodes of the cluster, and start its ranks on all of them: node01:4,node02:4 or node[01-02]:4; without a number one rank'
+complete -c muster -n '__fish_seen_subcommand_from run' -l launcher -x -d 'What starts the ranks of another host: {host} is its name, {command} the command quoted for a shell, which else follows as words; else ssh {host} {command}'
+complete -c muster -n '__fish_seen_subcommand_from run' -l env -x -d 'Pass this variable on to other hosts; MUSTER_SET_… are; may be given several times'
 complete -c muster -n '__fish_seen_subcommand_from run' -a '(__fish_complete_subcommand)'
 complete -c muster -n '__fish_seen_subcommand_from status' -s h -l help -d 'Print this help message and exit'
 complete -c muster -n '__fish_seen_subcommand_from status' -l json -d 'One JSON object, with schema_version'

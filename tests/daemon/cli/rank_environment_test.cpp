@@ -23,14 +23,14 @@ TEST(RankEnvironment, IsReadBackAsTheRankItWasMadeFor) {
   const std::vector<std::string> base{
       "PATH=/bin",     "SLURM_PROCID=7",         "SLURM_NTASKS=8",   "RANK=3",          "WORLD_SIZE=4",
       "MUSTER_RANK=5", "MUSTER_BOOTSTRAP=slurm", "MUSTER_TOKEN=old", "MUSTER_LOG=debug"};
-  const auto made = rank_environment(base, {"/tmp/s", "job", "tp=2", "secret", 1, 2});
+  const auto made = rank_environment(base, {"/tmp/s", "job", "tp=2", "secret", 5, 8, 1, 4});
   const auto identity = bootstrap::identify(lookup_in(made));
   ASSERT_TRUE(identity) << identity.error().message();
   EXPECT_EQ(identity->launcher, "muster");
-  EXPECT_EQ(identity->rank, 1);
-  EXPECT_EQ(identity->world_size, 2);
+  EXPECT_EQ(identity->rank, 5);
+  EXPECT_EQ(identity->world_size, 8);
   EXPECT_EQ(identity->local_rank, 1);
-  EXPECT_EQ(identity->local_size, 2);
+  EXPECT_EQ(identity->local_size, 4);
   EXPECT_EQ(identity->job, "job");
   EXPECT_EQ(identity->mesh, "tp=2");
   EXPECT_EQ(identity->token, "secret");
@@ -40,7 +40,7 @@ TEST(RankEnvironment, IsReadBackAsTheRankItWasMadeFor) {
 }
 
 TEST(RankEnvironment, LeavesTheTokenOutWhereNoneIsAskedFor) {
-  const auto made = rank_environment({"MUSTER_TOKEN=old"}, {"/tmp/s", "job", "", "", 0, 1});
+  const auto made = rank_environment({"MUSTER_TOKEN=old"}, {"/tmp/s", "job", "", "", 0, 1, 0, 1});
   EXPECT_FALSE(lookup_in(made)("MUSTER_TOKEN"));
 }
 

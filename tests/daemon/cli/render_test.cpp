@@ -1,6 +1,7 @@
 #include "daemon/cli/render.hpp"
 
 #include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,6 +30,22 @@ TEST(Render, CallsTheEngineOfAReadyJobAloneSilent) {
   }
 }
 
+// Goal:   of a job of several nodes a reader sees who has come where, and why something is not known.
+TEST(Render, ShowsTheRanksOfEachNode) {
+  Json job = silent("ready").at("jobs").at(0);
+  job.update({{"answered", true}, {"nodes", {"a", "b", "c"}}, {"node", "b"}});
+  const std::pair<const char*, bool> ranks[] = {{"a", true}, {"b", false}, {"b", true}};
+  for (const auto& [node, attached] : ranks)
+    job["ranks"].push_back({{"node", node}, {"attached", attached}, {"arena_used_bytes", 1u << 20}});
+  job["unanswered"] = Json::array({{{"node", "c"}, {"ranks", {4, 5}}, {"why", "node c is away: no route"}}});
+  const std::string text = jobs_text({{"jobs", Json::array({job})}}, config::kColumnsMax);
+  EXPECT_THAT(text, HasSubstr("attached 1/1 on a, 1/2 on b\n"));
+  EXPECT_THAT(text, HasSubstr("nothing is known of ranks 4 5 on c: node c is away: no route\n"));
+  EXPECT_THAT(text, HasSubstr("2.0 MiB")) << "of this node";
+  job["state"] = "starting";
+  EXPECT_THAT(jobs_text({{"jobs", Json::array({job})}}, config::kColumnsMax), Not(HasSubstr("known")));
+}
+
 Json user(std::uint32_t uid, std::uint64_t jobs_share, std::uint64_t memory_share) {
   return {{"uid", uid},
           {"jobs", 2},
@@ -52,6 +69,32 @@ TEST(Render, ShowsSharesWhereThereAreSome) {
   EXPECT_THAT(status_text(status, 200), HasSubstr("2 of 16"));
   status.erase("users");
   EXPECT_THAT(status_text(status, 200), Not(HasSubstr("USER"))) << "a daemon of an earlier version";
+}
+
+// Goal:   a silence is shown once it is longer than between two nodes that are well.
+TEST(Render, ShowsHowLongANodeWasSilent) {
+  Json status{{"version", "1"}, {"socket", "/s"},        {"pid", 1},
+              {"uptime_ns", 1}, {"jobs", Json::array()}, {"sessions", 5}};
+  status["limits"] = {{"jobs_max", 16}, {"sessions_max", 256}};
+  Json peer{{"node", "node02"},           {"state", "up"},  {"for_ns", 5'000'000'000},
+            {"address", "10.0.0.2:7733"}, {"version", "1"}, {"why", ""}};
+  const auto shown = [&] {
+    status["cluster"] = {{"cluster", "lab-a"},
+                         {"node", "node01"},
+                         {"port", 7733},
+                         {"trust", "secret"},
+                         {"peers", Json::array({peer})},
+                         {"refusals", Json::array()},
+                         {"waiting", Json::array()}};
+    return status_text(status, 200);
+  };
+  EXPECT_THAT(shown(), Not(HasSubstr("last heard"))) << "it was never heard";
+  peer["heard_ns"] = 1'000'000'000;
+  EXPECT_THAT(shown(), Not(HasSubstr("last heard")));
+  peer["heard_ns"] = 1'200'000'000;
+  EXPECT_THAT(shown(), HasSubstr("last heard 1.2 s ago"));
+  peer["why"] = "no route to host";
+  EXPECT_THAT(shown(), HasSubstr("no route to host; last heard 1.2 s ago"));
 }
 
 TEST(Render, ShowsJobsAndGroupsInSixtyColumns) {
