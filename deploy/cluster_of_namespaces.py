@@ -13,6 +13,7 @@ import time
 
 PATIENCE_SECONDS = 60
 END_SECONDS = 20  # for a daemon that is told to end
+PORT = 7733  # on which daemons hear each other
 _INSIDE = "MUSTER_CLUSTER_OF_NAMESPACES"  # set once the program runs in namespaces of its own
 
 
@@ -101,22 +102,25 @@ def inside(name, *words):
 
 
 class Cluster:
-    """Daemons on these nodes, with the job `train` over them."""
+    """Daemons on these nodes, with the job `train` over them. `more_of_job` and `other_jobs` are lines of the
+    cluster file."""
 
-    def __init__(self, folder, programs, names, network, devices, dims, reproducible=False):
+    def __init__(self, folder, programs, names, network, devices, dims, reproducible=False, more_of_job="",
+                 other_jobs=()):
         self.folder, self.programs, self.names = pathlib.Path(folder), programs, names
         self.devices = devices
         self.daemons = []
         count = len(names)
         self.file = self.folder / "cluster.yaml"
         self.file.write_text(
-            f"cluster: {{name: demo, port: 7733, network: {network}}}\n"
+            f"cluster: {{name: demo, port: {PORT}, network: {network}}}\n"
             "nodes:\n"
             f"  - {{host: \"node[01-{count:02}]\", address: \"10.66.0.[1-{count}]\", "
             f"devices: {{kind: host, count: {devices}}}}}\n"
             "jobs:\n"
             f"  - name: train\n    reproducible: {'true' if reproducible else 'false'}\n"
-            "    mesh:\n      dims: {" + dims.replace("=", ": ").replace(",", ", ") + "}\n", encoding="utf-8")
+            "    mesh:\n      dims: {" + dims.replace("=", ": ").replace(",", ", ") + "}\n" + more_of_job +
+            "".join(other_jobs), encoding="utf-8")
         self.file.chmod(0o600)
         self.certificates = self.folder / "certificates"
         self.certificates.mkdir()
@@ -129,17 +133,24 @@ class Cluster:
     def socket(self, name):
         return self.folder / name / "socket"
 
+    def words(self, name):
+        """The command of the node's daemon."""
+        settings = {"node.name": name, "node.runtime_directory": self.folder / name,
+                    "jobs_from": self.file, "peers.certificates": self.certificates}
+        words = [self.programs / "musterd", "--socket", self.socket(name)]
+        for key, value in settings.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+    def start(self, name):
+        with open(self.folder / f"{name}.log", "a", encoding="utf-8") as log:
+            return subprocess.Popen(inside(name, *self.words(name)), stdin=subprocess.DEVNULL, stdout=log,
+                                    stderr=log)
+
     def __enter__(self):
         for name in self.names:
             (self.folder / name).mkdir()
-            settings = {"node.name": name, "node.runtime_directory": self.folder / name,
-                        "jobs_from": self.file, "peers.certificates": self.certificates}
-            words = [self.programs / "musterd", "--socket", self.socket(name)]
-            for key, value in settings.items():
-                words += ["--set", f"{key}={value}"]
-            with open(self.folder / f"{name}.log", "w", encoding="utf-8") as log:
-                self.daemons.append(subprocess.Popen(inside(name, *words), stdin=subprocess.DEVNULL,
-                                                     stdout=log, stderr=log))
+            self.daemons.append(self.start(name))
         return self
 
     def __exit__(self, *_):
