@@ -64,6 +64,9 @@ PLANTED = [
     # A node that has proved one name passes for another.
     Planted("name_not_proved", "peers", "daemon/supervisor/membership.cpp",
             "  if (!proved.empty() && proved != name)\n", "  if (proved.empty() && proved != name)\n"),
+    # A heartbeat that somebody repeats keeps its sender alive.
+    Planted("repeated_heartbeat", "heartbeat", "daemon/control/heartbeat.cpp",
+            "heartbeat.sequence <= last_", "heartbeat.sequence < last_"),
     # A token that was used while no supervisor looked opens its rank once more.
     Planted("token_twice", "state", "daemon/supervisor/job_table.cpp",
             "    if (claim.token_at != claim.attachments) claim.token.clear();\n",

@@ -126,10 +126,10 @@ def peers():
     """Frames of a node that greets, and of one that should not be let in."""
     def frame(body):
         return len(cbor(body)).to_bytes(4, "big") + cbor(body)
-    greeting = {"protocol": 2, "version": "1", "cluster": "lab-a", "node": "node02", "jobs": [],
+    greeting = {"protocol": 3, "version": "1", "cluster": "lab-a", "node": "node02", "jobs": [],
                 "configuration": CONFIGURATION, "lines": ["port 7733", "job train: 4 ranks"]}
     greetings = [greeting, greeting | {"node": "node04"}, greeting | {"cluster": "lab-b"},
-                 greeting | {"protocol": 3}, greeting | {"lines": ["port 7734"], "configuration": ""}, {}]
+                 greeting | {"protocol": 4}, greeting | {"lines": ["port 7734"], "configuration": ""}, {}]
     for proved, wanted in ((0, 0), (2, 2), (3, 0), (2, 3)):
         for body in greetings:
             stream = frame({"greeting": body}) + frame({"welcome": True})
