@@ -30,7 +30,8 @@ demo-cluster: setup ## The same over two and four nodes: network namespaces, wit
 test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
-prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, three quarters of an hour
+prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, an hour and a half
+	@deploy/setup.sh fuzz
 	@cmake --preset release
 	@cmake --build --preset release --target all tests_all
 	@python3 deploy/prove.py --record build/release/prove.txt

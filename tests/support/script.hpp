@@ -18,20 +18,20 @@ constexpr int kScriptDeadlineMs = 500;
 class Script : public PipedProcess {
  public:
   Script(const std::string& endpoint, int rank, int world, const std::string& mesh,
-         std::vector<std::string> steps, int deadline_ms = kScriptDeadlineMs)
+         std::vector<std::string> steps, int deadline_ms = kScriptDeadlineMs, const std::string& job = "job")
       : PipedProcess(MUSTER_RANK_PROGRAM,
-                     words_of(endpoint, rank, world, mesh, std::move(steps), deadline_ms)) {}
+                     words_of(endpoint, job, rank, world, mesh, std::move(steps), deadline_ms)) {}
 
   void go_on() const { tell(""); }
   // A step for one that listens.
   void tell(const std::string& step) const { EXPECT_TRUE(PipedProcess::tell(step)) << step; }
 
  private:
-  static std::vector<std::string> words_of(const std::string& endpoint, int rank, int world,
-                                           const std::string& mesh, std::vector<std::string> steps,
+  static std::vector<std::string> words_of(const std::string& endpoint, const std::string& job, int rank,
+                                           int world, const std::string& mesh, std::vector<std::string> steps,
                                            int deadline_ms) {
-    steps.insert(steps.begin(), {"scripted_rank", endpoint, "job", std::to_string(rank),
-                                 std::to_string(world), mesh, std::to_string(deadline_ms)});
+    steps.insert(steps.begin(), {"scripted_rank", endpoint, job, std::to_string(rank), std::to_string(world),
+                                 mesh, std::to_string(deadline_ms)});
     return steps;
   }
 };

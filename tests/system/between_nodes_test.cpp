@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -250,6 +251,66 @@ TEST_P(BetweenNodes, LoseARankOfAnotherNode) {
       while (told < 3) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       EXPECT_EQ(muster_close(session), MUSTER_OK);
     });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Goal:   a node whose engine dies is lost to the groups that have members there, and to no other. It comes
+//         back, and the groups are whole again, for sessions that have stayed.
+TEST_P(BetweenNodes, TakeBackANodeWhoseEngineDied) {
+  start({0, 0, 1, 1, 2, 2}, "dp_replicate=3,tp=2");
+  const auto engine = job(1).at("engine_pid").get<std::int32_t>();
+  std::atomic<int> waits{0}, heard{0}, back{0};
+  const auto rank_of = [this](int rank) {
+    const auto options = nodes_[node_of_[static_cast<std::size_t>(rank)]]->rank("train", rank, world());
+    muster_session* session = nullptr;
+    EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+    return session;
+  };
+  const auto adds = [&](int rank, muster_session* session, const char* dim) {
+    const muster_group group = group_of(session, dim);
+    const AllReduce reduce(session, 100, group);
+    std::fill_n(reduce.source, 100, static_cast<float>(rank + 1));
+    EXPECT_EQ(muster_plan_run(session, reduce.plan, 0), MUSTER_OK) << rank << dim << muster_last_error();
+    EXPECT_EQ(reduce.target[99], expected_sum(session, group)) << rank << dim;
+  };
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world(); ++rank)
+    threads.emplace_back([&, rank] {
+      const bool is_lost = node_of_[static_cast<std::size_t>(rank)] == 1;
+      muster_session* session = rank_of(rank);
+      adds(rank, session, "world");
+      if (is_lost) {
+        ++waits;
+        if (rank == 2) {  // the other one does not come
+          const AllReduce reduce(session, 64, group_of(session, "world"));
+          EXPECT_NE(muster_plan_run(session, reduce.plan, 0), MUSTER_OK) << "its engine dies";
+        }
+        while (heard < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        static_cast<void>(muster_close(session));
+        EXPECT_TRUE(until([this] {
+          return job_at(1) == "ready" && waiting(0).empty() && waiting(2).empty();
+        })) << waiting(0)
+            << waiting(1);
+        session = rank_of(rank);
+        ++back;
+      } else {
+        const AllReduce reduce(session, 64, group_of(session, "world"));
+        const Instant begin = clock_.now();
+        EXPECT_EQ(muster_plan_run(session, reduce.plan, 0), MUSTER_ERR_PEER_LOST) << muster_last_error();
+        EXPECT_THAT(muster_last_error(), HasSubstr("node1"));
+        EXPECT_LT(clock_.now() - begin, std::chrono::seconds(10));
+        adds(rank, session, "tp");  // within its node
+        ++heard;
+        while (back < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      for (const char* dim : {"world", "dp_replicate", "tp"}) adds(rank, session, dim);
+      ++waits;
+      while (waits < world() + 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_EQ(muster_close(session), MUSTER_OK);
+    });
+  while (waits < 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_EQ(kill(engine, SIGKILL), 0);
   for (std::thread& thread : threads) thread.join();
 }
 

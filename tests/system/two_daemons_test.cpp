@@ -59,6 +59,7 @@ class TwoDaemons : public ::testing::Test {
   }
   Running& daemon(int n) { return *daemons_[static_cast<std::size_t>(n)]; }
   std::string status(int n) const { return muster({"status", "--endpoint", socket(n)}, {"COLUMNS=100"}).out; }
+  Ran hang(int n) const { return muster({"hang", "--job", "train", "--endpoint", socket(n)}); }
   std::string jobs(int n) const { return muster({"jobs", "--endpoint", socket(n)}).out; }
   // Until `muster status` of the node says so.
   ::testing::AssertionResult says(int n, const std::string& what) const {
@@ -84,11 +85,21 @@ TEST_F(TwoDaemons, KnowEachOtherByTheFilesOfTheCommandLine) {
   start(1);
   ASSERT_TRUE(says(0, "node02 +up"));
   ASSERT_TRUE(says(1, "node01 +up"));
-  for (const int n : {0, 1}) ASSERT_TRUE(says(n, "train +ready +0/2"));
+  for (const int n : {0, 1}) {
+    ASSERT_TRUE(says(n, "train +ready +0/2"));
+    EXPECT_THAT(jobs(n), HasSubstr("job train: attached 0/2 on node01, 0/2 on node02\n"));
+    EXPECT_EQ(hang(n).code, 0) << hang(n).out;
+  }
   // One of them is killed. The other notices, and makes the job again once it is back.
   daemon(1).signal(SIGKILL);
   daemon(1).wait();
   ASSERT_TRUE(says(0, "node02 +away"));
+  EXPECT_THAT(jobs(0),
+              AllOf(HasSubstr("job train: attached 0/2 on node01\n"),
+                    ContainsRegex("nothing is known of ranks 2 3 on node02: node node02 is away: .")));
+  EXPECT_EQ(hang(0).code, 5);
+  EXPECT_THAT(hang(0).out, AllOf(HasSubstr("VERDICT  unknown"),
+                                 ContainsRegex("silent +node02: node node02 is away: .*unknown: ranks 2 3")));
   start(1);
   ASSERT_TRUE(says(0, "node02 +up"));
   for (const int n : {0, 1}) ASSERT_TRUE(says(n, "train +ready"));

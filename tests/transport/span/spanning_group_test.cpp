@@ -50,13 +50,16 @@ class SpanningGroup : public ::testing::Test {
   static constexpr std::uint32_t kRanks = 5;  // two on each of the first two nodes, one on the third
   static constexpr std::uint64_t kGroup = 7;
 
-  void open(bool is_reproducible) {
-    const auto networks = [this](std::uint32_t count) {
+  static NetworkOpener networks_of(MemoryHub& hub) {
+    return [&hub](std::uint32_t count) {
       std::vector<std::unique_ptr<Network>> all;
-      for (std::uint32_t i = 0; i < count; ++i) all.push_back(hub_.open(NodeIndex(i)));
+      for (std::uint32_t i = 0; i < count; ++i) all.push_back(hub.open(NodeIndex(i)));
       return all;
     };
-    cluster_ = std::make_unique<SpanCluster>(kNodes, networks, is_reproducible);
+  }
+
+  void open(bool is_reproducible) {
+    cluster_ = std::make_unique<SpanCluster>(kNodes, networks_of(hub_), is_reproducible);
     communicators_ = cluster_->open(cluster_->span_of(kGroup, kRanks, by_turns));
   }
 
@@ -223,12 +226,7 @@ TEST_F(SpanningGroup, NamesANodeThatIsLost) {
   const auto moments = static_cast<int>(muster::test::property_cases(40));
   for (int moment = 0; moment < moments; ++moment) {
     MemoryHub hub(kLate);
-    const auto networks = [&](std::uint32_t count) {
-      std::vector<std::unique_ptr<Network>> all;
-      for (std::uint32_t i = 0; i < count; ++i) all.push_back(hub.open(NodeIndex(i)));
-      return all;
-    };
-    SpanCluster cluster(kNodes, networks, true);
+    SpanCluster cluster(kNodes, networks_of(hub), true);
     const auto pair_of = [](std::uint32_t member, std::uint32_t) { return member; };  // nodes 0 and 1
     communicators_ = cluster.open(cluster.span_of(kGroup, kRanks, by_turns));
     auto others = cluster.open(cluster.span_of(kGroup + 1, 2, pair_of));
@@ -277,12 +275,7 @@ TEST_F(SpanningGroup, TakesBackANodeThatWasLost) {
   for (int moment = 0; moment < moments; ++moment) {
     const bool is_restarted = moment % 2 == 0;
     MemoryHub hub(kLate);
-    const auto networks = [&](std::uint32_t count) {
-      std::vector<std::unique_ptr<Network>> all;
-      for (std::uint32_t i = 0; i < count; ++i) all.push_back(hub.open(NodeIndex(i)));
-      return all;
-    };
-    cluster_ = std::make_unique<SpanCluster>(kNodes, networks, true);
+    cluster_ = std::make_unique<SpanCluster>(kNodes, networks_of(hub), true);
     SpanCluster& cluster = *cluster_;
     const Span span = cluster.span_of(kGroup, kRanks, by_turns);
     communicators_ = cluster.open(span);
