@@ -7,7 +7,9 @@
 
 #include "kernels/kernel.hpp"
 
+#include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <string>
 
 namespace muster::kernels {

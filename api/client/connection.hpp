@@ -8,6 +8,7 @@
 #include "api/shm/message.hpp"
 #include "api/shm/socket.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

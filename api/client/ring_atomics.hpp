@@ -2,6 +2,8 @@
 // each store.
 #pragma once
 
+#include <atomic>
+
 #include "api/base/fault_point.hpp"
 #include "api/shm/segment.hpp"
 

@@ -21,6 +21,7 @@
 #include "api/shm/wake.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>

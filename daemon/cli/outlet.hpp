@@ -5,6 +5,7 @@
 #include "daemon/control/loop.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>

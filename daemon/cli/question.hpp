@@ -5,6 +5,7 @@
 #include "daemon/cli/outcome.hpp"
 #include "daemon/control/packet.hpp"
 
+#include <chrono>
 #include <string>
 #include <vector>
 

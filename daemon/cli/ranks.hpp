@@ -9,6 +9,7 @@
 #include "daemon/control/loop.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -5,6 +5,7 @@
 #include "daemon/cli/head.hpp"
 #include "daemon/cli/question.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -5,7 +5,10 @@
 #include "api/shm/job_counters.hpp"
 #include "daemon/cli/question.hpp"
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace muster::cli {
 

@@ -6,6 +6,7 @@
 #include "daemon/config/document.hpp"
 #include "daemon/config/key.hpp"
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 

@@ -8,6 +8,7 @@
 #include "api/base/world.hpp"
 #include "daemon/config/job_rules.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -10,8 +10,10 @@
 #include "api/shm/socket.hpp"
 #include "daemon/control/job.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>

@@ -7,10 +7,12 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/control/tls.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 

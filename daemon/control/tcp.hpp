@@ -5,10 +5,12 @@
 #include "api/shm/descriptor.hpp"
 #include "daemon/control/loop.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::control {

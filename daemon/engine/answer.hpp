@@ -4,6 +4,8 @@
 #include "api/shm/control.hpp"
 #include "daemon/engine/conductor.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 

@@ -6,6 +6,7 @@
 #include "api/shm/direct.hpp"
 #include "kernels/device/device.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>

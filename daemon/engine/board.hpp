@@ -7,7 +7,9 @@
 #include "daemon/engine/disagreements.hpp"
 #include "daemon/engine/group_epochs.hpp"
 
+#include <cstdint>
 #include <memory>
+#include <span>
 
 namespace muster::engine {
 

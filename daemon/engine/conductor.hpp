@@ -8,11 +8,13 @@
 #include "daemon/engine/watchdog.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace muster::engine {

@@ -11,6 +11,7 @@
 #include "daemon/engine/memory_account.hpp"
 #include "scheduler/run/match_queue.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>

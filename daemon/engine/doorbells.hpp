@@ -5,6 +5,8 @@
 // abuse).
 #pragma once
 
+#include <utility>
+
 #include "api/base/clock.hpp"
 #include "api/base/result.hpp"
 #include "api/shm/descriptor.hpp"

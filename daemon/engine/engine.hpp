@@ -32,6 +32,7 @@
 #include "scheduler/run/graph.hpp"
 #include "transport/collective/backend.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -5,6 +5,7 @@
 #include "api/base/clock.hpp"
 #include "api/base/ids.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>

@@ -10,6 +10,8 @@
 #include "scheduler/plan/plan.hpp"
 #include "scheduler/run/match_queue.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>

@@ -4,6 +4,8 @@
 // worker's turn takes commands out of the ring. The engine's lock orders the two.
 #pragma once
 
+#include <span>
+
 #include "api/shm/completion.hpp"
 #include "api/shm/segment.hpp"
 #include "daemon/engine/command_intake.hpp"

@@ -8,9 +8,13 @@
 #include "daemon/engine/session.hpp"
 #include "scheduler/run/request.hpp"
 
+#include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace muster::engine {

@@ -7,6 +7,7 @@
 #include "api/base/result.hpp"
 #include "daemon/engine/engine_lock.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <thread>
 

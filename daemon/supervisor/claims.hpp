@@ -14,6 +14,7 @@
 #include "daemon/supervisor/retries.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>

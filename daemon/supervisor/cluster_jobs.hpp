@@ -8,6 +8,7 @@
 #include "daemon/supervisor/roster.hpp"
 #include "scheduler/mesh/mesh.hpp"
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 

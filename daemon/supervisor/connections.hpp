@@ -12,6 +12,8 @@
 #include "daemon/supervisor/refusals.hpp"
 #include "daemon/supervisor/shares.hpp"
 
+#include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -7,6 +7,7 @@
 #include "daemon/supervisor/running_jobs.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <utility>

@@ -13,6 +13,7 @@
 #include "daemon/supervisor/peers.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>

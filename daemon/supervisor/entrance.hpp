@@ -15,9 +15,11 @@
 #include "daemon/supervisor/place_lock.hpp"
 #include "daemon/supervisor/runtime_directory.hpp"
 
+#include <chrono>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace muster::supervisor {
 

@@ -5,6 +5,7 @@
 #include "daemon/supervisor/descriptor_store.hpp"
 #include "daemon/supervisor/memory_shares.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 

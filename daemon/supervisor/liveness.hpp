@@ -11,7 +11,9 @@
 #include "api/base/clock.hpp"
 #include "api/base/status.hpp"
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>

@@ -10,7 +10,9 @@
 #include "daemon/control/packet.hpp"
 #include "daemon/supervisor/roster.hpp"
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>

@@ -7,6 +7,7 @@
 #include "daemon/supervisor/roster.hpp"
 #include "daemon/supervisor/shares.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>

@@ -12,6 +12,7 @@
 #include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/job_table.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>

@@ -10,6 +10,7 @@
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/pulse.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -17,6 +18,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace muster::supervisor {
 

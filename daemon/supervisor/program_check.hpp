@@ -7,6 +7,7 @@
 
 #include "api/base/result.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>

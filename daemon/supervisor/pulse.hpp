@@ -9,11 +9,14 @@
 #include "daemon/supervisor/liveness.hpp"
 #include "daemon/supervisor/roster.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace muster::supervisor {
 

@@ -5,6 +5,7 @@
 #include "api/base/clock.hpp"
 #include "api/base/result.hpp"
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>

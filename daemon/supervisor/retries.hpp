@@ -7,6 +7,7 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/job_table.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>

@@ -4,6 +4,7 @@
 #include "daemon/control/tcp.hpp"
 #include "daemon/control/tls.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>

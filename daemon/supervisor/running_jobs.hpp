@@ -12,11 +12,13 @@
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/state.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 

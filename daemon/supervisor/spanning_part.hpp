@@ -18,6 +18,7 @@
 #include "daemon/supervisor/peers.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>

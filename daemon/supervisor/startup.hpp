@@ -4,6 +4,7 @@
 #include "daemon/config/settings.hpp"
 #include "daemon/supervisor/supervisor.hpp"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -5,7 +5,10 @@
 #include "api/shm/descriptor.hpp"
 #include "daemon/supervisor/state.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace muster::supervisor {
 

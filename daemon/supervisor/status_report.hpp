@@ -12,6 +12,7 @@
 #include "daemon/supervisor/saved_state.hpp"
 #include "daemon/supervisor/spanning_jobs.hpp"
 
+#include <chrono>
 #include <cstdint>
 
 namespace muster::supervisor {

@@ -5,7 +5,9 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/engine_process.hpp"
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

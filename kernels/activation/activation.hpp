@@ -1,6 +1,8 @@
 // Activations: exact GELU and SwiGLU, forward and backward, over any views of one shape.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::activation {

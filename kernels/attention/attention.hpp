@@ -1,6 +1,8 @@
 // Softmax attention with grouped queries and global positions, forward and backward.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::attention {

@@ -6,6 +6,8 @@
 
 #include "kernels/row.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
 namespace muster::kernels::attention {

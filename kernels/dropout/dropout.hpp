@@ -1,6 +1,10 @@
 // Dropout: a counter-based generator chooses the elements that become zero; the others are scaled.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::dropout {

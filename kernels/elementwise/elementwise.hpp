@@ -1,6 +1,8 @@
 // copy, fill, axpby, and the reductions to a scalar that clipping needs.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::elementwise {

@@ -1,6 +1,9 @@
 // Elementwise rows: every output element depends on its own inputs only.
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::elementwise {

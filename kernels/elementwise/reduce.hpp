@@ -1,6 +1,9 @@
 // Rows that reduce to a scalar, and the coefficient of clipping.
 #pragma once
 
+#include <array>
+#include <cstdint>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::elementwise {

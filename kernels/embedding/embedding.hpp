@@ -1,6 +1,8 @@
 // Embedding: rows of a vocabulary shard by id, and the gradient of the shard.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::embedding {

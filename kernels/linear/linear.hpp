@@ -1,6 +1,8 @@
 // Linear layers: y = x·wᵀ + b, its gradient by input and its gradient by weight.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::linear {

@@ -1,6 +1,8 @@
 // Cross-entropy: dense, and over a vocabulary whose columns are spread over ranks.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::loss {

@@ -7,6 +7,7 @@
 #include "kernels/row.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 
 namespace muster::kernels::loss {

@@ -1,6 +1,8 @@
 // Normalisation over the last dim: root mean square and layer norm, forward and backward.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::norm {

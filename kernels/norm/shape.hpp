@@ -5,6 +5,7 @@
 #include "kernels/row.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace muster::kernels::norm {
 

@@ -1,6 +1,8 @@
 // The optimiser's step on a shard of the parameters.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::optimiser {

@@ -1,6 +1,8 @@
 // Rotary position embedding: rotates pairs of features by an angle that grows with the global position.
 #pragma once
 
+#include <span>
+
 #include "kernels/kernel.hpp"
 
 namespace muster::kernels::rope {

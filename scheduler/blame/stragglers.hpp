@@ -10,6 +10,7 @@
 #include "api/base/clock.hpp"
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>

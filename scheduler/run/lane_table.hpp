@@ -8,6 +8,7 @@
 #include <muster/muster.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>

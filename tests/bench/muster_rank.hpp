@@ -3,6 +3,7 @@
 
 #include "tests/bench/cells.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 

@@ -5,9 +5,13 @@
 #include "api/shm/segment.hpp"
 #include "api/shm/socket.hpp"
 
+#include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

@@ -6,6 +6,8 @@
 #include "tests/fuzz/promise.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 

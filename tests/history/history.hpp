@@ -15,6 +15,8 @@
 #include "tests/history/turns.hpp"
 
 #include <array>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <map>
 #include <random>

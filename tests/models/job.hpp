@@ -3,6 +3,17 @@
 // call under one mutex here.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 #include "api/client/direct/member_regions.hpp"
 #include "api/client/direct/operation.hpp"
 #include "api/client/direct/planning.hpp"

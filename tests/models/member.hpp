@@ -1,6 +1,13 @@
 // The threads of a model: members of a group that run operations, and the engine that ends epochs.
 #pragma once
 
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
 #include "api/client/direct/algorithms.hpp"
 #include "tests/models/job.hpp"
 

@@ -15,10 +15,20 @@
 #include "kernels/math/strided.hpp"
 #include "tests/models/seam.hpp"
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <climits>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
 #undef memcpy
 #include <relacy/base.hpp>

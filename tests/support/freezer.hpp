@@ -1,9 +1,11 @@
 // A freezer cgroup.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include <unistd.h>

@@ -5,7 +5,11 @@
 #include "tests/transport/collective_case.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <muster/muster.h>

@@ -6,8 +6,11 @@
 #include "tests/support/holdings.hpp"
 #include "tests/support/steward.hpp"
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>

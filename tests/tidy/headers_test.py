@@ -5,8 +5,9 @@ Goal:   whoever includes a header needs to include nothing before it, and nothin
 Method: the compiler checks the syntax of a text that includes one header twice. Public headers are C11,
         C++17 and C++20, each without a warning. Device headers need a CUDA include folder among INCLUDE;
         without one they are counted as left out.
-        To save time, a header that another one includes first of all is seen alone there. And large
-        libraries that a header reaches are parsed before it, once for all headers that reach the same ones.
+        To save time, a header that another one includes first of all is seen alone there. And the standard
+        headers, with the large libraries that a header reaches, are parsed before it, once for all headers
+        that reach the same ones; tidy's rule standard-header sees a standard header that is left out.
 """
 
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 
+from standard_names import HEADERS  # noqa: E402
 from tidy import tracked  # noqa: E402
 
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-fopenmp-simd"]
@@ -27,6 +29,7 @@ DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
            '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_RANK_PROGRAM="rank"', '-DMUSTER_NEXT_PROGRAM="next"',
            '-DMUSTER_BYSTANDER_PROGRAM="bystander"', '-DMUSTER_CONFIGS="configs"']
 
+PARSED_AS = ("c++", "c++20")
 LARGE = ["fmt/format.h", "gmock/gmock.h", "gtest/gtest.h", "nlohmann/json.hpp"]
 INCLUDE = re.compile(r'^#include [<"]([^>"]+)[>"]', re.MULTILINE)
 
@@ -55,7 +58,7 @@ def ways(path):
         name = path.removeprefix("api/include/")
         return [(language, standard, f"#include <{name}>")
                 for language, standard in (("c", "c11"), ("c++", "c++17"), ("c++", "c++20"))]
-    return [("c++", "c++20", f'#include "{path}"')]
+    return [(*PARSED_AS, f'#include "{path}"')]
 
 
 def headers(root):
@@ -78,12 +81,12 @@ class Compiler:
     def command(self, language, standard, *more):
         return [self.programs[language], f"-std={standard}", *self.flags, *more]
 
-    def parse_large(self, numbered):
-        """Precompiles a header that includes these libraries. If that fails, the header itself is parsed."""
+    def parse_libraries(self, numbered):
+        """Precompiles the standard headers and these. If that fails, each time all of them are parsed."""
         number, libraries = numbered
-        header = Path(self.folder) / f"large{number}.hpp"
-        header.write_text("".join(f"#include <{library}>\n" for library in sorted(libraries)))
-        command = [word for word in self.command("c++", "c++20") if word != "-fsyntax-only"]
+        header = Path(self.folder) / f"libraries{number}.hpp"
+        header.write_text("".join(f"#include <{name}>\n" for name in [*HEADERS, *sorted(libraries)]))
+        command = [word for word in self.command(*PARSED_AS) if word != "-fsyntax-only"]
         subprocess.run([*command, "-x", "c++-header", header, "-o", f"{header}.gch"], check=False,
                        capture_output=True)
         return libraries, header
@@ -91,7 +94,7 @@ class Compiler:
     def alone(self, way):
         language, standard, line = way
         libraries = self.reach.of(INCLUDE.match(line)[1])
-        parsed = ["-include", self.parsed[libraries]] if libraries else []
+        parsed = ["-include", self.parsed[libraries]] if (language, standard) == PARSED_AS else []
         done = subprocess.run(self.command(language, standard, *parsed, "-x", language, "-"), text=True,
                               input=f"{line}\n{line}\nint alone;\n", capture_output=True, check=False)
         return done.returncode == 0, f"{standard} {line}\n{done.stderr}"
@@ -110,7 +113,7 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         compiler = Compiler(root, programs, includes, folder)
         reached = {compiler.reach.of(INCLUDE.match(line)[1]) for _, _, line in work}
-        compiler.parsed = dict(pool.map(compiler.parse_large, enumerate(reached - {frozenset()})))
+        compiler.parsed = dict(pool.map(compiler.parse_libraries, enumerate(reached)))
         results = list(pool.map(compiler.alone, work))
     failures = [text for passed, text in results if not passed]
     print(*failures, sep="\n")

@@ -8,6 +8,7 @@ import re
 from pathlib import PurePosixPath
 
 import floors
+import standard_names
 from source import CPP_ENDINGS
 from tree_rules import TREE_RULES
 
@@ -146,6 +147,13 @@ def heavy_header(source, tree):
         for pattern, allowed, advice in HEAVY:
             if re.match(pattern, name) and source.path not in allowed:
                 yield line, f"<{name}> is too much for a header: {advice}"
+
+
+def standard_header(source, tree):
+    """A header includes what declares the standard names that it uses; headers_test.py relies on it."""
+    if source.path.endswith(".hpp"):
+        for number, name, header in standard_names.missing(source):
+            yield number, f"std::{name} needs #include <{header}>: a header stands alone"
 
 
 def cuda_condition(source, tree):
@@ -356,7 +364,8 @@ def _is_code(path):
 
 
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (
-    include_direction, floor_declared, floor_table, vendor_confinement, heavy_header, cuda_condition,
-    header_guard, test_includes_its_header_first, file_length, line_length, function_length, class_card,
-    shared_member, banned_name, banned_call, leftover, machine_path, file_globbing, commented_out_test,
-    folder_readme, top_level, documented_path, shown_source, *TREE_RULES)}
+    include_direction, floor_declared, floor_table, vendor_confinement, heavy_header, standard_header,
+    cuda_condition, header_guard, test_includes_its_header_first, file_length, line_length,
+    function_length, class_card, shared_member, banned_name, banned_call, leftover, machine_path,
+    file_globbing, commented_out_test, folder_readme, top_level, documented_path, shown_source,
+    *TREE_RULES)}

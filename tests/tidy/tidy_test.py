@@ -93,6 +93,8 @@ PLANTED = {
         ("transport/nccl/x.cpp", "#include <ucp/api/ucp.h>\n", 1),
         ("daemon/engine/engine.cpp", "#include <CLI/CLI.hpp>\n", 1),
     ],
+    "standard-header": [
+        ("api/base/x.hpp", "#pragma once\n#include <string>\nstd::string a(std::span<const int> of);\n", 3)],
     "heavy-header": [
         ("daemon/control/job.hpp", "#pragma once\n#include <nlohmann/json.hpp>\n", 2),
         ("daemon/cli/x.hpp", "#pragma once\n#include <CLI/CLI.hpp>\n", 2),
@@ -216,6 +218,9 @@ CLEAN = {
         ("daemon/engine/main.cpp", "#include <CLI/CLI.hpp>\n"),
         ("kernels/math/x.cpp", "#include <hwy/highway.h>\n"),
         ("tests/x_test.cpp", "#include <yaml-cpp/yaml.h>\n")],
+    "standard-header": [
+        ("api/base/x.hpp", "#pragma once\n#include <span>\n// A std::vector.\nvoid f(std::span<int> a);\n"),
+        ("api/base/x.cpp", "std::string a;\n")],
     "heavy-header": [
         ("daemon/control/packet.hpp", "#pragma once\n#include <nlohmann/json.hpp>\n"),
         ("daemon/control/job.hpp", "#pragma once\n#include <nlohmann/json_fwd.hpp>\n"),

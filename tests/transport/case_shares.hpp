@@ -5,8 +5,10 @@
 #include "tests/transport/oracle.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace muster::transport::test {

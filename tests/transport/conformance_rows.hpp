@@ -4,8 +4,10 @@
 
 #include "tests/transport/collective_case.hpp"
 
+#include <cstdint>
 #include <cstdlib>
 #include <string_view>
+#include <vector>
 
 namespace muster::transport::test {
 

@@ -4,6 +4,8 @@
 #include "tests/kernels/math/values.hpp"
 #include "tests/transport/oracle.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

@@ -4,6 +4,7 @@
 #include "transport/endpoint/endpoint.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <list>

@@ -6,6 +6,7 @@
 
 #include "transport/endpoint/endpoint.hpp"
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>

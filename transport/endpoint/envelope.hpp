@@ -4,6 +4,7 @@
 
 #include "transport/endpoint/endpoint.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>

@@ -4,6 +4,7 @@
 
 #include "transport/endpoint/endpoint.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -5,6 +5,7 @@
 #include "transport/endpoint/endpoint.hpp"
 #include "transport/span/wire.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <list>

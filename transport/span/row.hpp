@@ -6,6 +6,7 @@
 #include "api/base/collective.hpp"
 #include "transport/collective/span.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 

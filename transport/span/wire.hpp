@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>

@@ -4,6 +4,7 @@
 #include "api/base/checkpoint/saved.hpp"
 #include "api/base/layout/layout.hpp"
 
+#include <cstdint>
 #include <span>
 #include <vector>
 

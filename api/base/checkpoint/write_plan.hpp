@@ -3,6 +3,7 @@
 
 #include "api/base/checkpoint/saved.hpp"
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -6,6 +6,7 @@
 #include "api/base/result.hpp"
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace muster::shard {

@@ -8,6 +8,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace muster::store {
 

@@ -11,7 +11,9 @@
 
 #include <muster/checkpoint.h>
 
+#include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::client {

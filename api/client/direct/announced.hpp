@@ -5,6 +5,7 @@
 #include "api/shm/direct.hpp"
 #include "api/shm/untrusted.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>

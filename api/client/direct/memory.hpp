@@ -8,6 +8,7 @@
 #include "api/shm/direct.hpp"
 #include "api/shm/segment.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <unordered_map>

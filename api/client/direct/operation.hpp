@@ -9,6 +9,7 @@
 #include "api/client/direct/wait_policy.hpp"
 #include "kernels/math/reducer.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

@@ -9,6 +9,7 @@
 #include "api/base/clock.hpp"
 #include "api/shm/direct.hpp"
 
+#include <chrono>
 #include <cstdint>
 
 namespace muster::client {

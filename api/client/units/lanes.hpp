@@ -7,6 +7,7 @@
 #include <muster/muster.h>
 
 #include <array>
+#include <cstdint>
 #include <deque>
 #include <span>
 #include <string>

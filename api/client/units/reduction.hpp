@@ -8,6 +8,7 @@
 
 #include <muster/muster.h>
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <tuple>

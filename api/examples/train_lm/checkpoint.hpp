@@ -7,6 +7,7 @@
 #include "api/examples/train_lm/text.hpp"
 #include "api/examples/train_lm/units.hpp"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>

@@ -4,6 +4,7 @@
 
 #include "api/examples/train_lm/trainer.hpp"
 
+#include <span>
 #include <string>
 
 namespace train_lm {

@@ -19,6 +19,7 @@
 #include "api/examples/train_lm/options.hpp"
 #include "api/examples/train_lm/units.hpp"
 
+#include <cstdint>
 #include <span>
 #include <vector>
 

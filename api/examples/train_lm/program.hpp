@@ -13,6 +13,8 @@
 
 #include "api/examples/train_lm/runtime.hpp"
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 namespace train_lm {

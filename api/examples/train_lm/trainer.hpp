@@ -6,6 +6,7 @@
 #include "api/examples/train_lm/text.hpp"
 
 #include <array>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

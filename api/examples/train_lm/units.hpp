@@ -5,6 +5,7 @@
 #include "api/examples/train_lm/options.hpp"
 #include "api/examples/train_lm/program.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>

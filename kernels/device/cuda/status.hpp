@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include <cuda.h>
 #include <cuda_runtime_api.h>

@@ -4,6 +4,7 @@
 #include "kernels/device/device.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace muster::device::host {

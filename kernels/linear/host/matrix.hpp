@@ -3,6 +3,7 @@
 
 #include "kernels/element.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace muster::kernels::linear::host {

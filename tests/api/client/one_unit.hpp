@@ -4,6 +4,7 @@
 #include "tests/api/client/ok.hpp"
 #include "tests/api/client/running_ranks.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

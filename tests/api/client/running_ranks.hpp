@@ -4,6 +4,8 @@
 #include "tests/support/node.hpp"
 
 #include <atomic>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>

@@ -4,6 +4,7 @@
 #include "tests/api/client/ok.hpp"
 #include "tests/api/client/running_ranks.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>

@@ -4,6 +4,7 @@
 #include "tests/support/node.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include <gtest/gtest.h>

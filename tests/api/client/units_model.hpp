@@ -3,8 +3,10 @@
 
 #include "tests/api/client/one_unit.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <ranges>
 #include <span>
 #include <string>
 #include <utility>

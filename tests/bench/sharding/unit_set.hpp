@@ -4,6 +4,7 @@
 #include "tests/bench/sharding/rank.hpp"
 
 #include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

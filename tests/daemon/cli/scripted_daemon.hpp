@@ -5,13 +5,21 @@
 #include "daemon/control/packet.hpp"
 #include "tests/daemon/cli/program.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 namespace muster::test {
 

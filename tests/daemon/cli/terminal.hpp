@@ -1,6 +1,10 @@
 // A program on a terminal: what it shows, what is typed, and how it leaves the terminal.
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "tests/daemon/cli/program.hpp"
 
 #include <pty.h>

@@ -3,8 +3,13 @@
 
 #include "daemon/control/tls.hpp"
 
+#include <chrono>
+#include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>

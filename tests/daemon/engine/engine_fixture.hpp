@@ -3,8 +3,12 @@
 
 #include "daemon/engine/conductor.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>

@@ -4,6 +4,7 @@
 #include "daemon/engine/engine.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include <gtest/gtest.h>

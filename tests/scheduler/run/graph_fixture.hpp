@@ -4,11 +4,14 @@
 #include "scheduler/run/graph.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::scheduler::test {

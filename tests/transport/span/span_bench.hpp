@@ -4,9 +4,12 @@
 #include "tests/transport/communicator_conformance.hpp"
 #include "tests/transport/span/span_cluster.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 

@@ -5,7 +5,9 @@
 #include "api/base/shard/schedule.hpp"
 
 #include <array>
+#include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>

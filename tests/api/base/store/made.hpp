@@ -7,9 +7,12 @@
 #include "tests/api/base/checkpoint/planned.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <ranges>
+#include <span>
 #include <string>
 #include <vector>
 
