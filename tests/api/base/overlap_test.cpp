@@ -15,7 +15,7 @@ namespace {
 
 using math::test::Random;
 
-alignas(64) std::byte g_memory[1 << 16];  // pointers into it are compared, never followed
+alignas(64) std::byte g_memory[1 << 18];  // pointers into it are compared, never followed
 
 constexpr muster_dtype kBySize[] = {MUSTER_U8, MUSTER_BF16, MUSTER_F32, MUSTER_F64};
 

@@ -251,6 +251,7 @@ TEST(PoolThreads, FindANewStreamWhileOthersAreBusy) {
   }
   EXPECT_EQ(counter.count, rounds.done());
   gate.open = true;
+  ASSERT_TRUE(held->synchronize().ok());  // the gate must outlive its task
 }
 
 TEST(PoolThreads, NeverLoseAWakeOfSleepingWorkers) {

@@ -28,6 +28,7 @@ using transport::test::Shape;
 
 constexpr std::uint32_t kWorld = 9;  // as many as random_shape() draws
 constexpr std::uint32_t kRankStep = 4;
+std::byte g_arena[1 << 20];  // where members have their data; nothing is read or written there
 
 // What one member says. Its world rank is not its index in the group.
 struct Saying {
@@ -44,7 +45,7 @@ std::vector<Saying> sayings_of(const Shape& shape) {
       collective.op = placement.index == collective.root ? MUSTER_SEND : MUSTER_RECV;
     Share share = *make_share(collective, placement.index, shape.ranks, transport::test::said_by(placement));
     const auto face = [&](const auto& place) {
-      return transport::test::face_of(place, collective.dtype, nullptr);
+      return transport::test::face_of(place, collective.dtype, g_arena);
     };
     for (const auto& place : placement.sends) share.sends.push_back(face(place));
     for (const auto& place : placement.receives) share.receives.push_back(face(place));
