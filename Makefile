@@ -27,11 +27,12 @@ demo-cluster: setup ## The same over two and four nodes: network namespaces, wit
 	  muster_network_ofi
 	@deploy/demo_cluster.py
 
-test: setup ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
+test: ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
+	@deploy/setup.sh clang
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
 prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, an hour and a half
-	@deploy/setup.sh fuzz
+	@deploy/setup.sh clang
 	@cmake --preset release
 	@cmake --build --preset release --target all tests_all
 	@python3 deploy/prove.py --record build/release/prove.txt
@@ -39,7 +40,7 @@ prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine
 FUZZ_SECONDS ?= 20
 
 fuzz: ## Fuzz every target for FUZZ_SECONDS, then see each find its planted bug; needs clang
-	@deploy/setup.sh fuzz
+	@deploy/setup.sh clang
 	@python3 tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
 	@python3 tests/fuzz/planted_test.py
 

@@ -4,7 +4,7 @@
 #   deploy/setup.sh            what build, demo and test need
 #   deploy/setup.sh bench      and the peers that the benchmarks are measured against
 #   deploy/setup.sh torch      and PyTorch from PyPI, in build/torch; where it cannot be had, a line says so
-#   deploy/setup.sh fuzz       and clang with its fuzzer
+#   deploy/setup.sh clang      and clang with its sanitizers and its fuzzer, for `make test` and `make fuzz`
 #   deploy/setup.sh lint       and the linter
 #   deploy/setup.sh format     and the formatter
 #   deploy/setup.sh --list     prints the packages, one a line, and installs nothing
@@ -23,7 +23,7 @@ packages=(
 )
 bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev ucx-utils libfabric-bin)
 torch_packages=(python3-venv)
-fuzz_packages=(clang-14 llvm-14 libclang-rt-14-dev libomp-14-dev)
+clang_packages=(clang-14 lld-14 llvm-14 libclang-rt-14-dev libomp-14-dev)
 lint_packages=(clang-tidy-14)
 format_packages=(clang-format-14)
 
@@ -41,11 +41,11 @@ for argument in "$@"; do
       packages+=("${torch_packages[@]}")
       with_torch=yes
       ;;
-    fuzz) packages+=("${fuzz_packages[@]}") ;;
+    clang) packages+=("${clang_packages[@]}") ;;
     lint) packages+=("${lint_packages[@]}") ;;
     format) packages+=("${format_packages[@]}") ;;
     --list) list_only=yes ;;
-    *) die "'$argument' is not known; say nothing, bench, torch, fuzz, lint, format or --list" ;;
+    *) die "'$argument' is not known; say nothing, clang, bench, torch, lint, format or --list" ;;
   esac
 done
 if [ "$list_only" = yes ]; then

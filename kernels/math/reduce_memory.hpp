@@ -119,7 +119,7 @@ HWY_INLINE hn::Vec<D8> load_pieces(D8 d, const std::byte* from, std::size_t byte
   }
 }
 template<class D8>
-HWY_INLINE void store_pieces(D8 d, hn::Vec<D8> v, std::byte* to, std::size_t bytes) {
+HWY_INLINE void store_pieces([[maybe_unused]] D8 d, hn::Vec<D8> v, std::byte* to, std::size_t bytes) {
   constexpr std::size_t kBytes = hn::MaxLanes(D8());
   if constexpr (kBytes < 16) {
     const hn::Twice<D8> twice;

@@ -92,7 +92,7 @@ class NodeFaults:
     def why_no_loss(self):
         """Why packets cannot be lost here, or None."""
         if compiler() is None:
-            return "packets cannot be lost: no clang is installed (deploy/setup.sh fuzz)"
+            return "packets cannot be lost: no clang is installed (deploy/setup.sh clang)"
         name, why = self.nodes.names[0], None
         try:
             self.lose(name)

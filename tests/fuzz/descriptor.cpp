@@ -187,7 +187,7 @@ void check_inside(const kernels::Tensor& tensor) {
     MUSTER_PROMISE(offset + end <= static_cast<Wide>(kBufferBytes[i]));
     return;
   }
-  MUSTER_PROMISE(!"a view lies in a buffer");
+  MUSTER_PROMISE(false && "a view lies in a buffer");
 }
 
 void fill_memory(Bytes& bytes) {
@@ -276,7 +276,7 @@ void check_block(const std::byte* base, const Block& block, std::uint64_t elemen
     MUSTER_PROMISE(begin >= 0 && begin + static_cast<Wide>(block.count) * element <= kBufferBytes[i]);
     return;
   }
-  MUSTER_PROMISE(!"a block lies in its buffer");
+  MUSTER_PROMISE(false && "a block lies in its buffer");
 }
 
 void check_face(const Face& face, muster_dtype dtype) {

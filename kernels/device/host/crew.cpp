@@ -28,7 +28,6 @@ void relax() noexcept {
 
 Crew::Crew(const PoolOptions& options, std::uint32_t workers)
     : streams_max_(options.streams_max),
-      depth_(options.depth),
       spin_(options.spin),
       duty_(options.duty),
       queues_(options.streams_max, options.depth) {

@@ -97,7 +97,6 @@ class Crew {
   void rest(Worker& worker);
 
   const std::uint32_t streams_max_;
-  const std::uint32_t depth_;
   const Nanos spin_;
   Duty* const duty_;
   SteadyClock clock_;
