@@ -245,6 +245,9 @@ void add_local(CLI::App& app, Line& line) {
   explain->add_flag("--shared", line.plan.shared, "The target is one node-shared buffer");
   whole(explain->add_option("--nodes", line.plan.nodes, "Nodes over which the members are spread evenly"), 1,
         control::kNodesMax);
+  filled(explain->add_option("--config", line.plan.config,
+                             "A cluster file, which says what the links between nodes cost; else defaults"),
+         control::kFile);
 }
 
 void add_checkpoint(CLI::App& app, Line& line) {

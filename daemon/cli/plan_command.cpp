@@ -3,6 +3,8 @@
 #include "api/base/dtype.hpp"
 #include "api/base/path.hpp"
 #include "daemon/cli/render.hpp"
+#include "daemon/config/cluster.hpp"
+#include "daemon/config/load.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/control/node_costs.hpp"
 #include "transport/span/choice.hpp"
@@ -12,6 +14,8 @@
 #include <string_view>
 #include <thread>
 #include <vector>
+
+#include <unistd.h>
 
 namespace muster::cli {
 namespace {
@@ -71,7 +75,7 @@ Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& 
 }
 
 // Between nodes the engine carries it out, in chunks; what is said here is of all together.
-Json choice_between_nodes(const Collective& c, const PlanQuestion& question) {
+Json choice_between_nodes(const Collective& c, const PlanQuestion& question, const LinkCosts& link) {
   using namespace transport::span;
   const auto nodes = static_cast<std::uint32_t>(question.nodes);
   const auto ranks = static_cast<std::uint32_t>(question.ranks);
@@ -90,10 +94,10 @@ Json choice_between_nodes(const Collective& c, const PlanQuestion& question) {
     span.node_of.push_back(static_cast<std::uint32_t>(std::uint64_t{rank} * nodes / ranks));
   const RowChunk all = NodeRow(c, span).chunk(0, 1);
   const std::uint32_t rows = has_reduction(c.op) && !combines(c, false) ? (ranks + nodes - 1) / nodes : 0;
-  const NodeAlgorithm algorithm = choose_algorithm(c.op, all, rows, element, 0, {});
+  const NodeAlgorithm algorithm = choose_algorithm(c.op, all, rows, element, 0, link);
   const Schedule schedule = schedule_of(c.op, algorithm, nodes, 0, 0);
   choice["algorithm"] = name_of(algorithm);
-  choice["predicted_us"] = transport::span::estimate(schedule, all, std::max(rows, 1u), element, {}) / 1000;
+  choice["predicted_us"] = transport::span::estimate(schedule, all, std::max(rows, 1u), element, link) / 1000;
   choice["why"] = fmt::format("{} bytes sent by node 0 in {} round{}{}",
                               bytes_sent(schedule, all, std::max(rows, 1u), element), schedule.size(),
                               schedule.size() == 1 ? "" : "s", rows > 1 ? ", contributions apart" : "");
@@ -120,6 +124,16 @@ std::string plan_text(const Json& plan, std::size_t columns) {
   return out + config::table({"BYTES", "PATH", "ALGORITHM", "PREDICTED US", "WHY"}, rows, {columns, {}});
 }
 
+OrTrouble<LinkCosts> link_of(const PlanQuestion& question) {
+  if (question.config.empty()) return LinkCosts{};
+  if (question.nodes < 2) return usage("--config says what links between nodes cost; give --nodes too");
+  auto source = config::load_file(question.config, {config::Ownership::kAny, geteuid()});
+  if (!source) return usage("--config " + source.error().message());
+  const auto cluster = config::parse_cluster(*std::move(source));
+  if (!cluster) return usage(cluster.error().text());
+  return cluster->link;
+}
+
 OrTrouble<Json> explained(const PlanQuestion& question) {
   auto collective = collective_of(question);
   if (!collective) return tl::unexpected(collective.error());
@@ -131,6 +145,8 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
         fmt::format("--nodes {} is more than the {} ranks of the group", question.nodes, question.ranks));
   if (question.nodes > 1 && question.shared)
     return usage("a node-shared buffer is of one node; leave --nodes or --shared out");
+  const auto link = link_of(question);
+  if (!link) return tl::unexpected(link.error());
   const auto own_cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const std::int64_t cores = question.cores == 0 ? own_cores : question.cores;
   const auto kept = control::kept_node_costs(question.folder);
@@ -140,7 +156,7 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
   for (const std::uint64_t bytes : kTableBytes) {
     if (question.count < 0 && has_data(collective->op))
       collective->count = std::max<std::uint64_t>(1, bytes / dtype_bytes(collective->dtype));
-    choices.push_back(question.nodes > 1 ? choice_between_nodes(*collective, question)
+    choices.push_back(question.nodes > 1 ? choice_between_nodes(*collective, question, *link)
                                          : choice_of(*collective, question.ranks, machine));
     if (question.count >= 0 || !has_data(collective->op)) break;
   }
@@ -153,6 +169,7 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
               {"cores", cores},
               {"costs", control::to_json(costs)},
               {"costs_from", kept ? question.folder : "defaults"},
+              {"link", {{"trip_ns", link->trip_ns}, {"bytes_per_us", link->bytes_per_us}}},
               {"choices", choices}};
 }
 

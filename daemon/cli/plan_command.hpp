@@ -18,6 +18,7 @@ struct PlanQuestion {
   std::int64_t cores = 0;     // granted to the job; 0: those of this machine
   bool shared = false;        // the target is one node-shared buffer
   std::int64_t nodes = 1;     // over which the members are spread, as many on each
+  std::string config;         // a cluster file, which says what the links between nodes cost
   std::string folder;         // a daemon's runtime directory, which keeps the costs of the node
 };
 

@@ -33,6 +33,13 @@ constexpr std::array kKeys{
         "The library that moves the bytes of jobs between nodes: UCX or libfabric; `muster doctor` tries "
         "both. "
         "none: no operation spans nodes."},
+    Key{"cluster.link", KeyKind::kSection, kOptional, "", 0, 0, "",
+        "What the links between nodes cost, by which the nodes of a job choose algorithms. `make bench` "
+        "measures both."},
+    Key{"cluster.link.trip", KeyKind::kDuration, kOptional, "20us", 100, 1000 * kMillisecond, "",
+        "Until the first byte of a message has come: half a round trip."},
+    Key{"cluster.link.rate", KeyKind::kBytes, kOptional, "3000000000B", 1'000'000, std::int64_t{900} << 30,
+        "", "Bytes a second that a node sends, or receives."},
     Key{"nodes", KeyKind::kList, kRequired, "", 1, kEntriesMax, "",
         "The nodes; ranks are numbered in this order."},
     Key{"nodes[]", KeyKind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
@@ -108,6 +115,10 @@ class Extractor {
     cluster_.port = static_cast<std::uint16_t>(number(cluster, "port", "cluster.port"));
     const std::string network = text(cluster, "network", "cluster.network");
     if (network != "none") cluster_.network = network;
+    const Node* link = cluster != nullptr ? cluster->find("link") : nullptr;
+    cluster_.link.trip_ns = static_cast<std::uint32_t>(number(link, "trip", "cluster.link.trip"));
+    cluster_.link.bytes_per_us =
+        static_cast<std::uint32_t>(number(link, "rate", "cluster.link.rate") / 1'000'000);
     if (const Node* nodes = root.find("nodes"))
       for (std::size_t i = 0; i < nodes->items.size(); ++i)
         read_node(nodes->items[i], fmt::format("nodes[{}]", i));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/link_costs.hpp"
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/config/job_rules.hpp"
 #include "daemon/config/key.hpp"
@@ -63,6 +64,7 @@ struct Cluster {
   std::string name;
   std::uint16_t port = 0;  // on which the daemons of all nodes listen for each other
   std::string network;     // one of kNetworks; empty: none
+  LinkCosts link;          // by which the nodes of a job choose algorithms
   std::vector<NodeEntry> nodes;
   std::vector<JobEntry> jobs;
 

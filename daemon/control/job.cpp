@@ -97,6 +97,9 @@ void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
   if (json.contains("networks_directory")) fields.text("networks_directory", spec.networks_directory);
   if (json.contains("asked_on")) fields.text("asked_on", spec.asked_on);
   if (json.contains("reproducible")) fields.flag("reproducible", spec.reproducible);
+  if (json.contains("link_trip_ns")) fields.number("link_trip_ns", spec.link.trip_ns, 1, LinkCosts::kMax);
+  if (json.contains("link_bytes_per_us"))
+    fields.number("link_bytes_per_us", spec.link.bytes_per_us, 1, LinkCosts::kMax);
   const bool known =
       std::find(config::kNetworks.begin(), config::kNetworks.end(), spec.network) != config::kNetworks.end();
   if (!spec.network.empty() && !known)
@@ -199,6 +202,8 @@ Json to_json(const JobSpec& spec) {
             {"network", spec.network},
             {"networks_directory", spec.networks_directory},
             {"asked_on", spec.asked_on},
+            {"link_trip_ns", spec.link.trip_ns},
+            {"link_bytes_per_us", spec.link.bytes_per_us},
             {"reproducible", spec.reproducible}};
   write_nodes(spec.world, json);
   return json;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/link_costs.hpp"
 #include "api/base/node_costs.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/base/result.hpp"
@@ -52,6 +53,7 @@ struct JobSpec {
   std::string network;             // by which its nodes reach each other, of config::kNetworks; empty: none
   std::string networks_directory;  // where the modules of networks lie; absolute
   std::string asked_on;  // the node where a user has asked for a job of several nodes; empty: for no such job
+  LinkCosts link;        // by which its nodes choose algorithms
   bool reproducible = false;  // results are the same bits whatever node a rank is on
 
   // It is in no cluster file, and ends with whoever asked for it.

@@ -16,7 +16,8 @@ Result<std::unique_ptr<transport::Backend>> open_job_network(const control::JobS
                 spec.network, network.error().message());
   const auto names = spec.world.nodes();
   return transport::spanning_backend(
-      *std::move(network), {{names.begin(), names.end()}, spec.world.here(), spec.reproducible}, clock);
+      *std::move(network), {{names.begin(), names.end()}, spec.world.here(), spec.reproducible, spec.link},
+      clock);
 }
 
 }  // namespace muster::engine

@@ -132,6 +132,8 @@ Roster roster_of(const Cluster& cluster, const std::vector<Cluster::Host>& hosts
   roster.configuration.push_back(fmt::format("port {}", cluster.port));
   roster.configuration.push_back(
       fmt::format("network {}", cluster.network.empty() ? "none" : cluster.network));
+  roster.configuration.push_back(
+      fmt::format("link {} ns, {} bytes/us", cluster.link.trip_ns, cluster.link.bytes_per_us));
   for (const Cluster::Host& host : hosts) {
     roster.members.push_back({host.name, {host.address, cluster.port}});
     roster.configuration.push_back(

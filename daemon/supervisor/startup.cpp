@@ -131,6 +131,7 @@ Status load_cluster(const config::Settings& settings, Options& options) {
   if (hosts.size() > 1) {
     MUSTER_ASSIGN_OR_RETURN(here, own_name(settings, hosts));
   }
+  options.job_defaults.link = cluster->link;
   auto plan = plan_of(*cluster, options.job_defaults, here, {options.jobs_max, options.ranks_per_job_max});
   if (!plan) return plan.error().status();
   options.jobs = std::move(plan->jobs);

@@ -33,7 +33,7 @@ _muster_options() {
   'muster mesh') echo '-h --help --json --world --mesh --flatten --config --job --manifest' ;;
   'muster plan') echo '-h --help' ;;
   'muster plan costs') echo '-h --help --json' ;;
-  'muster plan explain') echo '-h --help --json --endpoint --timeout --ranks --dtype --count --world --cores --shared --nodes' ;;
+  'muster plan explain') echo '-h --help --json --endpoint --timeout --ranks --dtype --count --world --cores --shared --nodes --config' ;;
   'muster checkpoint') echo '-h --help' ;;
   'muster checkpoint inspect') echo '-h --help --json' ;;
   'muster checkpoint verify') echo '-h --help --json' ;;
@@ -124,6 +124,7 @@ _muster_kind() {
   'muster plan explain --world') echo 'NONE' ;;
   'muster plan explain --cores') echo 'NONE' ;;
   'muster plan explain --nodes') echo 'NONE' ;;
+  'muster plan explain --config') echo 'FILE' ;;
   'muster checkpoint inspect 0') echo 'FOLDER' ;;
   'muster checkpoint verify 0') echo 'FOLDER' ;;
   'muster checkpoint export 0') echo 'FOLDER' ;;
@@ -159,7 +160,7 @@ _muster_kind() {
 _muster_words() {
   case $1 in
   'DTYPE') echo 'f32 bf16 f16 f64 i32 i64 u8 i8 f8_e4m3 f8_e5m2' ;;
-  'KEY') echo 'node node.name node.socket_path node.runtime_directory node.socket_mode node.group node.workers peers peers.certificates peers.secret_file peers.plaintext log log.level log.format log.reports_directory limits limits.jobs_max limits.jobs_per_user_max limits.sessions_max limits.sessions_per_user_max limits.ranks_per_job_max limits.buffers_per_rank_max limits.plans_per_rank_max limits.starts_per_lane_max limits.groups_made_max limits.memory_max limits.memory_per_user_max limits.arena_per_rank_max limits.arena_segment limits.made_job_linger liveness liveness.idle_spin liveness.drain_timeout costs costs.meeting costs.turn costs.cached_rate costs.memory_rate defaults defaults.deadline defaults.digests jobs_from auto_create_jobs cluster cluster.name cluster.port cluster.network nodes nodes[] nodes[].host nodes[].address nodes[].devices nodes[].devices.kind nodes[].devices.count jobs jobs[] jobs[].name jobs[].ranks jobs[].claim jobs[].mesh jobs[].mesh.dims jobs[].mesh.dims.pp jobs[].mesh.dims.dp_replicate jobs[].mesh.dims.dp_shard jobs[].mesh.dims.cp jobs[].mesh.dims.domain jobs[].mesh.dims.tp jobs[].mesh.dims.ep jobs[].mesh.flatten jobs[].mesh.flatten.* jobs[].mesh.flatten.*[] jobs[].lanes jobs[].lanes.deadline jobs[].digests jobs[].reproducible' ;;
+  'KEY') echo 'node node.name node.socket_path node.runtime_directory node.socket_mode node.group node.workers peers peers.certificates peers.secret_file peers.plaintext log log.level log.format log.reports_directory limits limits.jobs_max limits.jobs_per_user_max limits.sessions_max limits.sessions_per_user_max limits.ranks_per_job_max limits.buffers_per_rank_max limits.plans_per_rank_max limits.starts_per_lane_max limits.groups_made_max limits.memory_max limits.memory_per_user_max limits.arena_per_rank_max limits.arena_segment limits.made_job_linger liveness liveness.idle_spin liveness.drain_timeout costs costs.meeting costs.turn costs.cached_rate costs.memory_rate defaults defaults.deadline defaults.digests jobs_from auto_create_jobs cluster cluster.name cluster.port cluster.network cluster.link cluster.link.trip cluster.link.rate nodes nodes[] nodes[].host nodes[].address nodes[].devices nodes[].devices.kind nodes[].devices.count jobs jobs[] jobs[].name jobs[].ranks jobs[].claim jobs[].mesh jobs[].mesh.dims jobs[].mesh.dims.pp jobs[].mesh.dims.dp_replicate jobs[].mesh.dims.dp_shard jobs[].mesh.dims.cp jobs[].mesh.dims.domain jobs[].mesh.dims.tp jobs[].mesh.dims.ep jobs[].mesh.flatten jobs[].mesh.flatten.* jobs[].mesh.flatten.*[] jobs[].lanes jobs[].lanes.deadline jobs[].digests jobs[].reproducible' ;;
   'KEY=VALUE') echo 'node.name= node.socket_path= node.runtime_directory= node.socket_mode= node.group= node.workers= peers.certificates= peers.secret_file= peers.plaintext= log.level= log.format= log.reports_directory= limits.jobs_max= limits.jobs_per_user_max= limits.sessions_max= limits.sessions_per_user_max= limits.ranks_per_job_max= limits.buffers_per_rank_max= limits.plans_per_rank_max= limits.starts_per_lane_max= limits.groups_made_max= limits.memory_max= limits.memory_per_user_max= limits.arena_per_rank_max= limits.arena_segment= limits.made_job_linger= liveness.idle_spin= liveness.drain_timeout= costs.meeting= costs.turn= costs.cached_rate= costs.memory_rate= defaults.deadline= defaults.digests= jobs_from= auto_create_jobs=' ;;
   'OP') echo 'all_reduce all_gather reduce_scatter broadcast barrier send recv reduce gather scatter all_to_all exchange' ;;
   'musterd|cluster') echo 'musterd cluster' ;;

@@ -74,7 +74,7 @@ double estimate(const Schedule& schedule, const RowChunk& chunk, std::uint32_t r
     const auto messages = static_cast<double>(round.sends.size() + round.receives.size());
     if (messages == 0) continue;
     total += costs.trip_ns + costs.message_ns * messages +
-             costs.byte_ns * std::max(bytes(round.sends), bytes(round.receives));
+             std::max(bytes(round.sends), bytes(round.receives)) * 1000 / costs.bytes_per_us;
   }
   return total;
 }

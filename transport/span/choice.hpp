@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/collective.hpp"
+#include "api/base/link_costs.hpp"
 #include "transport/collective/span.hpp"
 #include "transport/span/row.hpp"
 #include "transport/span/schedule.hpp"
@@ -11,13 +12,6 @@
 #include <span>
 
 namespace muster::transport::span {
-
-// What links between nodes cost.
-struct LinkCosts {
-  double trip_ns = 20'000;    // until the first byte of a message is there
-  double message_ns = 2'000;  // a node's own work for each message
-  double byte_ns = 1.0 / 3;   // for each byte that a node sends, or receives
-};
 
 enum class NodeAlgorithm : std::uint8_t {
   kDirect,         // one round, a message for each peer; of an all-reduce two rounds

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/link_costs.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/span/chore.hpp"
 #include "transport/span/node_connection.hpp"
@@ -30,6 +31,7 @@ struct Workshop {
   std::vector<device::Stream*> streams;                       // by device::Priority
   const std::vector<std::string>& node_names;
   bool reproducible = false;
+  LinkCosts link = {};
 };
 
 // A launch, copied out of the call.

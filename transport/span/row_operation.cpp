@@ -123,7 +123,8 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
   const std::uint32_t rows = unfolded_ ? most : 0;
   chunks_ = row_.chunks(kChunkBytes / element_ / std::max(rows, 1u));
   const RowChunk first = row_.chunk(0, chunks_);
-  const NodeAlgorithm algorithm = choose_algorithm(collective().op, first, rows, element_, root_, {});
+  const NodeAlgorithm algorithm =
+      choose_algorithm(collective().op, first, rows, element_, root_, workshop.link);
   schedule_ = schedule_of(collective().op, algorithm, nodes(), span().here, root_);
 }
 

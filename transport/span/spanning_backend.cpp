@@ -52,7 +52,7 @@ class SpanningBackend final : public Backend {
         connections_(options_.nodes.size()),
         network_(std::move(network)),
         local_(loopback_backend()),
-        workshop_{clock, staging_, connections_, {}, options_.nodes, options_.reproducible},
+        workshop_{clock, staging_, connections_, {}, options_.nodes, options_.reproducible, options_.link},
         greeted_(options_.nodes.size()),
         told_lost_(options_.nodes.size(), true),
         early_(options_.nodes.size()) {

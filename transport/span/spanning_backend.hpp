@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/base/link_costs.hpp"
 #include "transport/collective/backend.hpp"
 #include "transport/endpoint/endpoint.hpp"
 
@@ -17,6 +18,7 @@ struct SpanningOptions {
   // Results are the same bits whatever node a member is on: contributions travel apart, and are folded in the
   // order of members.
   bool reproducible = false;
+  LinkCosts link = {};  // by which nodes choose algorithms; the same on all
 };
 
 // Its use() must be called before open(); connect() before anything is launched. The clock outlives it.

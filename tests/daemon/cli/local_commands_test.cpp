@@ -455,6 +455,27 @@ TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
   EXPECT_NE(sized.err.find("a barrier has no data"), std::string::npos) << sized.err;
 }
 
+// Where messages take long, the algorithm with fewer rounds is the better one for more bytes.
+TEST(PlanCommand, ChoosesByTheLinksOfAClusterFile) {
+  const Folder folder;
+  const std::string far = folder.write("far.yaml",
+                                       "cluster: {link: {trip: 50ms, rate: 12500000B}}\n"
+                                       "nodes: [{host: \"n[1-4]\", devices: {count: 2}}]\n");
+  const auto chosen = [](std::vector<std::string> more) {
+    std::vector<std::string> words{"plan",    "explain", "all_reduce", "--ranks", "8",
+                                   "--nodes", "4",       "--count",    "65536",   "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Ran ran = muster(words);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.json();
+  };
+  const Json near = chosen({}), with = chosen({"--config", far});
+  EXPECT_EQ(near.at("choices").at(0).at("algorithm"), "direct");
+  EXPECT_EQ(with.at("choices").at(0).at("algorithm"), "gather and fold");
+  EXPECT_EQ(with.at("link"), (Json{{"trip_ns", 50'000'000}, {"bytes_per_us", 12}}));
+  EXPECT_EQ(muster({"plan", "explain", "all_reduce", "--ranks", "8", "--config", far}).code, 2);
+}
+
 // What it prints can be put into musterd.yaml, and a daemon would take it as it was measured.
 TEST(PlanCommand, MeasuresCostsThatMusterdYamlTakes) {
   const Ran costs = muster({"plan", "costs"});

@@ -95,6 +95,22 @@ TEST(Cluster, ReadsByWhichNetworkItsJobsReachOtherNodes) {
   EXPECT_EQ(choices, fmt::format("{}|none", fmt::join(kNetworks, "|")));
 }
 
+TEST(Cluster, ReadsWhatItsLinksCost) {
+  const auto with = [](const std::string& cluster) {
+    return parse_cluster(Source("c.yaml", fmt::format("cluster: {{{}}}\n"
+                                                      "nodes: [{{host: a, devices: {{count: 2}}}}]\n",
+                                                      cluster)));
+  };
+  EXPECT_EQ(with("name: a")->link, LinkCosts());
+  EXPECT_EQ(with("link: {trip: 2us, rate: 12500000000B}")->link,
+            (LinkCosts{.trip_ns = 2'000, .bytes_per_us = 12'500}));
+  EXPECT_EQ(with("link: {rate: 1MiB}")->link, LinkCosts{.bytes_per_us = 1});
+  for (const char* wrong : {"link: {trip: 0s}", "link: {trip: 2s}"})
+    EXPECT_THAT(with(wrong).error().text(), HasSubstr("cluster.link.trip"));
+  for (const char* wrong : {"link: {rate: 0B}", "link: {rate: 3}"})
+    EXPECT_THAT(with(wrong).error().text(), HasSubstr("cluster.link.rate"));
+}
+
 // Goal: a floor that refuses a mesh can point at the degree that it refuses.
 TEST(Cluster, LendsItsPlacesToLaterComplaints) {
   const auto cluster = parse_cluster(shipped("cluster.two-nodes.yaml"));

@@ -185,16 +185,21 @@ TEST(JobSpec, SurvivesTheWay) {
   spec.digests = 16;
   spec.network = "ofi";
   spec.networks_directory = "/usr/lib/muster/networks";
+  spec.link = {.trip_ns = 7, .bytes_per_us = 9};
   spec.reproducible = true;
   spec.claim = ClaimRule::kToken;
   const auto back = job_from_json(to_json(spec));
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(to_json(*back), to_json(spec));
+  EXPECT_EQ(back->link, spec.link);
   Json older = to_json(spec);  // of a release that did not have these fields
-  for (const char* field : {"costs", "network", "networks_directory", "reproducible"}) older.erase(field);
+  for (const char* field :
+       {"costs", "network", "networks_directory", "reproducible", "link_trip_ns", "link_bytes_per_us"})
+    older.erase(field);
   const auto filled = job_from_json(older);
   ASSERT_TRUE(filled) << filled.error().text();
   EXPECT_EQ(filled->network, "");
+  EXPECT_EQ(filled->link, LinkCosts());
   EXPECT_FALSE(filled->reproducible);
 }
 
@@ -221,6 +226,8 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"networks_directory", ""},
                                                         {"networks_directory", std::string(5000, '/')},
                                                         {"reproducible", 1},
+                                                        {"link_trip_ns", 0},
+                                                        {"link_bytes_per_us", 0},
                                                         {"arena_bytes_max", kJobBytesMax + 1},
                                                         {"segment_bytes", kJobBytesMax + 1},
                                                         {"deadline_ns", kDayAndMore},

@@ -154,7 +154,7 @@ TEST_F(Startup, SaysWhatThisReleaseCannotRunYet) {
 TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   const std::string file =
       write("cluster.yaml",
-            "cluster: {name: lab-a, port: 7000, network: ofi}\n"
+            "cluster: {name: lab-a, port: 7000, network: ofi, link: {trip: 1ms}}\n"
             "nodes:\n"
             "  - {host: \"n[1-2]\", address: \"10.0.0.[1-2]\", devices: {kind: host, count: 2}}\n"
             "  - {host: n3, devices: {kind: host, count: 4}}\n"
@@ -183,6 +183,9 @@ TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   EXPECT_EQ(second->jobs[1].world.local_count(), 1u);
   EXPECT_EQ(second->jobs[1].world.nodes().size(), 2u) << "the third host has none of its ranks";
   EXPECT_EQ(second->jobs[0].network, "ofi");
+  EXPECT_EQ(second->jobs[0].link.trip_ns, 1'000'000u);
+  EXPECT_EQ(second->job_defaults.link.trip_ns, 1'000'000u) << "of temporary jobs over nodes";
+  EXPECT_THAT(roster.configuration, ::testing::Contains("link 1000000 ns, 3000 bytes/us"));
   EXPECT_FALSE(second->jobs[0].reproducible);
   EXPECT_TRUE(second->jobs[1].reproducible);
   const auto first = named("n1");
