@@ -61,7 +61,7 @@ Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::
       slots(engine.spec_.world, graph, engine.clock_),
       executor(std::move(own_executor)),
       graph(engine.graph_options_, std::move(plan.groups), execution),
-      metrics(engine.spec_, engine.pool_->workers(), graph, slots, board, std::move(tally)),
+      metrics(engine.spec_, engine.pool_->workers(), graph, executor, slots, board, std::move(tally)),
       recorder(engine.spec_, engine.clock_, engine.lock_, graph, board),
       reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, board),
       faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, board),

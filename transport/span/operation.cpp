@@ -79,36 +79,55 @@ std::string SpanOperation::awaited() const {
   return text;
 }
 
+std::optional<std::uint32_t> SpanOperation::place_of(NodeIndex node) const {
+  const auto at = std::find(span().nodes.begin(), span().nodes.end(), node);
+  if (at == span().nodes.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(at - span().nodes.begin());
+}
+
 void SpanOperation::came(std::uint32_t node, MatchRequest request) {
   if (!peers_[node].takes_part || peers_[node].request) return;
   peers_[node].request = std::move(request);
 }
 
-void SpanOperation::refused(std::uint32_t node, const Status& why) {
-  if (peers_[node].takes_part) fail(why);
+void SpanOperation::is_ready(std::uint32_t node) {
+  peers_[node].ready = true;
+}
+
+void SpanOperation::refused(std::uint32_t node, const Status& why, bool was_ready) {
+  PeerNode& peer = peers_[node];
+  if (!peer.takes_part) return;
+  peer.refused = true;
+  peer.ready = peer.ready || was_ready;
+  fail(why);
 }
 
 void SpanOperation::lost(NodeIndex node) {
-  for (std::uint32_t i = 0; i < peers_.size(); ++i)
-    if (peers_[i].takes_part && span().nodes[i] == node) fail(to(i).status());
+  for (std::uint32_t i = 0; i < peers_.size(); ++i) {
+    if (!peers_[i].takes_part || span().nodes[i] != node) continue;
+    peers_[i].lost = true;
+    fail(to(i).status());
+  }
 }
 
 void SpanOperation::fail(const Status& why) {
-  if (stage_ != Stage::kOpen && stage_ != Stage::kAgreed) return;
+  if (stage_ != Stage::kOpen && stage_ != Stage::kReady && stage_ != Stage::kMoving) return;
   launched_.outcome->fail(why);
+  settles_ = direct_;
   stage_ = Stage::kDying;
   // A node that has this one's request might wait for its bytes.
   for (std::uint32_t node = 0; node < peers_.size(); ++node)
-    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why));
+    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why, settles_));
 }
 
 void SpanOperation::finish() {
+  if (std::exchange(settles_, false)) return;
   stage_ = Stage::kDone;
   launched_.outcome->release(workshop_.clock.now());
 }
 
 std::size_t SpanOperation::advance() {
-  if (over()) return 0;
+  if (over()) return settle();
   std::size_t moved = 0;
   if (stage_ == Stage::kOpen)  // it may have come after the loss
     for (std::uint32_t node = 0; node < peers_.size(); ++node)
@@ -118,13 +137,40 @@ std::size_t SpanOperation::advance() {
     moved += tell_peers();
     agree();
   }
-  if (stage_ == Stage::kAgreed) moved += work();
+  if (stage_ == Stage::kReady && all_are_ready()) stage_ = Stage::kMoving;
+  if (stage_ == Stage::kMoving) moved += work();
+  moved += settle();
   if (stage_ == Stage::kDying && resting()) {
     stage_ = Stage::kDead;
     launched_.outcome->release(workshop_.clock.now());
     ++moved;
   }
   return moved + (stage_ == Stage::kDone ? 1 : 0);
+}
+
+bool SpanOperation::all_are_ready() const {
+  return std::all_of(peers_.begin(), peers_.end(),
+                     [](const PeerNode& peer) { return !peer.takes_part || peer.ready || peer.lost; });
+}
+
+// If a node had not been ready, no node has begun to move anything.
+std::size_t SpanOperation::settle() {
+  if (!settles_) return 0;
+  for (const PeerNode& peer : peers_)
+    if (peer.takes_part && peer.refused && !peer.ready && !peer.lost) settles_ = false;
+  if (!settles_) return 1;
+  return all_are_ready() ? work() : 0;
+}
+
+// An empty message comes after its sender's refusal, but may be heard before it.
+bool SpanOperation::ended_well(const Flow& flow) {
+  if (settles_) return true;
+  if (!flow.failure.ok()) {
+    fail(flow.failure);
+  } else if (flow.abandoned && !direct_) {
+    fail(failure(Code::kProtocol, "a node has sent an empty message where bytes were due"));
+  }
+  return flow.failure.ok() && !flow.abandoned;
 }
 
 RequestHead SpanOperation::head() const {
@@ -140,6 +186,7 @@ RequestHead SpanOperation::head() const {
   head.op = static_cast<std::uint8_t>(agreed_op(c.op));
   head.dtype = static_cast<std::uint8_t>(c.dtype);
   head.redop = static_cast<std::uint8_t>(c.redop);
+  head.direct = wants_direct() ? 1 : 0;
   head.root = c.root;
   head.count = c.count;
   head.common = launched_.members.front().signature->common;
@@ -167,18 +214,26 @@ std::size_t SpanOperation::tell_peers() {
 void SpanOperation::agree() {
   const RequestHead mine = head();
   Hash128 balance = mine.balance;
-  bool common = true;
+  bool common = true, direct = mine.direct != 0;
   for (const PeerNode& peer : peers_) {
     if (!peer.takes_part) continue;
     if (!peer.told || !peer.request) return;
     common = common && peer.request->head.common == mine.common;
     balance += peer.request->head.balance;
+    direct = direct || peer.request->head.direct != 0;
   }
   if (common && balance.zero()) {
-    stage_ = Stage::kAgreed;
+    direct_ = direct;
+    if (direct) say_ready();
+    stage_ = direct ? Stage::kReady : Stage::kMoving;
     return;
   }
   fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved", difference()));
+}
+
+void SpanOperation::say_ready() {
+  for (std::uint32_t node = 0; node < peers_.size(); ++node)
+    if (peers_[node].takes_part) to(node).tell(message_of_ready(key()));
 }
 
 // The first field in which a node differs from this one.
