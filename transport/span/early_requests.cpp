@@ -6,10 +6,10 @@
 namespace muster::transport::span {
 
 void hand_over(SpanOperation& operation, EarlyRequest request) {
-  const auto node = operation.place_of(request.from);
+  const auto node = operation.peers().place_of(request.from);
   if (!node) return;  // no node of that group
   if (!request.refusal.ok()) return operation.refused(*node, request.refusal, request.refuser_was_ready);
-  operation.came(*node, std::move(request.request));
+  operation.peers().came(*node, std::move(request.request));
 }
 
 std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message) {

@@ -1,23 +1,12 @@
 #include "transport/span/operation.hpp"
 
 #include "api/base/dtype.hpp"
-#include "api/base/words.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace muster::transport::span {
 namespace {
-
-// Whether a node takes part: in a SEND or RECV only those of its two members do.
-bool takes_part(const Collective& c, const Span& span, std::uint32_t node) {
-  if (node == span.here) return false;
-  if (!is_transfer(c.op)) return true;
-  const auto node_of = [&](std::int32_t member) { return span.node_of[static_cast<std::size_t>(member)]; };
-  return node == node_of(c.root) || node == node_of(c.receiver);
-}
 
 device::Priority priority_of(muster_op op) {
   if (has_faces(op) || !has_data(op)) return device::Priority::kUrgent;
@@ -50,10 +39,7 @@ Status check_members(const Span& span, const Collective& c, std::span<const Loca
 }
 
 SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
-    : workshop_(workshop), launched_(std::move(launched)), peers_(launched_.span->nodes.size()) {
-  for (std::uint32_t node = 0; node < peers_.size(); ++node)
-    peers_[node].takes_part = takes_part(collective(), span(), node);
-}
+    : workshop_(workshop), launched_(std::move(launched)), peers_(collective(), span()) {}
 
 const LocalMember* SpanOperation::member(std::uint32_t index) const {
   const auto found = std::find_if(launched_.members.begin(), launched_.members.end(), [&](const auto& each) {
@@ -66,34 +52,6 @@ device::Stream& SpanOperation::stream() const {
   return *workshop_.streams[static_cast<std::size_t>(priority_of(collective().op))];
 }
 
-std::string SpanOperation::awaited() const {
-  std::string text;
-  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
-    if (!peers_[node].takes_part || peers_[node].request) continue;
-    std::vector<std::uint32_t> indices;
-    for (std::uint32_t i = 0; i < span().node_of.size(); ++i)
-      if (span().node_of[i] == node) indices.push_back(i);
-    text += fmt::format("{}node {} (members {} of the group) has not come to it", text.empty() ? "" : "; ",
-                        workshop_.node_names[span().nodes[node].value], rank_list(indices));
-  }
-  return text;
-}
-
-std::optional<std::uint32_t> SpanOperation::place_of(NodeIndex node) const {
-  const auto at = std::find(span().nodes.begin(), span().nodes.end(), node);
-  if (at == span().nodes.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(at - span().nodes.begin());
-}
-
-void SpanOperation::came(std::uint32_t node, MatchRequest request) {
-  if (!peers_[node].takes_part || peers_[node].request) return;
-  peers_[node].request = std::move(request);
-}
-
-void SpanOperation::is_ready(std::uint32_t node) {
-  peers_[node].ready = true;
-}
-
 void SpanOperation::refused(std::uint32_t node, const Status& why, bool was_ready) {
   PeerNode& peer = peers_[node];
   if (!peer.takes_part) return;
@@ -103,7 +61,7 @@ void SpanOperation::refused(std::uint32_t node, const Status& why, bool was_read
 }
 
 void SpanOperation::lost(NodeIndex node) {
-  for (std::uint32_t i = 0; i < peers_.size(); ++i) {
+  for (std::uint32_t i = 0; i < peers_.count(); ++i) {
     if (!peers_[i].takes_part || span().nodes[i] != node) continue;
     peers_[i].lost = true;
     fail(to(i).status());
@@ -116,7 +74,7 @@ void SpanOperation::fail(const Status& why) {
   settles_ = direct_;
   stage_ = Stage::kDying;
   // A node that has this one's request might wait for its bytes.
-  for (std::uint32_t node = 0; node < peers_.size(); ++node)
+  for (std::uint32_t node = 0; node < peers_.count(); ++node)
     if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why, settles_));
 }
 
@@ -130,14 +88,14 @@ std::size_t SpanOperation::advance() {
   if (over()) return settle();
   std::size_t moved = 0;
   if (stage_ == Stage::kOpen)  // it may have come after the loss
-    for (std::uint32_t node = 0; node < peers_.size(); ++node)
+    for (std::uint32_t node = 0; node < peers_.count(); ++node)
       if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
   if (stage_ == Stage::kOpen) {
     moved += work();  // makes ready what goes with the requests
     moved += tell_peers();
     agree();
   }
-  if (stage_ == Stage::kReady && all_are_ready()) stage_ = Stage::kMoving;
+  if (stage_ == Stage::kReady && peers_.all_are_ready()) stage_ = Stage::kMoving;
   if (stage_ == Stage::kMoving) moved += work();
   moved += settle();
   if (stage_ == Stage::kDying && resting()) {
@@ -148,18 +106,12 @@ std::size_t SpanOperation::advance() {
   return moved + (stage_ == Stage::kDone ? 1 : 0);
 }
 
-bool SpanOperation::all_are_ready() const {
-  return std::all_of(peers_.begin(), peers_.end(),
-                     [](const PeerNode& peer) { return !peer.takes_part || peer.ready || peer.lost; });
-}
-
 // If a node had not been ready, no node has begun to move anything.
 std::size_t SpanOperation::settle() {
   if (!settles_) return 0;
-  for (const PeerNode& peer : peers_)
-    if (peer.takes_part && peer.refused && !peer.ready && !peer.lost) settles_ = false;
+  settles_ = !peers_.any_refused_before_it_was_ready();
   if (!settles_) return 1;
-  return all_are_ready() ? work() : 0;
+  return peers_.all_are_ready() ? work() : 0;
 }
 
 // An empty message comes after its sender's refusal, but may be heard before it.
@@ -197,7 +149,7 @@ RequestHead SpanOperation::head() const {
 // Each node hears as soon as what goes with its request is ready.
 std::size_t SpanOperation::tell_peers() {
   std::size_t told = 0;
-  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
+  for (std::uint32_t node = 0; node < peers_.count(); ++node) {
     PeerNode& peer = peers_[node];
     if (!peer.takes_part || peer.told) continue;
     const Inline goes = inline_for(node);
@@ -215,7 +167,8 @@ void SpanOperation::agree() {
   const RequestHead mine = head();
   Hash128 balance = mine.balance;
   bool common = true, direct = mine.direct != 0;
-  for (const PeerNode& peer : peers_) {
+  for (std::uint32_t node = 0; node < peers_.count(); ++node) {
+    const PeerNode& peer = peers_[node];
     if (!peer.takes_part) continue;
     if (!peer.told || !peer.request) return;
     common = common && peer.request->head.common == mine.common;
@@ -224,39 +177,13 @@ void SpanOperation::agree() {
   }
   if (common && balance.zero()) {
     direct_ = direct;
-    if (direct) say_ready();
     stage_ = direct ? Stage::kReady : Stage::kMoving;
+    for (std::uint32_t node = 0; direct && node < peers_.count(); ++node)
+      if (peers_[node].takes_part) to(node).tell(message_of_ready(key()));
     return;
   }
-  fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved", difference()));
-}
-
-void SpanOperation::say_ready() {
-  for (std::uint32_t node = 0; node < peers_.size(); ++node)
-    if (peers_[node].takes_part) to(node).tell(message_of_ready(key()));
-}
-
-// The first field in which a node differs from this one.
-std::string SpanOperation::difference() const {
-  const RequestHead mine = head();
-  const auto at = [&](std::uint32_t node) { return workshop_.node_names[span().nodes[node].value]; };
-  const std::string self = at(span().here);
-  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
-    if (!peers_[node].takes_part) continue;
-    const RequestHead& theirs = peers_[node].request->head;
-    const auto differ = [&](const char* field, const auto& one, const auto& other) {
-      return fmt::format("{}: {} on node {} and {} on node {}", field, one, self, other, at(node));
-    };
-    if (theirs.op != mine.op) return differ("op", op_name(mine.op), op_name(theirs.op));
-    if (theirs.dtype != mine.dtype) return differ("dtype", dtype_name(mine.dtype), dtype_name(theirs.dtype));
-    if (theirs.redop != mine.redop) return differ("redop", redop_name(mine.redop), redop_name(theirs.redop));
-    if (theirs.root != mine.root) return differ("root", mine.root, theirs.root);
-    if (theirs.count != mine.count) return differ("count", mine.count, theirs.count);
-    if (theirs.common != mine.common)
-      return fmt::format("the blocks, the scale or the target of {}, on nodes {} and {}", op_name(mine.op),
-                         self, at(node));
-  }
-  return fmt::format("what two members send to each other in {}", op_name(mine.op));
+  fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
+               peers_.difference(mine, workshop_.node_names)));
 }
 
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop) {

@@ -15,6 +15,7 @@
 #include "transport/collective/communicator.hpp"
 #include "transport/span/chore.hpp"
 #include "transport/span/node_connection.hpp"
+#include "transport/span/peer_nodes.hpp"
 #include "transport/span/staging.hpp"
 
 #include <cstddef>
@@ -46,12 +47,6 @@ struct Launched {
   StepOutcome* outcome = nullptr;
 };
 
-// What another node means by the operation.
-struct MatchRequest {
-  RequestHead head;
-  std::vector<std::byte> payload;
-};
-
 // Owns    the requests, its flows, and the memory through which its bytes pass. It holds the step's outcome
 //         until it touches no memory of its members any more.
 // Thread  that of the network.
@@ -74,16 +69,10 @@ class SpanOperation {
   bool is_past() const { return over() && !settles_; }
   // No message of it is on its way any more.
   virtual bool quiet() const = 0;
-  // "node b (members 2, 3) has not come to it"; empty if nobody is missing.
-  std::string awaited() const;
 
-  // Of a node in the span; nothing: it has no member.
-  std::optional<std::uint32_t> place_of(NodeIndex node) const;
-
-  // Node `node` of the span has come. A second request of a node is ignored.
-  void came(std::uint32_t node, MatchRequest request);
-  // Node `node` has agreed.
-  void is_ready(std::uint32_t node);
+  // What the other nodes have said. They are told more by refused() and lost().
+  PeerNodes& peers() { return peers_; }
+  const PeerNodes& peers() const { return peers_; }
   // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
   void refused(std::uint32_t node, const Status& why, bool was_ready);
   // The connection to that node has failed: so does this, if the node takes part.
@@ -104,13 +93,12 @@ class SpanOperation {
   virtual bool resting() const = 0;
   // This node would move it through the memory of members. It does so if any node would.
   virtual bool wants_direct() const = 0;
-  // Whether it moves so: known once it may move.
-  bool is_direct() const { return direct_; }
-  // Messages may move.
-  bool may_move() const { return stage_ == Stage::kMoving || settles_; }
-  // It has failed, and ends what was begun.
-  bool settles() const { return settles_; }
-  bool is_lost(std::uint32_t node) const { return peers_[node].lost; }
+  // Whether messages may move; kSettles: it has failed, and ends what was begun.
+  enum class Phase : std::uint8_t { kWaits, kMoves, kSettles };
+  Phase phase() const {
+    if (settles_) return Phase::kSettles;
+    return stage_ == Stage::kMoving ? Phase::kMoves : Phase::kWaits;
+  }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
   bool ended_well(const Flow& flow);
   // What goes to the node with the request.
@@ -126,36 +114,19 @@ class SpanOperation {
   const Collective& collective() const { return *launched_.collective; }
   std::span<const LocalMember> members() const { return launched_.members; }
   const LocalMember* member(std::uint32_t index) const;  // nullptr: it is on another node
-  std::uint32_t nodes() const { return static_cast<std::uint32_t>(span().nodes.size()); }
   NodeConnection& to(std::uint32_t node) { return *workshop_.connections[span().nodes[node].value]; }
   device::Stream& stream() const;
-  // Of the messages to and from the node, beside the request.
-  MessageTag sent_tag(std::uint32_t node) const { return peers_[node].first_tag; }
-  MessageTag received_tag(std::uint32_t node) const { return peers_[node].request->head.first_tag; }
-  const std::vector<std::byte>& payload(std::uint32_t node) const { return peers_[node].request->payload; }
   const Workshop& workshop_;
 
  private:
   enum class Stage : std::uint8_t { kOpen, kReady, kMoving, kDying, kDead, kDone };
-  struct PeerNode {
-    bool takes_part = false;
-    bool told = false;
-    bool ready = false;
-    bool refused = false;
-    bool lost = false;
-    MessageTag first_tag = 0;
-    std::optional<MatchRequest> request;
-  };
   std::size_t tell_peers();
   void agree();
-  void say_ready();
-  bool all_are_ready() const;
   std::size_t settle();
-  std::string difference() const;
   RequestHead head() const;
 
   Launched launched_;
-  std::vector<PeerNode> peers_;  // by node of the span
+  PeerNodes peers_;
   Stage stage_ = Stage::kOpen;
   bool direct_ = false;
   bool settles_ = false;

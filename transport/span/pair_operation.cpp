@@ -215,7 +215,7 @@ class PairOperation final : public SpanOperation {
 };
 
 PairOperation::PairOperation(Launched launched, const Workshop& workshop)
-    : SpanOperation(std::move(launched), workshop), between_(nodes()), packs_first_(in_place()) {
+    : SpanOperation(std::move(launched), workshop), between_(peers().count()), packs_first_(in_place()) {
   const auto all = static_cast<std::uint32_t>(span().node_of.size());
   for (std::uint32_t giver = 0; giver < all; ++giver)
     for (std::uint32_t getter = 0; getter < all; ++getter)
@@ -308,7 +308,7 @@ SpanOperation::Inline PairOperation::inline_for(std::uint32_t node) const {
 
 std::size_t PairOperation::work() {
   std::size_t moved = 0;
-  for (std::uint32_t node = 0; node < nodes(); ++node) begin(node);
+  for (std::uint32_t node = 0; node < peers().count(); ++node) begin(node);
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
   for (auto flight = flights_.begin(); flight != flights_.end();) {
@@ -324,26 +324,26 @@ std::size_t PairOperation::work() {
     const bool self = &each == &between_[span().here];
     return each.next_out == each.out.chunks.size() && (self || each.next_in == each.in.chunks.size());
   });
-  if (may_move() && begun && flights_.empty()) finish();
+  if (phase() != Phase::kWaits && begun && flights_.empty()) finish();
   return moved;
 }
 
 void PairOperation::begin(std::uint32_t node) {
   Between& each = between_[node];
   const bool is_self = node == span().here;
-  if (settles() && (is_self || is_lost(node))) return skip(node);
+  if (phase() == Phase::kSettles && (is_self || peers()[node].lost)) return skip(node);
   // What goes with the request, and what is packed first, does not wait.
   const bool waits = is_self ? !packs_first_ : wants_direct_ && !goes_inline(each.out);
-  while ((may_move() || !waits) && each.next_out < each.out.chunks.size() &&
+  while ((phase() != Phase::kWaits || !waits) && each.next_out < each.out.chunks.size() &&
          (packs_first_ || each.out_in_flight < kChunksInFlight)) {
     Flight& flight = begin_flight(node, false);
     if (is_self && !packs_first_) {
       flight.stage = Stage::kPacked;
-    } else if (flight.data == flight.staged.data() && !settles()) {
+    } else if (flight.data == flight.staged.data() && phase() != Phase::kSettles) {
       copy(flight, each.out, true);
     }
   }
-  if (is_self || !may_move()) return;
+  if (is_self || phase() == Phase::kWaits) return;
   while (each.next_in < each.in.chunks.size() && each.in_in_flight < kChunksInFlight)
     receive(begin_flight(node, true));
 }
@@ -365,7 +365,7 @@ PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arri
   const StreamChunk& chunk = stream.chunks[flight.chunk];
   flight.bytes = static_cast<std::size_t>(chunk.end - chunk.begin);
   if (node == span().here && !packs_first_) return flight;
-  if (is_direct() && !settles() && !packs_first_ && !goes_inline(stream))
+  if (wants_direct_ && phase() == Phase::kMoves && !goes_inline(stream))
     flight.data = in_one_piece(stream, chunk);
   flight.touches_members = flight.data != nullptr;
   if (flight.touches_members) return flight;
@@ -402,16 +402,18 @@ std::size_t PairOperation::go_on(Flight& flight) {
 // While it settles, what goes is empty.
 std::size_t PairOperation::begin_move(Flight& flight) {
   Between& each = between_[flight.node];
-  if (!may_move() || (packs_first_ && unpacked_ > 0 && !settles())) return 0;
+  if (phase() == Phase::kWaits || (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles)) return 0;
   if (flight.node == span().here) {
-    if (!settles()) copy(flight, each.in, false);
+    if (phase() != Phase::kSettles) copy(flight, each.in, false);
     flight.stage = Stage::kDelivering;
     return 1;
   }
   const Bytes whole(flight.data, flight.bytes);
-  if (!goes_inline(each.out) && !is_lost(flight.node))
-    to(flight.node).send(sent_tag(flight.node) + flight.chunk, settles() ? Bytes() : whole, flight.flow);
-  flight.touches_members = flight.touches_members && !settles();
+  if (!goes_inline(each.out) && !peers()[flight.node].lost)
+    to(flight.node)
+        .send(peers()[flight.node].first_tag + flight.chunk, phase() == Phase::kSettles ? Bytes() : whole,
+              flight.flow);
+  flight.touches_members = flight.touches_members && phase() != Phase::kSettles;
   flight.stage = Stage::kMoving;
   return 1;
 }
@@ -424,8 +426,8 @@ std::size_t PairOperation::end_move(Flight& flight) {
     flight.stage = Stage::kDone;
     return 1;
   }
-  if (packs_first_ && unpacked_ > 0 && !settles()) return 0;
-  if (!flight.touches_members && !settles()) copy(flight, each.in, false);
+  if (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles) return 0;
+  if (!flight.touches_members && phase() != Phase::kSettles) copy(flight, each.in, false);
   flight.stage = Stage::kDelivering;
   return 1;
 }
@@ -445,10 +447,11 @@ void PairOperation::receive(Flight& flight) {
   flight.stage = Stage::kMoving;
   if (!goes_inline(between_[flight.node].in)) {
     to(flight.node)
-        .receive(received_tag(flight.node) + flight.chunk, {flight.data, flight.bytes}, flight.flow);
+        .receive(peers()[flight.node].received_tag() + flight.chunk, {flight.data, flight.bytes},
+                 flight.flow);
     return;
   }
-  const auto& came = payload(flight.node);
+  const auto& came = peers()[flight.node].request->payload;
   if (came.size() == flight.bytes)
     std::memcpy(flight.data, came.data(), came.size());
   else

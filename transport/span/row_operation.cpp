@@ -138,7 +138,7 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
       row_(collective(), span()),
       element_(std::max<std::size_t>(1, dtype_bytes(collective().dtype))),
       folds_(has_reduction(collective().op)),
-      member_count_(nodes()),
+      member_count_(peers().count()),
       ordinal_(span().node_of.size()) {
   for (std::size_t i = 0; i < ordinal_.size(); ++i) ordinal_[i] = member_count_[span().node_of[i]]++;
   const std::uint32_t most = *std::max_element(member_count_.begin(), member_count_.end());
@@ -149,9 +149,9 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
   chunks_ = row_.chunks(kChunkBytes / element_ / std::max(rows, 1u));
   const RowChunk first = row_.chunk(0, chunks_);
   const NodeAlgorithm algorithm = choose_algorithm(collective().op, first, rows, element_, root_, {});
-  schedule_ = schedule_of(collective().op, algorithm, nodes(), span().here, root_);
+  schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
   direct_ = !unfolded_ && row_.elements() * element_ >= workshop_.direct_from_bytes;
-  lands_.resize(nodes());
+  lands_.resize(peers().count());
   for (const Round& round : schedule_)
     for (const Move& move : round.receives)
       std::fill(lands_.begin() + move.first, lands_.begin() + move.last, true);
@@ -199,7 +199,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
-  if (direct_ && !may_move()) return 0;
+  if (direct_ && phase() == Phase::kWaits) return 0;
   while (next_chunk_ < chunks_ && flights_.size() < kChunksInFlight) begin_flight();
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
@@ -211,7 +211,7 @@ std::size_t RowOperation::work() {
     flights_.pop_front();
     ++moved;
   }
-  if (may_move() && next_chunk_ == chunks_ && flights_.empty()) finish();
+  if (phase() != Phase::kWaits && next_chunk_ == chunks_ && flights_.empty()) finish();
   return moved;
 }
 
@@ -221,7 +221,7 @@ void RowOperation::begin_flight() {
   Flight& flight = flights_.emplace_back();
   flight.index = next_chunk_++;
   flight.chunk = row_.chunk(flight.index, chunks_);
-  if (settles()) return;
+  if (phase() == Phase::kSettles) return;
   place(flight);
   if (const std::size_t bytes = bytes_to_pack(flight); bytes > 0)
     run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::pack);
@@ -232,7 +232,7 @@ void RowOperation::begin_flight() {
 void RowOperation::place(Flight& flight) {
   const std::uint32_t rows = rows_of(span().here);
   const auto& at = flight.chunk.at;
-  flight.places.resize(nodes());
+  flight.places.resize(peers().count());
   if (direct_) place_with_members(flight);
   const std::size_t bytes = flight.chunk.elements() * element_;
   const bool is_staged = std::any_of(flight.places.begin(), flight.places.end(), [&](const Place& place) {
@@ -334,9 +334,9 @@ std::size_t RowOperation::go_on(Flight& flight) {
       flight.stage = Stage::kReady;
       return 1;
     case Stage::kReady:
-      if (!may_move()) return 0;
+      if (phase() == Phase::kWaits) return 0;
       if (flight.round == schedule_.size()) {
-        if (!settles()) begin_delivery(flight);
+        if (phase() != Phase::kSettles) begin_delivery(flight);
         flight.stage = Stage::kDelivering;
       } else {
         begin_round(flight);
@@ -345,7 +345,7 @@ std::size_t RowOperation::go_on(Flight& flight) {
       return 1;
     case Stage::kMoving:
       if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
-      if (!settles() && begin_fold(flight)) {
+      if (phase() != Phase::kSettles && begin_fold(flight)) {
         flight.stage = Stage::kFolding;
       } else {
         ++flight.round;
@@ -440,21 +440,22 @@ Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
 void RowOperation::begin_round(Flight& flight) {
   const Round& round = schedule_[flight.round];
   const MessageTag number = std::uint64_t{flight.index} * schedule_.size() + flight.round;
-  flight.touches_members = direct_ && !settles();
+  flight.touches_members = direct_ && phase() != Phase::kSettles;
   begin_receives(flight, number);
   for (const Move& move : round.sends) {
     const std::size_t bytes = bytes_of(flight, move, rows_of(span().here));
-    if (bytes == 0 || goes_inline(flight, flight.round, bytes) || is_lost(move.peer)) continue;
-    to(move.peer).send(sent_tag(move.peer) + number, settles() ? Bytes() : sent(flight, move), flight.flow);
+    if (bytes == 0 || goes_inline(flight, flight.round, bytes) || peers()[move.peer].lost) continue;
+    to(move.peer).send(peers()[move.peer].first_tag + number,
+                       phase() == Phase::kSettles ? Bytes() : sent(flight, move), flight.flow);
   }
 }
 
 void RowOperation::begin_receives(Flight& flight, MessageTag number) {
   const Round& round = schedule_[flight.round];
   std::size_t inbox = 0;
-  flight.inbox_at.assign(nodes(), 0);
+  flight.inbox_at.assign(peers().count(), 0);
   for (const Move& move : round.receives) {
-    if (move.result && !settles()) continue;
+    if (move.result && phase() != Phase::kSettles) continue;
     flight.inbox_at[move.peer] = inbox;
     inbox += bytes_of(flight, move, rows_of(move.peer));
   }
@@ -464,14 +465,15 @@ void RowOperation::begin_receives(Flight& flight, MessageTag number) {
   }
   for (const Move& move : round.receives) {
     const std::size_t bytes = bytes_of(flight, move, rows_of(move.peer));
-    if (bytes == 0 || is_lost(move.peer)) continue;
-    std::byte* const into = move.result && !settles() ? flight.places[move.first].result
-                                                      : flight.inbox.data() + flight.inbox_at[move.peer];
+    if (bytes == 0 || peers()[move.peer].lost) continue;
+    std::byte* const into = move.result && phase() != Phase::kSettles
+                                ? flight.places[move.first].result
+                                : flight.inbox.data() + flight.inbox_at[move.peer];
     if (!goes_inline(flight, flight.round, bytes)) {
-      to(move.peer).receive(received_tag(move.peer) + number, {into, bytes}, flight.flow);
+      to(move.peer).receive(peers()[move.peer].received_tag() + number, {into, bytes}, flight.flow);
       continue;
     }
-    const auto& came = payload(move.peer);
+    const auto& came = peers()[move.peer].request->payload;
     if (came.size() == bytes)
       std::memcpy(into, came.data(), bytes);
     else if (flight.flow.failure.ok())
@@ -519,7 +521,7 @@ void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last)
       for (std::size_t m = 0; m < ordinal_.size(); ++m)
         sources.push_back(row(span().node_of[m], ordinal_[m]));
     } else {
-      for (std::uint32_t node = 0; node < nodes(); ++node) {
+      for (std::uint32_t node = 0; node < peers().count(); ++node) {
         const bool takes = node == span().here ||
                            std::any_of(receives.begin(), receives.end(),
                                        [&](const Move& move) { return move.peer == node && !move.result; });

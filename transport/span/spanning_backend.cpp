@@ -401,7 +401,7 @@ void SpanningBackend::hear_ready(NodeConnection& from, Bytes message) {
   if (!head) return;
   SpanOperation* const operation = find(span::key_of(*head));
   if (operation == nullptr) return drop(message);
-  if (const auto node = operation->place_of(from.peer())) operation->is_ready(*node);
+  if (const auto node = operation->peers().place_of(from.peer())) operation->peers()[*node].ready = true;
 }
 
 // What has agreed in an epoch that has ended goes on, unless a node refuses it.
@@ -519,7 +519,8 @@ void SpanningBackend::cancel(const StepOutcome& outcome) {
 std::string SpanningBackend::awaited(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   for (const auto& operation : operations_)
-    if (!operation->over() && operation->outcome() == &outcome) return operation->awaited();
+    if (!operation->over() && operation->outcome() == &outcome)
+      return operation->peers().awaited(options_.nodes);
   return {};
 }
 

@@ -110,30 +110,33 @@ INSTANTIATE_TEST_SUITE_P(Combining, CombiningGroup,
 TEST_P(CombiningGroup, CombinesMembersBeforeNodes) {
   const auto [place, direct_from_bytes] = GetParam();
   open(false, direct_from_bytes);
+  const bool is_staged = direct_from_bytes > 1;
   for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_REDUCE, MUSTER_REDUCE_SCATTER})
     for (const muster_dtype dtype : {MUSTER_F32, MUSTER_F64, MUSTER_I32, MUSTER_I64, MUSTER_U8, MUSTER_BF16})
       for (const muster_redop redop : redops_of(op))
-        for (const std::uint64_t count : {1u, 37u, 5'000u, 700'000u}) {
-          if (count > 5'000 && (dtype != MUSTER_F32 || redop != MUSTER_AVG)) continue;
-          Shape shape = shape_of(op, dtype, redop, kRanks, count, place);
-          if (!is_integer(dtype)) shape.collective.scale = 0.5;
-          Case made = make_case(shape);
-          for (const Placement& member : made.members)
-            for (std::uint64_t i = 0; i < detail::source_length(shape, member); ++i) {
-              const int own = static_cast<int>(i % 1000) + 3 * member.index;
-              const int value = redop == MUSTER_PROD || dtype == MUSTER_BF16 ? 1 + own % 2 : own % 11;
-              put(dtype, made.before.data() + member.source, i, value);
-            }
-          made.after = oracle(shape.collective, kRanks, made.members, made.before, dtype_bytes(dtype));
-          std::vector<std::byte> arena = made.before;
-          const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
-          const SpanLaunch& launched =
-              launch([&](std::uint32_t) -> const Collective& { return shape.collective; }, shares, next());
-          ASSERT_TRUE(cluster_->until([&] { return launched.over(); })) << shape.text();
-          ASSERT_TRUE(launched.first_failure().ok()) << launched.first_failure().text();
-          ASSERT_TRUE(arena == made.after) << shape.text();
-          launches_.clear();
-        }
+        // Types make no difference to where bytes lie.
+        if (is_staged || dtype == MUSTER_F32 || dtype == MUSTER_BF16)
+          for (const std::uint64_t count : {1u, 37u, 5'000u, 700'000u}) {
+            if (count > 5'000 && (dtype != MUSTER_F32 || redop != MUSTER_AVG)) continue;
+            Shape shape = shape_of(op, dtype, redop, kRanks, count, place);
+            if (!is_integer(dtype)) shape.collective.scale = 0.5;
+            Case made = make_case(shape);
+            for (const Placement& member : made.members)
+              for (std::uint64_t i = 0; i < detail::source_length(shape, member); ++i) {
+                const int own = static_cast<int>(i % 1000) + 3 * member.index;
+                const int value = redop == MUSTER_PROD || dtype == MUSTER_BF16 ? 1 + own % 2 : own % 11;
+                put(dtype, made.before.data() + member.source, i, value);
+              }
+            made.after = oracle(shape.collective, kRanks, made.members, made.before, dtype_bytes(dtype));
+            std::vector<std::byte> arena = made.before;
+            const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+            const SpanLaunch& launched =
+                launch([&](std::uint32_t) -> const Collective& { return shape.collective; }, shares, next());
+            ASSERT_TRUE(cluster_->until([&] { return launched.over(); })) << shape.text();
+            ASSERT_TRUE(launched.first_failure().ok()) << launched.first_failure().text();
+            ASSERT_TRUE(arena == made.after) << shape.text();
+            launches_.clear();
+          }
 }
 
 // Goal:   nodes that do not mean the same operation all hear MISMATCH, and nothing is written.
