@@ -24,8 +24,6 @@ using span::NodeConnection;
 using span::OperationKey;
 using span::SpanOperation;
 
-// For so long after something has moved, operations in flight are polled for.
-constexpr Nanos kPolled = std::chrono::microseconds(500);
 // A node that has said nothing for so long says that it lives.
 constexpr Nanos kSilence = std::chrono::milliseconds(150);
 // Groups whose ends another node has told and that this one does not have. It may make them later.
@@ -137,7 +135,6 @@ class SpanningBackend final : public Backend {
   std::map<std::uint64_t, EpochEnd> ended_;      // by group: its latest end
   std::map<std::uint64_t, std::uint64_t> done_;  // by group: the latest epoch in which an operation was done
   std::vector<EpochEnd> came_;                   // ends that other nodes have told in this turn
-  Instant moved_at_{0};
 
   mutable std::mutex wishes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<const Span>> spans_;  // of the communicators, by group
@@ -569,7 +566,6 @@ std::size_t SpanningBackend::progress() {
     end_what_came();
     for (auto& operation : operations_) moved += operation->advance();
   }
-  if (moved > 0) moved_at_ = workshop_.clock.now();
   std::erase_if(operations_, [this](const auto& operation) {
     if (!operation->is_past() || !operation->quiet()) return false;
     std::uint64_t& done = done_[operation->key().place.group];
@@ -582,8 +578,6 @@ std::size_t SpanningBackend::progress() {
 bool SpanningBackend::arm() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  // The answers of other nodes are soon there: to sleep until they come would take longer.
-  if (!operations_.empty() && workshop_.clock.now() - moved_at_ < kPolled) return false;
   if (!network_->arm()) return false;
   quiet_.store(true, std::memory_order_relaxed);
   const std::lock_guard wishes_lock(wishes_mutex_);
