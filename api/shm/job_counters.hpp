@@ -76,6 +76,7 @@ enum class GroupCount : std::uint32_t {
   kExposedNs,   // of its members, together
   kRow,         // a Revision: odd while the row changes hands
   kId,          // the group's number in the job
+  kLate,        // messages of other nodes that were dropped, because their epoch had ended
   kCount
 };
 static_assert(static_cast<std::size_t>(RankCount::kCount) <= kTallyValuesMax);

@@ -117,7 +117,8 @@ Json group_rates(const Look& before, const Look& after, const Pace& pace) {
                       {"exposed", pace.part(group_grown(b, a, GroupCount::kExposedNs) / members)},
                       {"busy", pace.part(group_grown(b, a, GroupCount::kBusyNs) / members)},
                       {"in_flight", now_at(a, GroupCount::kInFlight)},
-                      {"failed", now_at(a, GroupCount::kFailures)}});
+                      {"failed", now_at(a, GroupCount::kFailures)},
+                      {"late_messages", now_at(a, GroupCount::kLate)}});
   }
   return groups;
 }

@@ -10,6 +10,8 @@ namespace muster::engine {
 namespace {
 
 constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
+// What a node waits for comes with a message, which wakes it. Until then its core is for ranks.
+constexpr Nanos kSpinBetweenNodes = std::chrono::microseconds(10);
 
 // One transaction: every group of the mesh, and of each rank alone, is connected before any may be used. The
 // places of made groups stay empty, as do those of groups that a job without a network cannot use.
@@ -25,14 +27,15 @@ Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
 
 Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& spec,
                                                       const scheduler::GraphOptions& graph,
-                                                      Engine::Pooling pooling, device::host::Duty& duty) {
+                                                      Engine::Pooling pooling, device::host::Duty& duty,
+                                                      bool spans) {
   device::host::PoolOptions options;
   options.workers = spec.workers;
   constexpr std::uint32_t kOfBackend = 4;  // one of each priority
   options.streams_max = std::min(spec.world.local_count() * shm::kLanesMax + kOfBackend,
                                  device::host::PoolOptions::kStreamsMax);
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
-  options.spin = spec.idle_spin;
+  options.spin = spans ? std::min(spec.idle_spin, kSpinBetweenNodes) : spec.idle_spin;
   options.duty = &duty;
   if (pooling == Engine::Pooling::kByHand) return device::host::Pool::open_manual(options);
   return device::host::Pool::start(options);
@@ -61,7 +64,7 @@ Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::
       slots(engine.spec_.world, graph, engine.clock_),
       executor(std::move(own_executor)),
       graph(engine.graph_options_, std::move(plan.groups), execution),
-      metrics(engine.spec_, engine.pool_->workers(), graph, slots, board, std::move(tally)),
+      metrics(engine.spec_, engine.pool_->workers(), graph, executor, slots, board, std::move(tally)),
       recorder(engine.spec_, engine.clock_, engine.lock_, graph, board),
       reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, board),
       faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, board),
@@ -104,7 +107,7 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
   constexpr std::uint64_t kSessionBytes = shm::kSubmissionBytes + shm::kCompletionBytes;
   MUSTER_ASSIGN_OR_RETURN(sessions_charge_,
                           MemoryAccount::charge(account_, spec_.world.local_count() * kSessionBytes));
-  MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this));
+  MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this, backend_->spans()));
   MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
   device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world.local_count()),
                                             account_);

@@ -8,9 +8,10 @@
 namespace muster::engine {
 
 Metrics::Metrics(const control::JobSpec& spec, unsigned workers, const scheduler::Graph& graph,
-                 const RankSlots& slots, const Board* board, Tally tally)
+                 const scheduler::Executor& executor, const RankSlots& slots, const Board* board, Tally tally)
     : spec_(spec),
       graph_(graph),
+      executor_(executor),
       slots_(slots),
       board_(board),
       cores_for_all_(graph.lanes().world().local_count() <=
@@ -100,6 +101,9 @@ void Metrics::tick(Instant now) {
   for (const RankSlot& slot : slots_.all())
     counted_.push_back({slot.session.get(),
                         slot.session ? graph_.lanes()[slot.session->options().rank].exposed() : Nanos(0)});
+  for (std::uint32_t group = 0; group < graph_.groups().size(); ++group)
+    if (graph_.groups()[group].spans())
+      tally_.set_late(GroupId(group), executor_.late_messages(GroupId(group)));
   tally_.write(counted_, board_, lateness_, now);
 }
 

@@ -31,7 +31,7 @@ class Metrics {
  public:
   // `board`: nullptr if there is no direct path. `workers`: of the engine.
   Metrics(const control::JobSpec& spec, unsigned workers, const scheduler::Graph& graph,
-          const RankSlots& slots, const Board* board, Tally tally);
+          const scheduler::Executor& executor, const RankSlots& slots, const Board* board, Tally tally);
 
   // A read-only descriptor of the job's counters (api/shm/job_counters.hpp).
   Result<shm::Descriptor> counters() const;
@@ -81,6 +81,7 @@ class Metrics {
 
   const control::JobSpec& spec_;
   const scheduler::Graph& graph_;
+  const scheduler::Executor& executor_;
   const RankSlots& slots_;
   const Board* board_;
   const bool cores_for_all_;  // where ranks share cores, a late rank is one that got no core

@@ -194,6 +194,11 @@ void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const
   set(GroupCount::kBusyNs, group.busy);
   set(GroupCount::kInFlight, group.in_flight);
   set(GroupCount::kRuns, group.runs);
+  set(GroupCount::kLate, group.late);
+}
+
+void Tally::set_late(GroupId group, std::uint64_t messages) {
+  if (const auto row = row_of(group)) groups_[*row].late = messages;
 }
 
 }  // namespace muster::engine

@@ -59,6 +59,11 @@ class Executor {
   bool is_outside(std::uint32_t step_index) const;
   // What the launched step waits for between nodes: Communicator::awaited().
   std::string awaited(std::uint32_t step_index) const;
+  // Of other nodes, for the group: Communicator::late_messages().
+  std::uint64_t late_messages(GroupId group) const {
+    const auto& communicator = communicators_[group.value];
+    return communicator ? communicator->late_messages() : 0;
+  }
   // Nobody waits for the launched collective any more: Communicator::cancel().
   void cancel(std::uint32_t step_index);
   // Calls done(Finished) for every step that has finished since the last call; steps of one lane in order.

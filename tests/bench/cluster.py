@@ -55,9 +55,10 @@ def say(line=""):
 
 def bytes_of(text):
     match = re.fullmatch(r"(\d+)(KiB|MiB)?", text)
-    if not match or int(match[1]) < 4:
+    size = int(match[1]) * {None: 1, "KiB": KIB, "MiB": MIB}[match[2]] if match else 0
+    if size < 4:
         raise argparse.ArgumentTypeError(f"'{text}': a number from 4 on, with KiB or MiB if you like")
-    return int(match[1]) * {None: 1, "KiB": KIB, "MiB": MIB}[match[2]]
+    return size
 
 
 def size_text(size):

@@ -46,6 +46,9 @@ class Communicator {
                         const MatchKey& key, StepOutcome& outcome) = 0;
   // The epoch in which a new group begins: a group of these members may have had earlier ones.
   virtual std::uint64_t first_epoch() const { return 1; }
+  // How many messages of other nodes were dropped, because their epoch of the group had ended, or their
+  // connection. Any thread.
+  virtual std::uint64_t late_messages() const { return 0; }
   // Nobody waits for this launched step any more: it has passed its deadline. What it does outside the
   // streams ends as soon as possible, and is still ended by release().
   virtual void cancel(StepOutcome& outcome) { static_cast<void>(outcome); }

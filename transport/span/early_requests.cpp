@@ -1,8 +1,31 @@
 #include "transport/span/early_requests.hpp"
 
 #include <iterator>
+#include <utility>
 
 namespace muster::transport::span {
+
+void hand_over(SpanOperation& operation, EarlyRequest request) {
+  const auto node = operation.peers().place_of(request.from);
+  if (!node) return;  // no node of that group
+  if (!request.refusal.ok()) return operation.refused(*node, request.refusal, request.refuser_was_ready);
+  operation.peers().came(*node, std::move(request.request));
+}
+
+std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message) {
+  const auto head = read_head<RequestHead>(message);
+  if (!head) return std::nullopt;
+  const Bytes payload = message.subspan(sizeof *head);
+  return KeyedRequest(key_of(*head), {from, {*head, {payload.begin(), payload.end()}}});
+}
+
+std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message) {
+  const auto head = read_head<RefusalHead>(message);
+  if (!head || head->code >= 0 || !is_known(head->code)) return std::nullopt;
+  const Status why(static_cast<Code>(head->code), text_of_bytes(message.subspan(sizeof *head)),
+                   head->culprit);
+  return KeyedRequest(key_of(*head), {from, {}, why, head->ready != 0});
+}
 
 bool EarlyRequests::keep(const OperationKey& key, EarlyRequest request) {
   std::size_t& count = counts_[request.from.value];

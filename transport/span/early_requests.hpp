@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,17 @@ namespace muster::transport::span {
 struct EarlyRequest {
   NodeIndex from;
   MatchRequest request;
-  Status refusal;  // not OK: that node will not carry the operation out
+  Status refusal = {};  // not OK: that node will not carry the operation out
+  bool refuser_was_ready = false;
 };
+
+// To the operation that it is for.
+void hand_over(SpanOperation& operation, EarlyRequest request);
+
+// From a message; nothing: it is malformed.
+using KeyedRequest = std::pair<OperationKey, EarlyRequest>;
+std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message);
+std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message);
 
 // Owns    the requests.
 // Thread  that of the network.
@@ -24,7 +34,7 @@ struct EarlyRequest {
 class EarlyRequests {
  public:
   static constexpr std::size_t kMax = std::size_t{1} << 16;
-  using Keyed = std::vector<std::pair<OperationKey, EarlyRequest>>;
+  using Keyed = std::vector<KeyedRequest>;
 
   explicit EarlyRequests(std::size_t nodes) : counts_(nodes) {}
 

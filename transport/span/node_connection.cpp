@@ -83,7 +83,9 @@ class NodeConnection::Bulk final : public Transfer {
   void done(const Status& status, std::size_t bytes) override {
     if (status.code() == Code::kPeerLost || status.code() == Code::kAborted) connection_.fail(status);
     if (status.ok() && !sends_) connection_.heard_at_ = connection_.clock_.now();
-    const Status length = status.ok() && bytes != memory_.size()
+    const bool is_empty = status.ok() && bytes == 0 && !memory_.empty();
+    flow_.abandoned = flow_.abandoned || is_empty;
+    const Status length = status.ok() && bytes != memory_.size() && !is_empty
                               ? failure(Code::kProtocol, "node {} sent {} bytes where {} were due",
                                         connection_.name_, bytes, memory_.size())
                               : Status();

@@ -18,6 +18,7 @@ namespace muster::transport::span {
 // Messages of one piece of work that have not ended, and their first failure.
 struct Flow {
   std::uint32_t pending = 0;
+  bool abandoned = false;  // an empty message came: its sender will not carry the operation out
   Status failure;
 };
 
@@ -68,7 +69,7 @@ class NodeConnection {
   // Numbers for so many messages of this node to the peer; no two are the same.
   MessageTag take_tags(std::uint64_t count);
   // One message. `flow` counts it as pending until it has ended; then the memory is free. It and the memory
-  // live until then. A message of another length than the memory fails with kProtocol.
+  // live until then. A message of another length than the memory fails with kProtocol, unless it is empty.
   void send(MessageTag tag, Bytes from, Flow& flow);
   void receive(MessageTag tag, WritableBytes into, Flow& flow);
 

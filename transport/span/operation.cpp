@@ -1,23 +1,12 @@
 #include "transport/span/operation.hpp"
 
 #include "api/base/dtype.hpp"
-#include "api/base/words.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace muster::transport::span {
 namespace {
-
-// Whether a node takes part: in a SEND or RECV only those of its two members do.
-bool takes_part(const Collective& c, const Span& span, std::uint32_t node) {
-  if (node == span.here) return false;
-  if (!is_transfer(c.op)) return true;
-  const auto node_of = [&](std::int32_t member) { return span.node_of[static_cast<std::size_t>(member)]; };
-  return node == node_of(c.root) || node == node_of(c.receiver);
-}
 
 device::Priority priority_of(muster_op op) {
   if (has_faces(op) || !has_data(op)) return device::Priority::kUrgent;
@@ -50,10 +39,7 @@ Status check_members(const Span& span, const Collective& c, std::span<const Loca
 }
 
 SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
-    : workshop_(workshop), launched_(std::move(launched)), peers_(launched_.span->nodes.size()) {
-  for (std::uint32_t node = 0; node < peers_.size(); ++node)
-    peers_[node].takes_part = takes_part(collective(), span(), node);
-}
+    : workshop_(workshop), launched_(std::move(launched)), peers_(collective(), span()) {}
 
 const LocalMember* SpanOperation::member(std::uint32_t index) const {
   const auto found = std::find_if(launched_.members.begin(), launched_.members.end(), [&](const auto& each) {
@@ -66,65 +52,77 @@ device::Stream& SpanOperation::stream() const {
   return *workshop_.streams[static_cast<std::size_t>(priority_of(collective().op))];
 }
 
-std::string SpanOperation::awaited() const {
-  std::string text;
-  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
-    if (!peers_[node].takes_part || peers_[node].request) continue;
-    std::vector<std::uint32_t> indices;
-    for (std::uint32_t i = 0; i < span().node_of.size(); ++i)
-      if (span().node_of[i] == node) indices.push_back(i);
-    text += fmt::format("{}node {} (members {} of the group) has not come to it", text.empty() ? "" : "; ",
-                        workshop_.node_names[span().nodes[node].value], rank_list(indices));
-  }
-  return text;
-}
-
-void SpanOperation::came(std::uint32_t node, MatchRequest request) {
-  if (!peers_[node].takes_part || peers_[node].request) return;
-  peers_[node].request = std::move(request);
-}
-
-void SpanOperation::refused(std::uint32_t node, const Status& why) {
-  if (peers_[node].takes_part) fail(why);
+void SpanOperation::refused(std::uint32_t node, const Status& why, bool was_ready) {
+  PeerNode& peer = peers_[node];
+  if (!peer.takes_part) return;
+  peer.refused = true;
+  peer.ready = peer.ready || was_ready;
+  fail(why);
 }
 
 void SpanOperation::lost(NodeIndex node) {
-  for (std::uint32_t i = 0; i < peers_.size(); ++i)
-    if (peers_[i].takes_part && span().nodes[i] == node) fail(to(i).status());
+  for (std::uint32_t i = 0; i < peers_.count(); ++i) {
+    if (!peers_[i].takes_part || span().nodes[i] != node) continue;
+    peers_[i].lost = true;
+    fail(to(i).status());
+  }
 }
 
 void SpanOperation::fail(const Status& why) {
-  if (stage_ != Stage::kOpen && stage_ != Stage::kAgreed) return;
+  if (stage_ != Stage::kOpen && stage_ != Stage::kReady && stage_ != Stage::kMoving) return;
   launched_.outcome->fail(why);
+  settles_ = direct_;
   stage_ = Stage::kDying;
   // A node that has this one's request might wait for its bytes.
-  for (std::uint32_t node = 0; node < peers_.size(); ++node)
-    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why));
+  for (std::uint32_t node = 0; node < peers_.count(); ++node)
+    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why, settles_));
 }
 
 void SpanOperation::finish() {
+  if (std::exchange(settles_, false)) return;
   stage_ = Stage::kDone;
   launched_.outcome->release(workshop_.clock.now());
 }
 
 std::size_t SpanOperation::advance() {
-  if (over()) return 0;
+  if (over()) return settle();
   std::size_t moved = 0;
   if (stage_ == Stage::kOpen)  // it may have come after the loss
-    for (std::uint32_t node = 0; node < peers_.size(); ++node)
+    for (std::uint32_t node = 0; node < peers_.count(); ++node)
       if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
   if (stage_ == Stage::kOpen) {
     moved += work();  // makes ready what goes with the requests
     moved += tell_peers();
     agree();
   }
-  if (stage_ == Stage::kAgreed) moved += work();
+  if (stage_ == Stage::kReady && peers_.all_are_ready()) stage_ = Stage::kMoving;
+  if (stage_ == Stage::kMoving) moved += work();
+  moved += settle();
   if (stage_ == Stage::kDying && resting()) {
     stage_ = Stage::kDead;
     launched_.outcome->release(workshop_.clock.now());
     ++moved;
   }
   return moved + (stage_ == Stage::kDone ? 1 : 0);
+}
+
+// If a node had not been ready, no node has begun to move anything.
+std::size_t SpanOperation::settle() {
+  if (!settles_) return 0;
+  settles_ = !peers_.any_refused_before_it_was_ready();
+  if (!settles_) return 1;
+  return peers_.all_are_ready() ? work() : 0;
+}
+
+// An empty message comes after its sender's refusal, but may be heard before it.
+bool SpanOperation::ended_well(const Flow& flow) {
+  if (settles_) return true;
+  if (!flow.failure.ok()) {
+    fail(flow.failure);
+  } else if (flow.abandoned && !direct_) {
+    fail(failure(Code::kProtocol, "a node has sent an empty message where bytes were due"));
+  }
+  return flow.failure.ok() && !flow.abandoned;
 }
 
 RequestHead SpanOperation::head() const {
@@ -140,6 +138,7 @@ RequestHead SpanOperation::head() const {
   head.op = static_cast<std::uint8_t>(agreed_op(c.op));
   head.dtype = static_cast<std::uint8_t>(c.dtype);
   head.redop = static_cast<std::uint8_t>(c.redop);
+  head.direct = wants_direct() ? 1 : 0;
   head.root = c.root;
   head.count = c.count;
   head.common = launched_.members.front().signature->common;
@@ -150,7 +149,7 @@ RequestHead SpanOperation::head() const {
 // Each node hears as soon as what goes with its request is ready.
 std::size_t SpanOperation::tell_peers() {
   std::size_t told = 0;
-  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
+  for (std::uint32_t node = 0; node < peers_.count(); ++node) {
     PeerNode& peer = peers_[node];
     if (!peer.takes_part || peer.told) continue;
     const Inline goes = inline_for(node);
@@ -167,41 +166,24 @@ std::size_t SpanOperation::tell_peers() {
 void SpanOperation::agree() {
   const RequestHead mine = head();
   Hash128 balance = mine.balance;
-  bool common = true;
-  for (const PeerNode& peer : peers_) {
+  bool common = true, direct = mine.direct != 0;
+  for (std::uint32_t node = 0; node < peers_.count(); ++node) {
+    const PeerNode& peer = peers_[node];
     if (!peer.takes_part) continue;
     if (!peer.told || !peer.request) return;
     common = common && peer.request->head.common == mine.common;
     balance += peer.request->head.balance;
+    direct = direct || peer.request->head.direct != 0;
   }
   if (common && balance.zero()) {
-    stage_ = Stage::kAgreed;
+    direct_ = direct;
+    stage_ = direct ? Stage::kReady : Stage::kMoving;
+    for (std::uint32_t node = 0; direct && node < peers_.count(); ++node)
+      if (peers_[node].takes_part) to(node).tell(message_of_ready(key()));
     return;
   }
-  fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved", difference()));
-}
-
-// The first field in which a node differs from this one.
-std::string SpanOperation::difference() const {
-  const RequestHead mine = head();
-  const auto at = [&](std::uint32_t node) { return workshop_.node_names[span().nodes[node].value]; };
-  const std::string self = at(span().here);
-  for (std::uint32_t node = 0; node < peers_.size(); ++node) {
-    if (!peers_[node].takes_part) continue;
-    const RequestHead& theirs = peers_[node].request->head;
-    const auto differ = [&](const char* field, const auto& one, const auto& other) {
-      return fmt::format("{}: {} on node {} and {} on node {}", field, one, self, other, at(node));
-    };
-    if (theirs.op != mine.op) return differ("op", op_name(mine.op), op_name(theirs.op));
-    if (theirs.dtype != mine.dtype) return differ("dtype", dtype_name(mine.dtype), dtype_name(theirs.dtype));
-    if (theirs.redop != mine.redop) return differ("redop", redop_name(mine.redop), redop_name(theirs.redop));
-    if (theirs.root != mine.root) return differ("root", mine.root, theirs.root);
-    if (theirs.count != mine.count) return differ("count", mine.count, theirs.count);
-    if (theirs.common != mine.common)
-      return fmt::format("the blocks, the scale or the target of {}, on nodes {} and {}", op_name(mine.op),
-                         self, at(node));
-  }
-  return fmt::format("what two members send to each other in {}", op_name(mine.op));
+  fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
+               peers_.difference(mine, workshop_.node_names)));
 }
 
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop) {

@@ -2,6 +2,11 @@
 // first agree on what they mean (decision D7): each sends every other a match request. No byte is written to
 // a member's memory before all requests are there and equal. Short contributions travel with the request.
 //
+// What is large moves straight from and to the memory of members. No such byte moves before every node has
+// said that it is ready: that it has all requests, and they are equal. So if a node fails later, all nodes
+// know what was begun, and they settle: what has not been sent is sent empty, and what comes goes to memory
+// of their own. So all messages end, and the memory of members is free again.
+//
 // What moves and how is in the two kinds: RowOperation, for collectives whose counts all members agree on,
 // and PairOperation, for those that agree pair by pair.
 #pragma once
@@ -11,6 +16,7 @@
 #include "transport/collective/communicator.hpp"
 #include "transport/span/chore.hpp"
 #include "transport/span/node_connection.hpp"
+#include "transport/span/peer_nodes.hpp"
 #include "transport/span/staging.hpp"
 
 #include <cstddef>
@@ -32,6 +38,7 @@ struct Workshop {
   const std::vector<std::string>& node_names;
   bool reproducible = false;
   LinkCosts link = {};
+  std::size_t direct_from_bytes = 0;  // SpanningOptions
 };
 
 // A launch, copied out of the call.
@@ -41,12 +48,6 @@ struct Launched {
   std::vector<LocalMember> members;  // in order of index
   OperationKey key;
   StepOutcome* outcome = nullptr;
-};
-
-// What another node means by the operation.
-struct MatchRequest {
-  RequestHead head;
-  std::vector<std::byte> payload;
 };
 
 // Owns    the requests, its flows, and the memory through which its bytes pass. It holds the step's outcome
@@ -62,18 +63,21 @@ class SpanOperation {
   const StepOutcome* outcome() const { return launched_.outcome; }
   const Span& span() const { return *launched_.span; }
   // Whether all nodes have come to it and mean the same.
-  bool agreed() const { return stage_ == Stage::kAgreed || stage_ == Stage::kDone; }
+  bool agreed() const {
+    return stage_ == Stage::kReady || stage_ == Stage::kMoving || stage_ == Stage::kDone;
+  }
   // The members' memory is left alone from now on; the outcome is released.
   bool over() const { return stage_ == Stage::kDone || stage_ == Stage::kDead; }
+  // Besides, nothing of it is to be sent or received any more.
+  bool is_past() const { return over() && !settles_; }
   // No message of it is on its way any more.
   virtual bool quiet() const = 0;
-  // "node b (members 2, 3) has not come to it"; empty if nobody is missing.
-  std::string awaited() const;
 
-  // Node `node` of the span has come. A second request of a node is ignored.
-  void came(std::uint32_t node, MatchRequest request);
+  // What the other nodes have said. They are told more by refused() and lost().
+  PeerNodes& peers() { return peers_; }
+  const PeerNodes& peers() const { return peers_; }
   // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
-  void refused(std::uint32_t node, const Status& why);
+  void refused(std::uint32_t node, const Status& why, bool was_ready);
   // The connection to that node has failed: so does this, if the node takes part.
   void lost(NodeIndex node);
   // It ends with that failure, as soon as no worker touches its members' memory. The nodes that have been
@@ -85,10 +89,21 @@ class SpanOperation {
  protected:
   SpanOperation(Launched launched, const Workshop& workshop);
 
-  // Moves what can be moved; returns how much has. Calls finish() at its end.
+  // Moves what can be moved; returns how much has. Calls finish() at its end. While it settles it moves
+  // nothing from or to members.
   virtual std::size_t work() = 0;
-  // No chore runs.
+  // No chore runs, and no message touches the memory of members.
   virtual bool resting() const = 0;
+  // This node would move it through the memory of members. It does so if any node would.
+  virtual bool wants_direct() const = 0;
+  // Whether messages may move; kSettles: it has failed, and ends what was begun.
+  enum class Phase : std::uint8_t { kWaits, kMoves, kSettles };
+  Phase phase() const {
+    if (settles_) return Phase::kSettles;
+    return stage_ == Stage::kMoving ? Phase::kMoves : Phase::kWaits;
+  }
+  // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
+  bool ended_well(const Flow& flow);
   // What goes to the node with the request.
   struct Inline {
     bool ready = true;
@@ -102,31 +117,22 @@ class SpanOperation {
   const Collective& collective() const { return *launched_.collective; }
   std::span<const LocalMember> members() const { return launched_.members; }
   const LocalMember* member(std::uint32_t index) const;  // nullptr: it is on another node
-  std::uint32_t nodes() const { return static_cast<std::uint32_t>(span().nodes.size()); }
   NodeConnection& to(std::uint32_t node) { return *workshop_.connections[span().nodes[node].value]; }
   device::Stream& stream() const;
-  // Of the messages to and from the node, beside the request.
-  MessageTag sent_tag(std::uint32_t node) const { return peers_[node].first_tag; }
-  MessageTag received_tag(std::uint32_t node) const { return peers_[node].request->head.first_tag; }
-  const std::vector<std::byte>& payload(std::uint32_t node) const { return peers_[node].request->payload; }
   const Workshop& workshop_;
 
  private:
-  enum class Stage : std::uint8_t { kOpen, kAgreed, kDying, kDead, kDone };
-  struct PeerNode {
-    bool takes_part = false;
-    bool told = false;
-    MessageTag first_tag = 0;
-    std::optional<MatchRequest> request;
-  };
+  enum class Stage : std::uint8_t { kOpen, kReady, kMoving, kDying, kDead, kDone };
   std::size_t tell_peers();
   void agree();
-  std::string difference() const;
+  std::size_t settle();
   RequestHead head() const;
 
   Launched launched_;
-  std::vector<PeerNode> peers_;  // by node of the span
+  PeerNodes peers_;
   Stage stage_ = Stage::kOpen;
+  bool direct_ = false;
+  bool settles_ = false;
 };
 
 // Each member of this node that the operation has is there, once. kBadArgument.

@@ -1,10 +1,11 @@
 // Collectives that agree pair by pair: ALL_TO_ALL, EXCHANGE, GATHER, SCATTER, SEND, RECV. Between two nodes
 // all that their members have for each other is one stream: by giver, then by getter, then by tag. Both nodes
 // know its length, because members have agreed on each edge. Streams move in chunks, several at once. What
-// members of this node have for each other is a stream to itself.
+// members of this node have for each other is a stream to itself, and is copied from member to member.
 //
-// A segment of a stream is a block or a face. It begins at a multiple of 8 bytes, so that no element is cut
-// by the end of a chunk.
+// A segment of a stream is a block or a face. It begins at a multiple of 8 bytes. A long segment has chunks
+// of its own, which move straight from and to the memory of members where that is in one piece. Short ones
+// share chunks, and pass through staging. So both nodes cut a stream at the same places.
 #include "api/base/dtype.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/strided.hpp"
@@ -23,7 +24,8 @@ namespace {
 
 constexpr std::size_t kGrain = 8;
 constexpr std::size_t kChunkBytes = 1 << 20;
-constexpr std::size_t kChunksInFlight = 3;  // of a stream
+constexpr std::size_t kChunksInFlight = 3;    // of a stream
+constexpr std::size_t kLongBytes = 64 << 10;  // of a segment
 constexpr std::size_t kSmallBytes = 32 << 10;
 static_assert(kChunkBytes % kGrain == 0);
 
@@ -33,8 +35,14 @@ struct StreamSegment {
   std::variant<BlockView<const std::byte>, BlockView<std::byte>, Face> view;
 };
 
+struct StreamChunk {
+  std::uint64_t begin = 0, end = 0;  // in its stream, in bytes
+  std::size_t first = 0, last = 0;   // its segments
+};
+
 struct PairStream {
   std::vector<StreamSegment> segments;
+  std::vector<StreamChunk> chunks;
   std::uint64_t bytes = 0;
 
   template<class View>
@@ -44,11 +52,43 @@ struct PairStream {
     segments.push_back({bytes, length, view});
     bytes += length;
   }
-  std::uint64_t chunks() const { return (bytes + kChunkBytes - 1) / kChunkBytes; }
-  std::size_t chunk_bytes(std::uint64_t index) const {
-    return static_cast<std::size_t>(std::min<std::uint64_t>(kChunkBytes, bytes - index * kChunkBytes));
+  // Once all segments are there.
+  void cut() {
+    bool is_open = false;  // the last chunk takes more short segments
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      const std::uint64_t begin = segments[i].begin, end = begin + segments[i].bytes;
+      if (segments[i].bytes >= kLongBytes) {
+        for (std::uint64_t from = begin; from < end; from += kChunkBytes)
+          chunks.push_back({from, std::min(end, from + kChunkBytes), i, i + 1});
+        is_open = false;
+      } else if (is_open && end - chunks.back().begin <= kChunkBytes) {
+        chunks.back().end = end;
+        chunks.back().last = i + 1;
+      } else {
+        chunks.push_back({begin, end, i, i + 1});
+        is_open = true;
+      }
+    }
   }
 };
+
+// Where a chunk lies, if that is one piece of a member's memory; else nullptr.
+std::byte* in_one_piece(const PairStream& stream, const StreamChunk& chunk) {
+  if (chunk.last - chunk.first != 1) return nullptr;
+  const StreamSegment& segment = stream.segments[chunk.first];
+  std::byte* found = nullptr;
+  std::size_t pieces = 0;
+  const auto look = [&](const auto& view) {
+    view.for_each((chunk.begin - segment.begin) / view.element, (chunk.end - segment.begin) / view.element,
+                  [&](auto* data, std::uint64_t, std::uint64_t) {
+                    found = const_cast<std::byte*>(data);  // of a source: it is read only
+                    ++pieces;
+                  });
+  };
+  if (const auto* source = std::get_if<BlockView<const std::byte>>(&segment.view)) look(*source);
+  if (const auto* target = std::get_if<BlockView<std::byte>>(&segment.view)) look(*target);
+  return pieces == 1 ? found : nullptr;
+}
 
 // A face of as many elements, end to end, whose element 0 is at `data`.
 Face packed_like(const Face& face, std::byte* data) {
@@ -60,14 +100,13 @@ Face packed_like(const Face& face, std::byte* data) {
   return packed;
 }
 
-// Between bytes [from, to) of a stream and the memory at `staged`, to or from members.
-void copy_part(const PairStream& stream, std::uint64_t from, std::uint64_t to, std::byte* staged,
-               bool packs) {
-  for (const StreamSegment& segment : stream.segments) {
-    const std::uint64_t first = std::max(from, segment.begin);
-    const std::uint64_t last = std::min(to, segment.begin + segment.bytes);
-    if (first >= last) continue;
-    std::byte* const at = staged + (first - from);
+// Between a chunk of a stream and the memory at `staged`, to or from members.
+void copy_chunk(const PairStream& stream, const StreamChunk& chunk, std::byte* staged, bool packs) {
+  for (std::size_t i = chunk.first; i < chunk.last; ++i) {
+    const StreamSegment& segment = stream.segments[i];
+    const std::uint64_t first = std::max(chunk.begin, segment.begin);
+    const std::uint64_t last = std::min(chunk.end, segment.begin + segment.bytes);
+    std::byte* const at = staged + (first - chunk.begin);
     const std::uint64_t a = first - segment.begin, b = last - segment.begin;
     if (const auto* face = std::get_if<Face>(&segment.view)) {
       const std::size_t element = face->element_bytes();
@@ -92,6 +131,30 @@ void copy_part(const PairStream& stream, std::uint64_t from, std::uint64_t to, s
   }
 }
 
+// From member to member, between the same chunk of two streams of the same lengths.
+void copy_across(const PairStream& out, const PairStream& in, const StreamChunk& chunk) {
+  for (std::size_t i = chunk.first; i < chunk.last; ++i) {
+    const StreamSegment& segment = out.segments[i];
+    const std::uint64_t a = std::max(chunk.begin, segment.begin) - segment.begin;
+    const std::uint64_t b = std::min(chunk.end, segment.begin + segment.bytes) - segment.begin;
+    if (const auto* face = std::get_if<Face>(&segment.view)) {
+      const std::size_t element = face->element_bytes();
+      math::copy_faces(std::get<Face>(in.segments[i].view), *face, a / element, b / element, element,
+                       math::kNeverStream);
+      continue;
+    }
+    const auto& source = std::get<BlockView<const std::byte>>(segment.view);
+    const auto& target = std::get<BlockView<std::byte>>(in.segments[i].view);
+    const std::size_t element = source.element;
+    source.for_each(a / element, b / element, [&](const std::byte* from, std::uint64_t f, std::uint64_t n) {
+      target.for_each(f, f + n, [&](std::byte* into, std::uint64_t g, std::uint64_t m) {
+        if (const std::byte* const data = from + (g - f) * element; data != into)
+          math::copy(into, data, m * element, math::kNeverStream);
+      });
+    });
+  }
+}
+
 class PairOperation final : public SpanOperation {
  public:
   PairOperation(Launched launched, const Workshop& workshop);
@@ -101,6 +164,7 @@ class PairOperation final : public SpanOperation {
  protected:
   std::size_t work() override;
   bool resting() const override;
+  bool wants_direct() const override { return wants_direct_; }
   Inline inline_for(std::uint32_t node) const override;
   std::uint64_t messages() const override { return most_chunks_; }
 
@@ -110,7 +174,9 @@ class PairOperation final : public SpanOperation {
     std::uint32_t node = 0;
     std::uint64_t chunk = 0;
     bool arrives = false;
+    bool touches_members = false;  // the library reads or writes their memory
     Staged staged;
+    std::byte* data = nullptr;  // what moves: staged, or with a member
     std::size_t bytes = 0;
     Stage stage = Stage::kPacking;
     Flow flow;
@@ -129,28 +195,40 @@ class PairOperation final : public SpanOperation {
   void begin(std::uint32_t node);
   Flight& begin_flight(std::uint32_t node, bool arrives);
   std::size_t go_on(Flight& flight);
+  const StreamChunk& chunk_of(const Flight& flight) const {
+    const Between& each = between_[flight.node];
+    return (flight.arrives ? each.in : each.out).chunks[flight.chunk];
+  }
+  void skip(std::uint32_t node);
   void copy(Flight& flight, const PairStream& stream, bool packs);
-  void send(Flight& flight);
+  std::size_t begin_move(Flight& flight);
+  std::size_t end_move(Flight& flight);
   void receive(Flight& flight);
 
   std::vector<Between> between_;  // by node of the span
   std::uint64_t most_chunks_ = 0;
   // Sources lie where targets do: all is packed before anything is delivered.
   bool packs_first_ = false;
+  bool wants_direct_ = false;
   std::uint64_t unpacked_ = 0;  // chunks that are not packed yet
   std::list<Flight> flights_;
 };
 
 PairOperation::PairOperation(Launched launched, const Workshop& workshop)
-    : SpanOperation(std::move(launched), workshop), between_(nodes()), packs_first_(in_place()) {
+    : SpanOperation(std::move(launched), workshop), between_(peers().count()), packs_first_(in_place()) {
   const auto all = static_cast<std::uint32_t>(span().node_of.size());
   for (std::uint32_t giver = 0; giver < all; ++giver)
     for (std::uint32_t getter = 0; getter < all; ++getter)
       has_faces(collective().op) ? add_faces(giver, getter) : add_edges(giver, getter);
-  for (const Between& each : between_) {
-    most_chunks_ = std::max({most_chunks_, each.out.chunks(), each.in.chunks()});
-    unpacked_ += each.out.chunks();
+  for (Between& each : between_) {
+    each.out.cut();
+    each.in.cut();
+    most_chunks_ = std::max<std::uint64_t>({most_chunks_, each.out.chunks.size(), each.in.chunks.size()});
+    unpacked_ += each.out.chunks.size();
+    wants_direct_ = wants_direct_ || (&each != &between_[span().here] &&
+                                      std::max(each.out.bytes, each.in.bytes) >= workshop_.direct_from_bytes);
   }
+  wants_direct_ = wants_direct_ && !packs_first_;
 }
 
 PairOperation::~PairOperation() {
@@ -213,8 +291,9 @@ bool PairOperation::quiet() const {
 }
 
 bool PairOperation::resting() const {
-  return std::all_of(flights_.begin(), flights_.end(),
-                     [](const Flight& flight) { return flight.chore.over(); });
+  return std::all_of(flights_.begin(), flights_.end(), [](const Flight& flight) {
+    return flight.chore.over() && (flight.flow.pending == 0 || !flight.touches_members);
+  });
 }
 
 SpanOperation::Inline PairOperation::inline_for(std::uint32_t node) const {
@@ -224,12 +303,12 @@ SpanOperation::Inline PairOperation::inline_for(std::uint32_t node) const {
     return flight.node == node && !flight.arrives;
   });
   if (found == flights_.end() || found->stage == Stage::kPacking) return {false, {}};
-  return {true, {found->staged.data(), found->bytes}};
+  return {true, {found->data, found->bytes}};
 }
 
 std::size_t PairOperation::work() {
   std::size_t moved = 0;
-  for (std::uint32_t node = 0; node < nodes(); ++node) begin(node);
+  for (std::uint32_t node = 0; node < peers().count(); ++node) begin(node);
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
   for (auto flight = flights_.begin(); flight != flights_.end();) {
@@ -243,38 +322,60 @@ std::size_t PairOperation::work() {
   }
   const bool begun = std::all_of(between_.begin(), between_.end(), [this](const Between& each) {
     const bool self = &each == &between_[span().here];
-    return each.next_out == each.out.chunks() && (self || each.next_in == each.in.chunks());
+    return each.next_out == each.out.chunks.size() && (self || each.next_in == each.in.chunks.size());
   });
-  if (agreed() && begun && flights_.empty()) finish();
+  if (phase() != Phase::kWaits && begun && flights_.empty()) finish();
   return moved;
 }
 
 void PairOperation::begin(std::uint32_t node) {
   Between& each = between_[node];
-  while (each.next_out < each.out.chunks() && (packs_first_ || each.out_in_flight < kChunksInFlight)) {
+  const bool is_self = node == span().here;
+  if (phase() == Phase::kSettles && (is_self || peers()[node].lost)) return skip(node);
+  // What goes with the request, and what is packed first, does not wait.
+  const bool waits = is_self ? !packs_first_ : wants_direct_ && !goes_inline(each.out);
+  while ((phase() != Phase::kWaits || !waits) && each.next_out < each.out.chunks.size() &&
+         (packs_first_ || each.out_in_flight < kChunksInFlight)) {
     Flight& flight = begin_flight(node, false);
-    copy(flight, each.out, true);
+    if (is_self && !packs_first_) {
+      flight.stage = Stage::kPacked;
+    } else if (flight.data == flight.staged.data() && phase() != Phase::kSettles) {
+      copy(flight, each.out, true);
+    }
   }
-  if (node == span().here || !agreed()) return;
-  while (each.next_in < each.in.chunks() && each.in_in_flight < kChunksInFlight)
+  if (is_self || phase() == Phase::kWaits) return;
+  while (each.next_in < each.in.chunks.size() && each.in_in_flight < kChunksInFlight)
     receive(begin_flight(node, true));
+}
+
+void PairOperation::skip(std::uint32_t node) {
+  Between& each = between_[node];
+  each.next_out = each.out.chunks.size();
+  each.next_in = each.in.chunks.size();
 }
 
 PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arrives) {
   Between& each = between_[node];
+  const PairStream& stream = arrives ? each.in : each.out;
   Flight& flight = flights_.emplace_back();
   flight.node = node;
   flight.arrives = arrives;
   flight.chunk = arrives ? each.next_in++ : each.next_out++;
   ++(arrives ? each.in_in_flight : each.out_in_flight);
-  flight.bytes = (arrives ? each.in : each.out).chunk_bytes(flight.chunk);
+  const StreamChunk& chunk = stream.chunks[flight.chunk];
+  flight.bytes = static_cast<std::size_t>(chunk.end - chunk.begin);
+  if (node == span().here && !packs_first_) return flight;
+  if (wants_direct_ && phase() == Phase::kMoves && !goes_inline(stream))
+    flight.data = in_one_piece(stream, chunk);
+  flight.touches_members = flight.data != nullptr;
+  if (flight.touches_members) return flight;
   flight.staged = workshop_.staging.take(flight.bytes);
+  flight.data = flight.staged.data();
   return flight;
 }
 
 // Returns 0 if the chunk waits for something.
 std::size_t PairOperation::go_on(Flight& flight) {
-  Between& each = between_[flight.node];
   switch (flight.stage) {
     case Stage::kPacking:
       if (!flight.chore.over()) return 0;
@@ -282,47 +383,63 @@ std::size_t PairOperation::go_on(Flight& flight) {
       flight.stage = Stage::kPacked;
       return 1;
     case Stage::kPacked:
-      if (!agreed() || (packs_first_ && unpacked_ > 0)) return 0;
-      if (flight.node == span().here) {
-        copy(flight, each.in, false);
-        flight.stage = Stage::kDelivering;
-      } else {
-        if (!goes_inline(each.out))
-          to(flight.node)
-              .send(sent_tag(flight.node) + flight.chunk, {flight.staged.data(), flight.bytes}, flight.flow);
-        flight.stage = Stage::kMoving;
-      }
-      return 1;
+      return begin_move(flight);
     case Stage::kMoving:
-      if (flight.flow.pending > 0) return 0;
-      if (!flight.flow.failure.ok()) {
-        fail(flight.flow.failure);
-        return 0;
-      }
-      if (flight.arrives) {
-        if (packs_first_ && unpacked_ > 0) return 0;
-        copy(flight, each.in, false);
-        flight.stage = Stage::kDelivering;
-      } else {
-        --each.out_in_flight;
-        flight.stage = Stage::kDone;
-      }
-      return 1;
-    case Stage::kDelivering:
+      return end_move(flight);
+    case Stage::kDelivering: {
       if (!flight.chore.over()) return 0;
+      Between& each = between_[flight.node];
       --(flight.arrives ? each.in_in_flight : each.out_in_flight);
       flight.stage = Stage::kDone;
       return 1;
+    }
     case Stage::kDone:
       return 0;
   }
   return 0;
 }
 
-void PairOperation::copy(Flight& flight, const PairStream& data, bool packs) {
-  flight.chore.start(stream(), 1, flight.bytes <= kSmallBytes, [&flight, &data, packs](std::uint32_t) {
-    const std::uint64_t from = flight.chunk * kChunkBytes;
-    copy_part(data, from, from + flight.bytes, flight.staged.data(), packs);
+// While it settles, what goes is empty.
+std::size_t PairOperation::begin_move(Flight& flight) {
+  Between& each = between_[flight.node];
+  if (phase() == Phase::kWaits || (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles)) return 0;
+  if (flight.node == span().here) {
+    if (phase() != Phase::kSettles) copy(flight, each.in, false);
+    flight.stage = Stage::kDelivering;
+    return 1;
+  }
+  const Bytes whole(flight.data, flight.bytes);
+  if (!goes_inline(each.out) && !peers()[flight.node].lost)
+    to(flight.node)
+        .send(peers()[flight.node].first_tag + flight.chunk, phase() == Phase::kSettles ? Bytes() : whole,
+              flight.flow);
+  flight.touches_members = flight.touches_members && phase() != Phase::kSettles;
+  flight.stage = Stage::kMoving;
+  return 1;
+}
+
+std::size_t PairOperation::end_move(Flight& flight) {
+  Between& each = between_[flight.node];
+  if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
+  if (!flight.arrives) {
+    --each.out_in_flight;
+    flight.stage = Stage::kDone;
+    return 1;
+  }
+  if (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles) return 0;
+  if (!flight.touches_members && phase() != Phase::kSettles) copy(flight, each.in, false);
+  flight.stage = Stage::kDelivering;
+  return 1;
+}
+
+// To or from members; what has no memory of its own is copied from member to member.
+void PairOperation::copy(Flight& flight, const PairStream& stream_of_it, bool packs) {
+  flight.chore.start(stream(), 1, flight.bytes <= kSmallBytes, [this, &flight, &stream_of_it, packs](auto) {
+    const StreamChunk& chunk = chunk_of(flight);
+    if (flight.data == nullptr)
+      copy_across(between_[flight.node].out, stream_of_it, chunk);
+    else
+      copy_chunk(stream_of_it, chunk, flight.data, packs);
   });
 }
 
@@ -330,12 +447,13 @@ void PairOperation::receive(Flight& flight) {
   flight.stage = Stage::kMoving;
   if (!goes_inline(between_[flight.node].in)) {
     to(flight.node)
-        .receive(received_tag(flight.node) + flight.chunk, {flight.staged.data(), flight.bytes}, flight.flow);
+        .receive(peers()[flight.node].received_tag() + flight.chunk, {flight.data, flight.bytes},
+                 flight.flow);
     return;
   }
-  const auto& came = payload(flight.node);
+  const auto& came = peers()[flight.node].request->payload;
   if (came.size() == flight.bytes)
-    std::memcpy(flight.staged.data(), came.data(), came.size());
+    std::memcpy(flight.data, came.data(), came.size());
   else
     flight.flow.failure = failure(Code::kProtocol, "node {} sent {} bytes with its request where {} were due",
                                   to(flight.node).name(), came.size(), flight.bytes);

@@ -5,6 +5,10 @@
 //   3. delivers the result to its members.
 // Several chunks are on their way at once, so that local work and the network overlap.
 //
+// A large row moves through the memory of members where that is in one piece (places below): a contribution
+// is sent from where its member has it, and results come to the first member that gets them. What is not in
+// one piece passes through staging.
+//
 // Contributions are combined on the node if that changes no bit of the kind of result that is promised: sums
 // of floats differ from those of one node by their order, unless the job is `reproducible`. Else they travel
 // apart, each a row, and are folded in the order of members, by the tree of kernels/math/reduce.hpp.
@@ -51,20 +55,29 @@ class RowOperation final : public SpanOperation {
  protected:
   std::size_t work() override;
   bool resting() const override;
+  bool wants_direct() const override { return direct_; }
   Inline inline_for(std::uint32_t node) const override;
   std::uint64_t messages() const override { return std::uint64_t{chunks_} * schedule_.size(); }
 
  private:
   enum class Stage : std::uint8_t { kPacking, kReady, kMoving, kFolding, kDelivering, kDone };
+  struct Place {                  // of a slice of a chunk
+    std::byte* own = nullptr;     // this node's contributions, row by row
+    std::byte* result = nullptr;  // what comes, or is folded
+    bool is_source = false;       // `own` is the member's source, which is not written
+    bool is_folded = false;       // `result` has what was folded so far
+  };
   struct Flight {  // a chunk on its way
     std::uint32_t index = 0;
     RowChunk chunk;
-    Staged own;                         // this node's contributions: of each slice, row by row
+    std::vector<Place> places;          // by slice
+    Staged own;                         // contributions that do not lie with members
     Staged inbox;                       // of peers, in the present round
     Staged results;                     // apart from `own` if that has several rows
     std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
     Stage stage = Stage::kPacking;
     std::uint32_t round = 0;
+    bool touches_members = false;  // messages of this round do
     Flow flow;
     Chore chore;
   };
@@ -73,23 +86,33 @@ class RowOperation final : public SpanOperation {
   bool gives(std::uint32_t slice) const;
   bool needs(std::uint32_t slice) const;
   bool goes_inline(const Flight& flight, std::uint32_t round, std::size_t bytes) const {
-    return chunks_ == 1 && flight.index == 0 && round == 0 && bytes <= kInlineBytes;
+    return chunks_ == 1 && !direct_ && flight.index == 0 && round == 0 && bytes <= kInlineBytes;
   }
   std::size_t bytes_of(const Flight& flight, const Move& move, std::uint32_t rows) const {
     const auto& at = flight.chunk.at;
     return static_cast<std::size_t>(at[move.last] - at[move.first]) * element_ * (move.result ? 1 : rows);
   }
-  std::byte* result(Flight& flight, std::uint64_t at) const {
-    return (flight.results.memory ? flight.results : flight.own).data() + at * element_;
+  // What the node has of a slice, once all rounds are over.
+  std::byte* outcome_of(const Flight& flight, std::size_t slice) const {
+    const Place& place = flight.places[slice];
+    return !folds_ && gives(static_cast<std::uint32_t>(slice)) ? place.own : place.result;
   }
   Bytes sent(const Flight& flight, const Move& move) const;
 
   void begin_flight();
+  void place(Flight& flight);
+  void place_with_members(Flight& flight) const;
+  template<class ViewOf>
+  std::byte* whole(ElementRange range, ViewOf view_of) const;
+  std::byte* source_of(ElementRange range) const;
+  std::byte* target_of(ElementRange range) const;
+  std::size_t bytes_to_pack(const Flight& flight) const;
   std::size_t go_on(Flight& flight);
   void run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
            void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t));
   void pack(Flight& flight, std::uint64_t first, std::uint64_t last);
   void begin_round(Flight& flight);
+  void begin_receives(Flight& flight, MessageTag number);
   bool begin_fold(Flight& flight);
   void fold(Flight& flight, std::uint64_t first, std::uint64_t last);
   void begin_delivery(Flight& flight);
@@ -101,10 +124,12 @@ class RowOperation final : public SpanOperation {
   std::vector<std::uint32_t> member_count_;  // by node
   std::vector<std::uint32_t> ordinal_;       // by member: among those of its node
   bool unfolded_ = false;                    // contributions of a node travel apart
+  bool direct_ = false;                      // the row is large
   std::uint32_t root_ = 0;                   // the root's node
   std::uint32_t chunks_ = 0;
   std::uint32_t next_chunk_ = 0;
   Schedule schedule_;
+  std::vector<bool> lands_;  // by slice: something comes for it
   std::deque<Flight> flights_;
 };
 
@@ -113,7 +138,7 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
       row_(collective(), span()),
       element_(std::max<std::size_t>(1, dtype_bytes(collective().dtype))),
       folds_(has_reduction(collective().op)),
-      member_count_(nodes()),
+      member_count_(peers().count()),
       ordinal_(span().node_of.size()) {
   for (std::size_t i = 0; i < ordinal_.size(); ++i) ordinal_[i] = member_count_[span().node_of[i]]++;
   const std::uint32_t most = *std::max_element(member_count_.begin(), member_count_.end());
@@ -125,7 +150,12 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
   const RowChunk first = row_.chunk(0, chunks_);
   const NodeAlgorithm algorithm =
       choose_algorithm(collective().op, first, rows, element_, root_, workshop.link);
-  schedule_ = schedule_of(collective().op, algorithm, nodes(), span().here, root_);
+  schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
+  direct_ = !unfolded_ && row_.elements() * element_ >= workshop_.direct_from_bytes;
+  lands_.resize(peers().count());
+  for (const Round& round : schedule_)
+    for (const Move& move : round.receives)
+      std::fill(lands_.begin() + move.first, lands_.begin() + move.last, true);
 }
 
 RowOperation::~RowOperation() {
@@ -142,8 +172,9 @@ bool RowOperation::quiet() const {
 }
 
 bool RowOperation::resting() const {
-  return std::all_of(flights_.begin(), flights_.end(),
-                     [](const Flight& flight) { return flight.chore.over(); });
+  return std::all_of(flights_.begin(), flights_.end(), [](const Flight& flight) {
+    return flight.chore.over() && (flight.flow.pending == 0 || !flight.touches_members);
+  });
 }
 
 bool RowOperation::gives(std::uint32_t slice) const {
@@ -157,7 +188,7 @@ bool RowOperation::needs(std::uint32_t slice) const {
 }
 
 SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
-  if (flights_.empty()) return {chunks_ == 0 || chunks_ > 1, {}};
+  if (flights_.empty()) return {chunks_ != 1 || direct_, {}};
   const Flight& flight = flights_.front();
   for (const Move& move : schedule_.front().sends) {
     if (move.peer != node || !goes_inline(flight, 0, bytes_of(flight, move, rows_of(span().here)))) continue;
@@ -169,6 +200,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
+  if (direct_ && phase() == Phase::kWaits) return 0;
   while (next_chunk_ < chunks_ && flights_.size() < kChunksInFlight) begin_flight();
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
@@ -180,7 +212,7 @@ std::size_t RowOperation::work() {
     flights_.pop_front();
     ++moved;
   }
-  if (agreed() && next_chunk_ == chunks_ && flights_.empty()) finish();
+  if (phase() != Phase::kWaits && next_chunk_ == chunks_ && flights_.empty()) finish();
   return moved;
 }
 
@@ -190,12 +222,110 @@ void RowOperation::begin_flight() {
   Flight& flight = flights_.emplace_back();
   flight.index = next_chunk_++;
   flight.chunk = row_.chunk(flight.index, chunks_);
-  const std::uint32_t rows = rows_of(span().here);
-  const std::size_t bytes = flight.chunk.elements() * element_;
-  flight.own = workshop_.staging.take(bytes * rows);
-  if (rows > 1) flight.results = workshop_.staging.take(bytes);
-  run(flight, 0, flight.chunk.elements(), bytes * (rows + 1), &RowOperation::pack);
+  if (phase() == Phase::kSettles) return;
+  place(flight);
+  if (const std::size_t bytes = bytes_to_pack(flight); bytes > 0)
+    run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::pack);
 }
+
+// ---- where slices lie --------------------------------------------------------------------------
+
+void RowOperation::place(Flight& flight) {
+  const std::uint32_t rows = rows_of(span().here);
+  const auto& at = flight.chunk.at;
+  flight.places.resize(peers().count());
+  if (direct_) place_with_members(flight);
+  const std::size_t bytes = flight.chunk.elements() * element_;
+  const bool is_staged = std::any_of(flight.places.begin(), flight.places.end(), [&](const Place& place) {
+    const auto slice = static_cast<std::uint32_t>(&place - flight.places.data());
+    return at[slice] < at[slice + 1] &&
+           ((gives(slice) && place.own == nullptr) || (lands_[slice] && place.result == nullptr));
+  });
+  if (is_staged) flight.own = workshop_.staging.take(bytes * rows);
+  if (rows > 1) flight.results = workshop_.staging.take(bytes);
+  const Staged& results = rows > 1 ? flight.results : flight.own;
+  for (std::size_t slice = 0; is_staged && slice < flight.places.size(); ++slice) {
+    Place& place = flight.places[slice];
+    if (place.own == nullptr) place.own = flight.own.data() + at[slice] * rows * element_;
+    if (place.result == nullptr) place.result = results.data() + at[slice] * element_;
+  }
+}
+
+// Slices of a vector lie end to end in the row, and moves may name several of them: they are placed together.
+void RowOperation::place_with_members(Flight& flight) const {
+  const auto& slices = flight.chunk.slices;
+  const bool is_vector = !has_agreed_blocks(collective().op);
+  const ElementRange all{slices.front().first, slices.back().last};
+  const auto in_vector = [&](std::byte* begin, ElementRange range) {
+    return begin == nullptr ? nullptr : begin + (range.first - all.first) * element_;
+  };
+  std::byte* const source = is_vector && gives(0) ? source_of(all) : nullptr;
+  std::byte* const target = is_vector && (needs(0) || needs(span().here)) ? target_of(all) : nullptr;
+  for (std::uint32_t slice = 0; slice < slices.size(); ++slice) {
+    Place& place = flight.places[slice];
+    const ElementRange range = slices[slice];
+    if (needs(slice)) place.result = is_vector ? in_vector(target, range) : target_of(range);
+    if (!gives(slice)) continue;
+    place.own = is_vector ? in_vector(source, range) : source_of(range);
+    place.is_source = place.own != nullptr;
+    if (place.own == nullptr) place.own = place.result;
+  }
+}
+
+// Where a range of the row begins, if it is in one piece; else nullptr. `view_of` a block: the view of it.
+template<class ViewOf>
+std::byte* RowOperation::whole(ElementRange range, ViewOf view_of) const {
+  std::byte *begin = nullptr, *end = nullptr;
+  bool is_whole = true;
+  row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t) {
+    const auto view = view_of(block);
+    is_whole = is_whole && view.base != nullptr;
+    if (!is_whole) return;
+    view.for_each(elements.first, elements.last, [&](auto* data, std::uint64_t, std::uint64_t count) {
+      auto* const piece = const_cast<std::byte*>(data);  // of sources: they are read only
+      is_whole = is_whole && (begin == nullptr || piece == end);
+      if (begin == nullptr) begin = piece;
+      end = piece + count * element_;
+    });
+  });
+  return is_whole ? begin : nullptr;
+}
+
+// Where a member has the node's contribution as it is.
+std::byte* RowOperation::source_of(ElementRange range) const {
+  const Collective& c = collective();
+  if (folds_ && (members().size() != 1 || c.redop == MUSTER_PREMUL_SUM)) return nullptr;
+  return whole(range, [&](std::uint32_t block) -> BlockView<const std::byte> {
+    const LocalMember* giver = &members().front();
+    if (!folds_) giver = member(c.op == MUSTER_ALL_GATHER ? block : static_cast<std::uint32_t>(c.root));
+    return source_block(c, *giver, block, element_);
+  });
+}
+
+// Where the first member that gets the range gets it.
+std::byte* RowOperation::target_of(ElementRange range) const {
+  const Collective& c = collective();
+  return whole(range, [&](std::uint32_t block) -> BlockView<std::byte> {
+    const LocalMember* getter = nullptr;
+    if (!may_share_target(c.op))
+      getter = member(gets_at_root(c.op) ? static_cast<std::uint32_t>(c.root) : block);
+    for (std::size_t i = 0; may_share_target(c.op) && getter == nullptr && i < members().size(); ++i)
+      if (members()[i].bases.target != nullptr) getter = &members()[i];
+    return getter == nullptr || getter->bases.target == nullptr ? BlockView<std::byte>()
+                                                                : target_block(c, *getter, block, element_);
+  });
+}
+
+// Bytes that are read and written by it.
+std::size_t RowOperation::bytes_to_pack(const Flight& flight) const {
+  std::size_t bytes = 0;
+  for (std::uint32_t slice = 0; slice < flight.places.size(); ++slice)
+    if (gives(slice) && !flight.places[slice].is_source)
+      bytes += flight.chunk.slices[slice].count() * element_ * (folds_ ? members().size() + 1 : 2);
+  return bytes;
+}
+
+// ---- rounds ------------------------------------------------------------------------------------
 
 // Returns 0 if the chunk waits for something.
 std::size_t RowOperation::go_on(Flight& flight) {
@@ -205,9 +335,9 @@ std::size_t RowOperation::go_on(Flight& flight) {
       flight.stage = Stage::kReady;
       return 1;
     case Stage::kReady:
-      if (!agreed()) return 0;
+      if (phase() == Phase::kWaits) return 0;
       if (flight.round == schedule_.size()) {
-        begin_delivery(flight);
+        if (phase() != Phase::kSettles) begin_delivery(flight);
         flight.stage = Stage::kDelivering;
       } else {
         begin_round(flight);
@@ -215,12 +345,8 @@ std::size_t RowOperation::go_on(Flight& flight) {
       }
       return 1;
     case Stage::kMoving:
-      if (flight.flow.pending > 0) return 0;
-      if (!flight.flow.failure.ok()) {
-        fail(flight.flow.failure);
-        return 0;
-      }
-      if (begin_fold(flight)) {
+      if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
+      if (phase() != Phase::kSettles && begin_fold(flight)) {
         flight.stage = Stage::kFolding;
       } else {
         ++flight.round;
@@ -229,6 +355,9 @@ std::size_t RowOperation::go_on(Flight& flight) {
       return 1;
     case Stage::kFolding:
       if (!flight.chore.over()) return 0;
+      for (const Move& move : schedule_[flight.round].receives)
+        for (std::uint32_t slice = move.first; !move.result && slice < move.last; ++slice)
+          flight.places[slice].is_folded = true;
       ++flight.round;
       flight.stage = Stage::kReady;
       return 1;
@@ -257,21 +386,21 @@ void RowOperation::run(Flight& flight, std::uint64_t first, std::uint64_t last, 
 
 void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
-  const std::uint32_t rows = rows_of(span().here);
   flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
-    if (!gives(static_cast<std::uint32_t>(slice))) return;
-    const std::uint64_t slice_at = flight.chunk.at[slice];
+    const Place& place = flight.places[slice];
+    if (!gives(static_cast<std::uint32_t>(slice)) || place.is_source) return;
     const std::uint64_t length = flight.chunk.slices[slice].count();
     row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
       const std::uint64_t into = at - flight.chunk.slices[slice].first;
       const auto row = [&](std::uint32_t r, std::uint64_t element) {
-        return flight.own.data() + (rows * slice_at + r * length + into + element) * element_;
+        return place.own + (r * length + into + element) * element_;
       };
       const auto copy_from = [&](const LocalMember& giver, std::uint32_t r) {
         const auto view = source_block(c, giver, block, element_);
         view.for_each(elements.first, elements.last,
                       [&](const std::byte* from, std::uint64_t f, std::uint64_t n) {
-                        math::copy(row(r, f - elements.first), from, n * element_, math::kNeverStream);
+                        std::byte* const to = row(r, f - elements.first);
+                        if (to != from) math::copy(to, from, n * element_, math::kNeverStream);
                       });
       };
       if (!folds_) {
@@ -303,18 +432,31 @@ void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last)
 
 Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
   const std::size_t bytes = bytes_of(flight, move, rows_of(span().here));
-  const Staged& from = move.result && flight.results.memory ? flight.results : flight.own;
-  const std::uint64_t rows = move.result ? 1 : rows_of(span().here);
-  return {from.data() + flight.chunk.at[move.first] * rows * element_, bytes};
+  if (!folds_) return {outcome_of(flight, move.first), bytes};
+  const Place& place = flight.places[move.first];
+  return {move.result || place.is_folded ? place.result : place.own, bytes};
 }
 
+// While it settles, what comes is not kept, and what goes is empty.
 void RowOperation::begin_round(Flight& flight) {
   const Round& round = schedule_[flight.round];
   const MessageTag number = std::uint64_t{flight.index} * schedule_.size() + flight.round;
+  flight.touches_members = direct_ && phase() != Phase::kSettles;
+  begin_receives(flight, number);
+  for (const Move& move : round.sends) {
+    const std::size_t bytes = bytes_of(flight, move, rows_of(span().here));
+    if (bytes == 0 || goes_inline(flight, flight.round, bytes) || peers()[move.peer].lost) continue;
+    to(move.peer).send(peers()[move.peer].first_tag + number,
+                       phase() == Phase::kSettles ? Bytes() : sent(flight, move), flight.flow);
+  }
+}
+
+void RowOperation::begin_receives(Flight& flight, MessageTag number) {
+  const Round& round = schedule_[flight.round];
   std::size_t inbox = 0;
-  flight.inbox_at.assign(nodes(), 0);
+  flight.inbox_at.assign(peers().count(), 0);
   for (const Move& move : round.receives) {
-    if (move.result) continue;
+    if (move.result && phase() != Phase::kSettles) continue;
     flight.inbox_at[move.peer] = inbox;
     inbox += bytes_of(flight, move, rows_of(move.peer));
   }
@@ -324,25 +466,21 @@ void RowOperation::begin_round(Flight& flight) {
   }
   for (const Move& move : round.receives) {
     const std::size_t bytes = bytes_of(flight, move, rows_of(move.peer));
-    if (bytes == 0) continue;
-    std::byte* const into = move.result ? result(flight, flight.chunk.at[move.first])
-                                        : flight.inbox.data() + flight.inbox_at[move.peer];
+    if (bytes == 0 || peers()[move.peer].lost) continue;
+    std::byte* const into = move.result && phase() != Phase::kSettles
+                                ? flight.places[move.first].result
+                                : flight.inbox.data() + flight.inbox_at[move.peer];
     if (!goes_inline(flight, flight.round, bytes)) {
-      to(move.peer).receive(received_tag(move.peer) + number, {into, bytes}, flight.flow);
+      to(move.peer).receive(peers()[move.peer].received_tag() + number, {into, bytes}, flight.flow);
       continue;
     }
-    const auto& came = payload(move.peer);
+    const auto& came = peers()[move.peer].request->payload;
     if (came.size() == bytes)
       std::memcpy(into, came.data(), bytes);
     else if (flight.flow.failure.ok())
       flight.flow.failure =
           failure(Code::kProtocol, "node {} sent {} bytes with its request where {} were due",
                   to(move.peer).name(), came.size(), bytes);
-  }
-  for (const Move& move : round.sends) {
-    const Bytes from = sent(flight, move);
-    if (!from.empty() && !goes_inline(flight, flight.round, from.size()))
-      to(move.peer).send(sent_tag(move.peer) + number, from, flight.flow);
   }
 }
 
@@ -371,26 +509,27 @@ void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last)
     const std::uint64_t from = std::max(first, at[slice]), to = std::min(last, at[slice + 1]);
     if (from >= to) continue;
     const std::uint64_t length = at[slice + 1] - at[slice], into = from - at[slice];
-    // NodeRow r of a node's contribution to this slice.
+    const Place& place = flight.places[slice];
+    // Row r of a node's contribution to this slice.
     const auto row = [&](std::uint32_t node, std::uint32_t r) -> const std::byte* {
-      const std::uint64_t before = node == span().here ? at[slice] : at[slice] - region;
-      const std::uint64_t element = before * rows_of(node) + r * length + into;
-      return (node == span().here ? flight.own.data() : flight.inbox.data() + flight.inbox_at[node]) +
-             element * element_;
+      const std::uint64_t element = r * length + into;
+      if (node == span().here) return (place.is_folded ? place.result : place.own) + element * element_;
+      return flight.inbox.data() + flight.inbox_at[node] +
+             ((at[slice] - region) * rows_of(node) + element) * element_;
     };
     sources.clear();
     if (unfolded_) {
       for (std::size_t m = 0; m < ordinal_.size(); ++m)
         sources.push_back(row(span().node_of[m], ordinal_[m]));
     } else {
-      for (std::uint32_t node = 0; node < nodes(); ++node) {
+      for (std::uint32_t node = 0; node < peers().count(); ++node) {
         const bool takes = node == span().here ||
                            std::any_of(receives.begin(), receives.end(),
                                        [&](const Move& move) { return move.peer == node && !move.result; });
         if (takes) sources.push_back(row(node, 0));
       }
     }
-    math::reduce(c.dtype, unfolded_ ? c.redop : folded_by(c.redop), sources, result(flight, from),
+    math::reduce(c.dtype, unfolded_ ? c.redop : folded_by(c.redop), sources, place.result + into * element_,
                  static_cast<std::size_t>(to - from), c.scale);
   }
 }
@@ -408,10 +547,11 @@ void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t la
   const Collective& c = collective();
   flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     if (!needs(static_cast<std::uint32_t>(slice))) return;
-    const std::uint64_t base = flight.chunk.at[slice] - flight.chunk.slices[slice].first;
+    std::byte* const outcome = outcome_of(flight, slice);
+    const std::uint64_t begin = flight.chunk.slices[slice].first;
     if (folds_ && !unfolded_ && c.redop == MUSTER_AVG) {
       const auto ranks = static_cast<double>(span().ranks());
-      std::byte* const data = result(flight, range.first + base);
+      std::byte* const data = outcome + (range.first - begin) * element_;
       if (c.dtype == MUSTER_F64)
         divide<double>(data, range.count(), ranks);
       else
@@ -422,8 +562,8 @@ void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t la
         if (getter.bases.target == nullptr) return;  // the root may ask for no copy of its own
         const auto view = target_block(c, getter, block, element_);
         view.for_each(elements.first, elements.last, [&](std::byte* into, std::uint64_t f, std::uint64_t n) {
-          math::copy(into, result(flight, at + base + (f - elements.first)), n * element_,
-                     math::kNeverStream);
+          const std::byte* const from = outcome + (at - begin + (f - elements.first)) * element_;
+          if (into != from) math::copy(into, from, n * element_, math::kNeverStream);
         });
       };
       if (may_share_target(c.op)) {

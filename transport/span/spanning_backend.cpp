@@ -24,8 +24,6 @@ using span::NodeConnection;
 using span::OperationKey;
 using span::SpanOperation;
 
-// For so long after something has moved, operations in flight are polled for.
-constexpr Nanos kPolled = std::chrono::microseconds(500);
 // A node that has said nothing for so long says that it lives.
 constexpr Nanos kSilence = std::chrono::milliseconds(150);
 // Groups whose ends another node has told and that this one does not have. It may make them later.
@@ -52,7 +50,14 @@ class SpanningBackend final : public Backend {
         connections_(options_.nodes.size()),
         network_(std::move(network)),
         local_(loopback_backend()),
-        workshop_{clock, staging_, connections_, {}, options_.nodes, options_.reproducible, options_.link},
+        workshop_{clock,
+                  staging_,
+                  connections_,
+                  {},
+                  options_.nodes,
+                  options_.reproducible,
+                  options_.link,
+                  options_.direct_from_bytes},
         greeted_(options_.nodes.size()),
         told_lost_(options_.nodes.size(), true),
         early_(options_.nodes.size()) {
@@ -87,21 +92,24 @@ class SpanningBackend final : public Backend {
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
   std::string awaited(const StepOutcome& outcome);
+  std::uint64_t late_messages(std::uint64_t group) const;
 
  private:
   std::unique_ptr<NodeConnection> connection_to(NodeIndex node);
   // Notes connections that have ended since, and closes them.
   void look_for_losses();
-  void carry_out_wishes();
+  std::size_t carry_out_wishes();  // 0: there were none
   void begin(span::Launched launched);
   void hear(NodeConnection& from, Bytes message);
   void hear_request(NodeConnection& from, Bytes message);
   void hear_refusal(NodeConnection& from, Bytes message);
+  void hear_ready(NodeConnection& from, Bytes message);
   void hear_end(NodeConnection& from, Bytes message);
   void end_what_came();
+  // Notes a message that is dropped because it comes too late.
+  void drop(Bytes message);
   // Hands it to the operation, or keeps it until this node comes to that.
   void keep(const OperationKey& key, span::EarlyRequest request);
-  static void hand_over(SpanOperation& operation, span::EarlyRequest request);
   SpanOperation* find(const OperationKey& key);
   // The latest end of the group, if that epoch has ended.
   const EpochEnd* ended(std::uint64_t group, std::uint64_t epoch) const;
@@ -128,13 +136,13 @@ class SpanningBackend final : public Backend {
   std::map<std::uint64_t, EpochEnd> ended_;      // by group: its latest end
   std::map<std::uint64_t, std::uint64_t> done_;  // by group: the latest epoch in which an operation was done
   std::vector<EpochEnd> came_;                   // ends that other nodes have told in this turn
-  Instant moved_at_{0};
 
   mutable std::mutex wishes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<const Span>> spans_;  // of the communicators, by group
   Wishes wishes_;
   std::map<OperationKey, std::uint64_t> latest_;          // by place, tag and epoch; their number is 0
   std::map<std::uint64_t, std::uint64_t> present_epoch_;  // by group
+  std::map<std::uint64_t, std::uint64_t> late_;           // by group of `spans_`: messages that were dropped
   std::vector<EpochEnd> heard_;
   std::vector<std::pair<NodeIndex, Status>> lost_;
   std::atomic<bool> any_heard_{false};
@@ -174,6 +182,7 @@ class SpanningCommunicator final : public Communicator {
   std::uint64_t first_epoch() const override { return backend_.first_epoch(span_->group); }
   void cancel(StepOutcome& outcome) override { backend_.cancel(outcome); }
   std::string awaited(const StepOutcome& outcome) const override { return backend_.awaited(outcome); }
+  std::uint64_t late_messages() const override { return backend_.late_messages(span_->group); }
 
  private:
   // How many launches of that place and tag there were in this epoch, before this communicator was opened.
@@ -230,6 +239,18 @@ Result<std::unique_ptr<Communicator>> SpanningBackend::open(const Span& span) {
 void SpanningBackend::closed(std::uint64_t group) {
   const std::lock_guard lock(wishes_mutex_);
   spans_.erase(group);
+  late_.erase(group);
+}
+
+std::uint64_t SpanningBackend::late_messages(std::uint64_t group) const {
+  const std::lock_guard lock(wishes_mutex_);
+  return late_.contains(group) ? late_.at(group) : 0;
+}
+
+void SpanningBackend::drop(Bytes message) {
+  const auto group = span::group_of(message);
+  const std::lock_guard lock(wishes_mutex_);
+  if (group && spans_.contains(*group)) ++late_[*group];
 }
 
 std::shared_ptr<const Span> SpanningBackend::span_of(std::uint64_t group) const {
@@ -246,8 +267,7 @@ std::uint64_t SpanningBackend::first_epoch(std::uint64_t group) const {
 
 std::uint64_t SpanningBackend::latest(const OperationKey& of) const {
   const std::lock_guard lock(wishes_mutex_);
-  const auto known = latest_.find(of);
-  return known == latest_.end() ? 0 : known->second;
+  return latest_.contains(of) ? latest_.at(of) : 0;
 }
 
 // ---- other nodes -------------------------------------------------------------------------------
@@ -271,11 +291,10 @@ Status SpanningBackend::connect(NodeIndex node, Bytes address, std::uint32_t gen
   auto& connection = connections_[node.value];
   connection->fail(failure(Code::kPeerLost, "it connects anew"));
   look_for_losses();
-  carry_out_wishes();
+  static_cast<void>(carry_out_wishes());
   early_.forget(node);
   former_.push_back(std::exchange(connection, connection_to(node)));
-  greeted_[node.value] = false;
-  told_lost_[node.value] = false;
+  greeted_[node.value] = told_lost_[node.value] = false;
   MUSTER_RETURN_IF_ERROR(connection->connect(*network_, address, generation));
   for (const auto& [group, end] : ended_) {
     const auto span = span_of(group);
@@ -354,50 +373,53 @@ void SpanningBackend::stay_alive() {
 }
 
 void SpanningBackend::hear(NodeConnection& from, Bytes message) {
-  if (&from != connections_[from.peer().value].get()) return;  // a former connection
+  if (&from != connections_[from.peer().value].get()) return drop(message);  // of a former connection
   const auto kind = span::kind_of(message);
   if (kind == HeadKind::kHello) greeted_[from.peer().value] = true;
   if (kind == HeadKind::kRequest) hear_request(from, message);
   if (kind == HeadKind::kRefusal) hear_refusal(from, message);
   if (kind == HeadKind::kEnd) hear_end(from, message);
+  if (kind == HeadKind::kReady) hear_ready(from, message);
 }
 
 void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
-  const auto head = span::read_head<span::RequestHead>(message);
+  auto read = span::read_request(from.peer(), message);
+  if (!read) return;
+  const OperationKey& key = read->first;
+  const EpochEnd* const end = ended(key.place.group, key.epoch);
+  if (end == nullptr) return keep(key, std::move(read->second));
+  drop(message);
+  from.tell(span::refusal_of(key, Status(end->code, end->text, end->culprit)));
+  from.tell(span::message_of_end(*end));
+}
+
+// Of an operation that this node has given up before it agreed, nothing need be known any more.
+void SpanningBackend::hear_ready(NodeConnection& from, Bytes message) {
+  const auto head = span::read_head<span::ReadyHead>(message);
   if (!head) return;
-  const OperationKey key = span::key_of(*head);
-  if (const EpochEnd* const end = ended(key.place.group, key.epoch)) {
-    from.tell(span::refusal_of(key, Status(end->code, end->text, end->culprit)));
-    return from.tell(span::message_of_end(*end));
-  }
-  const Bytes payload = message.subspan(sizeof *head);
-  keep(key, {from.peer(), {*head, {payload.begin(), payload.end()}}, {}});
+  SpanOperation* const operation = find(span::key_of(*head));
+  if (operation == nullptr) return drop(message);
+  if (const auto node = operation->peers().place_of(from.peer())) operation->peers()[*node].ready = true;
 }
 
 // What has agreed in an epoch that has ended goes on, unless a node refuses it.
 void SpanningBackend::hear_refusal(NodeConnection& from, Bytes message) {
-  const auto head = span::read_head<span::RefusalHead>(message);
-  if (!head || head->code >= 0 || !is_known(head->code)) return;
-  const OperationKey key = span::key_of(*head);
-  const Bytes text = message.subspan(sizeof *head);
-  span::EarlyRequest refusal{
-      from.peer(), {}, Status(static_cast<Code>(head->code), span::text_of_bytes(text), head->culprit)};
-  if (SpanOperation* const operation = find(key)) return hand_over(*operation, std::move(refusal));
-  if (ended(key.place.group, key.epoch) == nullptr) keep(key, std::move(refusal));
+  auto read = span::read_refusal(from.peer(), message);
+  if (!read) return;
+  const OperationKey& key = read->first;
+  if (find(key) == nullptr && ended(key.place.group, key.epoch) != nullptr) return drop(message);
+  keep(key, std::move(read->second));
 }
 
 void SpanningBackend::hear_end(NodeConnection& from, Bytes message) {
-  const auto head = span::read_head<span::EndHead>(message);
-  if (!head || head->code >= 0 || !is_known(head->code)) return;
-  if (head->epoch == 0 || head->epoch >= span::kEpochMax) return;
-  if (const auto span = span_of(head->group)) {
+  const auto end = span::read_end(message);
+  if (!end) return;
+  if (const auto span = span_of(end->group)) {
     if (std::find(span->nodes.begin(), span->nodes.end(), from.peer()) == span->nodes.end()) return;
   } else if (ended_.size() >= kUnknownGroupsMax) {
     return;
   }
-  const EpochEnd end{head->group,   head->epoch,     static_cast<Code>(head->code),
-                     head->culprit, head->loss != 0, span::text_of_bytes(message.subspan(sizeof *head))};
-  if (ended(end.group, end.epoch) == nullptr) came_.push_back(end);
+  if (ended(end->group, end->epoch) == nullptr) came_.push_back(*end);
 }
 
 // What came before an end counts before it: an operation may have met all its nodes by now.
@@ -414,25 +436,16 @@ void SpanningBackend::end_what_came() {
 
 SpanOperation* SpanningBackend::find(const OperationKey& key) {
   const auto found = std::find_if(operations_.begin(), operations_.end(),
-                                  [&](const auto& each) { return !each->over() && each->key() == key; });
+                                  [&](const auto& each) { return !each->is_past() && each->key() == key; });
   return found == operations_.end() ? nullptr : found->get();
 }
 
 void SpanningBackend::keep(const OperationKey& key, span::EarlyRequest request) {
-  if (SpanOperation* const operation = find(key)) return hand_over(*operation, std::move(request));
+  if (SpanOperation* const operation = find(key)) return span::hand_over(*operation, std::move(request));
   const NodeIndex from = request.from;
   if (!early_.keep(key, std::move(request)))
     MUSTER_LOG(kWarning, "span", "node {} is {} operations ahead; what it says of the next one is dropped",
                options_.nodes[from.value], span::EarlyRequests::kMax);
-}
-
-void SpanningBackend::hand_over(SpanOperation& operation, span::EarlyRequest request) {
-  const Span& span = operation.span();
-  const auto at = std::find(span.nodes.begin(), span.nodes.end(), request.from);
-  if (at == span.nodes.end()) return;  // no node of that group
-  const auto node = static_cast<std::uint32_t>(at - span.nodes.begin());
-  if (!request.refusal.ok()) return operation.refused(node, request.refusal);
-  operation.came(node, std::move(request.request));
 }
 
 // ---- epochs ------------------------------------------------------------------------------------
@@ -504,16 +517,18 @@ void SpanningBackend::cancel(const StepOutcome& outcome) {
 std::string SpanningBackend::awaited(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   for (const auto& operation : operations_)
-    if (!operation->over() && operation->outcome() == &outcome) return operation->awaited();
+    if (!operation->over() && operation->outcome() == &outcome)
+      return operation->peers().awaited(options_.nodes);
   return {};
 }
 
-void SpanningBackend::carry_out_wishes() {
+std::size_t SpanningBackend::carry_out_wishes() {
   Wishes wishes;
   {
     const std::lock_guard lock(wishes_mutex_);
     std::swap(wishes, wishes_);
   }
+  if (wishes.empty()) return 0;
   for (span::Launched& launched : wishes.launches) begin(std::move(launched));
   for (const StepOutcome* outcome : wishes.cancelled)
     for (auto& operation : operations_)
@@ -526,6 +541,7 @@ void SpanningBackend::carry_out_wishes() {
     for (const NodeIndex node : span->nodes)
       if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
   }
+  return 1;
 }
 
 void SpanningBackend::begin(span::Launched launched) {
@@ -534,19 +550,14 @@ void SpanningBackend::begin(span::Launched launched) {
   SpanOperation& begun = *operations_.back();
   if (const EpochEnd* const end = ended(key.place.group, key.epoch))
     return begun.fail(Status(end->code, end->text, end->culprit));
-  for (span::EarlyRequest& each : early_.take(key)) hand_over(begun, std::move(each));
+  for (span::EarlyRequest& each : early_.take(key)) span::hand_over(begun, std::move(each));
 }
 
 std::size_t SpanningBackend::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
   quiet_.store(false, std::memory_order_relaxed);
-  std::size_t moved = 0;
-  {
-    const std::lock_guard wishes_lock(wishes_mutex_);
-    moved = wishes_.empty() ? 0 : 1;
-  }
-  carry_out_wishes();
+  std::size_t moved = carry_out_wishes();
   for (auto& connection : connections_)
     if (connection != nullptr) connection->go_on();
   moved += network_->progress();
@@ -556,9 +567,8 @@ std::size_t SpanningBackend::progress() {
     end_what_came();
     for (auto& operation : operations_) moved += operation->advance();
   }
-  if (moved > 0) moved_at_ = workshop_.clock.now();
   std::erase_if(operations_, [this](const auto& operation) {
-    if (!operation->over() || !operation->quiet()) return false;
+    if (!operation->is_past() || !operation->quiet()) return false;
     std::uint64_t& done = done_[operation->key().place.group];
     if (operation->agreed()) done = std::max(done, operation->key().epoch);
     return true;
@@ -569,8 +579,6 @@ std::size_t SpanningBackend::progress() {
 bool SpanningBackend::arm() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
-  // The answers of other nodes are soon there: to sleep until they come would take longer.
-  if (!operations_.empty() && workshop_.clock.now() - moved_at_ < kPolled) return false;
   if (!network_->arm()) return false;
   quiet_.store(true, std::memory_order_relaxed);
   const std::lock_guard wishes_lock(wishes_mutex_);

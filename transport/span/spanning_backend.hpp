@@ -19,6 +19,9 @@ struct SpanningOptions {
   // order of members.
   bool reproducible = false;
   LinkCosts link = {};  // by which nodes choose algorithms; the same on all
+  // From this size on, the bytes of an operation move straight from and to the memory of members. That costs
+  // a message to each node and back, and saves copies.
+  std::size_t direct_from_bytes = std::size_t{256} << 10;
 };
 
 // Its use() must be called before open(); connect() before anything is launched. The clock outlives it.

@@ -23,7 +23,7 @@ namespace muster::transport::span {
 // without asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
 
-enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd };
+enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady };
 
 // An operation as all of its nodes name it.
 struct OperationKey {
@@ -42,7 +42,8 @@ struct RequestHead {
   std::uint64_t group = 0, lane = 0, epoch = 0, number = 0;
   std::int32_t sender = -1, receiver = -1;
   std::uint32_t tag = 0;
-  std::uint8_t op = 0, dtype = 0, redop = 0, reserved_too = 0;
+  std::uint8_t op = 0, dtype = 0, redop = 0;
+  std::uint8_t direct = 0;  // the node would move it through the memory of members (operation.hpp)
   std::int32_t root = 0;
   std::uint32_t reserved_last = 0;
   std::uint64_t count = 0;
@@ -50,6 +51,15 @@ struct RequestHead {
   std::uint64_t first_tag = 0;  // of the node's further messages to the receiver
 };
 static_assert(sizeof(RequestHead) == 112);
+
+// "My node has all requests, and they are equal."
+struct ReadyHead {
+  HeadKind kind = HeadKind::kReady;
+  std::uint32_t tag = 0;
+  std::uint64_t group = 0, lane = 0, epoch = 0, number = 0;
+  std::int32_t sender = -1, receiver = -1;
+};
+static_assert(sizeof(ReadyHead) == 48);
 
 // "My node will not carry this operation out." The cause's text follows.
 struct RefusalHead {
@@ -59,8 +69,10 @@ struct RefusalHead {
   std::int32_t sender = -1, receiver = -1;
   std::uint32_t tag = 0;
   std::int32_t culprit = -1;
+  std::uint32_t ready = 0;  // the node has said that it is ready
+  std::uint32_t reserved = 0;
 };
-static_assert(sizeof(RefusalHead) == 56);
+static_assert(sizeof(RefusalHead) == 64);
 
 // An epoch of a group has ended (decision D18). The cause's text follows.
 struct EndHead {
@@ -90,6 +102,16 @@ inline std::optional<HeadKind> kind_of(Bytes message) {
   return kind;
 }
 
+// Of a head that belongs to a group.
+inline std::optional<std::uint64_t> group_of(Bytes message) {
+  static_assert(offsetof(RequestHead, group) == 8 && offsetof(RefusalHead, group) == 8);
+  static_assert(offsetof(EndHead, group) == 8 && offsetof(ReadyHead, group) == 8);
+  std::uint64_t group = 0;
+  if (message.size() < 8 + sizeof group) return std::nullopt;
+  std::memcpy(&group, message.data() + 8, sizeof group);
+  return group;
+}
+
 // A head, and behind it what belongs to it.
 template<class Head>
 std::vector<std::byte> message_of(const Head& head, Bytes rest) {
@@ -115,8 +137,20 @@ std::optional<Head> read_head(Bytes message) {
   return head;
 }
 
-inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why) {
+inline std::vector<std::byte> message_of_ready(const OperationKey& key) {
+  ReadyHead head;
+  head.group = key.place.group;
+  head.lane = key.place.lane;
+  head.sender = key.place.sender;
+  head.receiver = key.place.receiver;
+  head.epoch = key.epoch;
+  head.number = key.number;
+  head.tag = key.tag;
+  return message_of(head, {});
+}
+inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why, bool is_ready = false) {
   RefusalHead head;
+  head.ready = is_ready ? 1 : 0;
   head.code = static_cast<std::int32_t>(why.code());
   head.group = key.place.group;
   head.lane = key.place.lane;
@@ -138,10 +172,17 @@ inline std::vector<std::byte> message_of_end(const EpochEnd& end) {
   return message_of(head, bytes_of_text(end.text));
 }
 
-inline OperationKey key_of(const RefusalHead& head) {
-  return {{head.group, head.lane, head.sender, head.receiver}, head.tag, head.epoch, head.number};
+inline std::optional<EpochEnd> read_end(Bytes message) {
+  const auto head = read_head<EndHead>(message);
+  if (!head || head->code >= 0 || !is_known(head->code)) return std::nullopt;
+  if (head->epoch == 0 || head->epoch >= kEpochMax) return std::nullopt;
+  return EpochEnd{head->group,   head->epoch,     static_cast<Code>(head->code),
+                  head->culprit, head->loss != 0, text_of_bytes(message.subspan(sizeof *head))};
 }
-inline OperationKey key_of(const RequestHead& head) {
+
+// Of a request, a refusal, or who is ready.
+template<class Head>
+OperationKey key_of(const Head& head) {
   return {{head.group, head.lane, head.sender, head.receiver}, head.tag, head.epoch, head.number};
 }
 

@@ -19,8 +19,10 @@ namespace muster::transport::test {
 class SpanBench final : public Bench {
  public:
   SpanBench(std::uint32_t nodes, const NetworkOpener& networks, Spread spread, bool reproducible,
-            std::uint64_t usual_cases)
-      : cluster_(nodes, networks, reproducible), spread_(std::move(spread)), usual_cases_(usual_cases) {}
+            std::uint64_t usual_cases, std::size_t direct_from_bytes)
+      : cluster_(nodes, networks, reproducible, direct_from_bytes),
+        spread_(std::move(spread)),
+        usual_cases_(usual_cases) {}
   ~SpanBench() override { static_cast<void>(finish()); }
 
   Status launch(const Collective& collective, std::int32_t ranks,

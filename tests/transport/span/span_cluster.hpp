@@ -47,10 +47,12 @@ struct SpanLaunch {
 //         find each other.
 class SpanCluster {
  public:
-  SpanCluster(std::uint32_t nodes, const NetworkOpener& networks, bool reproducible) {
+  SpanCluster(std::uint32_t nodes, const NetworkOpener& networks, bool reproducible,
+              std::size_t direct_from_bytes = SpanningOptions().direct_from_bytes) {
     pool_ = *device::host::Pool::start({.workers = 2});
     device_ = *device::host::open_device(*pool_);
     options_.reproducible = reproducible;
+    options_.direct_from_bytes = direct_from_bytes;
     for (std::uint32_t i = 0; i < nodes; ++i) options_.nodes.push_back("n" + std::to_string(i));
     for (auto& network : networks(nodes)) {
       backends_.emplace_back();

@@ -58,8 +58,8 @@ class SpanningGroup : public ::testing::Test {
     };
   }
 
-  void open(bool is_reproducible) {
-    cluster_ = std::make_unique<SpanCluster>(kNodes, networks_of(hub_), is_reproducible);
+  void open(bool is_reproducible, std::size_t direct_from_bytes = SpanningOptions().direct_from_bytes) {
+    cluster_ = std::make_unique<SpanCluster>(kNodes, networks_of(hub_), is_reproducible, direct_from_bytes);
     communicators_ = cluster_->open(cluster_->span_of(kGroup, kRanks, by_turns));
   }
 
@@ -95,33 +95,48 @@ class SpanningGroup : public ::testing::Test {
 
 // Goal:   members are combined on their node before nodes are, and the result is still right.
 // Method: small whole numbers, whose sums, products and halves are exact in any order; rows for which each
-//         algorithm is chosen.
-TEST_F(SpanningGroup, CombinesMembersBeforeNodes) {
-  open(false);
+//         algorithm is chosen. Members on a node alone and others, in place and not; through staging, and
+//         from and to the memory of members.
+class CombiningGroup : public SpanningGroup,
+                       public ::testing::WithParamInterface<std::pair<Place, std::size_t>> {};
+INSTANTIATE_TEST_SUITE_P(Combining, CombiningGroup,
+                         ::testing::Values(std::pair(Place::kApart, SpanningOptions().direct_from_bytes),
+                                           std::pair(Place::kApart, std::size_t{1}),
+                                           std::pair(Place::kInPlace, std::size_t{1})),
+                         [](const auto& of) {
+                           return std::string(of.param.first == Place::kApart ? "Apart" : "InPlace") +
+                                  (of.param.second == 1 ? "Direct" : "Staged");
+                         });
+TEST_P(CombiningGroup, CombinesMembersBeforeNodes) {
+  const auto [place, direct_from_bytes] = GetParam();
+  open(false, direct_from_bytes);
+  const bool is_staged = direct_from_bytes > 1;
   for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_REDUCE, MUSTER_REDUCE_SCATTER})
     for (const muster_dtype dtype : {MUSTER_F32, MUSTER_F64, MUSTER_I32, MUSTER_I64, MUSTER_U8, MUSTER_BF16})
       for (const muster_redop redop : redops_of(op))
-        for (const std::uint64_t count : {1u, 37u, 5'000u, 700'000u}) {
-          if (count > 5'000 && (dtype != MUSTER_F32 || redop != MUSTER_AVG)) continue;
-          Shape shape = shape_of(op, dtype, redop, kRanks, count, Place::kApart);
-          if (!is_integer(dtype)) shape.collective.scale = 0.5;
-          Case made = make_case(shape);
-          for (const Placement& member : made.members)
-            for (std::uint64_t i = 0; i < detail::source_length(shape, member); ++i) {
-              const int own = static_cast<int>(i % 1000) + 3 * member.index;
-              const int value = redop == MUSTER_PROD || dtype == MUSTER_BF16 ? 1 + own % 2 : own % 11;
-              put(dtype, made.before.data() + member.source, i, value);
-            }
-          made.after = oracle(shape.collective, kRanks, made.members, made.before, dtype_bytes(dtype));
-          std::vector<std::byte> arena = made.before;
-          const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
-          const SpanLaunch& launched =
-              launch([&](std::uint32_t) -> const Collective& { return shape.collective; }, shares, next());
-          ASSERT_TRUE(cluster_->until([&] { return launched.over(); })) << shape.text();
-          ASSERT_TRUE(launched.first_failure().ok()) << launched.first_failure().text();
-          ASSERT_TRUE(arena == made.after) << shape.text();
-          launches_.clear();
-        }
+        // Types make no difference to where bytes lie.
+        if (is_staged || dtype == MUSTER_F32 || dtype == MUSTER_BF16)
+          for (const std::uint64_t count : {1u, 37u, 5'000u, 700'000u}) {
+            if (count > 5'000 && (dtype != MUSTER_F32 || redop != MUSTER_AVG)) continue;
+            Shape shape = shape_of(op, dtype, redop, kRanks, count, place);
+            if (!is_integer(dtype)) shape.collective.scale = 0.5;
+            Case made = make_case(shape);
+            for (const Placement& member : made.members)
+              for (std::uint64_t i = 0; i < detail::source_length(shape, member); ++i) {
+                const int own = static_cast<int>(i % 1000) + 3 * member.index;
+                const int value = redop == MUSTER_PROD || dtype == MUSTER_BF16 ? 1 + own % 2 : own % 11;
+                put(dtype, made.before.data() + member.source, i, value);
+              }
+            made.after = oracle(shape.collective, kRanks, made.members, made.before, dtype_bytes(dtype));
+            std::vector<std::byte> arena = made.before;
+            const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+            const SpanLaunch& launched =
+                launch([&](std::uint32_t) -> const Collective& { return shape.collective; }, shares, next());
+            ASSERT_TRUE(cluster_->until([&] { return launched.over(); })) << shape.text();
+            ASSERT_TRUE(launched.first_failure().ok()) << launched.first_failure().text();
+            ASSERT_TRUE(arena == made.after) << shape.text();
+            launches_.clear();
+          }
 }
 
 // Goal:   nodes that do not mean the same operation all hear MISMATCH, and nothing is written.
@@ -176,6 +191,53 @@ TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
   }
 }
 
+// Goal:   a node gives up in the middle of a large operation: all nodes hear of it, and get their members'
+//         memory back without the connection's end. Nothing is written there any more. The next operation
+//         works.
+// Method: operations from and to the memory of members, given up on each node at another moment each time.
+//         Memory, collective and shares are destroyed as soon as the step is over.
+TEST_F(SpanningGroup, GivesMemoryBackWhenANodeGivesUp) {
+  static constexpr muster_op kLarge[] = {MUSTER_ALL_GATHER, MUSTER_ALL_TO_ALL, MUSTER_BROADCAST,
+                                         MUSTER_ALL_REDUCE, MUSTER_GATHER};
+  open(false, 1);
+  const auto moments = static_cast<int>(muster::test::property_cases(60));
+  int gave_up = 0;
+  for (int moment = 0; moment < moments; ++moment) {
+    const muster_op op = kLarge[moment % std::size(kLarge)];
+    const auto node = static_cast<std::uint32_t>(moment / 5 % 3);
+    auto shape = std::make_unique<Shape>(shape_of(op, MUSTER_I32, has_reduction(op) ? MUSTER_SUM : 0, kRanks,
+                                                  op == MUSTER_ALL_TO_ALL ? 20'000 : 150'000, Place::kApart));
+    const Case made = make_case(*shape);
+    const auto run = [&] {
+      auto arena = std::make_unique<std::vector<std::byte>>(made.before);
+      const auto shares = *shares_of(shape->collective, kRanks, made.members, arena->data());
+      launch([&](std::uint32_t) -> const Collective& { return shape->collective; }, shares, next());
+      return arena;
+    };
+    auto arena = run();
+    ASSERT_TRUE(cluster_->until([&, turns = 0]() mutable { return ++turns > moment / 3; }));
+    communicators_[node]->cancel(*launches_.back().outcomes[node]);
+    (*cluster_)[node].end({kGroup, epoch_++, Code::kTimeout, 0, false, "given up"});
+    number_ = 0;
+    ASSERT_TRUE(cluster_->until([&] { return launches_.back().over(); })) << "moment " << moment;
+    for (const auto& outcome : launches_.back().outcomes) {
+      if (outcome->failure() == nullptr) continue;  // it had all that it needed
+      ++gave_up;
+      ASSERT_EQ(outcome->failure()->code(), Code::kTimeout) << outcome->failure()->text();
+    }
+    launches_.clear();
+    const auto left = *arena;
+    ASSERT_TRUE(cluster_->until([&, turns = 0]() mutable { return ++turns > 40; }));
+    ASSERT_TRUE(left == *arena) << "moment " << moment;
+    arena = run();
+    ASSERT_TRUE(cluster_->until([&] { return launches_.back().over(); })) << "moment " << moment;
+    ASSERT_TRUE(launches_.back().first_failure().ok()) << launches_.back().first_failure().text();
+    ASSERT_TRUE(*arena == made.after) << "moment " << moment;
+    launches_.clear();
+  }
+  EXPECT_GT(gave_up, moments);
+}
+
 // Goal:   an epoch that ends on one node ends on all: who has come to an operation of it hears the cause, and
 //         who comes later too. The next epoch works.
 TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
@@ -208,6 +270,7 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
     EXPECT_EQ(heard.front().epoch, 1u);
     EXPECT_EQ(heard.front().culprit, 2);
   }
+  EXPECT_EQ(communicators_[2]->late_messages(), 2u) << "the requests of the other nodes";
   const SpanLaunch& late = launch(same, shares, next());  // still of epoch 1
   ASSERT_TRUE(cluster_->until([&] { return late.over(); }));
   EXPECT_EQ(late.first_failure().message(), "rank 2 sleeps");

@@ -39,23 +39,28 @@ std::uint32_t unequally(std::uint32_t member, std::uint32_t ranks) {
 
 // Bits equal to those of one node are promised to jobs that are reproducible.
 BenchFactory reproducible(std::string name, std::uint32_t nodes, NetworkOpener networks, Spread spread,
-                          std::uint64_t cases) {
-  return {std::move(name), [=] { return std::make_unique<SpanBench>(nodes, networks, spread, true, cases); }};
+                          std::uint64_t cases,
+                          std::size_t direct_from_bytes = SpanningOptions().direct_from_bytes) {
+  return {std::move(name), [=] {
+            return std::make_unique<SpanBench>(nodes, networks, spread, true, cases, direct_from_bytes);
+          }};
 }
+constexpr std::size_t kSomeDirect = 256;
+constexpr std::size_t kAllDirect = 1;
 
-INSTANTIATE_TEST_SUITE_P(Spanning, CommunicatorConformance,
-                         ::testing::Values(reproducible("UcxByTurns", 3, of_library("ucx"), by_turns, 1'500),
-                                           reproducible("OfiByTurns", 3, of_library("ofi"), by_turns, 500),
-                                           reproducible("DelayedUnequally", 3, in_memory(kLate), unequally,
-                                                        1'000)),
-                         bench_name);
+INSTANTIATE_TEST_SUITE_P(
+    Spanning, CommunicatorConformance,
+    ::testing::Values(reproducible("UcxByTurns", 3, of_library("ucx"), by_turns, 1'500, kSomeDirect),
+                      reproducible("OfiByTurns", 3, of_library("ofi"), by_turns, 500),
+                      reproducible("DelayedUnequally", 3, in_memory(kLate), unequally, 1'000, kAllDirect)),
+    bench_name);
 #ifndef MUSTER_SANITIZED  // the same code, more slowly
 std::uint32_t each_alone(std::uint32_t member, std::uint32_t) {
   return member % 8;
 }
 INSTANTIATE_TEST_SUITE_P(SpanningEight, CommunicatorConformance,
-                         ::testing::Values(reproducible("UcxEachAlone", 8, of_library("ucx"), each_alone,
-                                                        300)),
+                         ::testing::Values(reproducible("UcxEachAlone", 8, of_library("ucx"), each_alone, 300,
+                                                        kSomeDirect)),
                          bench_name);
 #endif
 

@@ -1,0 +1,85 @@
+#include "transport/span/peer_nodes.hpp"
+
+#include "api/base/dtype.hpp"
+#include "api/base/words.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace muster::transport::span {
+namespace {
+
+// Whether a node takes part: in a SEND or RECV only those of its two members do.
+bool takes_part(const Collective& c, const Span& span, std::uint32_t node) {
+  if (node == span.here) return false;
+  if (!is_transfer(c.op)) return true;
+  const auto node_of = [&](std::int32_t member) { return span.node_of[static_cast<std::size_t>(member)]; };
+  return node == node_of(c.root) || node == node_of(c.receiver);
+}
+
+}  // namespace
+
+PeerNodes::PeerNodes(const Collective& c, const Span& span) : span_(span), nodes_(span.nodes.size()) {
+  for (std::uint32_t node = 0; node < nodes_.size(); ++node)
+    nodes_[node].takes_part = takes_part(c, span, node);
+}
+
+std::optional<std::uint32_t> PeerNodes::place_of(NodeIndex node) const {
+  const auto at = std::find(span_.nodes.begin(), span_.nodes.end(), node);
+  if (at == span_.nodes.end()) return std::nullopt;
+  return static_cast<std::uint32_t>(at - span_.nodes.begin());
+}
+
+void PeerNodes::came(std::uint32_t node, MatchRequest request) {
+  if (!nodes_[node].takes_part || nodes_[node].request) return;
+  nodes_[node].request = std::move(request);
+}
+
+bool PeerNodes::all_are_ready() const {
+  return std::all_of(nodes_.begin(), nodes_.end(),
+                     [](const PeerNode& peer) { return !peer.takes_part || peer.ready || peer.lost; });
+}
+
+bool PeerNodes::any_refused_before_it_was_ready() const {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const PeerNode& peer) {
+    return peer.takes_part && peer.refused && !peer.ready && !peer.lost;
+  });
+}
+
+std::string PeerNodes::awaited(const std::vector<std::string>& names) const {
+  std::string text;
+  for (std::uint32_t node = 0; node < count(); ++node) {
+    if (!nodes_[node].takes_part || nodes_[node].request) continue;
+    std::vector<std::uint32_t> indices;
+    for (std::uint32_t i = 0; i < span_.node_of.size(); ++i)
+      if (span_.node_of[i] == node) indices.push_back(i);
+    text += fmt::format("{}node {} (members {} of the group) has not come to it", text.empty() ? "" : "; ",
+                        names[span_.nodes[node].value], rank_list(indices));
+  }
+  return text;
+}
+
+std::string PeerNodes::difference(const RequestHead& mine, const std::vector<std::string>& names) const {
+  const auto at = [&](std::uint32_t node) { return names[span_.nodes[node].value]; };
+  const std::string self = at(span_.here);
+  for (std::uint32_t node = 0; node < count(); ++node) {
+    if (!nodes_[node].takes_part) continue;
+    const RequestHead& theirs = nodes_[node].request->head;
+    const auto differ = [&](const char* field, const auto& one, const auto& other) {
+      return fmt::format("{}: {} on node {} and {} on node {}", field, one, self, other, at(node));
+    };
+    if (theirs.op != mine.op) return differ("op", op_name(mine.op), op_name(theirs.op));
+    if (theirs.dtype != mine.dtype) return differ("dtype", dtype_name(mine.dtype), dtype_name(theirs.dtype));
+    if (theirs.redop != mine.redop) return differ("redop", redop_name(mine.redop), redop_name(theirs.redop));
+    if (theirs.root != mine.root) return differ("root", mine.root, theirs.root);
+    if (theirs.count != mine.count) return differ("count", mine.count, theirs.count);
+    if (theirs.common != mine.common)
+      return fmt::format("the blocks, the scale or the target of {}, on nodes {} and {}", op_name(mine.op),
+                         self, at(node));
+  }
+  return fmt::format("what two members send to each other in {}", op_name(mine.op));
+}
+
+}  // namespace muster::transport::span

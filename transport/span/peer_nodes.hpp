@@ -1,0 +1,58 @@
+// PeerNodes: what the other nodes have said of an operation.
+#pragma once
+
+#include "transport/span/wire.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::transport::span {
+
+// What another node means by the operation.
+struct MatchRequest {
+  RequestHead head;
+  std::vector<std::byte> payload;
+};
+
+struct PeerNode {
+  bool takes_part = false;
+  bool told = false;         // it has this node's request
+  bool ready = false;        // it has said so
+  bool refused = false;      // it will not carry the operation out
+  bool lost = false;         // the connection that it had is gone
+  MessageTag first_tag = 0;  // of the messages to it, beside the request
+  std::optional<MatchRequest> request;
+  // Of the messages from it; its request is there.
+  MessageTag received_tag() const { return request->head.first_tag; }
+};
+
+// Owns    what each node of a span has said. Thread  that of the network.
+// Bound   one request of each node. Fails  never.
+class PeerNodes {
+ public:
+  // The span outlives it; the collective is read during the call.
+  PeerNodes(const Collective& collective, const Span& span);
+
+  std::uint32_t count() const { return static_cast<std::uint32_t>(nodes_.size()); }
+  PeerNode& operator[](std::uint32_t node) { return nodes_[node]; }
+  const PeerNode& operator[](std::uint32_t node) const { return nodes_[node]; }
+  // Of a node in the span; nothing: it has no member.
+  std::optional<std::uint32_t> place_of(NodeIndex node) const;
+
+  // The node has come. A second request of it is ignored.
+  void came(std::uint32_t node, MatchRequest request);
+  bool all_are_ready() const;  // but for those that are lost
+  bool any_refused_before_it_was_ready() const;
+  // "node b (members 2, 3) has not come to it"; empty if nobody is missing. `names`: by NodeIndex.
+  std::string awaited(const std::vector<std::string>& names) const;
+  // The first field in which a node differs from this one. All requests are there.
+  std::string difference(const RequestHead& mine, const std::vector<std::string>& names) const;
+
+ private:
+  const Span& span_;
+  std::vector<PeerNode> nodes_;  // by node of the span
+};
+
+}  // namespace muster::transport::span
