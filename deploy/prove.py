@@ -56,6 +56,7 @@ PROOFS = [
     Proof("conformance-loopback", 1, "loopback_test", FULL),
     Proof("conformance-direct", 2, "direct_conformance_test", FULL),
     Proof("random-loopback", 1, "loopback_test", CASES, "*Random*"),
+    Proof("meshes", 2, "meshes_test", {"MUSTER_MESHES": "8"}),
     Proof("random-direct", 2, "direct_conformance_test", CASES, "*Random*"),
     Proof("conformance-public", 2, "random_collectives_test", FULL, "*AtEachLength"),
     Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),
