@@ -55,6 +55,9 @@ FULL = {"MUSTER_CONFORMANCE": "full"}
 PROOFS = [
     Proof("conformance-loopback", 1, "loopback_test", FULL),
     Proof("conformance-direct", 2, "direct_conformance_test", FULL),
+    Proof("changed-bytes", 1, "spanning_group_test", _cases(10_000), "*WhereAByteWasChanged"),
+    Proof("replayed-heads", 1, "spanning_group_test", _cases(1_000_000), "*NothingThatComesAgain"),
+    Proof("late-bytes", 4, "spanning_group_test", _cases(10_000), "*WriteNothingLate"),
     Proof("random-loopback", 1, "loopback_test", CASES, "*Random*"),
     Proof("meshes", 2, "meshes_test", {"MUSTER_MESHES": "8"}),
     Proof("random-direct", 2, "direct_conformance_test", CASES, "*Random*"),
