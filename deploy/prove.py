@@ -51,10 +51,15 @@ CONTRACT = {"MUSTER_CONTRACT": "1"}
 LONG = {**CONTRACT, "MUSTER_FAULT_FACTOR": "10"}
 CASES = _cases(100_000)
 FULL = {"MUSTER_CONFORMANCE": "full"}
+SEEDS = {"MUSTER_FAULT_SEEDS": "1000"}
+NO_LONG_VECTORS = "Faulty/*-*OnLongVectors*:*StreamsLarge*"
 
 PROOFS = [
     Proof("conformance-loopback", 1, "loopback_test", FULL),
     Proof("conformance-direct", 2, "direct_conformance_test", FULL),
+    Proof("faulty-endpoints", 15, "networks_test", SEEDS, "FaultyMemory*"),
+    Proof("faulty-communicators", 30, "faulty_backend_test", {**SEEDS, **_cases(20)}, NO_LONG_VECTORS),
+    Proof("faulty-spanning", 15, "spanning_test", {**SEEDS, **_cases(20)}, "Faulty/*Random*"),
     Proof("changed-bytes", 1, "spanning_group_test", _cases(10_000), "*WhereAByteWasChanged"),
     Proof("replayed-heads", 1, "spanning_group_test", _cases(1_000_000), "*NothingThatComesAgain"),
     Proof("late-bytes", 4, "spanning_group_test", _cases(10_000), "*WriteNothingLate"),
