@@ -54,7 +54,17 @@ FULL = {"MUSTER_CONFORMANCE": "full"}
 SEEDS = {"MUSTER_FAULT_SEEDS": "1000"}
 NO_LONG_VECTORS = "Faulty/*-*OnLongVectors*:*StreamsLarge*"
 
+# Programs of the client's tests whose ranks may be on several nodes.
+CLIENT = ["batch_test", "buffers_test", "checkpoint_test", "collectives_test", "compare_test",
+          "ghosted_test", "groups_test", "interrupt_test", "introspect_test", "lanes_test",
+          "last_failure_test", "layouts_test", "mesh_calls_test", "objects_test", "offsets_test",
+          "open_test", "pieces_test", "recount_test", "refusal_test", "run_test", "session_test",
+          "tags_test", "tensor_parallel_layers_test", "tensor_parallel_test", "units_broadcast_test",
+          "units_rules_test", "units_sets_test", "units_test", "units_unused_test"]
+
 PROOFS = [
+    *(Proof(f"two-nodes-{name.removesuffix('_test')}", 1, name, {"MUSTER_TEST_NODES": "2"})
+      for name in CLIENT),
     Proof("conformance-loopback", 1, "loopback_test", FULL),
     Proof("conformance-direct", 2, "direct_conformance_test", FULL),
     Proof("faulty-endpoints", 15, "networks_test", SEEDS, "FaultyMemory*"),
