@@ -137,8 +137,10 @@ void Nodes::make_over_both(const std::string& job, int world, const char* mesh) 
         if (made) makers_.emplace(job, *std::move(maker));
         const Code code = made ? Code::kOk : made.error().code();
         const bool is_refused = code == Code::kBadArgument || code == Code::kConfig;
-        if (!made && !is_refused && code != Code::kBusy) give_up(made.error().text());
-        return code != Code::kBusy;  // an earlier one of its name still ends
+        const bool still_ends =
+            code == Code::kBusy || code == Code::kDuplicate;  // an earlier one of its name
+        if (!made && !is_refused && !still_ends) give_up(made.error().text());
+        return !still_ends;
       },
       "a job cannot be made", clock_);
 }

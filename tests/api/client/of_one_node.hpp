@@ -11,7 +11,8 @@ namespace muster::test {
 inline constexpr const char* kSharesMemory = "a buffer cannot be shared by ranks of several nodes";
 inline constexpr const char* kShrinks = "a group that spans nodes cannot shrink";
 inline constexpr const char* kNamesRanks = "between nodes a verdict names nodes, and lanes for runs";
-inline constexpr const char* kLooksInside = "it looks into the engine, the limits or the samples of one node";
+inline constexpr const char* kLooksInside =
+    "it looks into the engine, handles, limits or samples of one node";
 inline constexpr const char* kRunsByLane = "between nodes a run is a start on its lane, matched by tag";
 
 struct OfOneNode {
@@ -29,6 +30,7 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"FewGroups.TakeSharedMemoryWithThemWhereNobodyCouldFindItAgain", kSharesMemory},
     {"FewGroupsInShortTime.SayWhatHasRunOutWhereOthersFreeNone", kLooksInside},
     {"Groups.AloneShrinkToThemselves", kShrinks},
+    {"Groups.AreFoundByTheirRanksAndNameAndReduceOnBothPaths", kLooksInside},
     {"Groups.KeepSharedMemoryForTheNextSessions", kSharesMemory},
     {"Groups.NameWhoDoesNotShrink", kShrinks},
     {"Groups.ShrinkAgainWhenAnotherIsLost", kShrinks},
@@ -40,6 +42,7 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"LastFailure.NamesTheRankThatWasKilled", kNamesRanks},
     {"LastFailure.NamesWhoHoldsOtherBytesAndNobodyWhereMembersDisagree", kNamesRanks},
     {"MeshDeadlines.AreThoseOfAllGroupsOfTheMesh", kNamesRanks},
+    {"Open.RefusesImpossibleDegreesInTheSameWordsToEachRank", kLooksInside},
     {"Offsets.AreNoneOfKernelsFacesBarriersAndSharedTargets", kSharesMemory},
     {"Pieces.MustBeTheSameAtAllMembers", kNamesRanks},
     {"Pieces.OfASharedTargetAreWrittenOnce", kSharesMemory},

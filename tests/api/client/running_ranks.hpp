@@ -56,7 +56,7 @@ class RunningRanks : public ::testing::Test {
     std::atomic<int> opened{0};
     here_ = 0;
     // One node may hear that ranks of the other have left when the next ones have attached already.
-    if (node_.several()) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    if (lives_++ > 0 && node_.several()) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     for (int rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Member member = open(rank, world);
@@ -125,6 +125,7 @@ class RunningRanks : public ::testing::Test {
   muster::test::Nodes node_;
 
  private:
+  int lives_ = 0;             // how often with_ranks() was called
   std::atomic<int> here_{0};  // how often somebody came to await_all()
 };
 
