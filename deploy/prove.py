@@ -51,11 +51,30 @@ CONTRACT = {"MUSTER_CONTRACT": "1"}
 LONG = {**CONTRACT, "MUSTER_FAULT_FACTOR": "10"}
 CASES = _cases(100_000)
 FULL = {"MUSTER_CONFORMANCE": "full"}
+SEEDS = {"MUSTER_FAULT_SEEDS": "1000"}
+NO_LONG_VECTORS = "Faulty/*-*OnLongVectors*:*StreamsLarge*"
+
+# Programs of the client's tests whose ranks may be on several nodes.
+CLIENT = ["batch_test", "buffers_test", "checkpoint_test", "collectives_test", "compare_test",
+          "ghosted_test", "groups_test", "interrupt_test", "introspect_test", "lanes_test",
+          "last_failure_test", "layouts_test", "mesh_calls_test", "objects_test", "offsets_test",
+          "open_test", "pieces_test", "recount_test", "refusal_test", "run_test", "session_test",
+          "tags_test", "tensor_parallel_layers_test", "tensor_parallel_test", "units_broadcast_test",
+          "units_rules_test", "units_sets_test", "units_test", "units_unused_test"]
 
 PROOFS = [
+    *(Proof(f"two-nodes-{name.removesuffix('_test')}", 1, name, {"MUSTER_TEST_NODES": "2"})
+      for name in CLIENT),
     Proof("conformance-loopback", 1, "loopback_test", FULL),
     Proof("conformance-direct", 2, "direct_conformance_test", FULL),
+    Proof("faulty-endpoints", 15, "networks_test", SEEDS, "FaultyMemory*"),
+    Proof("faulty-communicators", 30, "faulty_backend_test", {**SEEDS, **_cases(20)}, NO_LONG_VECTORS),
+    Proof("faulty-spanning", 15, "spanning_test", {**SEEDS, **_cases(20)}, "Faulty/*Random*"),
+    Proof("changed-bytes", 1, "spanning_group_test", _cases(10_000), "*WhereAByteWasChanged"),
+    Proof("replayed-heads", 1, "spanning_group_test", _cases(1_000_000), "*NothingThatComesAgain"),
+    Proof("late-bytes", 4, "spanning_group_test", _cases(10_000), "*WriteNothingLate"),
     Proof("random-loopback", 1, "loopback_test", CASES, "*Random*"),
+    Proof("meshes", 2, "meshes_test", {"MUSTER_MESHES": "8"}),
     Proof("random-direct", 2, "direct_conformance_test", CASES, "*Random*"),
     Proof("conformance-public", 2, "random_collectives_test", FULL, "*AtEachLength"),
     Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),

@@ -219,9 +219,13 @@ CausePtr Graph::abort(const std::vector<GroupId>& groups, Cause cause, Instant n
 }
 
 void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
-  if (!ranks_[rank].lane(lane).has_next()) return;
-  stop_lane(rank, lane, new_fault(std::move(cause)));
-  settle(now);
+  if (ranks_[rank].lane(lane).has_next()) {
+    stop_lane(rank, lane, new_fault(std::move(cause)));
+    settle(now);
+  } else if (const auto launched = steps_.latest(rank, lane);
+             launched && actions_.is_outside(*launched) && !steps_.at(*launched).given_up) {
+    give_up_step(*launched, std::move(cause), now);
+  }
 }
 
 // The first round takes starts that wait for nothing on another lane of their rank. If that lane is overdue
@@ -231,7 +235,9 @@ void Graph::tick(Instant now) {
   if (now - before > kLate)
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
   for (const std::uint32_t index : steps_.overdue(now))
-    if (actions_.is_outside(index)) give_up_step(index, now);
+    if (actions_.is_outside(index))
+      give_up_step(index, overdue(steps_.at(index).step, groups(), lane_names(), actions_.awaited(index)),
+                   now);
   for (const bool roots : {true, false})
     for (const Rank self : ranks_.world().locals())
       for (std::uint64_t left = ranks_[self].busy(); left != 0; left &= left - 1) {
@@ -247,21 +253,12 @@ void Graph::tick(Instant now) {
       }
 }
 
-// The step stays launched. All of its members had come, so none of them is to blame.
-void Graph::give_up_step(std::uint32_t index, Instant now) {
+// The step stays launched.
+void Graph::give_up_step(std::uint32_t index, Cause said, Instant now) {
   StepTable::InFlight& flight = steps_.at(index);
   flight.given_up = true;
-  const Step::Part& first = flight.step.parts.front();
-  const CollectiveWork& work = *first.plan->collective();
-  const std::string awaited = actions_.awaited(index);
   actions_.cancel(index);
-  const CausePtr cause = new_fault(
-      {Code::kTimeout, -1,
-       fmt::format("group {}: {} on lane {} passed its deadline; {}", groups()[work.group.value].name,
-                   first.plan->label(), lane_names().label(first.lane_id),
-                   awaited.empty() ? "all its members had come to it, and what it does between nodes or "
-                                     "devices has not ended"
-                                   : awaited)});
+  const CausePtr cause = new_fault(std::move(said));
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part part = flight.step.parts[i];
     RankLanes& rank = ranks_[part.rank];

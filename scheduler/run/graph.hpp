@@ -15,8 +15,9 @@
 //      fault at the root.
 //   3. A reset moves the rank on at places where that lane failed or dropped a start, and at every place that
 //      the same fault has ended. So a rank hears of one fault once.
-//   4. A launched collective that goes on outside the workers may pass its deadline. Its place ends and its
-//      members hear TIMEOUT at once. Until it is over, its memory is in quarantine (decision D20).
+//   4. A launched collective that goes on outside the workers may pass its deadline, or a member of it may be
+//      interrupted. Its place ends and its members hear that at once. Until it is over, its memory is in
+//      quarantine (decision D20).
 #pragma once
 
 #include "api/base/world.hpp"
@@ -92,7 +93,8 @@ class Graph {
   // Ends all places of the groups by one fault. Returns its cause.
   CausePtr abort(const std::vector<GroupId>& groups, Cause cause, Instant now,
                  Epochs::Why why = Epochs::Why::kOther);
-  // Stops the lane before its next start, which fails for all its members. Does nothing if there is none.
+  // Stops the lane before its next start, which fails for all its members. If there is none, its latest
+  // launched step is given up, if that goes on outside the streams: it may wait for ranks of other nodes.
   void give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now);
   // Replaces a group that nobody uses; a group without ranks leaves the id free. One of the same ranks gives
   // the group another name, also while it is used.
@@ -116,7 +118,7 @@ class Graph {
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const MatchQueue::Arrival> members, std::uint64_t number, Instant now);
-  void give_up_step(std::uint32_t index, Instant now);
+  void give_up_step(std::uint32_t index, Cause cause, Instant now);
 
   // Stops the lane before its next start, or at `failed_value`, where a launched start has failed. Without
   // `failed_value` it does nothing if the lane has stopped already.

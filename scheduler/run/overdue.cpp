@@ -58,4 +58,16 @@ Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable
   return {Code::kTimeout, static_cast<std::int32_t>(rank.value), text};
 }
 
+Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names,
+              const std::string& awaited) {
+  const Step::Part& first = step.parts.front();
+  return {Code::kTimeout, -1,
+          fmt::format("group {}: {} on lane {} passed its deadline; {}",
+                      groups[first.plan->collective()->group.value].name, first.plan->label(),
+                      names.label(first.lane_id),
+                      awaited.empty() ? "all its members had come to it, and what it does between nodes or "
+                                        "devices has not ended"
+                                      : awaited)};
+}
+
 }  // namespace muster::scheduler

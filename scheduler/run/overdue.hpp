@@ -1,10 +1,12 @@
-// The cause of a start that has passed its deadline.
+// The cause of a start, or a launched step, that has passed its deadline.
 #pragma once
 
 #include "scheduler/run/match_queue.hpp"
 #include "scheduler/run/rank_lanes.hpp"
 
 #include <cstdint>
+#include <span>
+#include <string>
 
 namespace muster::scheduler {
 
@@ -12,5 +14,9 @@ namespace muster::scheduler {
 // If the start waits for another lane of its rank, the text goes on with the oldest start of that lane.
 Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable& names, Rank rank,
               std::uint32_t lane);
+// The cause for a launched step that goes on outside the streams. All its members here had come, so none of
+// them is to blame. `awaited`: for which other nodes it waits; empty: that is not known.
+Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names,
+              const std::string& awaited);
 
 }  // namespace muster::scheduler

@@ -76,6 +76,20 @@ std::vector<std::uint32_t> StepTable::overdue(Instant now) const {
   return overdue;
 }
 
+std::optional<std::uint32_t> StepTable::latest(Rank rank, std::uint32_t lane) const {
+  std::optional<std::uint32_t> latest;
+  std::uint64_t value = 0;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    if (!steps_[i].used || steps_[i].step.parts.front().plan->collective() == nullptr) continue;
+    for (const Step::Part& part : steps_[i].step.parts)
+      if (part.rank == rank && part.lane == lane && part.value > value) {
+        latest = i;
+        value = part.value;
+      }
+  }
+  return latest;
+}
+
 std::vector<StepTable::Running> StepTable::running() const {
   std::vector<Running> running;
   for (const InFlight& flight : steps_)

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -46,6 +47,8 @@ class StepTable {
   std::uint32_t in_flight() const { return in_flight_; }
   // Steps whose deadline has passed and that were not given up.
   std::vector<std::uint32_t> overdue(Instant now) const;
+  // The collective in flight that the rank started last on the lane.
+  std::optional<std::uint32_t> latest(Rank rank, std::uint32_t lane) const;
   // A collective in flight.
   struct Running {
     const Step* step = nullptr;

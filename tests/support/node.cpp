@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <latch>
 #include <random>
+#include <vector>
 
 #include <unistd.h>
 
@@ -43,19 +44,28 @@ void Node::start() {
 }
 
 pid_t Node::fork() const {
-  if (!supervisor_) return ::fork();
+  const Node* const self[] = {this};
+  return fork(self);
+}
+
+pid_t Node::fork(std::span<const Node* const> nodes) {
   struct Hold {
     std::latch held{1};
     std::latch over{1};
   };
-  const auto hold = std::make_shared<Hold>();
-  supervisor_->post([hold] {
-    hold->held.count_down();
-    hold->over.wait();
-  });
-  hold->held.wait();
+  std::vector<std::shared_ptr<Hold>> holds;
+  for (const Node* node : nodes) {
+    if (!node->supervisor_) continue;
+    holds.push_back(std::make_shared<Hold>());
+    node->supervisor_->post([hold = holds.back()] {
+      hold->held.count_down();
+      hold->over.wait();
+    });
+    holds.back()->held.wait();
+  }
   const pid_t child = ::fork();
-  if (child != 0) hold->over.count_down();
+  if (child != 0)
+    for (const auto& hold : holds) hold->over.count_down();
   return child;
 }
 

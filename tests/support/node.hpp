@@ -6,6 +6,7 @@
 #include "tests/support/folder.hpp"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <thread>
 
@@ -35,6 +36,8 @@ class Node {
   // fork(2), for a child that goes on without exec: it has the locks of the allocator as they are at that
   // moment, and of gcc 12's sanitizers nobody would open one that the supervisor's thread holds.
   pid_t fork() const;
+  // The same, where several nodes have such a thread.
+  static pid_t fork(std::span<const Node* const> nodes);
   const std::string& endpoint() const { return options.socket_path; }
   // Options for one rank of a job that its first rank creates.
   muster_open_options rank(const char* job, int rank, int world, const char* mesh = nullptr) const;

@@ -2,6 +2,7 @@
 #include "tests/transport/faulty_backend.hpp"
 
 #include "kernels/device/host/pool.hpp"
+#include "tests/support/fault_seeds.hpp"
 #include "tests/transport/host_bench.hpp"
 #include "transport/loopback/loopback.hpp"
 
@@ -9,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace muster::transport::test {
@@ -25,10 +27,15 @@ std::unique_ptr<Bench> faulty(std::uint64_t seed, FaultRates rates, Ends ends) {
       kUsualCases);
 }
 
-const BenchFactory kByAThread{"EndedByAThread",
-                              [] { return faulty(2, {.delayed = 20}, Ends::kOnItsThread); }};
-INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorConformance, ::testing::Values(kByAThread), bench_name);
-INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorRefusals, ::testing::Values(kByAThread), bench_name);
+std::vector<BenchFactory> by_a_thread() {
+  std::vector<BenchFactory> all;
+  for (const std::uint64_t seed : muster::test::fault_seeds(2))
+    all.push_back({fmt::format("EndedByAThread{}", seed),
+                   [seed] { return faulty(seed, {.delayed = 20}, Ends::kOnItsThread); }});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorConformance, ::testing::ValuesIn(by_a_thread()), bench_name);
+INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorRefusals, ::testing::ValuesIn(by_a_thread()), bench_name);
 
 // Goal:   steps that the workers end in progress() hold and release their outcome as those of a thread do.
 TEST(FaultyBackend, EndsDelayedStepsInProgress) {

@@ -1,10 +1,12 @@
 // The conformance suite on each network that there is, loaded as programs load it, and on that of the tests;
 // and what is said of those that are not there.
+#include "tests/support/fault_seeds.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/network_conformance.hpp"
 #include "transport/endpoint/library.hpp"
 #include "transport/endpoint/trial.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace muster::transport::test {
@@ -33,15 +35,17 @@ INSTANTIATE_TEST_SUITE_P(Memory, NetworkConformance,
                          ::testing::Values(NetworkMaker{
                              "plain", [](std::uint32_t count) { return memory_networks(count); }}),
                          [](const auto& made) { return made.param.name; });
-INSTANTIATE_TEST_SUITE_P(FaultyMemory, NetworkConformance,
-                         ::testing::Values(NetworkMaker{"delayed",
-                                                        [](std::uint32_t count) {
-                                                          return memory_networks(count,
-                                                                                 {.seed = 11,
-                                                                                  .delay_percent = 30,
-                                                                                  .reorder_percent = 30,
-                                                                                  .late_percent = 30});
-                                                        }}),
+std::vector<NetworkMaker> faulty_makers() {
+  std::vector<NetworkMaker> all;
+  for (const std::uint64_t seed : muster::test::fault_seeds(11))
+    all.push_back({fmt::format("seed{}", seed), [seed](std::uint32_t count) {
+                     return memory_networks(
+                         count,
+                         {.seed = seed, .delay_percent = 30, .reorder_percent = 30, .late_percent = 30});
+                   }});
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(FaultyMemory, NetworkConformance, ::testing::ValuesIn(faulty_makers()),
                          [](const auto& made) { return made.param.name; });
 
 TEST(Networks, SayWhatTheyAreOnceTheyWereTried) {

@@ -30,7 +30,9 @@ class NodeConnection::HeadReceive final : public Transfer {
     begun_ = false;
     if (!status.ok()) return connection_.fail(status);
     connection_.heard_at_ = connection_.clock_.now();
-    connection_.heard_(connection_, Bytes(memory_).first(bytes));
+    const auto message = unseal(Bytes(memory_).first(bytes));
+    if (!message) return connection_.fail(failure(Code::kProtocol, "a message of it came damaged"));
+    connection_.heard_(connection_, *message);
     begin();
     if (!begun_) ++connection_.waiting_;
   }
@@ -172,6 +174,7 @@ void NodeConnection::tell(std::vector<std::byte> message) {
   if (!status_.ok()) return;
   if (sends_.size() == kUnsentMax) return fail(failure(Code::kNoResource, "it takes no messages"));
   said_at_ = clock_.now();
+  seal(message);
   sends_.emplace_back(*this, std::move(message));
   ++waiting_;
   go_on();

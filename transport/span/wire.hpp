@@ -1,7 +1,9 @@
 // What the engines of a job say to each other: heads of messages, on a tag of their own. Bytes of a peer are
-// untrusted: read_head() checks their length, and who reads a field its value.
+// untrusted: unseal() checks that they came as they were sent, read_head() their length, and who reads a
+// field its value.
 #pragma once
 
+#include "api/base/checkpoint/checksum.hpp"
 #include "api/base/hash.hpp"
 #include "transport/collective/backend.hpp"
 #include "transport/endpoint/endpoint.hpp"
@@ -93,7 +95,26 @@ struct HelloHead {
   HeadKind kind = HeadKind::kHello;
 };
 
-inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes;
+// Each message ends with the checksum of all before it. It finds damage on the way, not malice.
+using WireSum = std::uint64_t;
+inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes + sizeof(WireSum);
+
+inline WireSum sum_of(Bytes message) {
+  return checkpoint::checksum(message).low;
+}
+inline void seal(std::vector<std::byte>& message) {
+  const WireSum sum = sum_of(message);
+  message.resize(message.size() + sizeof sum);
+  std::memcpy(message.data() + message.size() - sizeof sum, &sum, sizeof sum);
+}
+// What was sealed; nothing if it came otherwise.
+inline std::optional<Bytes> unseal(Bytes message) {
+  WireSum sum = 0;
+  if (message.size() < sizeof sum) return std::nullopt;
+  const Bytes said = message.first(message.size() - sizeof sum);
+  std::memcpy(&sum, message.data() + said.size(), sizeof sum);
+  return sum == sum_of(said) ? std::optional(said) : std::nullopt;
+}
 
 inline std::optional<HeadKind> kind_of(Bytes message) {
   HeadKind kind{};

@@ -188,7 +188,9 @@ class Samples : public Compare {
     for (int i = 0; i < times; ++i) EXPECT_EQ(member.run(c), MUSTER_OK) << member.error;
     return runs(member) - before;
   }
-  void SetUp() override {}
+  void SetUp() override {
+    if (const char* why = node_.several() ? muster::test::why_of_one_node() : nullptr) GTEST_SKIP() << why;
+  }
   void start(std::uint32_t digests) {
     node_.options.job_defaults.digests = digests;
     node_.start();

@@ -1,7 +1,9 @@
-// Ranks that run: real supervisor, real engine process, a thread of this process for each rank.
+// Ranks that run, on one node or two: real supervisors, real engine processes, a thread of this process for
+// each rank.
 #pragma once
 
-#include "tests/support/node.hpp"
+#include "tests/api/client/of_one_node.hpp"
+#include "tests/support/nodes.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -44,13 +46,18 @@ struct Vector {
 
 class RunningRanks : public ::testing::Test {
  protected:
-  void SetUp() override { node_.start(); }
+  void SetUp() override {
+    if (const char* why = node_.several() ? why_of_one_node() : nullptr) GTEST_SKIP() << why;
+    node_.start();
+  }
 
   // Opens a session for each rank, runs `body` on a thread of its own for each, and closes what is left open.
   void with_ranks(int world, const std::function<void(Member&)>& body) {
     std::vector<std::thread> threads;
     std::atomic<int> opened{0};
     here_ = 0;
+    // One node may hear that ranks of the other have left when the next ones have attached already.
+    if (lives_++ > 0 && node_.several()) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     for (int rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Member member = open(rank, world);
@@ -116,9 +123,10 @@ class RunningRanks : public ::testing::Test {
   }
 
   std::string mesh;  // of jobs to come; empty: one dim
-  muster::test::Node node_;
+  muster::test::Nodes node_;
 
  private:
+  int lives_ = 0;             // how often with_ranks() was called
   std::atomic<int> here_{0};  // how often somebody came to await_all()
 };
 

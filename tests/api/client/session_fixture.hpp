@@ -1,7 +1,8 @@
-// Sessions of one node: a real supervisor, real engines, several ranks in this process.
+// Sessions of one node or two: real supervisors, real engines, several ranks in this process.
 #pragma once
 
-#include "tests/support/node.hpp"
+#include "tests/api/client/of_one_node.hpp"
+#include "tests/support/nodes.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +15,10 @@ namespace muster::test {
 
 class Session : public ::testing::Test {
  protected:
-  void SetUp() override { node_.start(); }
+  void SetUp() override {
+    if (const char* why = node_.several() ? why_of_one_node() : nullptr) GTEST_SKIP() << why;
+    node_.start();
+  }
   void TearDown() override {
     for (muster_session* session : open_) muster_close(session);
   }
@@ -35,7 +39,7 @@ class Session : public ::testing::Test {
     EXPECT_EQ(muster_close(session), MUSTER_OK);
   }
 
-  Node node_;
+  Nodes node_;
   std::vector<muster_session*> open_;
 };
 

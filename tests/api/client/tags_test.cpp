@@ -25,6 +25,7 @@ class Tags : public muster::test::Session {
  protected:
   void SetUp() override {
     Session::SetUp();
+    if (IsSkipped()) return;
     for (muster_session* session : open_all(2)) {
       sessions_.push_back(session);
       vectors_.push_back(vector_of(session, 8));

@@ -203,6 +203,33 @@ TEST_F(FailingStep, IsCancelledAtItsDeadlineIfItWasLost) {
   }
 }
 
+// Goal:   a rank that is interrupted gets out of a step that waits outside, and all members hear who it was.
+TEST_F(FailingStep, IsGivenUpWhenAMemberIsInterrupted) {
+  plan_once({.at_launch = {}, .late = {}, .delay = Nanos(0), .stalls = false, .lost = true});
+  unending_ = 1;
+  start_all(MUSTER_LANE_SMALL);
+  turn();
+  shm::InterruptMessage message;
+  message.group = kAll;
+  message.lane = MUSTER_LANE_SMALL;
+  for (int twice = 0; twice < 2; ++twice)
+    ASSERT_TRUE(engine_->faults().interrupt(clients_[1]->session(), message).ok());
+  unending_ = 0;
+  turn();
+  EXPECT_EQ(backend_->held(), 0u) << "it was cancelled";
+  for (auto& client : clients_) {
+    EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kAborted);
+    const auto failure = client->failure(MUSTER_LANE_SMALL);
+    ASSERT_TRUE(failure) << failure.error().text();
+    EXPECT_EQ(failure->culprit_rank, 1);
+    EXPECT_EQ(failure->text, "rank 1 was interrupted (muster_interrupt) in an operation of group dp_shard");
+  }
+  reset_all(MUSTER_LANE_SMALL);
+  start_all(MUSTER_LANE_SMALL);
+  turn();
+  for (auto& client : clients_) EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kOk);
+}
+
 // Goal:   memory of a rank that leaves is kept while a step of its former client goes on, and its next client
 //         does not wait for ever behind that step.
 TEST_F(FailingStep, OutlivesItsClientWithoutAHang) {

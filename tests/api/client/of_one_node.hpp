@@ -1,0 +1,84 @@
+// The tests of the client that say nothing where ranks are spread over two nodes, and why.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+namespace muster::test {
+
+inline constexpr const char* kSharesMemory = "a buffer cannot be shared by ranks of several nodes";
+inline constexpr const char* kShrinks = "a group that spans nodes cannot shrink";
+inline constexpr const char* kNamesRanks = "between nodes a verdict names nodes, and lanes for runs";
+inline constexpr const char* kLooksInside =
+    "it looks into the engine, handles, limits or samples of one node";
+inline constexpr const char* kRunsByLane = "between nodes a run is a start on its lane, matched by tag";
+
+struct OfOneNode {
+  std::string_view test;
+  const char* why;
+};
+inline constexpr OfOneNode kOfOneNode[] = {
+    {"Buffers.GatherIntoOneSharedResult", kSharesMemory},
+    {"Buffers.MoveNothingWhereShardsLieInTheSharedResult", kSharesMemory},
+    {"Buffers.ReduceAndBroadcastIntoOneSharedResult", kSharesMemory},
+    {"Buffers.SayWhoMeansAnotherSharedResult", kSharesMemory},
+    {"Buffers.SayWhoPutsABlockOfTheSharedResultElsewhere", kSharesMemory},
+    {"Collectives.NamesThePairThatDiffers", kNamesRanks},
+    {"Collectives.SaysWhoMeantSomethingElseAndWhere", kNamesRanks},
+    {"FewGroups.TakeSharedMemoryWithThemWhereNobodyCouldFindItAgain", kSharesMemory},
+    {"FewGroupsInShortTime.SayWhatHasRunOutWhereOthersFreeNone", kLooksInside},
+    {"Groups.AloneShrinkToThemselves", kShrinks},
+    {"Groups.AreFoundByTheirRanksAndNameAndReduceOnBothPaths", kLooksInside},
+    {"Groups.KeepSharedMemoryForTheNextSessions", kSharesMemory},
+    {"Groups.NameWhoDoesNotShrink", kShrinks},
+    {"Groups.ShrinkAgainWhenAnotherIsLost", kShrinks},
+    {"Groups.ShrinkWithoutTheLostAndGrowWhenItIsBack", kShrinks},
+    {"Interrupt.EndsWhatWaitsInTheEngine", kRunsByLane},
+    {"Interrupt.LeavesAPointToItsOperation", kRunsByLane},
+    {"LastFailure.NamesLaneAndPointOfWhatWasStarted", kNamesRanks},
+    {"LastFailure.NamesTheRankThatIsMissingAtTheDeadlineAndWhoAborted", kNamesRanks},
+    {"LastFailure.NamesTheRankThatWasKilled", kNamesRanks},
+    {"LastFailure.NamesWhoHoldsOtherBytesAndNobodyWhereMembersDisagree", kNamesRanks},
+    {"MeshDeadlines.AreThoseOfAllGroupsOfTheMesh", kNamesRanks},
+    {"Open.RefusesImpossibleDegreesInTheSameWordsToEachRank", kLooksInside},
+    {"Offsets.AreNoneOfKernelsFacesBarriersAndSharedTargets", kSharesMemory},
+    {"Pieces.MustBeTheSameAtAllMembers", kNamesRanks},
+    {"Pieces.OfASharedTargetAreWrittenOnce", kSharesMemory},
+    {"Recount.IsComparedAsEver", kNamesRanks},
+    {"Recount.KeepsTheTag", kRunsByLane},
+    {"Recount.ReachesIntoAResultThatAllShare", kSharesMemory},
+    {"Run.EndsAtItsOwnDeadline", kNamesRanks},
+    {"Run.EndsWhereTheEngineDoesNotAnswer", kLooksInside},
+    {"Run.FindsADifferenceOnEveryMember", kNamesRanks},
+    {"Run.FindsADifferenceThatDecidesThePath", kNamesRanks},
+    {"Run.HearsOfTheLossThatMemoryWentWith", kLooksInside},
+    {"Run.NamesExactlyTheMissingAtTheDeadline", kNamesRanks},
+    {"Run.RunsAgainAfterADisagreement", kNamesRanks},
+    {"Run.SendsAndReceives", kRunsByLane},
+    {"Samples.AreNoneWithoutTheSetting", kLooksInside},
+    {"Samples.AreOfEverySoManyRunsWhoseResultAllShare", kLooksInside},
+    {"Samples.AreOfRunsByTheEngineToo", kLooksInside},
+    {"Samples.FindNoFaultWhereThereIsNone", kLooksInside},
+    {"Samples.LeaveARefusedRunForAnotherTry", kLooksInside},
+    {"Samples.StayInStepAcrossALossAndAReturn", kLooksInside},
+    {"Session.BlamesTheMissingRankAtTheDeadline", kNamesRanks},
+    {"Session.HasOneRecordingAtATimeWhichIsWhoseBeganIt", kLooksInside},
+    {"Session.TellsBothSidesWhatTheyDisagreeOn", kNamesRanks},
+    {"Tags.OfAnExchangeHaveDtypesOfTheirOwn", kNamesRanks},
+    {"UnitRules.SayThatOneRankHasNoGradientOfAParameter", kNamesRanks},
+    {"Units.ShareOneCopyOnANode", kSharesMemory},
+    {"UnitsBroadcast.TakesEachParameterFromTheFirstRankThatHasIt", kSharesMemory},
+};
+
+// Why the present test is skipped on two nodes; nullptr: it runs.
+inline const char* why_of_one_node() {
+  const ::testing::TestInfo* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const std::string name = std::string(test->test_suite_name()) + "." + test->name();
+  for (const OfOneNode& entry : kOfOneNode)
+    if (entry.test == name) return entry.why;
+  return nullptr;
+}
+
+}  // namespace muster::test
