@@ -22,7 +22,7 @@ namespace muster::transport::span {
 // without asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
 
-enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd };
+enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kEngine };
 
 // An operation as all of its nodes name it.
 struct OperationKey {
@@ -80,7 +80,13 @@ struct HelloHead {
   HeadKind kind = HeadKind::kHello;
 };
 
+// What follows is between the engines.
+struct EngineHead {
+  HeadKind kind = HeadKind::kEngine;
+};
+
 inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes;
+static_assert(sizeof(EngineHead) + Backend::kEngineWordMax <= kMessageBytesMax);
 
 inline std::optional<HeadKind> kind_of(Bytes message) {
   HeadKind kind{};
