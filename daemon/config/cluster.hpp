@@ -61,8 +61,9 @@ struct JobEntry {
 struct Cluster {
   Source source;
   std::string name;
-  std::uint16_t port = 0;  // on which the daemons of all nodes listen for each other
-  std::string network;     // one of kNetworks; empty: none
+  std::uint16_t port = 0;   // on which the daemons of all nodes listen for each other
+  std::string network;      // one of kNetworks; empty: none
+  std::string tie_breaker;  // a host; empty: none
   std::vector<NodeEntry> nodes;
   std::vector<JobEntry> jobs;
 

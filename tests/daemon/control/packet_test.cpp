@@ -185,13 +185,15 @@ TEST(JobSpec, SurvivesTheWay) {
   spec.digests = 16;
   spec.network = "ofi";
   spec.networks_directory = "/usr/lib/muster/networks";
+  spec.tie_breaker = "node02";
   spec.reproducible = true;
   spec.claim = ClaimRule::kToken;
   const auto back = job_from_json(to_json(spec));
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(to_json(*back), to_json(spec));
   Json older = to_json(spec);  // of a release that did not have these fields
-  for (const char* field : {"costs", "network", "networks_directory", "reproducible"}) older.erase(field);
+  for (const char* field : {"costs", "network", "networks_directory", "tie_breaker", "reproducible"})
+    older.erase(field);
   const auto filled = job_from_json(older);
   ASSERT_TRUE(filled) << filled.error().text();
   EXPECT_EQ(filled->network, "");
