@@ -103,17 +103,17 @@ def inside(name, *words):
 
 class Cluster:
     """Daemons on these nodes, with the job `train` over them. `more_of_job` and `other_jobs` are lines of the
-    cluster file."""
+    cluster file, `more_of_cluster` keys of its first one."""
 
     def __init__(self, folder, programs, names, network, devices, dims, reproducible=False, more_of_job="",
-                 other_jobs=()):
+                 other_jobs=(), more_of_cluster=""):
         self.folder, self.programs, self.names = pathlib.Path(folder), programs, names
         self.devices = devices
         self.daemons = []
         count = len(names)
         self.file = self.folder / "cluster.yaml"
         self.file.write_text(
-            f"cluster: {{name: demo, port: {PORT}, network: {network}}}\n"
+            f"cluster: {{name: demo, port: {PORT}, network: {network}{more_of_cluster}}}\n"
             "nodes:\n"
             f"  - {{host: \"node[01-{count:02}]\", address: \"10.66.0.[1-{count}]\", "
             f"devices: {{kind: host, count: {devices}}}}}\n"

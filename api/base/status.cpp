@@ -41,6 +41,8 @@ constexpr std::array kEntries{
              "members hold different bytes where they must be equal; move the rank that is named"},
     CodeText{Code::kInterrupted, "MUSTER_ERR_INTERRUPTED",
              "this rank was interrupted in an operation, which ended for its group; run again when all know"},
+    CodeText{Code::kMinority, "MUSTER_ERR_MINORITY",
+             "nodes are silent, and the members on this side are too few to go on without them"},
     CodeText{Code::kProtocol, "MUSTER_ERR_PROTOCOL", "the session broke the protocol and was closed"},
     CodeText{Code::kVersion, "MUSTER_ERR_VERSION", "library and daemon do not speak the same version"},
     CodeText{Code::kDaemonLost, "MUSTER_ERR_DAEMON_LOST", "the daemon is not reachable; reopen the session"},

@@ -39,6 +39,7 @@ enum class Code : muster_status_t {
   kDependency = MUSTER_ERR_DEPENDENCY,
   kCorrupt = MUSTER_ERR_CORRUPT,
   kInterrupted = MUSTER_ERR_INTERRUPTED,
+  kMinority = MUSTER_ERR_MINORITY,
   kProtocol = MUSTER_ERR_PROTOCOL,
   kVersion = MUSTER_ERR_VERSION,
   kDaemonLost = MUSTER_ERR_DAEMON_LOST,

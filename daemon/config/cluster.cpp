@@ -40,6 +40,9 @@ constexpr std::array kKeys{
         "Until the first byte of a message has come: half a round trip."},
     Key{"cluster.link.rate", KeyKind::kBytes, kOptional, "3000000000B", 1'000'000, std::int64_t{900} << 30,
         "", "Bytes a second that a node sends, or receives."},
+    Key{"cluster.tie_breaker", KeyKind::kName, kOptional, "", 1, 253, "",
+        "A host of `nodes`. If nodes are silent and each side has half of a group's members, those on the "
+        "side of this host may shrink the group; unset: neither side may."},
     Key{"nodes", KeyKind::kList, kRequired, "", 1, kEntriesMax, "",
         "The nodes; ranks are numbered in this order."},
     Key{"nodes[]", KeyKind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
@@ -122,6 +125,7 @@ class Extractor {
     if (const Node* nodes = root.find("nodes"))
       for (std::size_t i = 0; i < nodes->items.size(); ++i)
         read_node(nodes->items[i], fmt::format("nodes[{}]", i));
+    if (const Node* tie_breaker = leaf(cluster, "tie_breaker")) read_tie_breaker(*tie_breaker);
     if (const Node* jobs = root.find("jobs"))
       for (std::size_t i = 0; i < jobs->items.size(); ++i)
         read_job(jobs->items[i], fmt::format("jobs[{}]", i));
@@ -187,6 +191,14 @@ class Extractor {
       break;  // an overlap of a thousand hosts is one fault
     }
     entry->hosts = {std::move(*hosts), host.mark, path};
+  }
+
+  // After the nodes.
+  void read_tie_breaker(const Node& node) {
+    cluster_.tie_breaker = node.value->text;
+    if (hosts_full_ || hosts_seen_.contains(cluster_.tie_breaker)) return;
+    add(node.mark, "cluster.tie_breaker",
+        {fmt::format("{} is no host of `nodes`", in_quotes(cluster_.tie_breaker)), "name one of the hosts"});
   }
 
   void read_addresses(const Node& address, const std::string& path, NodeEntry* entry) {

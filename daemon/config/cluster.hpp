@@ -62,9 +62,10 @@ struct JobEntry {
 struct Cluster {
   Source source;
   std::string name;
-  std::uint16_t port = 0;  // on which the daemons of all nodes listen for each other
-  std::string network;     // one of kNetworks; empty: none
-  LinkCosts link;          // by which the nodes of a job choose algorithms
+  std::uint16_t port = 0;   // on which the daemons of all nodes listen for each other
+  std::string network;      // one of kNetworks; empty: none
+  LinkCosts link;           // by which the nodes of a job choose algorithms
+  std::string tie_breaker;  // a host; empty: none
   std::vector<NodeEntry> nodes;
   std::vector<JobEntry> jobs;
 

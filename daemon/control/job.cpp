@@ -96,6 +96,7 @@ void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
   if (json.contains("network")) fields.text("network", spec.network);
   if (json.contains("networks_directory")) fields.text("networks_directory", spec.networks_directory);
   if (json.contains("asked_on")) fields.text("asked_on", spec.asked_on);
+  if (json.contains("tie_breaker")) fields.text("tie_breaker", spec.tie_breaker);
   if (json.contains("reproducible")) fields.flag("reproducible", spec.reproducible);
   if (json.contains("link_trip_ns")) fields.number("link_trip_ns", spec.link.trip_ns, 1, LinkCosts::kMax);
   if (json.contains("link_bytes_per_us"))
@@ -204,6 +205,7 @@ Json to_json(const JobSpec& spec) {
             {"asked_on", spec.asked_on},
             {"link_trip_ns", spec.link.trip_ns},
             {"link_bytes_per_us", spec.link.bytes_per_us},
+            {"tie_breaker", spec.tie_breaker},
             {"reproducible", spec.reproducible}};
   write_nodes(spec.world, json);
   return json;

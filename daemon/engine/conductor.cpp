@@ -19,6 +19,7 @@ using shm::MessageKind;
 
 constexpr Nanos kConnectPeriod = std::chrono::milliseconds(2);
 constexpr Nanos kConnectTime = std::chrono::seconds(10);
+constexpr Nanos kAgreePeriod = std::chrono::milliseconds(2);
 constexpr Nanos kLifePeriod = std::chrono::milliseconds(200);
 constexpr Nanos kTimerPeriod = std::chrono::milliseconds(50);
 // A dying process closes its socket before its pidfd says so.
@@ -43,6 +44,7 @@ Conductor::~Conductor() = default;
 int Conductor::run() {
   channel_watch_ = loop_.watch(channel_.get(), [this] { on_supervisor(); });
   on_timer();
+  agree();
   loop_.run();
   return exit_code_;
 }
@@ -172,6 +174,7 @@ Json Conductor::connect(const Json& body) {
   const auto calls = control::calls_in(body, engine_->spec().world.nodes().size());
   if (!calls) return refused(calls.error());
   for (const control::EngineCall& call : *calls) {
+    engine_->other_nodes().expect(call.node, call.generation);
     const Status begun = engine_->other_nodes().backend().connect(call.node, call.address, call.generation);
     if (!begun.ok()) return refused(begun);
     const bool waits = connecting_.contains(call.node);
@@ -191,7 +194,7 @@ void Conductor::await_connected(NodeIndex node) {
     }
     status =
         failure(Code::kTimeout, "{}, after {} s", status.message(), kConnectTime / std::chrono::seconds(1));
-    engine_->other_nodes().lose(node, status);
+    engine_->other_nodes().lose(node, status, NodeFate::kApart);
   }
   Json event = status.ok() ? Json{{"ok", true}} : refused(status);
   event["event"] = "connected";
@@ -201,13 +204,17 @@ void Conductor::await_connected(NodeIndex node) {
   tell({MessageKind::kCommand, 0, std::move(event), {}});
 }
 
-// A supervisor gives a node up.
+// A supervisor gives a node up. `fate`: why; "dead": its own supervisor says so.
 Json Conductor::lose(const Json& body) {
   const auto node = body.at("node").get<std::uint32_t>();
   if (node >= engine_->spec().world.nodes().size())
     return refused(failure(Code::kBadArgument, "the job has no node {}", node));
+  const std::string fate = body.value("fate", "");
   engine_->other_nodes().lose(NodeIndex(node),
-                              failure(Code::kPeerLost, "{}", body.at("why").get<std::string>()));
+                              failure(Code::kPeerLost, "{}", body.at("why").get<std::string>()),
+                              fate == "dead"     ? NodeFate::kDead
+                              : fate == "silent" ? NodeFate::kSilent
+                                                 : NodeFate::kApart);
   return control::success(Json::object());
 }
 
@@ -454,6 +461,12 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
         {}});
   engine_->reclaim();
   end_if_alone();
+}
+
+// While nodes agree, messages of others wait for this loop.
+void Conductor::agree() {
+  const bool soon = engine_ && engine_->groups().progress();
+  loop_.after(soon ? kAgreePeriod : kTimerPeriod, [this] { agree(); });
 }
 
 void Conductor::on_timer() {

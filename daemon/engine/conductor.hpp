@@ -71,6 +71,7 @@ class Conductor {
   void on_death(Rank rank);
   void depart(Rank rank, bool lost, const std::string& text);
   void on_timer();
+  void agree();
   void end_if_alone();
 
   control::Loop loop_;

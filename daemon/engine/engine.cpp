@@ -2,6 +2,7 @@
 
 #include "api/base/log.hpp"
 #include "daemon/engine/counted_device.hpp"
+#include "daemon/engine/group_span.hpp"
 #include "transport/loopback/loopback.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
   std::vector<std::unique_ptr<transport::Communicator>> communicators(groups.size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].ranks.empty() || (!groups[g].spans() && !world.are_local(groups[g].ranks))) continue;
-    MUSTER_ASSIGN_OR_RETURN(communicators[g], backend.open(JobGroups::span_of(groups[g], world)));
+    MUSTER_ASSIGN_OR_RETURN(communicators[g], backend.open(span_of(groups[g], world)));
   }
   return communicators;
 }
@@ -68,10 +69,12 @@ Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::
       recorder(engine.spec_, engine.clock_, engine.lock_, graph, board),
       reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, board),
       faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, board),
-      other_nodes(engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.backend_),
+      other_nodes(
+          engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.backend_,
+          [this, &engine](GroupId group) { groups.lost_elsewhere(group, SessionId(engine.next_session_)); }),
       groups(std::move(plan.list), std::move(plan.table),
-             {engine.spec_, engine.lock_, graph, executor, slots, buffers, metrics, faults, board,
-              *engine.backend_}),
+             {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
+              board, *engine.backend_, other_nodes}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, board),

@@ -83,6 +83,12 @@ void Faults::left(Rank rank, const std::string& text) {
   refresh_absences();
 }
 
+void Faults::missing(GroupId group, Rank rank, const std::string& text) {
+  const scheduler::CausePtr cause = graph_.abort(
+      {group}, {Code::kPeerLost, static_cast<std::int32_t>(rank.value), text}, clock_.now(), Why::kLoss);
+  if (board_ != nullptr) board_->epochs().end(group, cause, Why::kLoss);
+}
+
 void Faults::end_all(Code code, const std::string& text) {
   for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
     const GroupId group(g);

@@ -39,6 +39,8 @@ class Faults {
   void attached(Rank rank);
   // The rank's client has left; `text` tells the other ranks how.
   void left(Rank rank, const std::string& text);
+  // A group was just made for a rank of this node that is gone by now.
+  void missing(GroupId group, Rank rank, const std::string& text);
   // Ends every group with `code`.
   void end_all(Code code, const std::string& text);
   // Ends the group's present epoch on the direct path with a fault of its own.

@@ -2,6 +2,7 @@
 
 #include "api/base/words.hpp"
 #include "api/shm/message.hpp"
+#include "daemon/engine/group_span.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -63,24 +64,19 @@ Result<JobGroups::Plan> JobGroups::plan(const control::JobSpec& spec, bool spans
   return Plan{std::move(list), std::move(table), std::move(groups)};
 }
 
-transport::Span JobGroups::span_of(const scheduler::Group& group, const World& world) {
-  transport::Span span;
-  span.group = group.key;
-  span.nodes.clear();
-  for (const Rank rank : group.ranks) span.nodes.push_back(world.node_of(rank));
-  std::sort(span.nodes.begin(), span.nodes.end());
-  span.nodes.erase(std::unique(span.nodes.begin(), span.nodes.end()), span.nodes.end());
-  const auto index = [&](NodeIndex node) {
-    const auto at = std::lower_bound(span.nodes.begin(), span.nodes.end(), node);
-    return static_cast<std::uint32_t>(at - span.nodes.begin());
-  };
-  for (const Rank rank : group.ranks) span.node_of.push_back(index(world.node_of(rank)));
-  span.here = index(world.here());
-  return span;
-}
-
 JobGroups::JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts)
-    : list_(std::move(list)), table_(std::move(table)), parts_(parts), asked_for_(table_.size()) {}
+    : list_(std::move(list)),
+      table_(std::move(table)),
+      shrinks_({parts.spec, parts.clock, parts.graph, parts.slots, table_, parts.faults, parts.other_nodes,
+                [this](std::span<const Rank> ranks, const std::string& identity) {
+                  return enter(kSurvivors, ranks, GroupTable::Found::kOtherwise, identity);
+                },
+                [this](GroupId group) {
+                  SessionBuffers::Gone none;  // nobody has used it
+                  retire(group, none);
+                }}),
+      parts_(parts),
+      asked_for_(table_.size()) {}
 
 void JobGroups::left(Rank rank, SessionId session, SessionId next) {
   for (std::uint32_t g = 0; g < parts_.graph.groups().size(); ++g) {
@@ -88,6 +84,10 @@ void JobGroups::left(Rank rank, SessionId session, SessionId next) {
     if (std::find(members.begin(), members.end(), rank) != members.end()) shrinks_.lost(GroupId(g), next);
   }
   shrinks_.left(session);
+}
+
+void JobGroups::lost_elsewhere(GroupId group, SessionId next) {
+  shrinks_.lost(group, next);
 }
 
 // ---- made groups -----------------------------------------------------------------------------------
@@ -136,12 +136,12 @@ void JobGroups::retire(GroupId group, SessionBuffers::Gone& gone) {
   // A group that is not found by its name could not be found again, nor could its memory.
   if (!table_.is_found_by_name(group)) named.forget_all_in(names, gone);
   if (named.any_in(names)) return;
+  shrinks_.forget(group);
   parts_.graph.set_group(group,
                          {parts_.graph.groups()[group.value].name, {}});  // a recording may still show it
   parts_.executor.connect(group, nullptr);
   if (parts_.board != nullptr) parts_.board->remove_group(group);
   parts_.metrics.forget_group(group);
-  shrinks_.forget(group);
   table_.forget(group);
 }
 
@@ -183,55 +183,23 @@ Result<GroupId> JobGroups::hold_by_name(const Session& session, std::string_view
   return *group;
 }
 
-// BUSY while it waits for others: the client asks again, and nothing blocks here. The group is always new,
-// because an older one of the same ranks may have failures for some of them.
 Result<std::uint64_t> JobGroups::shrink(Session& session, std::uint64_t handle, bool gives_up) {
-  const Rank self = session.options().rank;
-  const SessionId asker = session.options().id;
   MUSTER_ASSIGN_OR_RETURN(const GroupId of, find_group(session.scope(parts_.graph.groups()), handle));
+  if (parts_.graph.groups()[of.value].spans()) static_cast<void>(progress());
   const std::lock_guard lock(parts_.lock);
-  const scheduler::Group& whole = parts_.graph.groups()[of.value];
-  if (std::find(whole.ranks.begin(), whole.ranks.end(), self) == whole.ranks.end())
-    return fail(Code::kBadArgument, "rank {} is not a member of group {}", self.value, whole.name);
-  MUSTER_RETURN_IF_ERROR(check_on_node(parts_.spec.world, whole));
-  if (const auto answer = shrinks_.take_answer(of, asker)) return *answer;
-  const std::vector<SessionId> attached = parts_.slots.sessions_of(whole.ranks);
-  const std::vector<SessionId> waited = shrinks_.ask(of, asker, attached);
-  if (!waited.empty()) {
-    std::vector<std::uint32_t> ranks;
-    for (const Rank rank : whole.ranks) {
-      const auto& member = parts_.slots.of(rank).session;
-      if (member && std::find(waited.begin(), waited.end(), member->options().id) != waited.end())
-        ranks.push_back(rank.value);
-    }
-    if (gives_up) shrinks_.give_up(of, asker);
-    return fail(gives_up ? Code::kTimeout : Code::kBusy,
-                "group {}: rank{} {} {} attached and did not call muster_group_shrink", whole.name,
-                ranks.size() == 1 ? "" : "s", rank_list(ranks), ranks.size() == 1 ? "is" : "are");
-  }
-  const std::vector<SessionId> askers = shrinks_.askers(of, attached);
-  shrinks_.close(of, askers, close_shrink(of, askers));
-  return *shrinks_.take_answer(of, asker);
+  return shrinks_.shrink(session, of, gives_up);
 }
 
-// Makes the group in which those who have asked go on.
-Result<std::uint64_t> JobGroups::close_shrink(GroupId of, const std::vector<SessionId>& askers) {
-  const std::vector<Rank> members = parts_.graph.groups()[of.value].ranks;
-  std::vector<Rank> left;
-  for (const Rank rank : members) {
-    const auto& member = parts_.slots.of(rank).session;
-    if (member && std::find(askers.begin(), askers.end(), member->options().id) != askers.end())
-      left.push_back(rank);
+bool JobGroups::progress() {
+  if (!parts_.backend.spans()) return false;
+  {
+    const std::lock_guard lock(parts_.lock);
+    shrinks_.collect();
   }
-  if (left.size() == members.size()) return table_.handle_of(of);
-  if (left.size() <= 1) return MUSTER_GROUP_SELF;
-  for (const Rank rank : left)
-    MUSTER_RETURN_IF_ERROR(table_.may_hold(rank, parts_.slots.of(rank).session->options().id, 1));
-  MUSTER_ASSIGN_OR_RETURN(const GroupId made,
-                          enter(kSurvivors, left, GroupTable::Found::kOtherwise, kSurvivors));
-  for (const SessionId asker : askers) table_.hold(made, Holder::of(asker));
-  parts_.faults.refresh_absences();
-  return table_.handle_of(made);
+  parts_.other_nodes.look();
+  const std::lock_guard lock(parts_.lock);
+  shrinks_.work();
+  return shrinks_.is_open();
 }
 
 Status JobGroups::free(Session& session, std::uint64_t handle) {

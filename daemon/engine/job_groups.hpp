@@ -8,10 +8,11 @@
 #include "daemon/engine/faults.hpp"
 #include "daemon/engine/group_table.hpp"
 #include "daemon/engine/job_buffers.hpp"
+#include "daemon/engine/job_shrinks.hpp"
 #include "daemon/engine/metrics.hpp"
+#include "daemon/engine/other_nodes.hpp"
 #include "daemon/engine/rank_slots.hpp"
 #include "daemon/engine/session_mesh.hpp"
-#include "daemon/engine/shrink_rounds.hpp"
 #include "scheduler/mesh/group_list.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
@@ -27,9 +28,10 @@
 
 namespace muster::engine {
 
-// Owns    the list of the mesh's groups, the table of all groups, what sessions have added to meshes, and the
-//         rounds of shrinking.
-// Thread  the conductor; calls that change state take the engine lock. left(), release(): under the lock.
+// Owns    the list of the mesh's groups, the table of all groups, what sessions have added to meshes, and
+//         what is known of shrinking.
+// Thread  the conductor; calls that change state take the engine lock. left(), release(), lost_elsewhere():
+//         under the lock.
 // Bound   that of GroupTable.
 // Fails   as muster.h says.
 class JobGroups {
@@ -42,12 +44,10 @@ class JobGroups {
   };
   // `spans`: groups with members on other nodes can be used.
   static Result<Plan> plan(const control::JobSpec& spec, bool spans);
-  // Of a group with members on this node.
-  static transport::Span span_of(const scheduler::Group& group, const World& world);
-
   // The parts of the engine that must know a group that comes or goes.
   struct Parts {
     const control::JobSpec& spec;
+    const Clock& clock;
     EngineLock& lock;
     scheduler::Graph& graph;
     scheduler::Executor& executor;
@@ -57,8 +57,11 @@ class JobGroups {
     Faults& faults;
     Board* board;  // nullptr: there is no direct path
     transport::Backend& backend;
+    OtherNodes& other_nodes;
   };
   JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts);
+  JobGroups(const JobGroups&) = delete;
+  JobGroups& operator=(const JobGroups&) = delete;
 
   // The groups of the mesh.
   const mesh::GroupList& list() const { return list_; }
@@ -86,8 +89,13 @@ class JobGroups {
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
 
+  // Nodes go on with agreeing on survivors. True: call it again in a few milliseconds.
+  bool progress();
+
   // The rank's session has ended; `next` is the first session that knows nothing of it.
   void left(Rank rank, SessionId session, SessionId next);
+  // A member on another node is lost, or that node.
+  void lost_elsewhere(GroupId group, SessionId next);
   // Drops the groups and meshes of an ended session, once none of its work runs any more.
   void release(SessionId session, SessionBuffers::Gone& gone);
 
@@ -122,13 +130,12 @@ class JobGroups {
                         const std::string& identity);
   void retire(GroupId group, SessionBuffers::Gone& gone);
   void name_group(GroupId group, std::string_view name);
-  Result<std::uint64_t> close_shrink(GroupId of, const std::vector<SessionId>& askers);
   Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, const scheduler::Group& whole);
   void leave_mesh(MadeMesh& mesh, SessionBuffers::Gone& gone);
 
   mesh::GroupList list_;
   GroupTable table_;
-  ShrinkRounds shrinks_;
+  JobShrinks shrinks_;
   std::map<SessionId, std::map<std::uint64_t, SessionMesh>> added_;  // by handle of the mesh
   Nanos deadline_{0};  // as MadeMesh::deadline, of the job's mesh
   Parts parts_;

@@ -1,47 +1,74 @@
-// OtherNodes: what the engines of the job's other nodes have said, and which of them are lost.
+// OtherNodes: what the engines of the job's other nodes have said, and what is known of each of them.
 #pragma once
 
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/engine/engine_lock.hpp"
 #include "daemon/engine/rank_slots.hpp"
+#include "daemon/engine/survivor_agreement.hpp"
 #include "scheduler/run/graph.hpp"
 #include "transport/collective/backend.hpp"
 
+#include <functional>
 #include <utility>
 #include <vector>
 
 namespace muster::engine {
 
-// Owns    the losses that the supervisor has not heard of.
-// Thread  lose, take_lost: the conductor; they take the engine lock. hear: under it.
+// Owns    the losses that the supervisor has not heard of, and what it has said of each node.
+// Thread  lose, expect, take_lost, look: the conductor; all but look take the engine lock. hear: under it.
 // Bound   one loss for each connection that was made.
 // Fails   never.
 class OtherNodes {
  public:
+  struct Standing {
+    NodeFate fate = NodeFate::kApart;
+    std::uint32_t generation = 0;  // of the connection
+    Status why;                    // it is not linked
+    bool since_birth = false;      // its engine and this one were connected when the job was made
+  };
+  // A member of the group, or the node of one, is lost elsewhere.
+  using Lost = std::function<void(GroupId)>;
+
   OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, scheduler::Graph& graph,
-             RankSlots& slots, transport::Backend& backend)
-      : spec_(spec), clock_(clock), lock_(lock), graph_(graph), slots_(slots), backend_(backend) {}
+             RankSlots& slots, transport::Backend& backend, Lost lost);
 
   // By which this engine and the others reach each other.
   transport::Backend& backend() { return backend_; }
   // The node is given up. When it returns, groups that have members there have ended the epoch in which they
-  // have done something.
-  void lose(NodeIndex node, const Status& why);
+  // have done something. `fate`: kDead if its supervisor has said that its engine is gone.
+  void lose(NodeIndex node, const Status& why, NodeFate fate);
+  // It is being connected: what was said of the engine that it had before does not hold for this one.
+  void expect(NodeIndex node, std::uint32_t generation);
   // Connections that have ended since the last call, and why.
   std::vector<std::pair<NodeIndex, Status>> take_lost();
   // Ends epochs that have ended on other nodes, and those in use of groups with members on a node that is
   // lost.
   void hear(Instant now);
 
+  // Looks at the connections. Not under the engine lock.
+  void look();
+  // As of the last look. Of this node: nothing.
+  const Standing& of(NodeIndex node) const { return standings_[node.value]; }
+
  private:
+  struct Word {  // of the supervisor
+    NodeFate fate = NodeFate::kApart;
+    Status why;
+  };
+
+  bool has_members(const scheduler::Group& group, NodeIndex node) const;
+
   const control::JobSpec& spec_;
   const Clock& clock_;
   EngineLock& lock_;
   scheduler::Graph& graph_;
   RankSlots& slots_;
   transport::Backend& backend_;
+  const Lost on_lost_;
   std::vector<std::pair<NodeIndex, Status>> lost_;
+  std::vector<Word> words_;          // by NodeIndex
+  std::vector<Standing> standings_;  // by NodeIndex
 };
 
 }  // namespace muster::engine

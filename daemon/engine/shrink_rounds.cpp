@@ -6,13 +6,17 @@ namespace muster::engine {
 
 std::vector<SessionId> ShrinkRounds::ask(GroupId group, SessionId session,
                                          const std::vector<SessionId>& attached) {
-  std::set<SessionId>& asked = asked_[group.value];
-  asked.insert(session);
+  asked_[group.value].insert(session);
+  return waited(group, attached);
+}
+
+std::vector<SessionId> ShrinkRounds::waited(GroupId group, const std::vector<SessionId>& attached) const {
+  const auto asked = asked_.find(group.value);
   const auto mark = marks_.find(group.value);
   std::vector<SessionId> waited;
   std::copy_if(attached.begin(), attached.end(), std::back_inserter(waited), [&](SessionId member) {
     const bool knows = mark == marks_.end() || member < mark->second;
-    return knows && asked.count(member) == 0;
+    return knows && (asked == asked_.end() || asked->second.count(member) == 0);
   });
   return waited;
 }

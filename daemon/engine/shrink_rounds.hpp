@@ -32,6 +32,8 @@ class ShrinkRounds {
   // The session asks; `attached`: the sessions of the group's members now. Returns those it waits for. If
   // empty, all have asked, and the caller closes the round.
   std::vector<SessionId> ask(GroupId group, SessionId session, const std::vector<SessionId>& attached);
+  // Those of `attached` that ask() would wait for.
+  std::vector<SessionId> waited(GroupId group, const std::vector<SessionId>& attached) const;
   // The session does not wait any longer.
   void give_up(GroupId group, SessionId session) { asked_[group.value].erase(session); }
   // askers(): those of `attached` that have asked. close(): each is owed `answer`; the next round begins.

@@ -129,7 +129,10 @@ Roster roster_of(const Cluster& cluster, const std::vector<Cluster::Host>& hosts
   roster.cluster = cluster.name;
   roster.here = hosts[here].name;
   roster.network = cluster.network;
+  roster.tie_breaker = cluster.tie_breaker;
   roster.configuration.push_back(fmt::format("port {}", cluster.port));
+  if (!cluster.tie_breaker.empty())
+    roster.configuration.push_back(fmt::format("tie breaker {}", cluster.tie_breaker));
   roster.configuration.push_back(
       fmt::format("network {}", cluster.network.empty() ? "none" : cluster.network));
   roster.configuration.push_back(
@@ -190,7 +193,10 @@ config::Parsed<ClusterPlan> plan_of(const Cluster& cluster, const control::JobSp
     if (!diagnostics.empty()) continue;  // the shares of the hosts may not be good
     if (auto world = world_of(hosts, cluster.ranks(job), index)) {
       spec.world = *std::move(world);
-      if (spec.world.nodes().size() > 1) spec.network = cluster.network;
+      if (spec.world.nodes().size() > 1) {
+        spec.network = cluster.network;
+        spec.tie_breaker = cluster.tie_breaker;
+      }
       plan.jobs.push_back(std::move(spec));
     }
   }

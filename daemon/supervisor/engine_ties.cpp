@@ -153,8 +153,14 @@ void EngineTies::on_up(const std::string& node, std::uint64_t its_epoch) {
   other->tried = false;
   other->asked.reset();
   if (!stands()) return;
-  if (its_epoch != epoch_ && other->tie != Tie::kApart)
-    give_up(*other, failure(Code::kPeerLost, "node {} came back without its part", node));
+  if (its_epoch != epoch_) {
+    const Status why = failure(Code::kPeerLost, "node {} came back without its part", node);
+    if (other->tie != Tie::kApart) {
+      give_up(*other, why, Fate::kDead);
+    } else {
+      tell_lost(*other, why, Fate::kDead);
+    }
+  }
   if (other->tie == Tie::kAsking) turn(*other, Tie::kApart);  // its answer was lost with the connection
   reconcile(*other);
 }
@@ -169,9 +175,11 @@ void EngineTies::on_down(const std::string& node) {
 
 void EngineTies::on_lost(const std::string& node, const Status& why) {
   Other* const other = find(node);
-  if (other == nullptr || !stands() || other->tie == Tie::kApart) return;
+  if (other == nullptr || !stands()) return;
   // The reason goes to ranks of other nodes too.
-  give_up(*other, Status(why.code(), fmt::format("{}; so says node {}", why.message(), peers_.here())));
+  const Status said(why.code(), fmt::format("{}; so says node {}", why.message(), peers_.here()));
+  if (other->tie == Tie::kApart) return tell_lost(*other, said, Fate::kSilent);
+  give_up(*other, said, Fate::kSilent);
 }
 
 void EngineTies::on_doubted(const std::string& node) {
@@ -186,10 +194,15 @@ void EngineTies::on_doubted(const std::string& node) {
 }
 
 // The engine ends what needs the node.
-void EngineTies::give_up(Other& other, const Status& why) {
-  jobs_.ask(spec_.name, Json{{"command", "lose"}, {"node", other.index.value}, {"why", why.message()}}, {},
-            [](const Result<control::Packet>&) {});
+void EngineTies::give_up(Other& other, const Status& why, Fate fate) {
+  tell_lost(other, why, fate);
   apart(other, why);
+}
+
+void EngineTies::tell_lost(const Other& other, const Status& why, Fate fate) {
+  Json command{{"command", "lose"}, {"node", other.index.value}, {"why", why.message()}};
+  if (fate != Fate::kApart) command["fate"] = fate == Fate::kDead ? "dead" : "silent";
+  jobs_.ask(spec_.name, command, {}, [](const Result<control::Packet>&) {});
 }
 
 void EngineTies::apart(Other& other, const Status& why) {
@@ -261,7 +274,8 @@ void EngineTies::heard(const std::string& node, const std::string& step, const J
     other->epoch = 0;
     other->asked.reset();
     const Status why = failure(Code::kPeerLost, "{}", said_text(message, "why"));
-    if (stands() && other->tie != Tie::kApart) give_up(*other, why);
+    if (stands() && other->tie == Tie::kApart) tell_lost(*other, why, Fate::kDead);
+    if (stands() && other->tie != Tie::kApart) give_up(*other, why, Fate::kDead);
     return changed_();
   }
   other->epoch = said_number(message, "epoch");
@@ -279,7 +293,7 @@ void EngineTies::heard(const std::string& node, const std::string& step, const J
     connect(*other, call);
   } else if (step == "apart" && !first && stands()) {
     if (other->tie == Tie::kJoined)
-      give_up(*other, failure(Code::kPeerLost, "its engine has lost that of this node"));
+      give_up(*other, failure(Code::kPeerLost, "its engine has lost that of this node"), Fate::kApart);
     reconcile(*other);
   }
 }

@@ -5,6 +5,9 @@
 // of the last connection between the two. The other answers `here`, with its address and a new generation,
 // and both engines connect. The second node that finds itself apart says `apart`, and is asked. A node that
 // hears `join` and has no part begins one. A part that ends is told as `gone`.
+//
+// Groups may go on without a node if the engine knows that it is dead, or silent while others are not. Dead
+// is a node whose own supervisor says so: by `gone`, or when it comes up without the part that it had.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -102,7 +105,9 @@ class EngineTies {
   void answer(Other& other);
   void connect(Other& other, const Call& call);
   void apart(Other& other, const Status& why);
-  void give_up(Other& other, const Status& why);
+  enum class Fate : std::uint8_t { kApart, kSilent, kDead };
+  void give_up(Other& other, const Status& why, Fate fate);
+  void tell_lost(const Other& other, const Status& why, Fate fate);
   control::Json about(const char* step) const;
 
   control::Loop& loop_;

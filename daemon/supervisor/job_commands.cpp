@@ -117,6 +117,7 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
       control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.uid, &*world);
   if (!spec) return refuse(reply, spec.error());
   spec->network = options_.roster.network;
+  spec->tie_breaker = options_.roster.tie_breaker;
   spec->asked_on = options_.roster.here;
   const auto made = [this, caller, name = spec->name, reply](const Status& status) {
     status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);

@@ -86,6 +86,7 @@ Result<control::JobSpec> job_of_wish(const Json& wish, const Options& options) {
   spec.deadline = Nanos(static_cast<std::int64_t>(deadline));
   spec.digests = static_cast<std::uint32_t>(digests);
   spec.network = options.roster.network;
+  spec.tie_breaker = options.roster.tie_breaker;
   const auto asked_on = wish.find("asked_on");
   const auto nodes = spec.world.nodes();
   if (asked_on == wish.end() || std::find(nodes.begin(), nodes.end(), *asked_on) == nodes.end())

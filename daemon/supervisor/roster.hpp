@@ -32,6 +32,7 @@ struct Roster {
   std::vector<Member> members;  // in the order of the cluster file; fewer than two: this node stands alone
   std::string here;             // this node
   std::string network;          // by which the engines of a job reach each other; empty: none
+  std::string tie_breaker;      // a member; empty: none
   std::vector<std::string> configuration;  // what must be the same on all nodes, a line each
   Trust trust = Trust::kCertificates;
   std::function<Result<OwnCredentials>()> load_credentials;  // reads the files, at start and at SIGHUP

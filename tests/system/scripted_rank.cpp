@@ -11,7 +11,9 @@
 //   await        until a line comes on standard input
 //   make:R,R,…   makes a group of these ranks, which @ becomes
 //   shrink       makes a group of those who are left of the one called @, which it becomes: at first the
-//   world whole        makes the world @ again, and meets all its members, having heard what it had to tell
+//   world
+//   hurry        the same, and waits for 200 ms only
+//   whole        makes the world @ again, and meets all its members, having heard what it had to tell
 //   listen       takes its next steps from standard input, a line each, until it ends
 //
 // A DIM of @ is that group.
@@ -94,8 +96,8 @@ int make(Rank& rank, const char* list) {
   return 0;
 }
 
-int shrink(Rank& rank) {
-  const muster_status_t status = muster_group_shrink(rank.session, rank.group, rank.deadline_ns, &rank.group);
+int shrink(Rank& rank, std::int64_t timeout_ns) {
+  const muster_status_t status = muster_group_shrink(rank.session, rank.group, timeout_ns, &rank.group);
   muster_group_info info = MUSTER_GROUP_INFO_INIT;
   if (status == MUSTER_OK && muster_group_query(rank.session, rank.group, &info) != MUSTER_OK)
     return fail("group");
@@ -154,7 +156,8 @@ int reset(const Rank& rank, const std::string& step, muster_lane lane) {
 int take(Rank& rank, const std::string& step) {
   if (step == "reset") return reset(rank, step, MUSTER_LANE_SMALL);
   if (step.starts_with("reset_")) return reset(rank, step, lane_of(rank, step.substr(6)));
-  if (step == "shrink") return shrink(rank);
+  if (step == "shrink") return shrink(rank, rank.deadline_ns);
+  if (step == "hurry") return shrink(rank, 200'000'000);
   if (step == "whole") return whole(rank);
   const auto colon = step.find(':');
   if (colon == std::string::npos) return 2;

@@ -35,9 +35,9 @@ struct NodeLink {
 };
 
 // Owns    its connections. Communicators refer to it, and end before it.
-// Thread  open, use, end, take_ended, take_lost, in_use: one at a time, as Communicator::launch. progress,
-// arm: any,
-//         several at once, never under the engine lock. All else: any.
+// Thread  open, use, end, take_ended, take_lost, tell, take_words, in_use: one at a time, as
+//         Communicator::launch. progress, arm: any, several at once, never under the engine lock; link calls
+//         progress. All else: any.
 // Bound   progress: never waits, neither for a peer nor for another caller.
 // Fails   open: kNoResource, kBadArgument. connect: kBadArgument, kNoResource.
 class Backend {
@@ -71,6 +71,14 @@ class Backend {
   // Says something to nodes that have heard nothing since the last call, so that they know that this one
   // lives.
   virtual void stay_alive() {}
+  // A message of the engine's own to that of another node, of at most kEngineWordMax bytes; in order, and
+  // lost with the connection. take_words: calls visit for those that have come since; the bytes are valid
+  // during the call.
+  static constexpr std::size_t kEngineWordMax = (8 << 10) + 64;
+  virtual void tell(NodeIndex /*node*/, std::span<const std::byte> /*word*/) {}
+  virtual void take_words(
+      const std::function<void(NodeIndex, std::uint32_t generation, std::span<const std::byte>)>& /*visit*/) {
+  }
   // The epoch has ended here, by a cause of this node: the other nodes hear of it, and launches of that epoch
   // that have not met all their nodes fail with it.
   virtual void end(const EpochEnd& /*end*/) {}

@@ -3,6 +3,7 @@
 #include "api/base/log.hpp"
 #include "transport/loopback/loopback.hpp"
 #include "transport/span/early_requests.hpp"
+#include "transport/span/engine_words.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/operation.hpp"
 #include "transport/span/staging.hpp"
@@ -79,6 +80,11 @@ class SpanningBackend final : public Backend {
   void stay_alive() override;
   void end(const EpochEnd& end) override;
   void take_ended(const std::function<void(const EpochEnd&)>& visit) override;
+  void tell(NodeIndex node, Bytes word) override {
+    words_.say(node, word);
+    wake_();
+  }
+  void take_words(const span::EngineWords::Visit& visit) override { words_.take(visit); }
 
   std::size_t progress() override;
   bool arm() override;
@@ -145,6 +151,7 @@ class SpanningBackend final : public Backend {
   std::map<std::uint64_t, std::uint64_t> late_;           // by group of `spans_`: messages that were dropped
   std::vector<EpochEnd> heard_;
   std::vector<std::pair<NodeIndex, Status>> lost_;
+  span::EngineWords words_;
   std::atomic<bool> any_heard_{false};
   std::atomic<bool> any_lost_{false};
   std::atomic<bool> quiet_{false};  // no worker calls progress() by itself
@@ -380,6 +387,7 @@ void SpanningBackend::hear(NodeConnection& from, Bytes message) {
   if (kind == HeadKind::kRefusal) hear_refusal(from, message);
   if (kind == HeadKind::kEnd) hear_end(from, message);
   if (kind == HeadKind::kReady) hear_ready(from, message);
+  if (kind == HeadKind::kEngine) words_.hear(from, message);
 }
 
 void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
@@ -528,12 +536,13 @@ std::size_t SpanningBackend::carry_out_wishes() {
     const std::lock_guard lock(wishes_mutex_);
     std::swap(wishes, wishes_);
   }
-  if (wishes.empty()) return 0;
+  if (wishes.empty() && words_.all_said()) return 0;
   for (span::Launched& launched : wishes.launches) begin(std::move(launched));
   for (const StepOutcome* outcome : wishes.cancelled)
     for (auto& operation : operations_)
       if (!operation->over() && operation->outcome() == outcome)
         operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
+  words_.send(connections_, greeted_);
   for (const EpochEnd& end : wishes.ends) {
     end_here(end);
     const auto span = span_of(end.group);
@@ -582,7 +591,7 @@ bool SpanningBackend::arm() {
   if (!network_->arm()) return false;
   quiet_.store(true, std::memory_order_relaxed);
   const std::lock_guard wishes_lock(wishes_mutex_);
-  return wishes_.empty() && heard_.empty() && lost_.empty();
+  return wishes_.empty() && words_.all_said() && heard_.empty() && lost_.empty();
 }
 
 }  // namespace

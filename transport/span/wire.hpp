@@ -25,7 +25,7 @@ namespace muster::transport::span {
 // without asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
 
-enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady };
+enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady, kEngine };
 
 // An operation as all of its nodes name it.
 struct OperationKey {
@@ -95,6 +95,11 @@ struct HelloHead {
   HeadKind kind = HeadKind::kHello;
 };
 
+// What follows is between the engines.
+struct EngineHead {
+  HeadKind kind = HeadKind::kEngine;
+};
+
 // Each message ends with the checksum of all before it. It finds damage on the way, not malice.
 using WireSum = std::uint64_t;
 inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes + sizeof(WireSum);
@@ -115,6 +120,7 @@ inline std::optional<Bytes> unseal(Bytes message) {
   std::memcpy(&sum, message.data() + said.size(), sizeof sum);
   return sum == sum_of(said) ? std::optional(said) : std::nullopt;
 }
+static_assert(sizeof(EngineHead) + Backend::kEngineWordMax + sizeof(WireSum) <= kMessageBytesMax);
 
 inline std::optional<HeadKind> kind_of(Bytes message) {
   HeadKind kind{};

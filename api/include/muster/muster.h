@@ -110,6 +110,7 @@ enum {
   MUSTER_ERR_DEPENDENCY = -205, /* the start, or one before it on its lane, waited for a point that failed */
   MUSTER_ERR_CORRUPT = -206,    /* members hold different bytes where they must be equal: the text names who */
   MUSTER_ERR_INTERRUPTED = -207, /* muster_interrupt ended this rank's part; the other members get ABORTED   */
+  MUSTER_ERR_MINORITY = -208,    /* nodes are silent, and this side may not go on without them: the text names them */
 
   /* -3xx  the session: close it, and open another where there is something to open */
   MUSTER_ERR_PROTOCOL = -301,    /* shared memory or a message broke the protocol            */
@@ -229,8 +230,14 @@ MUSTER_API muster_status_t muster_group_make(muster_session* session, const int3
  * that attached since (it was started again), but takes it in if it calls in time. A member that dies meanwhile is left out. A
  * sole survivor gets MUSTER_GROUP_SELF. If nobody is missing the result is `group` itself. A group grows in this way too: a
  * restarted rank is a member of `group` again. Before `group` works, each operation of the others returns one pending loss;
- * repeat a barrier until it returns OK. timeout_ns: 0 for the session's. Errors: TIMEOUT (with the ranks that are attached and
- * did not call), those of muster_group_make, STALE. */
+ * repeat a barrier until it returns OK. timeout_ns: 0 for the session's.
+ * On several nodes all survivors get the same list, or none. Each node answers for its members. A node whose end its own daemon
+ * has reported is left out, so any number may go on. A node that is silent may live: without it only those go on who reach nodes
+ * with more than half of the group's members, living or not. With exactly half that is the side of `cluster.tie_breaker`, if the
+ * cluster file names one. A member that dies while the nodes agree may be in the list; the new group then tells of its loss.
+ * Errors: TIMEOUT (with the ranks that are attached and did not call, or the nodes of which nothing is known yet; call again, and
+ * get what the others have agreed on meanwhile), MINORITY (this rank's side may not go on, or the others have gone on without it;
+ * call again once the nodes are back), those of muster_group_make, STALE. */
 MUSTER_API muster_status_t muster_group_shrink(muster_session* session, muster_group group, int64_t timeout_ns,
                                                muster_group* survivors);
 /* Give a made group back; it ends when every member that holds it has freed it or left. The plan cache drops its plans. Errors:

@@ -111,6 +111,19 @@ TEST(Cluster, ReadsWhatItsLinksCost) {
     EXPECT_THAT(with(wrong).error().text(), HasSubstr("cluster.link.rate"));
 }
 
+TEST(Cluster, ReadsTheTieBreakerOfItsHosts) {
+  const auto with = [](const std::string& host) {
+    const auto cluster =
+        parse_cluster(Source("c.yaml", fmt::format("cluster: {{tie_breaker: {}}}\n"
+                                                   "nodes: [{{host: \"a[1-2]\", devices: {{count: 2}}}}]\n",
+                                                   host)));
+    return cluster ? cluster->tie_breaker : cluster.error().text();
+  };
+  EXPECT_EQ(with("a2"), "a2");
+  EXPECT_THAT(with("a3"),
+              HasSubstr("cluster.tie_breaker: 'a3' is no host of `nodes`; name one of the hosts"));
+}
+
 // Goal: a floor that refuses a mesh can point at the degree that it refuses.
 TEST(Cluster, LendsItsPlacesToLaterComplaints) {
   const auto cluster = parse_cluster(shipped("cluster.two-nodes.yaml"));

@@ -186,6 +186,7 @@ TEST(JobSpec, SurvivesTheWay) {
   spec.network = "ofi";
   spec.networks_directory = "/usr/lib/muster/networks";
   spec.link = {.trip_ns = 7, .bytes_per_us = 9};
+  spec.tie_breaker = "node02";
   spec.reproducible = true;
   spec.claim = ClaimRule::kToken;
   const auto back = job_from_json(to_json(spec));
@@ -193,8 +194,8 @@ TEST(JobSpec, SurvivesTheWay) {
   EXPECT_EQ(to_json(*back), to_json(spec));
   EXPECT_EQ(back->link, spec.link);
   Json older = to_json(spec);  // of a release that did not have these fields
-  for (const char* field :
-       {"costs", "network", "networks_directory", "reproducible", "link_trip_ns", "link_bytes_per_us"})
+  for (const char* field : {"costs", "network", "networks_directory", "tie_breaker", "reproducible",
+                            "link_trip_ns", "link_bytes_per_us"})
     older.erase(field);
   const auto filled = job_from_json(older);
   ASSERT_TRUE(filled) << filled.error().text();

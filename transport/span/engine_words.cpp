@@ -1,0 +1,46 @@
+#include "transport/span/engine_words.hpp"
+
+#include "api/base/assert.hpp"
+
+namespace muster::transport::span {
+
+void EngineWords::say(NodeIndex node, Bytes word) {
+  MUSTER_ASSERT(word.size() <= Backend::kEngineWordMax);
+  const std::lock_guard lock(mutex_);
+  said_.emplace_back(node, message_of(EngineHead(), word));
+}
+
+bool EngineWords::all_said() const {
+  const std::lock_guard lock(mutex_);
+  return said_.empty();
+}
+
+void EngineWords::send(const std::vector<std::unique_ptr<NodeConnection>>& connections,
+                       const std::vector<bool>& greeted) {
+  std::vector<std::pair<NodeIndex, std::vector<std::byte>>> said;
+  {
+    const std::lock_guard lock(mutex_);
+    said.swap(said_);
+  }
+  for (auto& [node, word] : said)
+    if (greeted[node.value]) connections[node.value]->tell(std::move(word));
+}
+
+void EngineWords::hear(NodeConnection& from, Bytes message) {
+  const Bytes word = message.subspan(sizeof(EngineHead));
+  const std::lock_guard lock(mutex_);
+  if (heard_.size() == kUntakenMax)
+    return from.fail(failure(Code::kNoResource, "its engine says more than this one takes"));
+  heard_.push_back({from.peer(), from.generation(), {word.begin(), word.end()}});
+}
+
+void EngineWords::take(const Visit& visit) {
+  std::vector<Word> heard;
+  {
+    const std::lock_guard lock(mutex_);
+    heard.swap(heard_);
+  }
+  for (const Word& word : heard) visit(word.from, word.generation, word.bytes);
+}
+
+}  // namespace muster::transport::span
