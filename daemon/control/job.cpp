@@ -96,6 +96,7 @@ void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
   if (json.contains("network")) fields.text("network", spec.network);
   if (json.contains("networks_directory")) fields.text("networks_directory", spec.networks_directory);
   if (json.contains("asked_on")) fields.text("asked_on", spec.asked_on);
+  if (json.contains("gathered")) fields.flag("gathered", spec.gathered);
   if (json.contains("reproducible")) fields.flag("reproducible", spec.reproducible);
   const bool known =
       std::find(config::kNetworks.begin(), config::kNetworks.end(), spec.network) != config::kNetworks.end();
@@ -199,6 +200,7 @@ Json to_json(const JobSpec& spec) {
             {"network", spec.network},
             {"networks_directory", spec.networks_directory},
             {"asked_on", spec.asked_on},
+            {"gathered", spec.gathered},
             {"reproducible", spec.reproducible}};
   write_nodes(spec.world, json);
   return json;

@@ -51,6 +51,7 @@ struct JobSpec {
   std::string network;             // by which its nodes reach each other, of config::kNetworks; empty: none
   std::string networks_directory;  // where the modules of networks lie; absolute
   std::string asked_on;  // the node where a user has asked for a job of several nodes; empty: for no such job
+  bool gathered = false;      // its ranks have come to several nodes, and nobody else has asked for it
   bool reproducible = false;  // results are the same bits whatever node a rank is on
 
   // It is in no cluster file, and ends with whoever asked for it.

@@ -191,7 +191,8 @@ TEST(JobSpec, SurvivesTheWay) {
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(to_json(*back), to_json(spec));
   Json older = to_json(spec);  // of a release that did not have these fields
-  for (const char* field : {"costs", "network", "networks_directory", "reproducible"}) older.erase(field);
+  for (const char* field : {"costs", "network", "networks_directory", "gathered", "reproducible"})
+    older.erase(field);
   const auto filled = job_from_json(older);
   ASSERT_TRUE(filled) << filled.error().text();
   EXPECT_EQ(filled->network, "");
@@ -221,6 +222,7 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"networks_directory", ""},
                                                         {"networks_directory", std::string(5000, '/')},
                                                         {"reproducible", 1},
+                                                        {"gathered", 1},
                                                         {"arena_bytes_max", kJobBytesMax + 1},
                                                         {"segment_bytes", kJobBytesMax + 1},
                                                         {"deadline_ns", kDayAndMore},
