@@ -79,6 +79,7 @@ PROOFS = [
     Proof("conformance-public", 2, "random_collectives_test", FULL, "*AtEachLength"),
     Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),
     Proof("agreement", 1, "agreement_test", CASES),
+    Proof("gathering", 2, "supervisor_parts_test", _cases(20_000), "Gathering*"),
     Proof("overlap", 1, "base_overlap_test", CASES),
     Proof("failure-histories", 2, "failure_history_test", _cases(19_000)),
     Proof("histories", 3, "history_test", _cases(19_000)),

@@ -50,10 +50,10 @@ struct Welcomed {
   shm::Welcome welcome;
 };
 
-Result<Welcomed> knock(const std::string& endpoint, const shm::Hello& hello, Instant deadline,
-                       const Clock& clock) {
+Result<Welcomed> knock(const std::string& endpoint, shm::Hello hello, Instant deadline, const Clock& clock) {
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(endpoint, deadline, clock));
   MUSTER_FAULT_POINT("attach.connected");
+  hello.timeout_ns = std::max(Nanos(0), deadline - clock.now()).count();
   const Status sent = shm::send_message(socket, shm::bytes_of(hello));
   // DAEMON_LOST is no reason to stop: a daemon without room may have sent its reason and closed before our
   // Hello, and the reason can still be read.

@@ -107,6 +107,7 @@ struct Hello {
   std::int32_t world_size = -1;
   std::int32_t local_rank = -1;
   std::int32_t local_size = -1;
+  std::int64_t timeout_ns = 0;     // how long the client will wait for its Welcome
   char job[kNameBytes] = {};       // zero-terminated
   char mesh[kMeshTextBytes] = {};  // used only if this Hello creates the job
   char token[kTokenBytes] = {};    // empty: the rank is claimed by user id, if the job allows it

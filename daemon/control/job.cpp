@@ -97,6 +97,7 @@ void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
   if (json.contains("networks_directory")) fields.text("networks_directory", spec.networks_directory);
   if (json.contains("asked_on")) fields.text("asked_on", spec.asked_on);
   if (json.contains("tie_breaker")) fields.text("tie_breaker", spec.tie_breaker);
+  if (json.contains("gathered")) fields.flag("gathered", spec.gathered);
   if (json.contains("reproducible")) fields.flag("reproducible", spec.reproducible);
   if (json.contains("link_trip_ns")) fields.number("link_trip_ns", spec.link.trip_ns, 1, LinkCosts::kMax);
   if (json.contains("link_bytes_per_us"))
@@ -206,6 +207,7 @@ Json to_json(const JobSpec& spec) {
             {"link_trip_ns", spec.link.trip_ns},
             {"link_bytes_per_us", spec.link.bytes_per_us},
             {"tie_breaker", spec.tie_breaker},
+            {"gathered", spec.gathered},
             {"reproducible", spec.reproducible}};
   write_nodes(spec.world, json);
   return json;

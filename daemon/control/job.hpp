@@ -55,6 +55,7 @@ struct JobSpec {
   std::string asked_on;  // the node where a user has asked for a job of several nodes; empty: for no such job
   LinkCosts link;        // by which its nodes choose algorithms
   std::string tie_breaker;    // the node whose side may shrink a group at exactly half; empty: none
+  bool gathered = false;      // its ranks have come to several nodes, and nobody else has asked for it
   bool reproducible = false;  // results are the same bits whatever node a rank is on
 
   // It is in no cluster file, and ends with whoever asked for it.

@@ -51,12 +51,13 @@ Status check_sizes(const shm::Hello& hello) {
 }  // namespace
 
 Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Retries& retries, Refusals& refusals,
-               const Options& options, Events events)
+               Rendezvous& rendezvous, const Options& options, Events events)
     : loop_(loop),
       table_(table),
       jobs_(jobs),
       retries_(retries),
       refusals_(refusals),
+      rendezvous_(rendezvous),
       options_(options),
       events_(std::move(events)) {}
 
@@ -81,6 +82,7 @@ void Claims::admit(Client client) {
   if (const Status room = check_room(client, job); !room.ok()) return refuse(client, room);
   if (table_.find(job) == nullptr) {
     if (wait_for_place(client, job)) return;
+    if (must_gather(client)) return gather(std::move(client), *mesh);
     if (const Status made = make_job(client, *mesh); !made.ok()) return refuse(client, made);
   }
   if (table_.find(job)->state == JobState::kAdopting || jobs_.facts(job).deserted) {
@@ -148,6 +150,91 @@ Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view
   spec.owner_uid = client.peer.uid;
   spec.claim = control::ClaimRule::kOwner;
   return spec;
+}
+
+// ---- at the rendezvous -------------------------------------------------------------------------
+
+// A launcher that says that all ranks are here need not wait for them.
+bool Claims::must_gather(const Client& client) const {
+  const shm::Hello& hello = client.hello;
+  return !options_.roster.alone() && options_.auto_create_jobs && !client.gathered && hello.world_size > 1 &&
+         hello.local_size != hello.world_size;
+}
+
+void Claims::gather(Client client, std::string_view mesh) {
+  forget_leavers();  // a former process of the rank may have waited
+  const std::string job(client.hello.job);
+  const auto ticket = come(client, mesh);
+  if (!ticket) return refuse(client, ticket.error());
+  client.ticket = *ticket;
+  client.watch = loop_.watch(client.socket.get(), [this, ticket = *ticket] {
+    // Whoever waits has nothing to say: it has ended, or breaks the rules.
+    refuse_gathered(ticket, failure(Code::kProtocol, "a rank spoke before it was welcome"));
+  });
+  waiting_[job].clients.push_back(std::move(client));
+}
+
+Result<std::uint64_t> Claims::come(const Client& client, std::string_view mesh) {
+  const shm::Hello& hello = client.hello;
+  GatheringRank rank;
+  rank.job = {client.peer.uid, std::string(hello.job)};
+  MUSTER_RETURN_IF_ERROR(control::check_job_name(rank.job.name));
+  MUSTER_RETURN_IF_ERROR(jobs_.reserved(rank.job.name));
+  if (hello.rank < 0 || hello.rank >= hello.world_size)
+    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", hello.rank, hello.world_size - 1,
+                rank.job.name);
+  rank.gid = client.peer.gid;
+  rank.pid = client.peer.pid;
+  rank.rank = static_cast<std::uint32_t>(hello.rank);
+  rank.world = static_cast<std::uint32_t>(hello.world_size);
+  if (!mesh.empty()) {
+    MUSTER_ASSIGN_OR_RETURN(rank.mesh, canonical_mesh(mesh, rank.world));
+  }
+  return rendezvous_.come(std::move(rank), Nanos(std::max<std::int64_t>(hello.timeout_ns, 0)));
+}
+
+void Claims::refuse_gathered(std::uint64_t ticket, const Status& why) {
+  for (const Client& client :
+       take_gathered([ticket](const Client& waiting) { return waiting.ticket == ticket; }))
+    if (!is_left(client.socket)) refuse(client, why);
+}
+
+void Claims::all_gathered(const GatheringRank::Job& job, const std::string& mesh) {
+  for (Client& client : take_gathered([&job](const Client& waiting) {
+         return waiting.peer.uid == job.uid && std::string_view(waiting.hello.job) == job.name;
+       })) {
+    client.gathered = true;
+    // The first of them makes the job, and any may have said the mesh.
+    const bool said = client.hello.mesh[0] != '\0';
+    const Status set = said ? Status() : shm::set_text(client.hello.mesh, mesh, "the mesh");
+    set.ok() ? admit(std::move(client)) : refuse(client, set);
+  }
+}
+
+void Claims::disperse(const Status& why) {
+  for (const Client& client : take_gathered([](const Client&) { return true; })) refuse(client, why);
+}
+
+// Of those that wait at the rendezvous. They wait there no longer.
+std::vector<Claims::Client> Claims::take_gathered(const std::function<bool(const Client&)>& which) {
+  std::vector<Client> taken;
+  for (auto& [job, waiting] : waiting_) {
+    std::vector<Client> left;
+    for (Client& client : std::exchange(waiting.clients, {})) {
+      const bool goes = client.ticket != 0 && which(client);
+      if (goes) depart(client);
+      (goes ? taken : left).push_back(std::move(client));
+    }
+    waiting.clients = std::move(left);
+  }
+  return taken;
+}
+
+// It waits at the rendezvous no longer.
+void Claims::depart(Client& client) {
+  if (client.ticket == 0) return;
+  loop_.unwatch(std::exchange(client.watch, 0));
+  rendezvous_.leave(std::exchange(client.ticket, 0));
 }
 
 // True: takes the client. A rank may come back before its engine has reported the former process's death.
@@ -253,14 +340,16 @@ std::vector<Claims::Client> Claims::take_waiting(const std::string& job) {
   auto node = waiting_.extract(job);
   if (node.empty()) return {};
   loop_.unwatch(node.mapped().attach_again);
+  for (Client& client : node.mapped().clients) depart(client);
   return std::move(node.mapped().clients);
 }
 
 // Clients that gave up waiting free their ranks for those that still wait.
 void Claims::forget_leavers() {
   for (auto& [job, waiting] : waiting_)
-    std::erase_if(waiting.clients, [this, name = job](const Client& client) {
+    std::erase_if(waiting.clients, [this, name = job](Client& client) {
       const bool left = is_left(client.socket);
+      if (left) depart(client);
       if (left && client.claimed) table_.withdraw(name, rank_of(client.hello));
       return left;
     });

@@ -4,13 +4,15 @@
 //   Hello -> checked -> (job made) -> claimed -> attached by the engine, or refused
 //
 // In between, a rank may wait: for the engine's first report, for the end of a deserted job, for room in the
-// engine's channel, or for the end of the rank's former process.
+// engine's channel, or for the end of the rank's former process. In a cluster, a rank of a job that is not
+// there waits for the others at the rendezvous, unless its launcher says that all of them are on this node.
 #pragma once
 
 #include "api/shm/control.hpp"
 #include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/refusals.hpp"
+#include "daemon/supervisor/rendezvous.hpp"
 #include "daemon/supervisor/retries.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
 
@@ -39,7 +41,7 @@ class Claims {
     std::function<void()> save;     // what a successor must find has changed
   };
   Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Retries& retries, Refusals& refusals,
-         const Options& options, Events events);
+         Rendezvous& rendezvous, const Options& options, Events events);
 
   // Takes a rank's first message, which nobody has checked.
   void hear(shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> hello);
@@ -49,6 +51,11 @@ class Claims {
   void turn_away(const std::string& job, const Status& why);
   // The job is gone: ranks that have waited for its end begin anew.
   void admit_waiting(const std::string& job);
+  // What the rendezvous has decided: a rank is refused; or this node makes the job, and all its ranks go on.
+  void refuse_gathered(std::uint64_t ticket, const Status& why);
+  void all_gathered(const GatheringRank::Job& job, const std::string& mesh);
+  // No rank waits at the rendezvous any more.
+  void disperse(const Status& why);
 
   // Counts held ranks, and ranks that wait for their job without a claim.
   Shares sessions_by_user() const;
@@ -59,8 +66,11 @@ class Claims {
     shm::PeerIdentity peer;
     shm::Hello hello;
     int attempts = 0;
-    bool applied = false;  // it has waited for its job's place once
-    bool claimed = false;  // it holds its rank in the table
+    bool applied = false;            // it has waited for its job's place once
+    bool claimed = false;            // it holds its rank in the table
+    bool gathered = false;           // the other ranks are here too
+    std::uint64_t ticket = 0;        // of the rendezvous, where it waits; 0: it does not
+    control::Loop::Watch watch = 0;  // of its end, while it waits there
   };
   struct Waiting {
     std::vector<Client> clients;
@@ -69,6 +79,11 @@ class Claims {
   void admit(Client client);
   Status check_room(const Client& client, const std::string& job);
   bool wait_for_place(Client& client, const std::string& job);
+  bool must_gather(const Client& client) const;
+  void gather(Client client, std::string_view mesh);
+  Result<std::uint64_t> come(const Client& client, std::string_view mesh);
+  std::vector<Client> take_gathered(const std::function<bool(const Client&)>& which);
+  void depart(Client& client);
   Status make_job(const Client& client, std::string_view mesh);
   Result<control::JobSpec> spec_for(const Client& client, std::string_view mesh) const;
   bool claim_later(Client& client);
@@ -84,6 +99,7 @@ class Claims {
   RunningJobs& jobs_;
   Retries& retries_;
   Refusals& refusals_;
+  Rendezvous& rendezvous_;
   const Options& options_;
   Events events_;
   std::map<std::string, Waiting> waiting_;  // by job

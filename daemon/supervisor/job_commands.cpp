@@ -111,7 +111,7 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
                   failure(Code::kBadArgument,
                           "a job of several nodes that stays is one of the cluster file; name it there"));
   const auto shares = shares_of(body["nodes"]);
-  const auto world = shares ? world_of(*shares, options_.roster) : fail(shares.error());
+  const auto world = shares ? world_of(*shares, {}, options_.roster) : fail(shares.error());
   if (!world) return refuse(reply, world.error());
   auto spec =
       control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.uid, &*world);

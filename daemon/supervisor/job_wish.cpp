@@ -23,7 +23,25 @@ Result<NodeShares> shares_of(const Json& nodes) {
   return shares;
 }
 
-Result<World> world_of(const NodeShares& shares, const Roster& roster) {
+namespace {
+
+// Each rank's node, as `placement` says; each node keeps its number of ranks.
+Status place(std::span<const std::uint8_t> placement, std::vector<std::uint32_t>& node_of) {
+  std::vector<std::uint32_t> placed;
+  for (std::size_t i = 0; i + 1 < placement.size(); i += 2)
+    placed.push_back(std::uint32_t{placement[i]} << 8 | placement[i + 1]);
+  std::vector<std::uint32_t> counted = placed;
+  std::sort(counted.begin(), counted.end());
+  if (placement.size() % 2 != 0 || counted != node_of)  // which rises
+    return failure(Code::kBadArgument, "job: its placement does not give each node its number of ranks");
+  node_of = std::move(placed);
+  return {};
+}
+
+}  // namespace
+
+Result<World> world_of(const NodeShares& shares, std::span<const std::uint8_t> placement,
+                       const Roster& roster) {
   if (roster.alone())
     return fail(Code::kBadArgument,
                 "this daemon is no node of a cluster: `jobs_from` names a file of one host");
@@ -45,8 +63,26 @@ Result<World> world_of(const NodeShares& shares, const Roster& roster) {
     return fail(Code::kBadArgument, "node {} is not among the job's nodes; start it on one of them",
                 roster.here);
   if (names.size() < 2) return fail(Code::kBadArgument, "a job of one node needs no list of nodes");
+  if (!placement.empty()) MUSTER_RETURN_IF_ERROR(place(placement, node_of));
   return World::build(names, node_of, NodeIndex(static_cast<std::uint32_t>(here - names.begin())));
 }
+
+namespace {
+
+// Empty: its ranks fill the nodes in their order.
+std::vector<std::uint8_t> placement_of(const World& world) {
+  std::vector<std::uint8_t> placement;
+  bool rises = true;
+  for (std::uint32_t rank = 0; rank < world.size(); ++rank) {
+    const std::uint32_t node = world.node_of(Rank(rank)).value;
+    rises = rises && (rank == 0 || node >= world.node_of(Rank(rank - 1)).value);
+    placement.push_back(static_cast<std::uint8_t>(node >> 8));
+    placement.push_back(static_cast<std::uint8_t>(node));
+  }
+  return rises ? std::vector<std::uint8_t>() : placement;
+}
+
+}  // namespace
 
 Json wish_of(const control::JobSpec& spec) {
   const Json all = control::to_json(spec);
@@ -54,6 +90,9 @@ Json wish_of(const control::JobSpec& spec) {
             {"asked_on", spec.asked_on},
             {"deadline_ns", spec.deadline.count()},
             {"digests", spec.digests}};
+  if (spec.gathered) wish["gathered"] = true;
+  if (auto placement = placement_of(spec.world); !placement.empty())
+    wish["placement"] = Json::binary(std::move(placement));
   for (const char* field : {"name", "world", "mesh", "flatten", "claim"}) wish["spec"][field] = all.at(field);
   std::vector<std::uint32_t> shares(spec.world.nodes().size());
   for (std::uint32_t rank = 0; rank < spec.world.size(); ++rank)
@@ -73,7 +112,12 @@ Result<control::JobSpec> job_of_wish(const Json& wish, const Options& options) {
   if (!wish.is_object() || !wish.contains("spec") || !wish.contains("nodes"))
     return fail(Code::kBadArgument, "job: a wish needs a spec and nodes");
   MUSTER_ASSIGN_OR_RETURN(const NodeShares shares, shares_of(wish["nodes"]));
-  MUSTER_ASSIGN_OR_RETURN(const World world, world_of(shares, options.roster));
+  std::vector<std::uint8_t> placement;
+  if (const auto said = wish.find("placement"); said != wish.end()) {
+    if (!said->is_binary()) return fail(Code::kBadArgument, "job: its placement must be bytes");
+    placement = said->get_binary();
+  }
+  MUSTER_ASSIGN_OR_RETURN(const World world, world_of(shares, placement, options.roster));
   constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t uid, number("owner_uid", kMost));
   MUSTER_ASSIGN_OR_RETURN(
@@ -87,6 +131,8 @@ Result<control::JobSpec> job_of_wish(const Json& wish, const Options& options) {
   spec.digests = static_cast<std::uint32_t>(digests);
   spec.network = options.roster.network;
   spec.tie_breaker = options.roster.tie_breaker;
+  const auto gathered = wish.find("gathered");
+  spec.gathered = gathered != wish.end() && gathered->is_boolean() && gathered->get<bool>();
   const auto asked_on = wish.find("asked_on");
   const auto nodes = spec.world.nodes();
   if (asked_on == wish.end() || std::find(nodes.begin(), nodes.end(), *asked_on) == nodes.end())

@@ -6,6 +6,7 @@
 #include "daemon/supervisor/options.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,10 @@ using NodeShares = std::vector<std::pair<std::string, std::uint32_t>>;
 // [{"node": NAME, "ranks": N}, …]. kBadArgument.
 Result<NodeShares> shares_of(const control::Json& nodes);
 // As this node sees it. kBadArgument: a node that is not in the roster or stands twice, fewer than two, or
-// not this one.
-Result<World> world_of(const NodeShares& shares, const Roster& roster);
+// not this one. `placement`: if its ranks do not fill the nodes in that order, the number of its node for
+// each rank, in two bytes, big-endian; else empty.
+Result<World> world_of(const NodeShares& shares, std::span<const std::uint8_t> placement,
+                       const Roster& roster);
 
 control::Json wish_of(const control::JobSpec& spec);
 // kBadArgument, as job_asked_for() and world_of().

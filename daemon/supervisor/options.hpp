@@ -32,8 +32,9 @@ struct Options {
   std::uint64_t memory_per_user_max = 0;
   std::uint32_t ranks_per_job_max = 256;
   bool auto_create_jobs = true;
-  Nanos made_job_linger = std::chrono::seconds(60);  // of a job that a Hello made, once its ranks have left
-  Nanos idle_timeout = std::chrono::seconds(30);     // of a connection that owns no job and asks nothing
+  // Of a job that a Hello made, once its ranks have left. So long it also waits for a node that is away.
+  Nanos made_job_linger = std::chrono::seconds(60);
+  Nanos idle_timeout = std::chrono::seconds(30);  // of a connection that owns no job and asks nothing
   Nanos drain_timeout = std::chrono::seconds(10);
   NodeCosts costs;                     // 0: measured
   control::JobSpec job_defaults;       // limits and times of a job that does not set them

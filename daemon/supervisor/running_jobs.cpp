@@ -175,6 +175,7 @@ void RunningJobs::commit(const std::string& name) {
   table_.ready(name);
   events_.save();
   settle(name, {});
+  watch_desertion(name);
   events_.changed();
 }
 
@@ -249,6 +250,7 @@ void RunningJobs::end(const std::string& name, const std::string& why, Nanos tim
     MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
     table_.ending(name);
     job.ending = why;
+    job.deserted = job.vacant;
     events_.ending(name, unless_ending(name, {}));
     events_.save();
     ask_to_stop(name, entry.spec.epoch);
@@ -287,12 +289,17 @@ void RunningJobs::watch_desertion(const std::string& name) {
   RunningJob& job = it->second;
   const Job& entry = *table_.find(name);
   const bool empty = entry.state == JobState::kReady && entry.held() == 0;
-  if (!empty) return loop_.unwatch(std::exchange(job.linger, 0));
-  if (job.linger != 0) return;
+  if (!empty) {
+    loop_.unwatch(std::exchange(job.linger, 0));
+    if (std::exchange(job.vacant, false)) events_.vacant(name, false);
+    return;
+  }
+  if (job.linger != 0 || job.vacant) return;
   job.linger = loop_.after(options_.made_job_linger, [this, name] {
-    RunningJob& deserted = jobs_.at(name);
-    deserted.linger = 0;
-    deserted.deserted = true;
+    RunningJob& left = jobs_.at(name);
+    left.linger = 0;
+    left.vacant = true;
+    if (table_.find(name)->spec.gathered) return events_.vacant(name, true);
     end(name, fmt::format("the last rank of job {} has left", name));
   });
 }

@@ -56,6 +56,9 @@ class RunningJobs {
     std::function<void(const std::string& job, const Status& why)> ending;
     // The engine is gone, and the table does not have the job any more.
     std::function<void(const std::string& job, const Status& why, bool deserted)> gone;
+    // A job of several nodes that nobody but its ranks has asked for has had none here for made_job_linger,
+    // or has one again.
+    std::function<void(const std::string& job, bool vacant)> vacant;
     std::function<void()> changed;  // the number of jobs or sessions
     std::function<void()> save;     // what a successor must find has changed
     // Why a job of that name may not be made by a user: it is the cluster file's.
@@ -107,8 +110,9 @@ class RunningJobs {
   void end(const std::string& name, const std::string& why, Nanos time = kEngineEndTime);
   void end_all(const std::string& why, Nanos time = kEngineEndTime);
   void end_owned_by(ConnectionId owner);
-  // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. To be
-  // called when a rank of the job becomes held or free.
+  // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. If it
+  // has parts on other nodes, this one is vacant then. To be called when a rank of the job becomes held or
+  // free.
   void watch_desertion(const std::string& name);
 
   void ask(const std::string& name, const control::Json& command, std::span<const int> descriptors,
@@ -128,6 +132,7 @@ class RunningJobs {
     shm::Descriptor counters;
     Birth birth;
     bool deserted = false;
+    bool vacant = false;
     bool held = false;                              // until commit()
     std::string ending;                             // why it ends, if it does
     control::Json later = control::Json::object();  // unknown fields of a later version's state, kept

@@ -72,6 +72,7 @@ void SpanningJobs::start() {
 
 Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Wish wish) {
   const std::string name = spec.name;
+  if (is_over(name)) parts_.erase(name);
   if (parts_.contains(name) || around_.table.find(name) != nullptr)
     return failure(Code::kDuplicate, "job {} exists; end it, or choose another name", name);
   for (const std::string& node : spec.world.nodes())
@@ -105,12 +106,17 @@ Status SpanningJobs::enter_asked(const std::string& peer, const std::string& job
   return {};
 }
 
+// A temporary job that has left nothing here but its part: the name is free.
+bool SpanningJobs::is_over(const std::string& job) const {
+  const auto it = parts_.find(job);
+  return it != parts_.end() && it->second->over() && it->second->spec().temporary() &&
+         around_.table.find(job) == nullptr;
+}
+
 // Later: its callback may be on the stack.
 void SpanningJobs::forget_if_over(const std::string& job) {
   around_.loop.post([this, job] {
-    const auto it = parts_.find(job);
-    if (it == parts_.end() || !it->second->over() || !it->second->spec().temporary()) return;
-    if (around_.table.find(job) == nullptr) parts_.erase(it);
+    if (is_over(job)) parts_.erase(job);
   });
 }
 
@@ -119,6 +125,13 @@ void SpanningJobs::on_left(ConnectionId owner) {
     part->on_left(owner);
     forget_if_over(name);
   }
+}
+
+void SpanningJobs::on_vacant(const std::string& job, bool vacant) {
+  const auto it = parts_.find(job);
+  if (it == parts_.end()) return;
+  it->second->on_vacant(vacant);
+  forget_if_over(job);
 }
 
 // ---- what others hear --------------------------------------------------------------------------
@@ -132,7 +145,7 @@ Json SpanningJobs::parts() const {
 
 Status SpanningJobs::awaited(const std::string& job) const {
   const auto it = parts_.find(job);
-  return it == parts_.end() ? Status() : it->second->awaited();
+  return it == parts_.end() || is_over(job) ? Status() : it->second->awaited();
 }
 
 Json SpanningJobs::report() const {
@@ -174,6 +187,7 @@ void SpanningJobs::heard(const std::string& peer, const Json& message) {
   const std::string job = said_text(message, "job"), step = said_text(message, "step");
   const std::uint64_t epoch = said_number(message, "epoch");
   if (epoch == 0) return;
+  if (step == "prepare" && is_over(job)) parts_.erase(job);
   if (const auto wish = message.find("wish"); wish != message.end() && !parts_.contains(job)) {
     const Status entered = enter_asked(peer, job, *wish);
     if (!entered.ok()) {

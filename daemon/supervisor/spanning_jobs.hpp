@@ -47,11 +47,13 @@ class SpanningJobs {
   void on_ending(const std::string& job, const Status& why);
   void on_gone(const std::string& job, const Status& why);
   void on_left(ConnectionId owner);
+  void on_vacant(const std::string& job, bool vacant);
 
  private:
   SpanningPart& enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
                       SpanningPart::Wish wish);
   Status enter_asked(const std::string& peer, const std::string& job, const control::Json& wish);
+  bool is_over(const std::string& job) const;
   void forget_if_over(const std::string& job);
 
   const SpanningPart::Surroundings around_;

@@ -18,6 +18,10 @@ Json end_message(const std::string& job, std::uint64_t epoch, const std::string&
           {"again", again}};
 }
 
+Json vacancy_message(const std::string& job, std::uint64_t epoch, bool vacant) {
+  return {{"job", job}, {"epoch", epoch}, {"step", "vacant"}, {"vacant", vacant}};
+}
+
 }  // namespace
 
 SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, std::string leader,
@@ -41,6 +45,7 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
 
 SpanningPart::~SpanningPart() {
   around_.loop.unwatch(timer_);
+  around_.loop.unwatch(away_timer_);
 }
 
 void SpanningPart::adopt(std::uint64_t epoch) {
@@ -92,6 +97,9 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
   stage_ = stage;
   epoch_ = epoch;
   told_ = false;
+  if (std::exchange(vacant_, false))
+    for (const std::string& other : others_)
+      around_.peers.send(other, vacancy_message(spec_.name, epoch_, vacant_));
   around_.loop.unwatch(std::exchange(timer_, 0));
   if (stage == Stage::kMaking) making_.begin(epoch);
   const auto held = [this, epoch](const Result<control::EngineAddress>& address) {
@@ -108,7 +116,8 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
     retry_later();
   };
   const Status started = around_.jobs.start(
-      spec_, {.gid = gid_, .owner = wish_.owner, .held_epoch = epoch, .on_held = held}, {});
+      spec_,
+      {.gid = gid_, .owner = wish_.owner, .made = spec_.gathered, .held_epoch = epoch, .on_held = held}, {});
   if (!started.ok()) held(fail(started));
 }
 
@@ -215,10 +224,38 @@ void SpanningPart::on_left(ConnectionId owner) {
   end(RunningJobs::kOwnerLeft, Again::kNo);
 }
 
+void SpanningPart::on_vacant(bool vacant) {
+  vacant_ = vacant;
+  for (const std::string& other : others_)
+    around_.peers.send(other, vacancy_message(spec_.name, epoch_, vacant_));
+  end_if_vacant();
+}
+
+// Nobody has ranks of the job, as far as can be known. A node that is away may only have been upgraded.
+void SpanningPart::end_if_vacant() {
+  if (!vacant_ || stage_ != Stage::kReady) return;
+  std::vector<std::string> unsure;
+  for (const std::string& other : others_) {
+    if (vacant_others_.contains(other) || away_.contains(other)) continue;
+    if (around_.peers.is_up(other)) return;
+    unsure.push_back(other);
+  }
+  if (unsure.empty()) return end(fmt::format("the last rank of job {} has left", spec_.name), Again::kNo);
+  if (away_timer_ != 0) return;
+  away_timer_ = around_.loop.after(around_.options.made_job_linger, [this, unsure] {
+    away_timer_ = 0;
+    for (const std::string& other : unsure)
+      if (!around_.peers.is_up(other)) away_.insert(other);
+    end_if_vacant();
+  });
+}
+
 // ---- peers -------------------------------------------------------------------------------------
 
 void SpanningPart::on_up(const std::string& peer, std::uint64_t its_epoch) {
   ties_.on_up(peer, its_epoch);
+  away_.erase(peer);
+  if (vacant_) around_.peers.send(peer, vacancy_message(spec_.name, epoch_, vacant_));
   if (stage_ == Stage::kOver && its_epoch != 0)  // it was away when the job was ended
     around_.peers.send(peer, end_message(spec_.name, its_epoch, why_.message(), false));
   look_at(peer);
@@ -236,6 +273,8 @@ void SpanningPart::look_at(const std::string& peer) {
 
 void SpanningPart::on_down(const std::string& peer, const Status& why) {
   ties_.on_down(peer);
+  vacant_others_.erase(peer);
+  end_if_vacant();
   if (stage_ != Stage::kMaking) return;
   const Status lost =
       failure(Code::kPeerLost, "node {} was lost while the job was being made: {}", peer, why.message());
@@ -266,6 +305,11 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
   if (epoch != epoch_) return;  // of an earlier attempt
   if (step == "end") {
     if (stage_ != Stage::kOver) hear_end(message);
+  } else if (step == "vacant") {
+    const auto vacant = message.find("vacant");
+    const bool is_vacant = vacant != message.end() && vacant->is_boolean() && vacant->get<bool>();
+    is_vacant ? void(vacant_others_.insert(peer)) : void(vacant_others_.erase(peer));
+    end_if_vacant();
   } else if (stage_ == Stage::kMaking) {
     making_.hear(peer, step, message);
   }

@@ -8,6 +8,10 @@
 // leaves the others as they are: its members are lost to their groups. The node begins its part again as soon
 // as it can, with the job's epoch, and the engines connect anew (engine_ties.hpp). If no part is left, the
 // leader makes the job again. A temporary job, which a user has asked for, is not made again.
+//
+// A job that only its ranks have asked for has nobody who ends it. A node tells the others (`vacant`) when
+// its last rank has left, and when one comes again. Once all parts are vacant the job ends. A node that is
+// away counts as vacant after Options::made_job_linger.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -20,6 +24,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -82,6 +87,8 @@ class SpanningPart {
   void on_gone(const Status& why);
   // Whoever has asked for it has left; if it has an engine, that ends.
   void on_left(ConnectionId owner);
+  // No rank of a gathered job is here, or one is again.
+  void on_vacant(bool vacant);
 
  private:
   enum class Stage : std::uint8_t {
@@ -105,6 +112,7 @@ class SpanningPart {
   void hear_prepare(const std::string& peer, std::uint64_t epoch);
   void hear_end(const control::Json& message);
   void retry_later();
+  void end_if_vacant();
 
   const Surroundings around_;
   const control::JobSpec spec_;
@@ -119,6 +127,10 @@ class SpanningPart {
   Status why_;         // the last attempt failed
   bool told_ = false;  // the others know that it ends
   control::Loop::Watch timer_ = 0;
+  bool vacant_ = false;
+  std::set<std::string> vacant_others_;
+  std::set<std::string> away_;  // for so long that they count as vacant
+  control::Loop::Watch away_timer_ = 0;
 };
 
 }  // namespace muster::supervisor

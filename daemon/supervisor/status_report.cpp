@@ -138,6 +138,8 @@ Json StatusReport::status(std::uint32_t uid) const {
   if (from_.peers.alone()) return result;
   result["cluster"] = from_.peers.report();
   result["cluster"]["waiting"] = from_.spanning.report();
+  for (Json& gathers : from_.rendezvous.report(uid))
+    result["cluster"]["waiting"].push_back(std::move(gathers));
   return result;
 }
 

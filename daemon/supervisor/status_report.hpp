@@ -37,6 +37,7 @@ class StatusReport {
     const Adoption& adoption;
     const Peers& peers;
     const SpanningJobs& spanning;
+    const Rendezvous& rendezvous;
   };
   StatusReport(control::Loop& loop, const Clock& clock, Sources sources)
       : loop_(loop), clock_(clock), from_(sources) {}

@@ -83,7 +83,8 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
       spanning_(loop_, clock_, table_, jobs_, peers_, options_),
       questions_(loop_, clock_, table_, ways_of_questions()),
       retries_(loop_, clock_, table_),
-      claims_(loop_, table_, jobs_, retries_, refusals_, options_,
+      rendezvous_(loop_, clock_, spanning_, peers_, options_, events_of_rendezvous()),
+      claims_(loop_, table_, jobs_, retries_, refusals_, rendezvous_, options_,
               {[this] { on_changed(); }, [this] { save(); }}),
       connections_(loop_, store_, refusals_, options_.idle_timeout, events_of_connections()),
       acceptor_(loop_, clock_, store_, std::move(entrance),
@@ -98,24 +99,36 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
                     [this] { save(); }),
       report_(loop_, clock_,
               {options_, table_, jobs_, questions_, claims_, memory_, saved_, acceptor_.entrance(), adoption_,
-               peers_, spanning_}),
+               peers_, spanning_, rendezvous_}),
       commands_(job_commands_, report_, handover_, drain_) {}
 
 Peers::Events Supervisor::events_of_peers() {
   return {.jobs = [this] { return spanning_.parts(); },
-          .up = [this](const std::string& peer, const control::Json& jobs) { spanning_.on_up(peer, jobs); },
+          .up =
+              [this](const std::string& peer, const control::Json& jobs) {
+                spanning_.on_up(peer, jobs);
+                rendezvous_.on_up(peer);
+              },
           .down =
               [this](const std::string& peer, const Status& why) {
                 questions_.on_down(peer, why);
                 spanning_.on_down(peer, why);
+                rendezvous_.on_down(peer);
               },
-          .heard =
-              [this](const std::string& peer, const control::Json& message) {
-                PeerQuestions::is_one(message) ? questions_.heard(peer, message)
-                                               : spanning_.heard(peer, message);
-              },
+          .heard = [this](const std::string& peer, const control::Json& message) { on_heard(peer, message); },
           .doubted = [this](const std::string& peer) { spanning_.on_doubted(peer); },
           .lost = [this](const std::string& peer, const Status& why) { spanning_.on_lost(peer, why); }};
+}
+
+void Supervisor::on_heard(const std::string& peer, const control::Json& message) {
+  if (PeerQuestions::is_one(message)) return questions_.heard(peer, message);
+  Gathering::is_one(message) ? rendezvous_.heard(peer, message) : spanning_.heard(peer, message);
+}
+
+Rendezvous::Events Supervisor::events_of_rendezvous() {
+  return {.refuse = [this](std::uint64_t ticket, const Status& why) { claims_.refuse_gathered(ticket, why); },
+          .all_here = [this](const GatheringRank::Job& job,
+                             const std::string& mesh) { claims_.all_gathered(job, mesh); }};
 }
 
 PeerQuestions::Ways Supervisor::ways_of_questions() {
@@ -140,6 +153,7 @@ RunningJobs::Events Supervisor::events_of_jobs() {
               },
           .gone = [this](const std::string& job, const Status& why,
                          bool deserted) { on_gone(job, why, deserted); },
+          .vacant = [this](const std::string& job, bool vacant) { spanning_.on_vacant(job, vacant); },
           .changed = [this] { on_changed(); },
           .save = [this] { save(); },
           .reserved = [this](const std::string& job) { return spanning_.awaited(job); }};
@@ -163,6 +177,7 @@ Drain::Events Supervisor::events_of_drain() {
   return {.begun =
               [this] {
                 tell("STOPPING=1");
+                claims_.disperse(failure(Code::kJobEnded, RunningJobs::kShuttingDown));
                 publish_status();
               },
           .ended = [this] { loop_.after(kLastAnswerTime, [this] { loop_.stop(); }); }};

@@ -12,7 +12,7 @@
 //   Acceptor      the entrance                              Adoption     a predecessor's jobs
 //   Drain         the end                                   Handover     a successor
 //   Peers         supervisors of other nodes                SpanningJobs jobs of several nodes
-//   PeerQuestions what nodes ask each other
+//   PeerQuestions what nodes ask each other                 Rendezvous   ranks that wait for all others
 //   JobCommands, StatusReport, CommandService               what command lines may ask
 #pragma once
 
@@ -33,6 +33,7 @@
 #include "daemon/supervisor/peer_questions.hpp"
 #include "daemon/supervisor/peers.hpp"
 #include "daemon/supervisor/refusals.hpp"
+#include "daemon/supervisor/rendezvous.hpp"
 #include "daemon/supervisor/replacement.hpp"
 #include "daemon/supervisor/retries.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
@@ -75,6 +76,8 @@ class Supervisor {
   Peers::Events events_of_peers();
   PeerQuestions::Ways ways_of_questions();
   RunningJobs::Events events_of_jobs();
+  Rendezvous::Events events_of_rendezvous();
+  void on_heard(const std::string& peer, const control::Json& message);
   Connections::Events events_of_connections();
   Drain::Events events_of_drain();
   Status start_configured_jobs();
@@ -102,6 +105,7 @@ class Supervisor {
   SpanningJobs spanning_;
   PeerQuestions questions_;
   Retries retries_;
+  Rendezvous rendezvous_;
   Claims claims_;
   Connections connections_;
   Acceptor acceptor_;

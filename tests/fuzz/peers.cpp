@@ -1,5 +1,6 @@
-// What another node sends: frames in pieces of any size, and its greeting.
+// What another node sends: frames in pieces of any size, its greeting, and which ranks it gathers.
 #include "daemon/control/frame.hpp"
+#include "daemon/supervisor/gathering.hpp"
 #include "daemon/supervisor/membership.hpp"
 
 #include "tests/fuzz/bytes.hpp"
@@ -42,6 +43,29 @@ void check_greeting(const Json& greeting, std::string_view proved, std::string_v
   MUSTER_PROMISE(greeting.at("configuration") == membership.greeting({}).at("configuration"));
 }
 
+// Only who waits here is refused, and a job that is made has a place for each of its ranks.
+void check_gathering(const Json& frame) {
+  if (!Gathering::is_one(frame)) return;
+  constexpr std::uint32_t kWorld = 4;
+  Gathering gathering(roster());
+  gathering.on_up("node02");
+  GatheringRank waits;
+  waits.ticket = 1;
+  waits.job = {7, "train"};
+  waits.world = kWorld;
+  MUSTER_PROMISE(gathering.come(waits).ok());
+  const Status heard = gathering.heard("node02", frame);
+  const std::string text = gathering.text_of(waits.job);
+  const Gathering::Orders orders = gathering.take();
+  MUSTER_PROMISE(heard.ok() || (orders.refusals.empty() && orders.jobs.empty()));
+  for (const auto& refusal : orders.refusals) MUSTER_PROMISE(refusal.ticket == 1 && !refusal.why.ok());
+  MUSTER_PROMISE(text.empty() == !orders.refusals.empty());
+  for (const auto& placement : orders.jobs) {
+    MUSTER_PROMISE(placement.nodes == std::vector<std::string>({"node01", "node02"}));
+    MUSTER_PROMISE(placement.node_of == std::vector<std::uint32_t>({0, 1, 1, 1}));
+  }
+}
+
 // The length of the frame that begins here; 0: not all of it is there.
 std::size_t length_at(std::span<const std::byte> stream) {
   if (stream.size() < control::kFrameLengthBytes) return 0;
@@ -79,6 +103,7 @@ void frames(fuzz::Bytes& bytes) {
       MUSTER_PROMISE(unread.size() >= control::kFrameLengthBytes + length);
       unread.erase(unread.begin(),
                    unread.begin() + static_cast<std::ptrdiff_t>(control::kFrameLengthBytes + length));
+      check_gathering(**frame);
       check_greeting((*frame)->contains("greeting") ? (*frame)->at("greeting") : **frame, proved, wanted);
     }
   }

@@ -59,7 +59,7 @@ def handshakes():
                 {"command": "token", "job": "job", "rank": 1}, {"event": "failed", "error": "x"}]
     answers = [{"ok": True, "result": {"groups": 3}}, {"ok": False, "status": -108, "error": "no job"},
                {"ok": False, "status": 0, "error": "no"}, {"ok": "maybe"}, {"ok": True, "result": 1.5}]
-    hello = struct.pack("<8I", 2, 0x100, 69632, 8192, 1, 4, 1, 4)
+    hello = struct.pack("<8Iq", 2, 0x100, 69632, 8192, 1, 4, 1, 4, 60 * 10**9)
     hello += b"job".ljust(64, b"\0") + b"dp_shard=2,tp=2".ljust(256, b"\0") + b"secret".ljust(80, b"\0")
     yield from (b"\x01" + cbor(body) for body in commands)
     yield from (b"\x02" + cbor(body) for body in answers)
@@ -126,16 +126,22 @@ def peers():
     """Frames of a node that greets, and of one that should not be let in."""
     def frame(body):
         return len(cbor(body)).to_bytes(4, "big") + cbor(body)
-    greeting = {"protocol": 3, "version": "1", "cluster": "lab-a", "node": "node02", "jobs": [],
+    greeting = {"protocol": 4, "version": "1", "cluster": "lab-a", "node": "node02", "jobs": [],
                 "configuration": CONFIGURATION, "lines": ["port 7733", "job train: 4 ranks"]}
     greetings = [greeting, greeting | {"node": "node04"}, greeting | {"cluster": "lab-b"},
-                 greeting | {"protocol": 4}, greeting | {"lines": ["port 7734"], "configuration": ""}, {}]
+                 greeting | {"protocol": 5}, greeting | {"lines": ["port 7734"], "configuration": ""}, {}]
     for proved, wanted in ((0, 0), (2, 2), (3, 0), (2, 3)):
         for body in greetings:
             stream = frame({"greeting": body}) + frame({"welcome": True})
             yield bytes([proved, wanted, 0]) + pieces(stream)
     yield bytes([0, 0, 0]) + pieces(frame({"text": "x" * 100}) + b"\x7f\xff\xff\xff")
     yield bytes([0, 0, 1]) + pieces(b"\x00\x00\x80\x00" + b"\xa0")
+    gathers = {"job": "train", "uid": 7, "world": 4, "mesh": "", "round": 1, "ranks": [1, 3]}
+    gatherings = [gathers, gathers | {"world": 8}, gathers | {"ranks": [0, 1]}, gathers | {"ranks": []},
+                  gathers | {"ranks": [1, 1, 3, 1]}, gathers | {"ranks": [1, 2**63]},
+                  gathers | {"uid": 2**33},
+                  gathers | {"failed": {"ok": False, "status": -3, "error": "no place"}}, {}]
+    yield from (bytes([0, 0, 1]) + pieces(frame({"gathering": body})) for body in gatherings)
 
 
 STATE_FIELDS = {"epoch": 5, "instance": 2, "started_ns": 1, "upgrade_ns": 0}

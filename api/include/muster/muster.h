@@ -154,11 +154,13 @@ typedef struct muster_open_options {
 } muster_open_options;
 #define MUSTER_OPEN_OPTIONS_INIT {sizeof(muster_open_options), -1, -1, 0, NULL, NULL, NULL, NULL, 0}
 
-/* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. options may be NULL. On failure
- * *session is NULL. Errors: DAEMON_LOST (no daemon there, or no answer in time), DENIED, DUPLICATE (a living process holds the
- * rank: returned after a second in which it might leave, or at once if many calls of this user wait so; DAEMON_LOST if
- * timeout_ns is shorter), NOT_FOUND (no such job), BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the
- * job's), JOB_ENDED (the job or its daemon is ending), VERSION, NO_RESOURCE. */
+/* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. If nobody has made the job, its first rank
+ * does. In a cluster this waits until all ranks of the world have come to some node, unless the launcher says that all are on
+ * this one (api/launchers.md). options may be NULL. On failure *session is NULL. Errors: DAEMON_LOST (no daemon there, or no
+ * answer in time), DENIED, DUPLICATE (a living process holds the rank: returned after a second in which it might leave, or at
+ * once if many calls of this user wait so; DAEMON_LOST if timeout_ns is shorter), NOT_FOUND (no such job), TIMEOUT (ranks of
+ * the job are missing on all nodes: which; once one rank gives up, all that wait hear it), BAD_ARGUMENT (rank or number of
+ * ranks), CONFIG (mesh not valid, or not the job's), JOB_ENDED (the job or its daemon is ending), VERSION, NO_RESOURCE. */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
 /* Detach. Does not wait for work: what is in flight is cancelled. Members get PEER_LOST from each operation, present or later,

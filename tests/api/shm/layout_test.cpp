@@ -15,7 +15,7 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 9u);
+  EXPECT_EQ(kAbiVersion, 10u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
@@ -68,7 +68,7 @@ TEST(Layout, PinsATimelineAndAFailureText) {
 TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(MessageHeader), 16u);
   EXPECT_EQ(sizeof(Failure), 16u + 16u + 1024u);
-  EXPECT_EQ(sizeof(Hello), 16u + 16u + 16u + 64u + 256u + 80u);
+  EXPECT_EQ(sizeof(Hello), 16u + 16u + 16u + 8u + 64u + 256u + 80u);
   EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 24u + 8u + 16u + 64u + 256u);
   EXPECT_EQ(sizeof(DirectGroupAnswer), 16u + 16u + 24u);
   EXPECT_EQ(sizeof(DirectEndAnswer), 16u + 8u + 16u);

@@ -194,8 +194,8 @@ TEST(JobSpec, SurvivesTheWay) {
   EXPECT_EQ(to_json(*back), to_json(spec));
   EXPECT_EQ(back->link, spec.link);
   Json older = to_json(spec);  // of a release that did not have these fields
-  for (const char* field : {"costs", "network", "networks_directory", "tie_breaker", "reproducible",
-                            "link_trip_ns", "link_bytes_per_us"})
+  for (const char* field : {"costs", "network", "networks_directory", "tie_breaker", "gathered",
+                            "reproducible", "link_trip_ns", "link_bytes_per_us"})
     older.erase(field);
   const auto filled = job_from_json(older);
   ASSERT_TRUE(filled) << filled.error().text();
@@ -229,6 +229,7 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"reproducible", 1},
                                                         {"link_trip_ns", 0},
                                                         {"link_bytes_per_us", 0},
+                                                        {"gathered", 1},
                                                         {"arena_bytes_max", kJobBytesMax + 1},
                                                         {"segment_bytes", kJobBytesMax + 1},
                                                         {"deadline_ns", kDayAndMore},

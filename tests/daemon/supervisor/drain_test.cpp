@@ -33,7 +33,7 @@ class DrainTest : public ::testing::Test {
     const auto nothing = [](auto&&...) {};
     jobs_ = std::make_unique<RunningJobs>(
         loop_, table_, memory_, store_, options_,
-        RunningJobs::Events{nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing,
+        RunningJobs::Events{nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing,
                             [](const std::string&) { return Status(); }});
     drain_ = std::make_unique<Drain>(loop_, table_, *jobs_, 10s,
                                      Drain::Events{[this] { ++begun_; }, [this] { ++ended_; }});

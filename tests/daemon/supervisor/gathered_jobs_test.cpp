@@ -1,0 +1,207 @@
+// Ranks that launchers start on several nodes, and whose job nobody has made.
+#include "tests/daemon/supervisor/cluster_fixture.hpp"
+
+#include <atomic>
+
+#include <gmock/gmock.h>
+
+namespace muster::supervisor {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+constexpr int kWorld = 6;  // rank r runs on node r % 3: members of dim dp_shard are on one node, of tp on all
+constexpr const char* kMesh = "dp_shard=2,tp=3";
+
+class GatheredJobsTest : public ClusterTest {
+ protected:
+  void start(std::size_t count) {
+    prepare(count);
+    for (const auto& node : nodes_) {
+      node->options.jobs.clear();
+      node->options.made_job_linger = 200ms;
+    }
+  }
+  void start_and_meet() {
+    start_all();
+    ASSERT_TRUE(until([&] {
+      for (std::size_t n = 0; n < nodes_.size(); ++n)
+        for (std::size_t other = 0; other < nodes_.size(); ++other)
+          if (n != other && peer(n, other).at("state") != "up") return false;
+      return true;
+    }));
+  }
+  std::size_t node_of(int rank) const { return static_cast<std::size_t>(rank) % nodes_.size(); }
+  // Opens; a text that begins with the status if that fails.
+  std::string open_rank(int rank, muster_session** session, Nanos timeout = 20s, int world = kWorld,
+                        const char* mesh = kMesh) const {
+    auto options = nodes_[node_of(rank)]->rank("train", rank, world, mesh);
+    options.timeout_ns = timeout.count();
+    const muster_status_t status = muster_open(&options, session);
+    return status == MUSTER_OK ? "" : fmt::format("{}: {}", muster_status_name(status), muster_last_error());
+  }
+  // Those ranks at once; what each has heard.
+  std::vector<std::string> open_all(const std::vector<int>& ranks, Nanos timeout = 20s) const {
+    std::vector<std::string> heard(ranks.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      threads.emplace_back([&, i] {
+        muster_session* session = nullptr;
+        heard[i] = open_rank(ranks[i], &session, timeout);
+        EXPECT_EQ(muster_close(session), MUSTER_OK);
+      });
+    for (std::thread& thread : threads) thread.join();
+    return heard;
+  }
+  void expect_adds() const {
+    std::vector<std::thread> threads;
+    std::atomic<int> done{0};
+    for (int rank = 0; rank < kWorld; ++rank)
+      threads.emplace_back([&, rank] {
+        muster_session* session = nullptr;
+        EXPECT_EQ(open_rank(rank, &session), "");
+        muster_group group = 0;
+        EXPECT_EQ(muster_mesh_group(session, "dp_shard", &group), MUSTER_OK) << muster_last_error();
+        {
+          const AllReduce reduce(session, 100, group, AllReduce::Place::kApart);
+          std::fill_n(reduce.source, 100, static_cast<float>(rank + 1));
+          EXPECT_EQ(reduce.start_and_wait(MUSTER_LANE_ALLREDUCE), MUSTER_OK) << muster_last_error();
+          EXPECT_EQ(reduce.target[99], static_cast<float>(2 * (rank % 3 + 1) + 3));
+        }
+        ++done;
+        while (done < kWorld) std::this_thread::sleep_for(1ms);
+        EXPECT_EQ(muster_close(session), MUSTER_OK);
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+  bool all_gone() const {
+    return until([this] {
+      for (std::size_t n = 0; n < nodes_.size(); ++n)
+        if (!job_at(n).empty() || !waiting(n).empty()) return false;
+      return true;
+    });
+  }
+};
+
+// Goal:   the ranks of three nodes form one job, each rank where it has come, and the job is gone after them.
+TEST_F(GatheredJobsTest, LastAsLongAsTheirRanks) {
+  start(3);
+  start_and_meet();
+  for (int round = 0; round < 3; ++round) {
+    expect_adds();
+    ASSERT_TRUE(all_gone()) << waiting(0) << waiting(1) << waiting(2);
+  }
+}
+
+// Goal:   ranks on one node alone keep the job, and those of another may come again.
+TEST_F(GatheredJobsTest, StayWhileARankOfAnyNodeIsThere) {
+  start(3);
+  start_and_meet();
+  std::vector<muster_session*> sessions(kWorld);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kWorld; ++rank)
+    threads.emplace_back(
+        [&, rank] { EXPECT_EQ(open_rank(rank, &sessions[static_cast<std::size_t>(rank)]), ""); });
+  for (std::thread& thread : threads) thread.join();
+  const std::uint64_t epoch = epoch_at(0);
+  const auto close = [&](std::initializer_list<std::size_t> ranks) {
+    for (const std::size_t rank : ranks)
+      EXPECT_EQ(muster_close(std::exchange(sessions[rank], nullptr)), MUSTER_OK);
+  };
+  close({0, 1, 3, 4});  // of the first two nodes; rank 2 and 5 stay
+  std::this_thread::sleep_for(1s);
+  EXPECT_EQ(epoch_at(0), epoch) << "nobody is there, but somebody is elsewhere";
+  EXPECT_EQ(open_rank(0, &sessions[0]), "");
+  close({2, 5});
+  std::this_thread::sleep_for(1s);
+  EXPECT_EQ(epoch_at(2), epoch);
+  close({0});
+  EXPECT_TRUE(all_gone()) << waiting(0);
+}
+
+// Goal:   a node that is gone for good keeps no job.
+TEST_F(GatheredJobsTest, EndThoughANodeIsGone) {
+  start(3);
+  start_and_meet();
+  std::vector<muster_session*> sessions(kWorld);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kWorld; ++rank)
+    threads.emplace_back(
+        [&, rank] { EXPECT_EQ(open_rank(rank, &sessions[static_cast<std::size_t>(rank)]), ""); });
+  for (std::thread& thread : threads) thread.join();
+  nodes_[1] = nullptr;
+  for (muster_session* session : sessions) muster_close(session);
+  EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(2).empty(); })) << waiting(0) << waiting(2);
+}
+
+// Goal:   all ranks of a job of one node may come to a node of a cluster too.
+TEST_F(GatheredJobsTest, MayBeOfOneNode) {
+  start(2);
+  start_and_meet();
+  std::vector<std::thread> threads;
+  std::atomic<int> done{0};
+  for (const int rank : {0, 1})
+    threads.emplace_back([&, rank] {
+      auto options = nodes_[1]->rank("train", rank, 2, rank == 0 ? nullptr : "tp=2");
+      muster_session* session = nullptr;
+      EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+      EXPECT_EQ(job(1).value("nodes", Json()), Json()) << "it is on no other node";
+      EXPECT_THAT(job(1).at("mesh").get<std::string>(), HasSubstr("tp=2")) << "as the second has asked";
+      ++done;
+      while (done < 2) std::this_thread::sleep_for(1ms);
+      EXPECT_EQ(muster_close(session), MUSTER_OK);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(all_gone());
+}
+
+// Goal:   whoever waits in vain hears why, on each node.
+TEST_F(GatheredJobsTest, SayWhyTheyCannotBeMade) {
+  start(3);
+  nodes_[1]->options.ranks_per_job_max = 1;
+  start_and_meet();
+  EXPECT_THAT(open_all({0, 1, 2, 3, 4, 5}),
+              Each(AllOf(HasSubstr("limits.ranks_per_job_max"), HasSubstr("node1"))));
+  ASSERT_TRUE(all_gone());
+  EXPECT_THAT(open_all({0, 1, 3}, 1s),
+              Each(AllOf(HasSubstr("TIMEOUT"), HasSubstr("waits for ranks 2 4 5"),
+                         HasSubstr("0 3 on node node0"), HasSubstr("1 on node node1"))));
+  ASSERT_TRUE(all_gone());
+  // Another size of the world on another node.
+  std::string heard;
+  std::thread other([&] {
+    muster_session* session = nullptr;
+    heard = open_rank(0, &session);
+  });
+  ASSERT_TRUE(until([this] { return waiting(0).find("waits for ranks 1-5") != std::string::npos; }));
+  muster_session* session = nullptr;
+  EXPECT_THAT(open_rank(1, &session, 20s, 4, "tp=4"),
+              AllOf(HasSubstr("BAD_ARGUMENT"), HasSubstr("4 ranks"), HasSubstr("6 as"), HasSubstr("node0")));
+  other.join();
+  EXPECT_THAT(heard, AllOf(HasSubstr("BAD_ARGUMENT"), HasSubstr("node1")));
+  EXPECT_THAT(open_rank(0, &session, 20s, kWorld, "tp=7"), HasSubstr("CONFIG"));
+  ASSERT_TRUE(all_gone());
+}
+
+// Goal:   the administrator's rule counts for such jobs too, and a daemon that ends keeps nobody.
+TEST_F(GatheredJobsTest, AreForTheAdministratorToAllow) {
+  start(2);
+  nodes_[1]->options.auto_create_jobs = false;
+  start_and_meet();
+  EXPECT_THAT(open_all({1}), Each(HasSubstr("NOT_FOUND")));
+  std::string heard;
+  std::thread waits([&] {
+    muster_session* session = nullptr;
+    heard = open_rank(0, &session);
+  });
+  ASSERT_TRUE(until([this] { return !waiting(0).empty(); }));
+  EXPECT_TRUE(ask(0, {{"command", "shutdown"}, {"drain", true}}).has_value());
+  waits.join();
+  EXPECT_THAT(heard, HasSubstr("JOB_ENDED"));
+}
+
+}  // namespace
+}  // namespace muster::supervisor
