@@ -139,9 +139,8 @@ constexpr std::array kDeclarations{
          "of the cluster file and of `muster run --keep` stay."),
     section("liveness", "How long the daemon waits before it gives up a core or a client."),
     leaf("liveness.idle_spin", KeyKind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
-         "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once. In a job "
-         "of "
-         "several nodes 10us at most."),
+         "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once. 10us at "
+         "most in a job of several nodes that has more than one rank for two cores of this node."),
     leaf("liveness.drain_timeout", KeyKind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
          "At the end, running operations get this long to finish; 0s: none."),
     section("costs",

@@ -6,13 +6,18 @@
 #include "transport/loopback/loopback.hpp"
 
 #include <algorithm>
+#include <thread>
 
 namespace muster::engine {
 namespace {
 
 constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
-// What a node waits for comes with a message, which wakes it. Until then its core is for ranks.
-constexpr Nanos kSpinBetweenNodes = std::chrono::microseconds(10);
+// What a node waits for comes with a message, which wakes it. Where ranks and workers share cores, looking
+// for it takes them from ranks.
+constexpr Nanos kSpinOnSharedCores = std::chrono::microseconds(10);
+bool shares_cores(const World& world) {
+  return 2 * world.local_count() > std::thread::hardware_concurrency();
+}
 
 // One transaction: every group of the mesh, and of each rank alone, is connected before any may be used. The
 // places of made groups stay empty, as do those of groups that a job without a network cannot use.
@@ -36,7 +41,8 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
   options.streams_max = std::min(spec.world.local_count() * shm::kLanesMax + kOfBackend,
                                  device::host::PoolOptions::kStreamsMax);
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
-  options.spin = spans ? std::min(spec.idle_spin, kSpinBetweenNodes) : spec.idle_spin;
+  options.spin =
+      spans && shares_cores(spec.world) ? std::min(spec.idle_spin, kSpinOnSharedCores) : spec.idle_spin;
   options.duty = &duty;
   if (pooling == Engine::Pooling::kByHand) return device::host::Pool::open_manual(options);
   return device::host::Pool::start(options);

@@ -9,6 +9,7 @@
 #include "scheduler/run/graph.hpp"
 #include "transport/collective/backend.hpp"
 
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>

@@ -22,6 +22,7 @@
 
 #include "api/base/clock.hpp"
 
+#include <chrono>
 #include <compare>
 #include <cstdint>
 #include <optional>

@@ -9,6 +9,7 @@
 #include "daemon/supervisor/peers.hpp"
 #include "daemon/supervisor/spanning_jobs.hpp"
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <string>

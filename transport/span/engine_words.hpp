@@ -3,6 +3,7 @@
 
 #include "transport/span/node_connection.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>

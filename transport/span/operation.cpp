@@ -183,7 +183,7 @@ void SpanOperation::agree() {
     return;
   }
   fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
-               peers_.difference(mine, workshop_.node_names)));
+               peers_.difference(mine, workshop_.options.nodes)));
 }
 
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop) {

@@ -12,11 +12,11 @@
 #pragma once
 
 #include "api/base/clock.hpp"
-#include "api/base/link_costs.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/span/chore.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/peer_nodes.hpp"
+#include "transport/span/spanning_options.hpp"
 #include "transport/span/staging.hpp"
 
 #include <cstddef>
@@ -35,10 +35,7 @@ struct Workshop {
   Staging& staging;
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
   std::vector<device::Stream*> streams;                       // by device::Priority
-  const std::vector<std::string>& node_names;
-  bool reproducible = false;
-  LinkCosts link = {};
-  std::size_t direct_from_bytes = 0;  // SpanningOptions
+  const SpanningOptions& options;
 };
 
 // A launch, copied out of the call.

@@ -225,8 +225,9 @@ PairOperation::PairOperation(Launched launched, const Workshop& workshop)
     each.in.cut();
     most_chunks_ = std::max<std::uint64_t>({most_chunks_, each.out.chunks.size(), each.in.chunks.size()});
     unpacked_ += each.out.chunks.size();
-    wants_direct_ = wants_direct_ || (&each != &between_[span().here] &&
-                                      std::max(each.out.bytes, each.in.bytes) >= workshop_.direct_from_bytes);
+    wants_direct_ =
+        wants_direct_ || (&each != &between_[span().here] &&
+                          std::max(each.out.bytes, each.in.bytes) >= workshop_.options.direct_from_bytes);
   }
   wants_direct_ = wants_direct_ && !packs_first_;
 }

@@ -3,6 +3,7 @@
 
 #include "transport/span/wire.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>

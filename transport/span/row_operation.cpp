@@ -142,16 +142,16 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
       ordinal_(span().node_of.size()) {
   for (std::size_t i = 0; i < ordinal_.size(); ++i) ordinal_[i] = member_count_[span().node_of[i]]++;
   const std::uint32_t most = *std::max_element(member_count_.begin(), member_count_.end());
-  unfolded_ = folds_ && !combines(collective(), workshop.reproducible);
+  unfolded_ = folds_ && !combines(collective(), workshop.options.reproducible);
   if (has_root(collective().op)) root_ = span().node_of[static_cast<std::size_t>(collective().root)];
   if (row_.elements() == 0) return;
   const std::uint32_t rows = unfolded_ ? most : 0;
   chunks_ = row_.chunks(kChunkBytes / element_ / std::max(rows, 1u));
   const RowChunk first = row_.chunk(0, chunks_);
   const NodeAlgorithm algorithm =
-      choose_algorithm(collective().op, first, rows, element_, root_, workshop.link);
+      choose_algorithm(collective().op, first, rows, element_, root_, workshop.options.link);
   schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
-  direct_ = !unfolded_ && row_.elements() * element_ >= workshop_.direct_from_bytes;
+  direct_ = !unfolded_ && row_.elements() * element_ >= workshop_.options.direct_from_bytes;
   lands_.resize(peers().count());
   for (const Round& round : schedule_)
     for (const Move& move : round.receives)

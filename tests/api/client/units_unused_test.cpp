@@ -63,8 +63,8 @@ TEST_F(UnitsUnused, HaveTheGradientsOfTheBackwardsThatUsedThem) {
         for (const Case& at :
              {Case{flags, {true, false}}, Case{flags, {false, true}}, Case{flags, {false, false}},
               Case{flags, {true, true}}, Case{flags, {true, false}}}) {
-          SCOPED_TRACE(mesh + ", flags " + std::to_string(flags) + ", used " +
-                       std::to_string(at.used[0]) + std::to_string(at.used[1]));
+          SCOPED_TRACE(mesh + ", flags " + std::to_string(flags) + ", used " + std::to_string(at.used[0]) +
+                       std::to_string(at.used[1]));
           run(model, member, at);
           const float mean = static_cast<float>(member.world + 1) / 2;  // of the ranks' numbers
           model.expect(kColumn, MUSTER_UNIT_GRADIENT_SHARD, 3 * mean);

@@ -50,11 +50,11 @@ BenchFactory reproducible(std::string name, std::uint32_t nodes, NetworkOpener n
 constexpr std::size_t kSomeDirect = 256;
 constexpr std::size_t kAllDirect = 1;
 
-INSTANTIATE_TEST_SUITE_P(
-    Spanning, CommunicatorConformance,
-    ::testing::Values(reproducible("UcxByTurns", 3, of_library("ucx"), by_turns, 1'500, kSomeDirect),
-                      reproducible("OfiByTurns", 3, of_library("ofi"), by_turns, 500)),
-    bench_name);
+INSTANTIATE_TEST_SUITE_P(Spanning, CommunicatorConformance,
+                         ::testing::Values(reproducible("UcxByTurns", 3, of_library("ucx"), by_turns, 1'500,
+                                                        kSomeDirect),
+                                           reproducible("OfiByTurns", 3, of_library("ofi"), by_turns, 500)),
+                         bench_name);
 std::vector<BenchFactory> delayed() {
   std::vector<BenchFactory> all;
   for (const std::uint64_t seed : muster::test::fault_seeds(5)) {

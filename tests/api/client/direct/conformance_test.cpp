@@ -48,9 +48,13 @@ class DirectBench final : public Bench {
   Status finish() override { return {}; }
   // A thread for each rank and case; instruments make each many times as long.
 #if defined(MUSTER_SANITIZED)
-  std::uint64_t usual_cases() const override { return 500; }
+  std::uint64_t usual_cases() const override {
+    return 500;
+  }
 #else
-  std::uint64_t usual_cases() const override { return 1'500; }
+  std::uint64_t usual_cases() const override {
+    return 1'500;
+  }
 #endif
 
  private:
