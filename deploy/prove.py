@@ -92,7 +92,7 @@ PROOFS = [
     Proof("kill-cycles", 2, "fault_cycles_test", {**LONG, "MUSTER_KILL_CYCLES": "2000"}),
     Proof("fault-points", 2, "fault_point_test", CONTRACT),
     Proof("cluster-faults", 50, "cluster_faults_test", {"MUSTER_CLUSTER_FAULTS": "500"}),
-    Proof("agreement", 2, "survivor_agreement_test", {"MUSTER_AGREEMENT_SEEDS": "200000"}),
+    Proof("survivors", 2, "survivor_agreement_test", {"MUSTER_AGREEMENT_SEEDS": "200000"}),
     Proof("hang", 1, "hang_test", CONTRACT),
     Proof("stragglers", 1, "straggler_test", {"MUSTER_CONTROL_STARTS": "100000"}),
     Proof("limits", 2, "limits_test", LONG),

@@ -9,7 +9,6 @@
 namespace muster::test {
 
 inline constexpr const char* kSharesMemory = "a buffer cannot be shared by ranks of several nodes";
-inline constexpr const char* kShrinks = "a group that spans nodes cannot shrink";
 inline constexpr const char* kNamesRanks = "between nodes a verdict names nodes, and lanes for runs";
 inline constexpr const char* kLooksInside =
     "it looks into the engine, handles, limits or samples of one node";
@@ -29,12 +28,8 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"Collectives.SaysWhoMeantSomethingElseAndWhere", kNamesRanks},
     {"FewGroups.TakeSharedMemoryWithThemWhereNobodyCouldFindItAgain", kSharesMemory},
     {"FewGroupsInShortTime.SayWhatHasRunOutWhereOthersFreeNone", kLooksInside},
-    {"Groups.AloneShrinkToThemselves", kShrinks},
     {"Groups.AreFoundByTheirRanksAndNameAndReduceOnBothPaths", kLooksInside},
     {"Groups.KeepSharedMemoryForTheNextSessions", kSharesMemory},
-    {"Groups.NameWhoDoesNotShrink", kShrinks},
-    {"Groups.ShrinkAgainWhenAnotherIsLost", kShrinks},
-    {"Groups.ShrinkWithoutTheLostAndGrowWhenItIsBack", kShrinks},
     {"Interrupt.EndsWhatWaitsInTheEngine", kRunsByLane},
     {"Interrupt.LeavesAPointToItsOperation", kRunsByLane},
     {"LastFailure.NamesLaneAndPointOfWhatWasStarted", kNamesRanks},
