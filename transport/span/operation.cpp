@@ -127,14 +127,7 @@ bool SpanOperation::ended_well(const Flow& flow) {
 
 RequestHead SpanOperation::head() const {
   const Collective& c = collective();
-  RequestHead head;
-  head.group = key().place.group;
-  head.lane = key().place.lane;
-  head.sender = key().place.sender;
-  head.receiver = key().place.receiver;
-  head.epoch = key().epoch;
-  head.number = key().number;
-  head.tag = key().tag;
+  auto head = head_of<RequestHead>(key());
   head.op = static_cast<std::uint8_t>(agreed_op(c.op));
   head.dtype = static_cast<std::uint8_t>(c.dtype);
   head.redop = static_cast<std::uint8_t>(c.redop);

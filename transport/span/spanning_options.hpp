@@ -5,6 +5,7 @@
 #include "api/base/link_costs.hpp"
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,9 @@ struct SpanningOptions {
   bool reproducible = false;
   LinkCosts link = {};  // by which nodes choose algorithms; the same on all
   // From this size on, the bytes of an operation move straight from and to the memory of members. That costs
-  // a message to each node and back, and saves copies.
-  std::size_t direct_from_bytes = std::size_t{256} << 10;
+  // a message to each node and back, and saves copies. Not used by jobs yet: after a loss in one direction an
+  // operation that moves so was seen to hold its group for ever.
+  std::size_t direct_from_bytes = std::numeric_limits<std::size_t>::max();
 };
 
 }  // namespace muster::transport

@@ -164,8 +164,10 @@ std::optional<Head> read_head(Bytes message) {
   return head;
 }
 
-inline std::vector<std::byte> message_of_ready(const OperationKey& key) {
-  ReadyHead head;
+// A head that says which operation it is about.
+template<class Head>
+Head head_of(const OperationKey& key) {
+  Head head;
   head.group = key.place.group;
   head.lane = key.place.lane;
   head.sender = key.place.sender;
@@ -173,19 +175,15 @@ inline std::vector<std::byte> message_of_ready(const OperationKey& key) {
   head.epoch = key.epoch;
   head.number = key.number;
   head.tag = key.tag;
-  return message_of(head, {});
+  return head;
+}
+inline std::vector<std::byte> message_of_ready(const OperationKey& key) {
+  return message_of(head_of<ReadyHead>(key), {});
 }
 inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why, bool is_ready = false) {
-  RefusalHead head;
+  auto head = head_of<RefusalHead>(key);
   head.ready = is_ready ? 1 : 0;
   head.code = static_cast<std::int32_t>(why.code());
-  head.group = key.place.group;
-  head.lane = key.place.lane;
-  head.sender = key.place.sender;
-  head.receiver = key.place.receiver;
-  head.epoch = key.epoch;
-  head.number = key.number;
-  head.tag = key.tag;
   head.culprit = why.culprit();
   return message_of(head, bytes_of_text(why.message()));
 }

@@ -43,6 +43,16 @@ class GatheredJobsTest : public ClusterTest {
     const muster_status_t status = muster_open(&options, session);
     return status == MUSTER_OK ? "" : fmt::format("{}: {}", muster_status_name(status), muster_last_error());
   }
+  // All ranks at once.
+  std::vector<muster_session*> open_world() const {
+    std::vector<muster_session*> sessions(kWorld);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kWorld; ++rank)
+      threads.emplace_back(
+          [&, rank] { EXPECT_EQ(open_rank(rank, &sessions[static_cast<std::size_t>(rank)]), ""); });
+    for (std::thread& thread : threads) thread.join();
+    return sessions;
+  }
   // Those ranks at once; what each has heard.
   std::vector<std::string> open_all(const std::vector<int>& ranks, Nanos timeout = 20s) const {
     std::vector<std::string> heard(ranks.size());
@@ -100,12 +110,7 @@ TEST_F(GatheredJobsTest, LastAsLongAsTheirRanks) {
 TEST_F(GatheredJobsTest, StayWhileARankOfAnyNodeIsThere) {
   start(3);
   start_and_meet();
-  std::vector<muster_session*> sessions(kWorld);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kWorld; ++rank)
-    threads.emplace_back(
-        [&, rank] { EXPECT_EQ(open_rank(rank, &sessions[static_cast<std::size_t>(rank)]), ""); });
-  for (std::thread& thread : threads) thread.join();
+  std::vector<muster_session*> sessions = open_world();
   const std::uint64_t epoch = epoch_at(0);
   const auto close = [&](std::initializer_list<std::size_t> ranks) {
     for (const std::size_t rank : ranks)
@@ -126,12 +131,7 @@ TEST_F(GatheredJobsTest, StayWhileARankOfAnyNodeIsThere) {
 TEST_F(GatheredJobsTest, EndThoughANodeIsGone) {
   start(3);
   start_and_meet();
-  std::vector<muster_session*> sessions(kWorld);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < kWorld; ++rank)
-    threads.emplace_back(
-        [&, rank] { EXPECT_EQ(open_rank(rank, &sessions[static_cast<std::size_t>(rank)]), ""); });
-  for (std::thread& thread : threads) thread.join();
+  std::vector<muster_session*> sessions = open_world();
   nodes_[1] = nullptr;
   for (muster_session* session : sessions) muster_close(session);
   EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(2).empty(); })) << waiting(0) << waiting(2);

@@ -128,7 +128,8 @@ TEST_F(ClusterTest, NamesANodeThatIsLost) {
   start_all();
   ASSERT_TRUE(until_ready());
   for (const auto& [n, other] : {std::pair{0u, 1u}, {0u, 2u}, {1u, 0u}, {1u, 2u}, {2u, 0u}, {2u, 1u}})
-    EXPECT_TRUE(peer(n, other).contains("heard_ns")) << n << " of " << other;
+    EXPECT_TRUE(until([&, n = n, other = other] { return peer(n, other).contains("heard_ns"); }))
+        << n << " of " << other;
   nodes_[1] = nullptr;
   for (const std::size_t n : {0u, 2u}) {
     EXPECT_TRUE(until([&] {
