@@ -181,7 +181,7 @@ void NodeConnection::tell(std::vector<std::byte> message) {
 }
 
 MessageTag NodeConnection::take_tags(std::uint64_t count) {
-  constexpr MessageTag kNumbers = MessageTag{1} << kGenerationShift;
+  constexpr MessageTag kNumbers = (MessageTag{1} << kGenerationShift) - 1;
   const MessageTag first = next_tag_ + count <= kNumbers ? next_tag_ : 1;
   next_tag_ = first + count;
   return first_tag_ + first;

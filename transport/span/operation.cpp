@@ -1,6 +1,7 @@
 #include "transport/span/operation.hpp"
 
 #include "api/base/dtype.hpp"
+#include "transport/span/vectors.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -41,11 +42,12 @@ Status check_members(const Span& span, const Collective& c, std::span<const Loca
 SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
     : workshop_(workshop), launched_(std::move(launched)), peers_(collective(), span()) {}
 
+SpanOperation::~SpanOperation() {
+  for (Staged& each : unread_) workshop_.staging.give_back(std::move(each));
+}
+
 const LocalMember* SpanOperation::member(std::uint32_t index) const {
-  const auto found = std::find_if(launched_.members.begin(), launched_.members.end(), [&](const auto& each) {
-    return each.share->index == static_cast<std::int32_t>(index);
-  });
-  return found == launched_.members.end() ? nullptr : &*found;
+  return find_member(members(), index);
 }
 
 device::Stream& SpanOperation::stream() const {
@@ -79,7 +81,6 @@ void SpanOperation::fail(const Status& why) {
 }
 
 void SpanOperation::finish() {
-  if (std::exchange(settles_, false)) return;
   stage_ = Stage::kDone;
   launched_.outcome->release(workshop_.clock.now());
 }
@@ -109,14 +110,26 @@ std::size_t SpanOperation::advance() {
 // If a node had not been ready, no node has begun to move anything.
 std::size_t SpanOperation::settle() {
   if (!settles_) return 0;
-  settles_ = !peers_.any_refused_before_it_was_ready();
-  if (!settles_) return 1;
-  return peers_.all_are_ready() ? work() : 0;
+  const bool none_has_begun = peers_.any_refused_before_it_was_ready();
+  if (!none_has_begun && !peers_.all_are_ready()) return 0;
+  settles_ = false;
+  if (!none_has_begun) settle_rest();
+  return 1;
+}
+
+void SpanOperation::send_empty(std::uint32_t node, std::uint64_t number) {
+  if (!peers_[node].lost) to(node).send(peers_[node].first_tag + number, {}, settling_);
+}
+
+// All of them go to the same memory: nobody reads it.
+void SpanOperation::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
+  if (peers_[node].lost) return;
+  if (unread_.empty() || unread_.back().bytes < bytes) unread_.push_back(workshop_.staging.take(bytes));
+  to(node).receive(peers_[node].received_tag() + number, {unread_.back().data(), bytes}, settling_);
 }
 
 // An empty message comes after its sender's refusal, but may be heard before it.
 bool SpanOperation::ended_well(const Flow& flow) {
-  if (settles_) return true;
   if (!flow.failure.ok()) {
     fail(flow.failure);
   } else if (flow.abandoned && !direct_) {

@@ -5,7 +5,8 @@
 // What is large moves straight from and to the memory of members. No such byte moves before every node has
 // said that it is ready: that it has all requests, and they are equal. So if a node fails later, all nodes
 // know what was begun, and they settle: what has not been sent is sent empty, and what comes goes to memory
-// of their own. So all messages end, and the memory of members is free again.
+// of their own. All of that at once: no node waits for another, of which it might hear no more. So all
+// messages end, and the memory of members is free again.
 //
 // What moves and how is in the two kinds: RowOperation, for collectives whose counts all members agree on,
 // and PairOperation, for those that agree pair by pair.
@@ -36,6 +37,13 @@ struct Workshop {
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
   std::vector<device::Stream*> streams;                       // by device::Priority
   const SpanningOptions& options;
+  // Of the network: messages that are shorter pass through staging, so that memory of members comes back.
+  std::size_t freed_on_close_from = 0;
+
+  // Whether so many bytes are worth the agreement that it takes to move them from and to members.
+  bool is_worth_direct(std::uint64_t bytes) const {
+    return bytes >= options.direct_from_bytes && bytes >= freed_on_close_from;
+  }
 };
 
 // A launch, copied out of the call.
@@ -54,7 +62,7 @@ struct Launched {
 // Fails   by the outcome.
 class SpanOperation {
  public:
-  virtual ~SpanOperation() = default;
+  virtual ~SpanOperation();
 
   const OperationKey& key() const { return launched_.key; }
   const StepOutcome* outcome() const { return launched_.outcome; }
@@ -86,19 +94,16 @@ class SpanOperation {
  protected:
   SpanOperation(Launched launched, const Workshop& workshop);
 
-  // Moves what can be moved; returns how much has. Calls finish() at its end. While it settles it moves
-  // nothing from or to members.
+  // Moves what can be moved; returns how much has. Calls finish() at its end.
   virtual std::size_t work() = 0;
+  // Begins all messages that have not begun, to and from nodes that are not lost: empty ones, and with
+  // nothing kept of what comes. It does no work after that.
+  virtual void settle_rest() = 0;
   // No chore runs, and no message touches the memory of members.
   virtual bool resting() const = 0;
   // This node would move it through the memory of members. It does so if any node would.
   virtual bool wants_direct() const = 0;
-  // Whether messages may move; kSettles: it has failed, and ends what was begun.
-  enum class Phase : std::uint8_t { kWaits, kMoves, kSettles };
-  Phase phase() const {
-    if (settles_) return Phase::kSettles;
-    return stage_ == Stage::kMoving ? Phase::kMoves : Phase::kWaits;
-  }
+  bool may_move() const { return stage_ == Stage::kMoving; }  // messages
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
   bool ended_well(const Flow& flow);
   // What goes to the node with the request.
@@ -114,6 +119,10 @@ class SpanOperation {
   const Collective& collective() const { return *launched_.collective; }
   std::span<const LocalMember> members() const { return launched_.members; }
   const LocalMember* member(std::uint32_t index) const;  // nullptr: it is on another node
+  // A message that only ends: an empty one to the node, or what comes from it, of which nothing is kept.
+  void send_empty(std::uint32_t node, std::uint64_t number);
+  void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
+  bool is_settled() const { return settling_.pending == 0; }
   NodeConnection& to(std::uint32_t node) { return *workshop_.connections[span().nodes[node].value]; }
   device::Stream& stream() const;
   const Workshop& workshop_;
@@ -130,6 +139,8 @@ class SpanOperation {
   Stage stage_ = Stage::kOpen;
   bool direct_ = false;
   bool settles_ = false;
+  Flow settling_;
+  std::vector<Staged> unread_;
 };
 
 // Each member of this node that the operation has is there, once. kBadArgument.

@@ -163,6 +163,7 @@ class PairOperation final : public SpanOperation {
 
  protected:
   std::size_t work() override;
+  void settle_rest() override;
   bool resting() const override;
   bool wants_direct() const override { return wants_direct_; }
   Inline inline_for(std::uint32_t node) const override;
@@ -199,7 +200,6 @@ class PairOperation final : public SpanOperation {
     const Between& each = between_[flight.node];
     return (flight.arrives ? each.in : each.out).chunks[flight.chunk];
   }
-  void skip(std::uint32_t node);
   void copy(Flight& flight, const PairStream& stream, bool packs);
   std::size_t begin_move(Flight& flight);
   std::size_t end_move(Flight& flight);
@@ -225,9 +225,8 @@ PairOperation::PairOperation(Launched launched, const Workshop& workshop)
     each.in.cut();
     most_chunks_ = std::max<std::uint64_t>({most_chunks_, each.out.chunks.size(), each.in.chunks.size()});
     unpacked_ += each.out.chunks.size();
-    wants_direct_ =
-        wants_direct_ || (&each != &between_[span().here] &&
-                          std::max(each.out.bytes, each.in.bytes) >= workshop_.options.direct_from_bytes);
+    wants_direct_ = wants_direct_ || (&each != &between_[span().here] &&
+                                      workshop_.is_worth_direct(std::max(each.out.bytes, each.in.bytes)));
   }
   wants_direct_ = wants_direct_ && !packs_first_;
 }
@@ -287,8 +286,8 @@ bool PairOperation::in_place() const {
 // ---- progress ----------------------------------------------------------------------------------
 
 bool PairOperation::quiet() const {
-  return std::all_of(flights_.begin(), flights_.end(),
-                     [](const Flight& flight) { return flight.flow.pending == 0; });
+  return is_settled() && std::all_of(flights_.begin(), flights_.end(),
+                                     [](const Flight& flight) { return flight.flow.pending == 0; });
 }
 
 bool PairOperation::resting() const {
@@ -325,34 +324,42 @@ std::size_t PairOperation::work() {
     const bool self = &each == &between_[span().here];
     return each.next_out == each.out.chunks.size() && (self || each.next_in == each.in.chunks.size());
   });
-  if (phase() != Phase::kWaits && begun && flights_.empty()) finish();
+  if (may_move() && begun && flights_.empty()) finish();
   return moved;
 }
 
 void PairOperation::begin(std::uint32_t node) {
   Between& each = between_[node];
   const bool is_self = node == span().here;
-  if (phase() == Phase::kSettles && (is_self || peers()[node].lost)) return skip(node);
   // What goes with the request, and what is packed first, does not wait.
   const bool waits = is_self ? !packs_first_ : wants_direct_ && !goes_inline(each.out);
-  while ((phase() != Phase::kWaits || !waits) && each.next_out < each.out.chunks.size() &&
+  while ((may_move() || !waits) && each.next_out < each.out.chunks.size() &&
          (packs_first_ || each.out_in_flight < kChunksInFlight)) {
     Flight& flight = begin_flight(node, false);
     if (is_self && !packs_first_) {
       flight.stage = Stage::kPacked;
-    } else if (flight.data == flight.staged.data() && phase() != Phase::kSettles) {
+    } else if (flight.data == flight.staged.data()) {
       copy(flight, each.out, true);
     }
   }
-  if (is_self || phase() == Phase::kWaits) return;
+  if (is_self || !may_move()) return;
   while (each.next_in < each.in.chunks.size() && each.in_in_flight < kChunksInFlight)
     receive(begin_flight(node, true));
 }
 
-void PairOperation::skip(std::uint32_t node) {
-  Between& each = between_[node];
-  each.next_out = each.out.chunks.size();
-  each.next_in = each.in.chunks.size();
+void PairOperation::settle_rest() {
+  for (const Flight& flight : flights_)
+    if (flight.node != span().here && flight.stage <= Stage::kPacked &&
+        !goes_inline(between_[flight.node].out))
+      send_empty(flight.node, flight.chunk);
+  for (std::uint32_t node = 0; node < peers().count(); ++node) {
+    const Between& each = between_[node];
+    if (node == span().here) continue;
+    for (std::uint64_t i = each.next_out; !goes_inline(each.out) && i < each.out.chunks.size(); ++i)
+      send_empty(node, i);
+    for (std::uint64_t i = each.next_in; !goes_inline(each.in) && i < each.in.chunks.size(); ++i)
+      receive_unread(node, i, static_cast<std::size_t>(each.in.chunks[i].end - each.in.chunks[i].begin));
+  }
 }
 
 PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arrives) {
@@ -366,7 +373,7 @@ PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arri
   const StreamChunk& chunk = stream.chunks[flight.chunk];
   flight.bytes = static_cast<std::size_t>(chunk.end - chunk.begin);
   if (node == span().here && !packs_first_) return flight;
-  if (wants_direct_ && phase() == Phase::kMoves && !goes_inline(stream))
+  if (wants_direct_ && may_move() && !goes_inline(stream) && flight.bytes >= workshop_.freed_on_close_from)
     flight.data = in_one_piece(stream, chunk);
   flight.touches_members = flight.data != nullptr;
   if (flight.touches_members) return flight;
@@ -400,21 +407,17 @@ std::size_t PairOperation::go_on(Flight& flight) {
   return 0;
 }
 
-// While it settles, what goes is empty.
 std::size_t PairOperation::begin_move(Flight& flight) {
   Between& each = between_[flight.node];
-  if (phase() == Phase::kWaits || (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles)) return 0;
+  if (!may_move() || (packs_first_ && unpacked_ > 0)) return 0;
   if (flight.node == span().here) {
-    if (phase() != Phase::kSettles) copy(flight, each.in, false);
+    copy(flight, each.in, false);
     flight.stage = Stage::kDelivering;
     return 1;
   }
-  const Bytes whole(flight.data, flight.bytes);
-  if (!goes_inline(each.out) && !peers()[flight.node].lost)
+  if (!goes_inline(each.out))
     to(flight.node)
-        .send(peers()[flight.node].first_tag + flight.chunk, phase() == Phase::kSettles ? Bytes() : whole,
-              flight.flow);
-  flight.touches_members = flight.touches_members && phase() != Phase::kSettles;
+        .send(peers()[flight.node].first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow);
   flight.stage = Stage::kMoving;
   return 1;
 }
@@ -427,8 +430,8 @@ std::size_t PairOperation::end_move(Flight& flight) {
     flight.stage = Stage::kDone;
     return 1;
   }
-  if (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles) return 0;
-  if (!flight.touches_members && phase() != Phase::kSettles) copy(flight, each.in, false);
+  if (packs_first_ && unpacked_ > 0) return 0;
+  if (!flight.touches_members) copy(flight, each.in, false);
   flight.stage = Stage::kDelivering;
   return 1;
 }

@@ -47,6 +47,7 @@ class MeddlingNetwork final : public Network {
   std::size_t progress() override { return behind_->progress(); }
   bool arm() override { return behind_->arm(); }
   int descriptor() const noexcept override { return behind_->descriptor(); }
+  std::size_t freed_on_close_from() const noexcept override { return behind_->freed_on_close_from(); }
   std::string describe() const override { return behind_->describe(); }
 
   // Sends a head once more, by the latest endpoint to its receiver. False: there is no room, or no endpoint.

@@ -10,6 +10,7 @@
 #include "tests/transport/oracle.hpp"
 #include "tests/transport/span/span_cluster.hpp"
 
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -22,6 +23,7 @@
 namespace muster::transport::test {
 namespace {
 
+constexpr std::size_t kAllStaged = SIZE_MAX;
 constexpr MemoryFaults kLate{
     .seed = 5, .delay_percent = 30, .reorder_percent = 30, .late_percent = 20, .refuse_percent = 5};
 
@@ -100,7 +102,7 @@ class SpanningGroup : public ::testing::Test {
 class CombiningGroup : public SpanningGroup,
                        public ::testing::WithParamInterface<std::pair<Place, std::size_t>> {};
 INSTANTIATE_TEST_SUITE_P(Combining, CombiningGroup,
-                         ::testing::Values(std::pair(Place::kApart, SpanningOptions().direct_from_bytes),
+                         ::testing::Values(std::pair(Place::kApart, kAllStaged),
                                            std::pair(Place::kApart, std::size_t{1}),
                                            std::pair(Place::kInPlace, std::size_t{1})),
                          [](const auto& of) {

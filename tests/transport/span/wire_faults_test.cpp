@@ -111,21 +111,10 @@ class WireFaults : public ::testing::Test {
   }
   // Members whose node says that all is well have what the oracle says.
   static bool is_right_where_ok(const Flight& flight) {
-    for (std::size_t i = 0; i < flight.shares.size(); ++i) {
-      const auto member = static_cast<std::uint32_t>(flight.shares[i].index);
-      if (flight.launched.outcomes[wire_turns(member, kRanksOfWire)]->failure() != nullptr) continue;
-      const std::size_t target = flight.made.members[i].target;
-      if (target == kNowhere) continue;
-      std::size_t next = flight.arena.size();
-      for (const Placement& other : flight.made.members)
-        for (const std::size_t at : {other.source, other.target})
-          if (at != kNowhere && at > target) next = std::min(next, at);
-      if (!std::equal(flight.arena.begin() + static_cast<std::ptrdiff_t>(target),
-                      flight.arena.begin() + static_cast<std::ptrdiff_t>(next),
-                      flight.made.after.begin() + static_cast<std::ptrdiff_t>(target)))
-        return false;
-    }
-    return true;
+    return are_right(
+        flight.made.members, flight.shares, flight.arena, flight.made.after, [&](std::uint32_t member) {
+          return flight.launched.outcomes[wire_turns(member, kRanksOfWire)]->failure() == nullptr;
+        });
   }
 
   std::unique_ptr<MemoryHub> hub_;
