@@ -1,7 +1,6 @@
 #include "transport/span/operation.hpp"
 
 #include "api/base/dtype.hpp"
-#include "transport/span/vectors.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -39,20 +38,31 @@ Status check_members(const Span& span, const Collective& c, std::span<const Loca
   return {};
 }
 
+device::Stream& Workshop::stream_for(muster_op op) const {
+  return *streams[static_cast<std::size_t>(priority_of(op))];
+}
+
+Rest::~Rest() {
+  for (Staged& each : memory_) workshop_.staging.give_back(std::move(each));
+}
+
+void Rest::send_empty(std::uint32_t node, std::uint64_t number) {
+  if (peers_[node].lost) return;
+  workshop_.connection_to(span_.nodes[node]).send(peers_[node].first_tag + number, {}, flow_);
+}
+
+void Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
+  if (peers_[node].lost) return;
+  if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(workshop_.staging.take(bytes));
+  workshop_.connection_to(span_.nodes[node])
+      .receive(peers_[node].received_tag() + number, {memory_.back().data(), bytes}, flow_);
+}
+
 SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
-    : workshop_(workshop), launched_(std::move(launched)), peers_(collective(), span()) {}
-
-SpanOperation::~SpanOperation() {
-  for (Staged& each : unread_) workshop_.staging.give_back(std::move(each));
-}
-
-const LocalMember* SpanOperation::member(std::uint32_t index) const {
-  return find_member(members(), index);
-}
-
-device::Stream& SpanOperation::stream() const {
-  return *workshop_.streams[static_cast<std::size_t>(priority_of(collective().op))];
-}
+    : workshop_(workshop),
+      launched_(std::move(launched)),
+      peers_(collective(), span()),
+      rest_(peers_, workshop, span()) {}
 
 void SpanOperation::refused(std::uint32_t node, const Status& why, bool was_ready) {
   PeerNode& peer = peers_[node];
@@ -113,19 +123,8 @@ std::size_t SpanOperation::settle() {
   const bool none_has_begun = peers_.any_refused_before_it_was_ready();
   if (!none_has_begun && !peers_.all_are_ready()) return 0;
   settles_ = false;
-  if (!none_has_begun) settle_rest();
+  if (!none_has_begun) settle_rest(rest_);
   return 1;
-}
-
-void SpanOperation::send_empty(std::uint32_t node, std::uint64_t number) {
-  if (!peers_[node].lost) to(node).send(peers_[node].first_tag + number, {}, settling_);
-}
-
-// All of them go to the same memory: nobody reads it.
-void SpanOperation::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
-  if (peers_[node].lost) return;
-  if (unread_.empty() || unread_.back().bytes < bytes) unread_.push_back(workshop_.staging.take(bytes));
-  to(node).receive(peers_[node].received_tag() + number, {unread_.back().data(), bytes}, settling_);
 }
 
 // An empty message comes after its sender's refusal, but may be heard before it.

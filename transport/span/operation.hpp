@@ -37,6 +37,8 @@ struct Workshop {
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
   std::vector<device::Stream*> streams;                       // by device::Priority
   const SpanningOptions& options;
+  device::Stream& stream_for(muster_op op) const;
+  NodeConnection& connection_to(NodeIndex node) const { return *connections[node.value]; }
   // Of the network: messages that are shorter pass through staging, so that memory of members comes back.
   std::size_t freed_on_close_from = 0;
 
@@ -55,6 +57,31 @@ struct Launched {
   StepOutcome* outcome = nullptr;
 };
 
+// The messages of an operation that has failed which are begun only so that they end.
+//
+// Owns    memory for what comes, one for all: nobody reads it.
+// Thread  that of the network. Bound  the longest message. Fails  never.
+class Rest {
+ public:
+  Rest(PeerNodes& peers, const Workshop& workshop, const Span& span)
+      : peers_(peers), workshop_(workshop), span_(span) {}
+  ~Rest();
+  Rest(const Rest&) = delete;
+  Rest& operator=(const Rest&) = delete;
+
+  // Message `number` to the node, or from it; nothing if the node is lost.
+  void send_empty(std::uint32_t node, std::uint64_t number);
+  void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
+  bool over() const { return flow_.pending == 0; }
+
+ private:
+  PeerNodes& peers_;
+  const Workshop& workshop_;
+  const Span& span_;
+  Flow flow_;
+  std::vector<Staged> memory_;
+};
+
 // Owns    the requests, its flows, and the memory through which its bytes pass. It holds the step's outcome
 //         until it touches no memory of its members any more.
 // Thread  that of the network.
@@ -62,7 +89,7 @@ struct Launched {
 // Fails   by the outcome.
 class SpanOperation {
  public:
-  virtual ~SpanOperation();
+  virtual ~SpanOperation() = default;
 
   const OperationKey& key() const { return launched_.key; }
   const StepOutcome* outcome() const { return launched_.outcome; }
@@ -76,7 +103,7 @@ class SpanOperation {
   // Besides, nothing of it is to be sent or received any more.
   bool is_past() const { return over() && !settles_; }
   // No message of it is on its way any more.
-  virtual bool quiet() const = 0;
+  bool quiet() const { return rest_.over() && flows_are_over(); }
 
   // What the other nodes have said. They are told more by refused() and lost().
   PeerNodes& peers() { return peers_; }
@@ -98,7 +125,8 @@ class SpanOperation {
   virtual std::size_t work() = 0;
   // Begins all messages that have not begun, to and from nodes that are not lost: empty ones, and with
   // nothing kept of what comes. It does no work after that.
-  virtual void settle_rest() = 0;
+  virtual void settle_rest(Rest& rest) = 0;
+  virtual bool flows_are_over() const = 0;
   // No chore runs, and no message touches the memory of members.
   virtual bool resting() const = 0;
   // This node would move it through the memory of members. It does so if any node would.
@@ -118,13 +146,7 @@ class SpanOperation {
 
   const Collective& collective() const { return *launched_.collective; }
   std::span<const LocalMember> members() const { return launched_.members; }
-  const LocalMember* member(std::uint32_t index) const;  // nullptr: it is on another node
-  // A message that only ends: an empty one to the node, or what comes from it, of which nothing is kept.
-  void send_empty(std::uint32_t node, std::uint64_t number);
-  void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
-  bool is_settled() const { return settling_.pending == 0; }
-  NodeConnection& to(std::uint32_t node) { return *workshop_.connections[span().nodes[node].value]; }
-  device::Stream& stream() const;
+  NodeConnection& to(std::uint32_t node) { return workshop_.connection_to(span().nodes[node]); }
   const Workshop& workshop_;
 
  private:
@@ -139,8 +161,7 @@ class SpanOperation {
   Stage stage_ = Stage::kOpen;
   bool direct_ = false;
   bool settles_ = false;
-  Flow settling_;
-  std::vector<Staged> unread_;
+  Rest rest_;
 };
 
 // Each member of this node that the operation has is there, once. kBadArgument.

@@ -159,11 +159,11 @@ class PairOperation final : public SpanOperation {
  public:
   PairOperation(Launched launched, const Workshop& workshop);
   ~PairOperation() override;
-  bool quiet() const override;
 
  protected:
   std::size_t work() override;
-  void settle_rest() override;
+  void settle_rest(Rest& rest) override;
+  bool flows_are_over() const override;
   bool resting() const override;
   bool wants_direct() const override { return wants_direct_; }
   Inline inline_for(std::uint32_t node) const override;
@@ -246,11 +246,11 @@ void PairOperation::add_edges(std::uint32_t giver, std::uint32_t getter) {
   if (c.op == MUSTER_SCATTER && giver != root) return;
   const std::size_t element = dtype_bytes(c.dtype);
   const auto length = [&](std::span<const Block> entries) { return count_of(entries) * element; };
-  if (const LocalMember* from = member(giver)) {
+  if (const LocalMember* from = find_member(members(), giver)) {
     const auto view = source_block(c, *from, getter, element);
     between_[span().node_of[getter]].out.add(length(view.entries), view);
   }
-  if (const LocalMember* to = member(getter)) {
+  if (const LocalMember* to = find_member(members(), getter)) {
     const auto view = target_block(c, *to, giver, element);
     between_[span().node_of[giver]].in.add(length(view.entries), view);
   }
@@ -264,9 +264,9 @@ void PairOperation::add_faces(std::uint32_t giver, std::uint32_t getter) {
     std::sort(faces.begin(), faces.end(), [](const Face* a, const Face* b) { return a->tag < b->tag; });
     for (const Face* face : faces) stream.add(face->bytes(), *face);
   };
-  if (const LocalMember* from = member(giver))
+  if (const LocalMember* from = find_member(members(), giver))
     add(from->share->sends, getter, between_[span().node_of[getter]].out);
-  if (const LocalMember* to = member(getter))
+  if (const LocalMember* to = find_member(members(), getter))
     add(to->share->receives, giver, between_[span().node_of[giver]].in);
 }
 
@@ -285,9 +285,9 @@ bool PairOperation::in_place() const {
 
 // ---- progress ----------------------------------------------------------------------------------
 
-bool PairOperation::quiet() const {
-  return is_settled() && std::all_of(flights_.begin(), flights_.end(),
-                                     [](const Flight& flight) { return flight.flow.pending == 0; });
+bool PairOperation::flows_are_over() const {
+  return std::all_of(flights_.begin(), flights_.end(),
+                     [](const Flight& flight) { return flight.flow.pending == 0; });
 }
 
 bool PairOperation::resting() const {
@@ -347,18 +347,18 @@ void PairOperation::begin(std::uint32_t node) {
     receive(begin_flight(node, true));
 }
 
-void PairOperation::settle_rest() {
+void PairOperation::settle_rest(Rest& rest) {
   for (const Flight& flight : flights_)
     if (flight.node != span().here && flight.stage <= Stage::kPacked &&
         !goes_inline(between_[flight.node].out))
-      send_empty(flight.node, flight.chunk);
+      rest.send_empty(flight.node, flight.chunk);
   for (std::uint32_t node = 0; node < peers().count(); ++node) {
     const Between& each = between_[node];
     if (node == span().here) continue;
     for (std::uint64_t i = each.next_out; !goes_inline(each.out) && i < each.out.chunks.size(); ++i)
-      send_empty(node, i);
+      rest.send_empty(node, i);
     for (std::uint64_t i = each.next_in; !goes_inline(each.in) && i < each.in.chunks.size(); ++i)
-      receive_unread(node, i, static_cast<std::size_t>(each.in.chunks[i].end - each.in.chunks[i].begin));
+      rest.receive_unread(node, i, static_cast<std::size_t>(each.in.chunks[i].end - each.in.chunks[i].begin));
   }
 }
 
@@ -438,13 +438,14 @@ std::size_t PairOperation::end_move(Flight& flight) {
 
 // To or from members; what has no memory of its own is copied from member to member.
 void PairOperation::copy(Flight& flight, const PairStream& stream_of_it, bool packs) {
-  flight.chore.start(stream(), 1, flight.bytes <= kSmallBytes, [this, &flight, &stream_of_it, packs](auto) {
-    const StreamChunk& chunk = chunk_of(flight);
-    if (flight.data == nullptr)
-      copy_across(between_[flight.node].out, stream_of_it, chunk);
-    else
-      copy_chunk(stream_of_it, chunk, flight.data, packs);
-  });
+  flight.chore.start(workshop_.stream_for(collective().op), 1, flight.bytes <= kSmallBytes,
+                     [this, &flight, &stream_of_it, packs](auto) {
+                       const StreamChunk& chunk = chunk_of(flight);
+                       if (flight.data == nullptr)
+                         copy_across(between_[flight.node].out, stream_of_it, chunk);
+                       else
+                         copy_chunk(stream_of_it, chunk, flight.data, packs);
+                     });
 }
 
 void PairOperation::receive(Flight& flight) {

@@ -51,11 +51,11 @@ class RowOperation final : public SpanOperation {
  public:
   RowOperation(Launched launched, const Workshop& workshop);
   ~RowOperation() override;
-  bool quiet() const override;
 
  protected:
   std::size_t work() override;
-  void settle_rest() override;
+  void settle_rest(Rest& rest) override;
+  bool flows_are_over() const override;
   bool resting() const override;
   bool wants_direct() const override { return direct_; }
   Inline inline_for(std::uint32_t node) const override;
@@ -168,9 +168,9 @@ RowOperation::~RowOperation() {
   }
 }
 
-bool RowOperation::quiet() const {
-  return is_settled() && std::all_of(flights_.begin(), flights_.end(),
-                                     [](const Flight& flight) { return flight.flow.pending == 0; });
+bool RowOperation::flows_are_over() const {
+  return std::all_of(flights_.begin(), flights_.end(),
+                     [](const Flight& flight) { return flight.flow.pending == 0; });
 }
 
 bool RowOperation::resting() const {
@@ -343,10 +343,12 @@ void RowOperation::run(Flight& flight, std::uint64_t first, std::uint64_t last, 
                        void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t)) {
   const std::uint64_t length = last - first;
   const auto parts = static_cast<std::uint32_t>(std::max<std::size_t>(1, touched / kPartBytes));
-  flight.chore.start(stream(), parts, touched <= kSmallBytes, [=, this, &flight](std::uint32_t index) {
-    const std::uint64_t from = first + length * index / parts, to = first + length * (index + 1) / parts;
-    if (from < to) (this->*part)(flight, from, to);
-  });
+  flight.chore.start(workshop_.stream_for(collective().op), parts, touched <= kSmallBytes,
+                     [=, this, &flight](std::uint32_t index) {
+                       const std::uint64_t from = first + length * index / parts,
+                                           to = first + length * (index + 1) / parts;
+                       if (from < to) (this->*part)(flight, from, to);
+                     });
 }
 
 // ---- what members give -------------------------------------------------------------------------
@@ -372,7 +374,7 @@ void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last)
       };
       if (!folds_) {
         const auto giver = c.op == MUSTER_ALL_GATHER ? block : static_cast<std::uint32_t>(c.root);
-        return copy_from(*member(giver), 0);
+        return copy_from(*find_member(members(), giver), 0);
       }
       if (unfolded_) {
         for (std::uint32_t r = 0; r < members().size(); ++r) copy_from(members()[r], r);
@@ -448,7 +450,7 @@ void RowOperation::begin_receives(Flight& flight, MessageTag number) {
 }
 
 // Flights are the chunks before the next one; what is not among them has ended. Nothing goes inline.
-void RowOperation::settle_rest() {
+void RowOperation::settle_rest(Rest& rest) {
   const auto in_flight = static_cast<std::uint32_t>(flights_.size());
   for (std::uint32_t index = next_chunk_ - in_flight; index < chunks_; ++index) {
     std::size_t round = 0;
@@ -461,9 +463,9 @@ void RowOperation::settle_rest() {
       const MessageTag number = number_of(index, round);
       for (const Move& move : schedule_[round].receives)
         if (const std::size_t bytes = bytes_of(chunk, move, rows_of(move.peer)); bytes > 0)
-          receive_unread(move.peer, number, bytes);
+          rest.receive_unread(move.peer, number, bytes);
       for (const Move& move : schedule_[round].sends)
-        if (bytes_of(chunk, move, rows_of(span().here)) > 0) send_empty(move.peer, number);
+        if (bytes_of(chunk, move, rows_of(span().here)) > 0) rest.send_empty(move.peer, number);
     }
   }
 }
@@ -555,8 +557,8 @@ void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t la
           to(getter);
           if (c.shared_memory != 0) break;
         }
-      } else if (const LocalMember* getter =
-                     member(gets_at_root(c.op) ? static_cast<std::uint32_t>(c.root) : block)) {
+      } else if (const LocalMember* getter = find_member(
+                     members(), gets_at_root(c.op) ? static_cast<std::uint32_t>(c.root) : block)) {
         to(*getter);
       }
     });
