@@ -32,7 +32,10 @@ class NodeConnection::HeadReceive final : public Transfer {
     connection_.heard_at_ = connection_.clock_.now();
     const auto message = unseal(Bytes(memory_).first(bytes));
     if (!message) return connection_.fail(failure(Code::kProtocol, "a message of it came damaged"));
-    connection_.heard_(connection_, *message);
+    if (kind_of(*message) == HeadKind::kSum)
+      connection_.hear_sum(*message);
+    else
+      connection_.heard_(connection_, *message);
     begin();
     if (!begun_) ++connection_.waiting_;
   }
@@ -69,8 +72,15 @@ class NodeConnection::HeadSend final : public Transfer {
 // Owns    nothing: one message of a flow. Thread  the network's. Bound  one message. Fails  by its flow.
 class NodeConnection::Bulk final : public Transfer {
  public:
-  Bulk(NodeConnection& connection, Flow& flow, MessageTag tag, WritableBytes memory, bool sends)
-      : connection_(connection), flow_(flow), tag_(tag), memory_(memory), sends_(sends) {}
+  Bulk(NodeConnection& connection, Flow& flow, MessageTag tag, WritableBytes memory, bool sends,
+       bool is_checked)
+      : connection_(connection),
+        flow_(flow),
+        tag_(tag),
+        memory_(memory),
+        sends_(sends),
+        is_checked_(is_checked) {}
+  Flow& flow() const { return flow_; }
   // Tries to begin, if it has not begun. It may end by that.
   void begin() {
     if (begun_) return;
@@ -91,7 +101,12 @@ class NodeConnection::Bulk final : public Transfer {
                               ? failure(Code::kProtocol, "node {} sent {} bytes where {} were due",
                                         connection_.name_, bytes, memory_.size())
                               : Status();
-    connection_.end(flow_, status.ok() ? length : status);
+    if (is_checked_ && !sends_ && status.ok() && length.ok() && !is_empty) {
+      if (const auto is_right = connection_.sums_.came(tag_, sum_of(memory_), flow_))
+        connection_.end_checked(flow_, *is_right);
+    } else {
+      connection_.end(flow_, status.ok() ? length : status);
+    }
     connection_.bulk_.remove_if([this](const Bulk& each) { return &each == this; });
   }
 
@@ -101,6 +116,7 @@ class NodeConnection::Bulk final : public Transfer {
   const MessageTag tag_;
   const WritableBytes memory_;
   const bool sends_;
+  const bool is_checked_;
   bool begun_ = false;
 };
 
@@ -138,11 +154,12 @@ void NodeConnection::close() {
   waiting_ = 0;
   // What had not begun ends now; no library will end it.
   for (auto each = bulk_.begin(); each != bulk_.end();) (each++)->begin();
+  while (Flow* const flow = sums_.give_up_one()) end(*flow, status_);
 }
 
 bool NodeConnection::quiet() const {
   const auto idle = [](const auto& receive) { return !receive->begun(); };
-  return endpoint_ == nullptr && sends_.empty() && bulk_.empty() &&
+  return endpoint_ == nullptr && sends_.empty() && bulk_.empty() && !sums_.any_waits() &&
          std::all_of(receives_.begin(), receives_.end(), idle);
 }
 
@@ -187,22 +204,34 @@ MessageTag NodeConnection::take_tags(std::uint64_t count) {
   return first_tag_ + first;
 }
 
-void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow) {
+void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow, bool is_checked) {
+  if (is_checked) tell(message_of(SumHead{.tag = tag, .sum = sum_of(from)}, {}));
+  said_at_ = clock_.now();
   // What is sent is not written.
-  begin(flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true);
+  begin(Bulk(*this, flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true, is_checked));
 }
 
-void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow) {
-  begin(flow, tag, into, false);
+void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow, bool is_checked) {
+  begin(Bulk(*this, flow, tag, into, false, is_checked));
 }
 
-void NodeConnection::begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends) {
-  ++flow.pending;
-  if (sends) said_at_ = clock_.now();
-  Bulk& bulk = bulk_.emplace_back(*this, flow, tag, memory, sends);
-  const std::uint32_t pending = flow.pending;
-  bulk.begin();
-  if (flow.pending == pending && !bulk.begun()) ++waiting_;
+void NodeConnection::begin(Bulk bulk) {
+  Bulk& begun = bulk_.emplace_back(std::move(bulk));
+  Flow& flow = begun.flow();
+  const std::uint32_t pending = ++flow.pending;
+  begun.begin();
+  if (flow.pending == pending && !begun.begun()) ++waiting_;
+}
+
+void NodeConnection::hear_sum(Bytes message) {
+  const auto head = read_head<SumHead>(message);
+  if (!head) return;
+  if (const auto waited = sums_.said(head->tag, head->sum)) end_checked(*waited->first, waited->second);
+}
+
+void NodeConnection::end_checked(Flow& flow, bool is_right) {
+  if (!is_right) fail(failure(Code::kProtocol, "a message of it came damaged"));
+  end(flow, is_right ? Status() : status_);
 }
 
 }  // namespace muster::transport::span

@@ -3,6 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "transport/endpoint/endpoint.hpp"
+#include "transport/span/message_sums.hpp"
 #include "transport/span/wire.hpp"
 
 #include <cstddef>
@@ -14,13 +15,6 @@
 #include <vector>
 
 namespace muster::transport::span {
-
-// Messages of one piece of work that have not ended, and their first failure.
-struct Flow {
-  std::uint32_t pending = 0;
-  bool abandoned = false;  // an empty message came: its sender will not carry the operation out
-  Status failure;
-};
 
 // A node that comes back gets a new connection, of another generation. Each message has the generation in its
 // tag, so what an earlier connection has sent is never received by a later one.
@@ -70,15 +64,18 @@ class NodeConnection {
   MessageTag take_tags(std::uint64_t count);
   // One message. `flow` counts it as pending until it has ended; then the memory is free. It and the memory
   // live until then. A message of another length than the memory fails with kProtocol, unless it is empty.
-  void send(MessageTag tag, Bytes from, Flow& flow);
-  void receive(MessageTag tag, WritableBytes into, Flow& flow);
+  // `is_checked`, on both sides alike: its checksum comes too, and one that is wrong fails the connection.
+  void send(MessageTag tag, Bytes from, Flow& flow, bool is_checked);
+  void receive(MessageTag tag, WritableBytes into, Flow& flow, bool is_checked);
 
  private:
   class HeadReceive;
   class HeadSend;
   class Bulk;
   void end(Flow& flow, const Status& why);
-  void begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends);
+  void end_checked(Flow& flow, bool is_right);
+  void hear_sum(Bytes message);
+  void begin(Bulk bulk);
 
   const NodeIndex peer_;
   const std::string name_;
@@ -96,6 +93,7 @@ class NodeConnection {
   std::list<HeadSend> sends_;
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
   std::list<Bulk> bulk_;
+  MessageSums sums_;  // of the peer's messages
 };
 
 }  // namespace muster::transport::span

@@ -48,14 +48,14 @@ Rest::~Rest() {
 
 void Rest::send_empty(std::uint32_t node, std::uint64_t number) {
   if (peers_[node].lost) return;
-  workshop_.connection_to(span_.nodes[node]).send(peers_[node].first_tag + number, {}, flow_);
+  workshop_.connection_to(span_.nodes[node]).send(peers_[node].first_tag + number, {}, flow_, false);
 }
 
 void Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
   if (peers_[node].lost) return;
   if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(workshop_.staging.take(bytes));
   workshop_.connection_to(span_.nodes[node])
-      .receive(peers_[node].received_tag() + number, {memory_.back().data(), bytes}, flow_);
+      .receive(peers_[node].received_tag() + number, {memory_.back().data(), bytes}, flow_, false);
 }
 
 SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)

@@ -131,7 +131,13 @@ class SpanOperation {
   virtual bool resting() const = 0;
   // This node would move it through the memory of members. It does so if any node would.
   virtual bool wants_direct() const = 0;
-  bool may_move() const { return stage_ == Stage::kMoving; }  // messages
+  // Whether messages may move. kChecked: each with its checksum, and through staging. kDirect: without, and
+  // some from and to the memory of members.
+  enum class Moves : std::uint8_t { kNotYet, kChecked, kDirect };
+  Moves moves() const {
+    if (stage_ != Stage::kMoving) return Moves::kNotYet;
+    return direct_ ? Moves::kDirect : Moves::kChecked;
+  }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
   bool ended_well(const Flow& flow);
   // What goes to the node with the request.

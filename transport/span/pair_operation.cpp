@@ -324,7 +324,7 @@ std::size_t PairOperation::work() {
     const bool self = &each == &between_[span().here];
     return each.next_out == each.out.chunks.size() && (self || each.next_in == each.in.chunks.size());
   });
-  if (may_move() && begun && flights_.empty()) finish();
+  if (moves() != Moves::kNotYet && begun && flights_.empty()) finish();
   return moved;
 }
 
@@ -333,7 +333,7 @@ void PairOperation::begin(std::uint32_t node) {
   const bool is_self = node == span().here;
   // What goes with the request, and what is packed first, does not wait.
   const bool waits = is_self ? !packs_first_ : wants_direct_ && !goes_inline(each.out);
-  while ((may_move() || !waits) && each.next_out < each.out.chunks.size() &&
+  while ((moves() != Moves::kNotYet || !waits) && each.next_out < each.out.chunks.size() &&
          (packs_first_ || each.out_in_flight < kChunksInFlight)) {
     Flight& flight = begin_flight(node, false);
     if (is_self && !packs_first_) {
@@ -342,7 +342,7 @@ void PairOperation::begin(std::uint32_t node) {
       copy(flight, each.out, true);
     }
   }
-  if (is_self || !may_move()) return;
+  if (is_self || moves() == Moves::kNotYet) return;
   while (each.next_in < each.in.chunks.size() && each.in_in_flight < kChunksInFlight)
     receive(begin_flight(node, true));
 }
@@ -373,7 +373,8 @@ PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arri
   const StreamChunk& chunk = stream.chunks[flight.chunk];
   flight.bytes = static_cast<std::size_t>(chunk.end - chunk.begin);
   if (node == span().here && !packs_first_) return flight;
-  if (wants_direct_ && may_move() && !goes_inline(stream) && flight.bytes >= workshop_.freed_on_close_from)
+  if (wants_direct_ && moves() == Moves::kDirect && !goes_inline(stream) &&
+      flight.bytes >= workshop_.freed_on_close_from)
     flight.data = in_one_piece(stream, chunk);
   flight.touches_members = flight.data != nullptr;
   if (flight.touches_members) return flight;
@@ -409,7 +410,7 @@ std::size_t PairOperation::go_on(Flight& flight) {
 
 std::size_t PairOperation::begin_move(Flight& flight) {
   Between& each = between_[flight.node];
-  if (!may_move() || (packs_first_ && unpacked_ > 0)) return 0;
+  if (moves() == Moves::kNotYet || (packs_first_ && unpacked_ > 0)) return 0;
   if (flight.node == span().here) {
     copy(flight, each.in, false);
     flight.stage = Stage::kDelivering;
@@ -417,7 +418,8 @@ std::size_t PairOperation::begin_move(Flight& flight) {
   }
   if (!goes_inline(each.out))
     to(flight.node)
-        .send(peers()[flight.node].first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow);
+        .send(peers()[flight.node].first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow,
+              moves() == Moves::kChecked);
   flight.stage = Stage::kMoving;
   return 1;
 }
@@ -452,8 +454,8 @@ void PairOperation::receive(Flight& flight) {
   flight.stage = Stage::kMoving;
   if (!goes_inline(between_[flight.node].in)) {
     to(flight.node)
-        .receive(peers()[flight.node].received_tag() + flight.chunk, {flight.data, flight.bytes},
-                 flight.flow);
+        .receive(peers()[flight.node].received_tag() + flight.chunk, {flight.data, flight.bytes}, flight.flow,
+                 moves() == Moves::kChecked);
     return;
   }
   const auto& came = peers()[flight.node].request->payload;

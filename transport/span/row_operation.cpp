@@ -203,7 +203,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
-  if (direct_ && !may_move()) return 0;
+  if (direct_ && moves() == Moves::kNotYet) return 0;
   while (next_chunk_ < chunks_ && flights_.size() < kChunksInFlight) begin_flight();
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
@@ -215,7 +215,7 @@ std::size_t RowOperation::work() {
     flights_.pop_front();
     ++moved;
   }
-  if (may_move() && next_chunk_ == chunks_ && flights_.empty()) finish();
+  if (moves() != Moves::kNotYet && next_chunk_ == chunks_ && flights_.empty()) finish();
   return moved;
 }
 
@@ -302,7 +302,7 @@ std::size_t RowOperation::go_on(Flight& flight) {
       flight.stage = Stage::kReady;
       return 1;
     case Stage::kReady:
-      if (!may_move()) return 0;
+      if (moves() == Moves::kNotYet) return 0;
       if (flight.round == schedule_.size()) {
         begin_delivery(flight);
         flight.stage = Stage::kDelivering;
@@ -413,7 +413,8 @@ void RowOperation::begin_round(Flight& flight) {
   for (const Move& move : round.sends) {
     const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
     if (bytes == 0 || goes_inline(flight, flight.round, bytes)) continue;
-    to(move.peer).send(peers()[move.peer].first_tag + number, sent(flight, move), flight.flow);
+    to(move.peer).send(peers()[move.peer].first_tag + number, sent(flight, move), flight.flow,
+                       moves() == Moves::kChecked);
   }
 }
 
@@ -436,7 +437,8 @@ void RowOperation::begin_receives(Flight& flight, MessageTag number) {
     std::byte* const into =
         move.result ? flight.places[move.first].result : flight.inbox.data() + flight.inbox_at[move.peer];
     if (!goes_inline(flight, flight.round, bytes)) {
-      to(move.peer).receive(peers()[move.peer].received_tag() + number, {into, bytes}, flight.flow);
+      to(move.peer).receive(peers()[move.peer].received_tag() + number, {into, bytes}, flight.flow,
+                            moves() == Moves::kChecked);
       continue;
     }
     const auto& came = peers()[move.peer].request->payload;
