@@ -16,13 +16,13 @@
 
 namespace muster::transport::test {
 
-using Layout = std::vector<std::uint32_t>;  // by member of a group: its node
+using NodesOf = std::vector<std::uint32_t>;  // the members of a group: the node of each
 // The nodes of the members of an operation among so many ranks. It may draw others each time.
-using Placing = std::function<Layout(std::uint32_t ranks)>;
+using Placing = std::function<NodesOf(std::uint32_t ranks)>;
 
 inline Placing spread_by(Spread spread) {
   return [spread = std::move(spread)](std::uint32_t ranks) {
-    Layout layout;
+    NodesOf layout;
     for (std::uint32_t member = 0; member < ranks; ++member) layout.push_back(spread(member, ranks));
     return layout;
   };
@@ -101,7 +101,7 @@ class SpanBench final : public Bench {
 
  private:
   struct Group {
-    Layout layout;
+    NodesOf layout;
     std::uint64_t key = 0;
     bool is_local = false;
     std::vector<std::unique_ptr<Communicator>> communicators;  // by node
@@ -110,7 +110,7 @@ class SpanBench final : public Bench {
     std::unique_ptr<device::Stream> stream;  // of a group on one node
   };
 
-  const Group& group_of(const Layout& layout) {
+  const Group& group_of(const NodesOf& layout) {
     if (const auto known = groups_.find(layout); known != groups_.end()) return known->second;
     const std::uint64_t key = groups_.size() + 1;
     const Span span = cluster_.span_of(key, static_cast<std::uint32_t>(layout.size()),
@@ -120,7 +120,7 @@ class SpanBench final : public Bench {
 
   Options options_;
   SpanCluster cluster_;
-  std::map<Layout, Group> groups_;
+  std::map<NodesOf, Group> groups_;
   std::deque<Flight> flights_;
   std::uint64_t number_ = 0;
 };

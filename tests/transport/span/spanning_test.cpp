@@ -50,8 +50,8 @@ constexpr std::uint32_t kNodes = 4;
 constexpr std::uint32_t kRanksOfNode = 4;  // at most
 
 // The layout of nodes that have so many members each: node by node, or in turn. `first`: the first of them.
-Layout laid_out(const std::vector<std::uint32_t>& counts, bool in_turn, std::uint32_t first) {
-  Layout layout;
+NodesOf laid_out(const std::vector<std::uint32_t>& counts, bool in_turn, std::uint32_t first) {
+  NodesOf layout;
   if (!in_turn) {
     for (std::uint32_t n = 0; n < counts.size(); ++n)
       layout.insert(layout.end(), counts[n], (first + n) % kNodes);
@@ -130,7 +130,7 @@ TEST_P(Layouts, CarryEveryOperation) {
         if (++number % step != 0) continue;
         std::vector<std::uint32_t> counts;
         for (std::uint32_t n = 0; n < nodes; ++n) counts.push_back(1 + (code >> (2 * n)) % kRanksOfNode);
-        const Layout layout = laid_out(counts, in_turn, code % kNodes);
+        const NodesOf layout = laid_out(counts, in_turn, code % kNodes);
         bench.place([&](std::uint32_t) { return layout; });
         math::test::Random random(number);
         for (const muster_op op : kOps) {
