@@ -43,8 +43,7 @@ struct Ended final : transport::Transfer {
   std::size_t count = 0;
 };
 
-// The engines of the job's other nodes, as far as this one hears of them: each says hello, in messages so
-// long that all memory into which heads come is touched.
+// The engines of the job's other nodes, as far as this one hears of them: each says hello.
 //
 // Owns    their ends of the connections, and the network of this node until it is taken.
 // Thread  one.
@@ -52,13 +51,11 @@ struct Ended final : transport::Transfer {
 // Fails   ends the process.
 class OtherEngines {
  public:
-  static constexpr int kHellos = 4;  // as many as are received at once in small jobs
+  static constexpr int kHellos = 4;  // as many heads as small jobs receive at once
 
   explicit OtherEngines(const World& world) : here_(world.here()), own_(hub_.open(world.here())) {
-    using namespace transport::span;
-    hello_ = message_of(HelloHead(),
-                        std::vector<std::byte>(kMessageBytesMax - sizeof(HelloHead) - sizeof(WireSum)));
-    seal(hello_);
+    hello_ = transport::span::message_of(transport::span::HelloHead(), {});
+    transport::span::seal(hello_);
     for (std::uint32_t node = 0; node < world.nodes().size(); ++node)
       if (NodeIndex(node) != here_) open(NodeIndex(node));
   }
