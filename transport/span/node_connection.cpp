@@ -1,6 +1,7 @@
 #include "transport/span/node_connection.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace muster::transport::span {
@@ -17,11 +18,13 @@ static_assert((MessageTag{kGenerationMask} << kGenerationShift) < kMessageTagMax
 // Fails   with its connection.
 class NodeConnection::HeadReceive final : public Transfer {
  public:
-  explicit HeadReceive(NodeConnection& connection) : connection_(connection), memory_(kMessageBytesMax) {}
+  explicit HeadReceive(NodeConnection& connection)
+      : connection_(connection), memory_(std::make_unique_for_overwrite<std::byte[]>(kMessageBytesMax)) {}
   // Tries to begin, if it has not begun.
   void begin() {
     if (begun_ || !connection_.status_.ok()) return;
-    const Status posted = connection_.endpoint_->receive(connection_.first_tag_, memory_, *this);
+    const Status posted =
+        connection_.endpoint_->receive(connection_.first_tag_, {memory_.get(), kMessageBytesMax}, *this);
     begun_ = posted.ok();
     if (!begun_ && posted.code() != Code::kNoResource) connection_.fail(posted);
   }
@@ -30,7 +33,7 @@ class NodeConnection::HeadReceive final : public Transfer {
     begun_ = false;
     if (!status.ok()) return connection_.fail(status);
     connection_.heard_at_ = connection_.clock_.now();
-    const auto message = unseal(Bytes(memory_).first(bytes));
+    const auto message = unseal({memory_.get(), bytes});
     if (!message) return connection_.fail(failure(Code::kProtocol, "a message of it came damaged"));
     if (kind_of(*message) == HeadKind::kSum)
       connection_.hear_sum(*message);
@@ -42,7 +45,7 @@ class NodeConnection::HeadReceive final : public Transfer {
 
  private:
   NodeConnection& connection_;
-  std::vector<std::byte> memory_;
+  const std::unique_ptr<std::byte[]> memory_;  // touched by what comes alone
   bool begun_ = false;
 };
 
@@ -120,10 +123,12 @@ class NodeConnection::Bulk final : public Transfer {
   bool begun_ = false;
 };
 
-NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, Heard heard)
+NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers,
+                               Heard heard)
     : peer_(peer),
       name_(std::move(name)),
       clock_(clock),
+      receives_max_(std::clamp<std::size_t>(kReceivesOfAll / peers, 1, kReceives)),
       heard_(std::move(heard)),
       status_(failure(Code::kPeerLost, "node {} is not connected", name_)) {}
 
@@ -141,8 +146,9 @@ Status NodeConnection::connect(Network& network, Bytes address, std::uint32_t ge
     return status_;
   }
   endpoint_ = *std::move(endpoint);
-  for (std::size_t i = 0; i < kReceives; ++i) receives_.emplace_back(std::make_unique<HeadReceive>(*this));
-  waiting_ = kReceives;
+  for (std::size_t i = 0; i < receives_max_; ++i)
+    receives_.emplace_back(std::make_unique<HeadReceive>(*this));
+  waiting_ = receives_max_;
   go_on();
   return status_;
 }

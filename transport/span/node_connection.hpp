@@ -21,17 +21,21 @@ namespace muster::transport::span {
 //
 // Owns    the endpoint, the receives for the peer's heads, and the heads on their way to it.
 // Thread  that of the network.
-// Bound   kReceives heads are received at once; libraries keep what else has come. kUnsentMax heads wait.
+// Bound   kReceives heads are received at once, in a job of many nodes fewer, down to one; libraries keep
+// what
+//         else has come, and copy it once more. kUnsentMax heads wait.
 // Fails   with the endpoint; status() says why.
 class NodeConnection {
  public:
   static constexpr std::size_t kReceives = 4;
+  static constexpr std::size_t kReceivesOfAll = 64;  // from all peers together, unless they are more
   static constexpr std::size_t kUnsentMax = std::size_t{1} << 16;
   // Called by progress() of the network for each head that came. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
-  // `name`: the node's, for texts. What `heard` uses, and the clock, outlive the connection.
-  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, Heard heard);
+  // `name`: the node's, for texts. `peers`: how many this node has. What `heard` uses, and the clock, outlive
+  // the connection.
+  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers, Heard heard);
   ~NodeConnection();
 
   // Called at most once; until then status() says that it is not connected. It outlives the network:
@@ -80,6 +84,7 @@ class NodeConnection {
   const NodeIndex peer_;
   const std::string name_;
   const Clock& clock_;
+  const std::size_t receives_max_;  // heads that are received at once
   const Heard heard_;
   std::unique_ptr<Endpoint> endpoint_;
   Status status_;

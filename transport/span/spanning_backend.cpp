@@ -279,7 +279,7 @@ std::vector<std::byte> SpanningBackend::address() const {
 
 std::unique_ptr<NodeConnection> SpanningBackend::connection_to(NodeIndex node) {
   return std::make_unique<NodeConnection>(
-      node, options_.nodes[node.value], workshop_.clock,
+      node, options_.nodes[node.value], workshop_.clock, options_.nodes.size() - 1,
       [this](NodeConnection& from, Bytes message) { hear(from, message); });
 }
 

@@ -23,8 +23,8 @@ TEST(NodeConnection, TakesNothingOfAnEarlierOne) {
   Flow sends, receives;
   std::array networks{hub.open(NodeIndex(0)), hub.open(NodeIndex(1))};
   const auto connect = [&](std::uint32_t here, std::uint32_t generation) -> NodeConnection& {
-    auto& made = connections.emplace_back(
-        std::make_unique<NodeConnection>(NodeIndex(1 - here), "other", clock, [](NodeConnection&, Bytes) {}));
+    auto& made = connections.emplace_back(std::make_unique<NodeConnection>(
+        NodeIndex(1 - here), "other", clock, 1, [](NodeConnection&, Bytes) {}));
     EXPECT_EQ(made->status().code(), Code::kPeerLost) << "not yet";
     EXPECT_TRUE(made->connect(*networks[here], networks[1 - here]->address(), generation).ok());
     return *made;

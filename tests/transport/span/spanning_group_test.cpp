@@ -146,11 +146,11 @@ TEST_P(CombiningGroup, CombinesMembersBeforeNodes) {
 //         count, or other blocks for one pair.
 TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
   open(false);
-  const std::uint64_t last = muster::test::property_cases(1'000);
-  for (std::uint64_t seed = 1; seed <= last; ++seed) {
+  const std::uint64_t cases = muster::test::property_cases(400);
+  for (std::uint64_t seed = 1, tried = 0; tried < cases; ++seed) {
     Random random(seed);
     const muster_op op = kOps[random.below(kOps.size())];
-    if (is_transfer(op)) continue;
+    if (is_transfer(op) || has_faces(op) || !has_data(op)) continue;
     const muster_redop redop = has_reduction(op) ? MUSTER_SUM : 0;
     const std::uint64_t count = 1 + random.below(3) * random.below(30'000);
     const Shape shape = shape_of(op, MUSTER_F32, redop, kRanks, count, Place::kApart);
@@ -179,7 +179,7 @@ TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
           if (by_turns(static_cast<std::uint32_t>(share.index), kRanks) == odd)
             share.target_blocks[(odd + 1) % kRanks].count -= 1;
     }
-    if (has_faces(op) || !has_data(op)) continue;
+    ++tried;
     const SpanLaunch& launched = launch(
         [&](std::uint32_t node) -> const Collective& { return node == odd ? other : shape.collective; },
         others, next());
