@@ -214,8 +214,7 @@ pid_t rank_of(pid_t run, int rank) {
 }
 
 // Goal:   ranks that die do not end an elastic run. The others take a smaller mesh, and learn from there what
-// a
-//         run on that mesh learns that begins with the same checkpoint.
+//         a run on that mesh learns that begins with the same checkpoint.
 // Method: kills a rank, then another, each once a later checkpoint is there; then runs anew from the two
 //         checkpoints that the run went on from, on their meshes.
 TEST_F(TrainLmCheckpoint, GoesOnWithoutRanksThatWereLost) {

@@ -2,11 +2,9 @@
 // have to be, within the rules of endpoint.hpp:
 // - The peer's progress() does everything: it takes messages, and carries out writes, reads and flushes.
 // - Up to kMemoryKept bytes are copied out when a send or put begins, which ends then. Longer ones end when
-// the
-//   peer has them. The send of a message that is longer than its receive's memory ends with its endpoint.
+//   the peer has them. The send of a message that is longer than its receive's memory ends with its endpoint.
 // - A receive is matched by its tag and its sender's index, as in the libraries. So what a closed endpoint or
-// a
-//   lost node has sent, and nobody has received, goes to the next endpoint to that index.
+//   a lost node has sent, and nobody has received, goes to the next endpoint to that index.
 #pragma once
 
 #include "transport/endpoint/endpoint.hpp"
@@ -38,8 +36,7 @@ class MemoryLinks;
 //
 // Owns    what the nodes share, together with their networks: these may outlive it.
 // Thread  any. Each network is driven by one thread, as Network says, and these may run at the same time.
-// Driven
-//         from one thread, a seed gives the same run every time.
+//         Driven from one thread, a seed gives the same run every time.
 // Bound   none: a test begins as much as it wants.
 // Fails   never.
 class MemoryHub {

@@ -284,8 +284,7 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
 }
 
 // Goal:   a node that is lost ends what it takes part in, with its name, whether all had come or not; the
-// others
-//         go on with each other.
+//         others go on with each other.
 // Method: long sums, with the loss at another moment each time.
 TEST_F(SpanningGroup, NamesANodeThatIsLost) {
   const auto moments = static_cast<int>(muster::test::property_cases(40));
@@ -331,8 +330,7 @@ TEST_F(SpanningGroup, NamesANodeThatIsLost) {
 }
 
 // Goal:   a node that was given up, and comes back, takes part again: started anew, or itself, when late
-// bytes
-//         of its former connection are still on their way. It learns which epochs have ended meanwhile.
+//         bytes of its former connection are still on their way. It learns which epochs have ended meanwhile.
 // Method: a long sum that a loss breaks off, at another moment each time. Bytes of the former connection are
 //         held back until the nodes have connected anew.
 TEST_F(SpanningGroup, TakesBackANodeThatWasLost) {
