@@ -1,6 +1,7 @@
 // Ranks of several nodes, by the C API, over the networks that a cluster may name: supervisors that know each
 // other, engines as programs of their own.
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
+#include "tests/support/job_between_nodes.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -31,10 +32,7 @@ class BetweenNodes : public ClusterTest, public ::testing::WithParamInterface<co
       control::JobSpec& job = nodes_[n]->options.jobs.front();
       job.mesh = mesh;
       job.world = *World::build(names, node_of, NodeIndex(n));
-      job.network = GetParam();
-      job.networks_directory = MUSTER_NETWORKS;
-      job.arena_bytes_max = std::uint64_t{64} << 20;
-      job.segment_bytes = std::uint64_t{1} << 20;
+      test::connect_nodes(job, GetParam(), MUSTER_NETWORKS);
     }
     start_all();
     ASSERT_TRUE(until_ready()) << waiting(0);
