@@ -101,7 +101,7 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
     for (const std::string& other : others_)
       around_.peers.send(other, vacancy_message(spec_.name, epoch_, vacant_));
   around_.loop.unwatch(std::exchange(timer_, 0));
-  if (stage == Stage::kMaking) making_.begin(epoch);
+  if (stage == Stage::kMaking) making_.begin(epoch, wish_.patience);
   const auto held = [this, epoch](const Result<control::EngineAddress>& address) {
     if (epoch_ != epoch) return;
     if (stage_ == Stage::kMaking) return making_.held(address);
@@ -117,7 +117,7 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
   };
   const Status started = around_.jobs.start(
       spec_,
-      {.gid = gid_, .owner = wish_.owner, .made = spec_.gathered, .held_epoch = epoch, .on_held = held}, {});
+      {.gid = gid_, .owner = wish_.owner, .made = spec_.temporary(), .held_epoch = epoch, .on_held = held}, {});
   if (!started.ok()) held(fail(started));
 }
 
@@ -231,16 +231,27 @@ void SpanningPart::on_vacant(bool vacant) {
   end_if_vacant();
 }
 
+// Whoever has asked for the job ends it.
+bool SpanningPart::has_maker() const {
+  if (spec_.gathered) return false;
+  return leads() || around_.peers.is_up(leader_);
+}
+
 // Nobody has ranks of the job, as far as can be known. A node that is away may only have been upgraded.
 void SpanningPart::end_if_vacant() {
-  if (!vacant_ || stage_ != Stage::kReady) return;
+  if (!vacant_ || stage_ != Stage::kReady || has_maker()) return;
   std::vector<std::string> unsure;
   for (const std::string& other : others_) {
     if (vacant_others_.contains(other) || away_.contains(other)) continue;
     if (around_.peers.is_up(other)) return;
     unsure.push_back(other);
   }
-  if (unsure.empty()) return end(fmt::format("the last rank of job {} has left", spec_.name), Again::kNo);
+  if (unsure.empty()) {
+    without_maker_ = !spec_.gathered;
+    const std::string gone = without_maker_ ? fmt::format(", and node {}, which has made it, is away", leader_)
+                                            : std::string();
+    return end(fmt::format("the last rank of job {} has left{}", spec_.name, gone), Again::kNo);
+  }
   if (away_timer_ != 0) return;
   away_timer_ = around_.loop.after(around_.options.made_job_linger, [this, unsure] {
     away_timer_ = 0;
@@ -256,7 +267,7 @@ void SpanningPart::on_up(const std::string& peer, std::uint64_t its_epoch) {
   ties_.on_up(peer, its_epoch);
   away_.erase(peer);
   if (vacant_) around_.peers.send(peer, vacancy_message(spec_.name, epoch_, vacant_));
-  if (stage_ == Stage::kOver && its_epoch != 0)  // it was away when the job was ended
+  if (stage_ == Stage::kOver && its_epoch != 0 && !without_maker_)  // it was away when the job was ended
     around_.peers.send(peer, end_message(spec_.name, its_epoch, why_.message(), false));
   look_at(peer);
 }
@@ -292,7 +303,8 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
                         const Json& message) {
   if (step == "join" || step == "here" || step == "apart" || step == "gone") {
     if (stage_ == Stage::kOver) {  // it was away when the job was ended
-      if (step != "gone") around_.peers.send(peer, end_message(spec_.name, epoch, why_.message(), false));
+      if (step != "gone" && !without_maker_)
+        around_.peers.send(peer, end_message(spec_.name, epoch, why_.message(), false));
       return;
     }
     ties_.heard(peer, step, message);

@@ -11,7 +11,8 @@
 //
 // A job that only its ranks have asked for has nobody who ends it. A node tells the others (`vacant`) when
 // its last rank has left, and when one comes again. Once all parts are vacant the job ends. A node that is
-// away counts as vacant after Options::made_job_linger.
+// away counts as vacant after Options::made_job_linger. A job whose maker's node is away ends in the same
+// way, on the nodes that are there: its maker may be back with that node, and has the job anew then.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -50,7 +51,8 @@ class SpanningPart {
   // By whose wish a temporary job is made here; of all others nothing.
   struct Wish {
     ConnectionId owner = 0;
-    RunningJobs::OnReady made;  // it is ready on all nodes, or why it is not
+    RunningJobs::OnReady made;                  // it is ready on all nodes, or why it is not
+    Nanos patience = JobMaking::kPrepareTime;  // so long it may take
   };
   // `spec`: without its epoch. `leader`: a node of it. `gid`: of its owner.
   SpanningPart(const Surroundings& around, control::JobSpec spec, std::string leader, std::uint32_t gid,
@@ -87,7 +89,7 @@ class SpanningPart {
   void on_gone(const Status& why);
   // Whoever has asked for it has left; if it has an engine, that ends.
   void on_left(ConnectionId owner);
-  // No rank of a gathered job is here, or one is again.
+  // No rank of a temporary job is here, or one is again.
   void on_vacant(bool vacant);
 
  private:
@@ -102,6 +104,7 @@ class SpanningPart {
   enum class Again : std::uint8_t { kYes, kNo };
 
   bool leads() const { return leader_ == around_.peers.here(); }
+  bool has_maker() const;
   void begin(std::uint64_t epoch, Stage stage);
   void on_made(const Status& status);
   void ready();
@@ -128,6 +131,7 @@ class SpanningPart {
   bool told_ = false;  // the others know that it ends
   control::Loop::Watch timer_ = 0;
   bool vacant_ = false;
+  bool without_maker_ = false;  // it ended because the maker's node was away
   std::set<std::string> vacant_others_;
   std::set<std::string> away_;  // for so long that they count as vacant
   control::Loop::Watch away_timer_ = 0;
