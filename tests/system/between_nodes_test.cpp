@@ -223,6 +223,43 @@ TEST_P(BetweenNodes, HearOfFailuresOnOtherNodes) {
   });
 }
 
+// Goal:   the verdict of a deadline names the rank that did not come, wherever it is heard.
+// Method: rank 3 does not come: to a group of both nodes, of which its node has another member that waits; to
+//         one in which it is the only member of its node; to a message.
+TEST_P(BetweenNodes, NameTheRankThatDoesNotComeBeforeADeadline) {
+  constexpr std::int64_t kDeadlineNs = 1'000'000'000;
+  start({0, 0, 1, 1}, "dp_replicate=2,tp=2");
+  std::atomic<int> heard{0};
+  with_all([&](int rank, muster_session* session) {
+    const auto expect_named = [&](muster_status_t status) {
+      EXPECT_EQ(status, MUSTER_ERR_TIMEOUT) << muster_last_error();
+      EXPECT_THAT(muster_last_error(), HasSubstr("rank 3")) << "as rank " << rank << " hears it";
+      muster_failure failure = MUSTER_FAILURE_INIT;
+      ASSERT_EQ(muster_last_failure(session, &failure), MUSTER_OK);
+      EXPECT_EQ(failure.culprit_rank, 3) << "as rank " << rank << " hears it: " << failure.text;
+    };
+    const muster_group all = group_of(session, "world"), both = group_of(session, "dp_replicate");
+    const AllReduce of_all(session, 64, all), of_two(session, 64, both);
+    if (rank != 3) expect_named(muster_plan_run(session, of_all.plan, kDeadlineNs));
+    if (rank == 1) expect_named(muster_plan_run(session, of_two.plan, kDeadlineNs));
+    if (rank == 0) {
+      muster_buffer buffer = 0;
+      void* address = nullptr;
+      ASSERT_EQ(muster_buffer_alloc(session, 64 * sizeof(float), &buffer, &address), MUSTER_OK);
+      muster_collective message = MUSTER_COLLECTIVE_INIT;
+      message.op = MUSTER_SEND;
+      message.group = all;
+      message.dtype = MUSTER_F32;
+      message.peer = 3;
+      message.count = 64;
+      message.source = {buffer, 0};
+      expect_named(muster_run(session, &message, kDeadlineNs));
+    }
+    ++heard;
+    while (rank == 3 && heard < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+}
+
 // Goal:   a rank that leaves while the others still work is lost to those on other nodes too, by its number.
 TEST_P(BetweenNodes, LoseARankOfAnotherNode) {
   start({0, 0, 1, 1}, "dp_replicate=2,tp=2");

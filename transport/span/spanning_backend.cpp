@@ -90,7 +90,7 @@ class SpanningBackend final : public Backend {
   std::uint64_t latest(const OperationKey& of) const;
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
-  std::string awaited(const StepOutcome& outcome);
+  std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
   std::uint64_t late_messages(std::uint64_t group) const;
 
  private:
@@ -181,7 +181,9 @@ class SpanningCommunicator final : public Communicator {
   }
   std::uint64_t first_epoch() const override { return backend_.first_epoch(span_->group); }
   void cancel(StepOutcome& outcome) override { backend_.cancel(outcome); }
-  std::string awaited(const StepOutcome& outcome) const override { return backend_.awaited(outcome); }
+  std::vector<std::uint32_t> awaited(const StepOutcome& outcome) const override {
+    return backend_.awaited(outcome);
+  }
   std::uint64_t late_messages() const override { return backend_.late_messages(span_->group); }
 
  private:
@@ -515,11 +517,11 @@ void SpanningBackend::cancel(const StepOutcome& outcome) {
   wake_();
 }
 
-std::string SpanningBackend::awaited(const StepOutcome& outcome) {
+std::vector<std::uint32_t> SpanningBackend::awaited(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   for (const auto& operation : operations_)
     if (!operation->over() && operation->outcome() == &outcome)
-      return operation->peers().awaited(options_.nodes);
+      return operation->peers().awaited();
   return {};
 }
 
