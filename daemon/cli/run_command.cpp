@@ -27,7 +27,6 @@ namespace {
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 constexpr Nanos kDaemonEndTime = std::chrono::seconds(20);
 constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
-constexpr int kAnswerPart = 10;  // of the time for an answer, left for its way
 
 // Whether --mesh and --flatten were given, noted before the mesh becomes canonical.
 struct Given {
@@ -376,11 +375,7 @@ class RunCommand {
                     {"claim", "owner"}};  // so that a rank may close its session and open another
     job_stays_ = options_.lifetime == Lifetime::kKeep;
     Json command{{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}};
-    if (is_head() && plan_->hosts.size() > 1) {
-      for (const HostShare& host : plan_->hosts)
-        command["nodes"].push_back({{"node", host.name}, {"ranks", host.ranks}});
-      command["wait_ns"] = (options_.address.timeout - options_.address.timeout / kAnswerPart).count();
-    }
+    if (is_head()) ask_on_hosts(*plan_, options_.address.timeout, command);
     link_->ask(command, [this](const OrTrouble<DaemonAnswer>& answer) { on_created(answer); });
   }
 

@@ -15,6 +15,7 @@
 #include "scheduler/run/graph.hpp"
 #include "transport/collective/span.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>

@@ -87,18 +87,19 @@ bool MissingMembers::hear(NodeIndex from, std::span<const std::byte> word) {
   return true;
 }
 
-std::vector<scheduler::Awaited> MissingMembers::awaited(const scheduler::Step& step,
+std::vector<scheduler::AwaitedRanks> MissingMembers::awaited(const scheduler::Step& step,
                                                         std::span<const std::uint32_t> members) const {
   const scheduler::CollectiveWork& work = *step.parts.front().plan->collective();
   const scheduler::Group& group = graph_.groups()[work.group.value];
-  std::vector<scheduler::Awaited> all;
+  std::vector<scheduler::AwaitedRanks> all;
   for (const std::uint32_t member : members) {
     const Rank rank = group.ranks[member];
     const NodeIndex node = world_.node_of(rank);
-    const auto its = std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.node == node; });
+    const auto its =
+        std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.node == node; });
     its == all.end() ? all.push_back({node, {rank}, false}) : its->ranks.push_back(rank);
   }
-  for (scheduler::Awaited& each : all) {
+  for (scheduler::AwaitedRanks& each : all) {
     each.all_missing = each.ranks.size() == 1;
     const auto heard = heard_.find({each.node, step.key.place});
     if (each.all_missing || heard == heard_.end() || heard->second.ranks.empty()) continue;

@@ -36,7 +36,7 @@ class MissingMembers {
   // A word of another engine, which is believed of its own node's members. False: it is another kind of word.
   bool hear(NodeIndex from, std::span<const std::byte> word);
   // `members`: of the step's group, as Communicator::awaited() has it.
-  std::vector<scheduler::Awaited> awaited(const scheduler::Step& step,
+  std::vector<scheduler::AwaitedRanks> awaited(const scheduler::Step& step,
                                           std::span<const std::uint32_t> members) const;
 
  private:

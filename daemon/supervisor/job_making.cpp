@@ -88,7 +88,8 @@ void JobMaking::begin(std::uint64_t epoch, Nanos patience) {
   addresses_.assign(unanswered_.size(), {});
   timer_ = loop_.after(patience, [this, patience] {
     timer_ = 0;
-    end(failure(Code::kTimeout, "{}, after {:g} s", lacks(), std::chrono::duration<double>(patience).count()));
+    const double seconds = std::chrono::duration<double>(patience).count();
+    end(failure(Code::kTimeout, "{}, after {:g} s", lacks(), seconds));
   });
   MUSTER_LOG(kInfo, "supervisor", "job {} is being made on {} nodes", spec_.name, unanswered_.size());
   Json message = Json::object();

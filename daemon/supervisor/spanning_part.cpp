@@ -117,7 +117,12 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
   };
   const Status started = around_.jobs.start(
       spec_,
-      {.gid = gid_, .owner = wish_.owner, .made = spec_.temporary(), .held_epoch = epoch, .on_held = held}, {});
+      {.gid = gid_,
+       .owner = wish_.owner,
+       .made = spec_.temporary(),
+       .held_epoch = epoch,
+       .on_held = held},
+      {});
   if (!started.ok()) held(fail(started));
 }
 
@@ -231,15 +236,11 @@ void SpanningPart::on_vacant(bool vacant) {
   end_if_vacant();
 }
 
-// Whoever has asked for the job ends it.
-bool SpanningPart::has_maker() const {
-  if (spec_.gathered) return false;
-  return leads() || around_.peers.is_up(leader_);
-}
-
-// Nobody has ranks of the job, as far as can be known. A node that is away may only have been upgraded.
+// Nobody has ranks of the job, as far as can be known. A node that is away may only have been upgraded. While
+// whoever has asked for the job is there, that ends it.
 void SpanningPart::end_if_vacant() {
-  if (!vacant_ || stage_ != Stage::kReady || has_maker()) return;
+  const bool has_maker = !spec_.gathered && (leads() || around_.peers.is_up(leader_));
+  if (!vacant_ || stage_ != Stage::kReady || has_maker) return;
   std::vector<std::string> unsure;
   for (const std::string& other : others_) {
     if (vacant_others_.contains(other) || away_.contains(other)) continue;
@@ -248,8 +249,8 @@ void SpanningPart::end_if_vacant() {
   }
   if (unsure.empty()) {
     without_maker_ = !spec_.gathered;
-    const std::string gone = without_maker_ ? fmt::format(", and node {}, which has made it, is away", leader_)
-                                            : std::string();
+    const std::string gone =
+        without_maker_ ? fmt::format(", and node {}, which has made it, is away", leader_) : "";
     return end(fmt::format("the last rank of job {} has left{}", spec_.name, gone), Again::kNo);
   }
   if (away_timer_ != 0) return;

@@ -104,7 +104,6 @@ class SpanningPart {
   enum class Again : std::uint8_t { kYes, kNo };
 
   bool leads() const { return leader_ == around_.peers.here(); }
-  bool has_maker() const;
   void begin(std::uint64_t epoch, Stage stage);
   void on_made(const Status& status);
   void ready();

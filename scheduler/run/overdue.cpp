@@ -60,11 +60,11 @@ Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable
 
 // The first rank that is known to be missing is the culprit.
 Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names, const World& world,
-              std::span<const Awaited> awaited) {
+              std::span<const AwaitedRanks> awaited) {
   const Step::Part& first = step.parts.front();
   std::string why;
   std::int32_t culprit = -1;
-  for (const Awaited& each : awaited) {
+  for (const AwaitedRanks& each : awaited) {
     const bool one = each.ranks.size() == 1;
     why += fmt::format("{}{}rank{} {} on node {} {} not come to it", why.empty() ? "" : "; ",
                        each.all_missing ? "" : "one at least of ", one ? "" : "s", rank_list(each.ranks),

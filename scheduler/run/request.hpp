@@ -45,7 +45,7 @@ struct Step {
 };
 
 // Members of a group on another node for which a step waits.
-struct Awaited {
+struct AwaitedRanks {
   NodeIndex node;
   std::vector<Rank> ranks;
   bool all_missing = false;  // none of them has come; else at least one has not
@@ -75,7 +75,7 @@ class Actions {
   // Whether the launched step goes on outside the workers, where it may never end.
   virtual bool is_outside(std::uint32_t /*step_index*/) { return false; }
   // For whom the launched step waits there; empty: unknown.
-  virtual std::vector<Awaited> awaited(std::uint32_t /*step_index*/, const Step&) { return {}; }
+  virtual std::vector<AwaitedRanks> awaited(std::uint32_t /*step_index*/, const Step&) { return {}; }
   // An epoch of a group that spans nodes has ended here, by a cause of this node.
   virtual void ended(const transport::EpochEnd&) {}
   // The launched step has passed its deadline; its members have been told. It still ends by finished().

@@ -6,7 +6,8 @@
 
 Three nodes of one rank each. `muster run --hosts` makes a job on all of them, and meanwhile an engine, a
 daemon, all of a node or the run itself is killed. Or all nodes are switched on, the job of the cluster file
-is made, and the same happens. The moment is drawn from the time that an undisturbed making takes, and a bit more. Whatever it is:
+is made, and the same happens. The moment is drawn from the time that an undisturbed making takes, and a bit
+more. Whatever it is:
 
   ended   the run ends, or its ranks work: nothing hangs
   named   a run that ends says which node or rank is lost
@@ -340,8 +341,8 @@ class Course:
             say(what)
 
     def summary(self):
-        say(f"{self.faults} faults of seed {self.options.seed} while a job was made, {self.bad} with a violation; "
-            f"of the runs {self.refused} ended and {self.worked} worked; an undisturbed making took "
+        say(f"{self.faults} faults of seed {self.options.seed} while a job was made, {self.bad} with a "
+            f"violation; of the runs {self.refused} ended and {self.worked} worked; an undisturbed making took "
             f"{self.making_s * 1000:.0f} ms")
 
 
