@@ -54,7 +54,8 @@ class Execution final : public scheduler::Actions {
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
   bool is_outside(std::uint32_t step_index) override { return executor_.is_outside(step_index); }
   void cancel(std::uint32_t step_index) override { executor_.cancel(step_index); }
-  std::vector<scheduler::AwaitedRanks> awaited(std::uint32_t step_index, const scheduler::Step& step) override {
+  std::vector<scheduler::AwaitedRanks> awaited(std::uint32_t step_index,
+                                               const scheduler::Step& step) override {
     return missing_.awaited(step, executor_.awaited(step_index));
   }
   void ended(const transport::EpochEnd& end) override { backend_.end(end); }

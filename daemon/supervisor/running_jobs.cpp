@@ -306,6 +306,13 @@ void RunningJobs::watch_desertion(const std::string& name) {
   });
 }
 
+void RunningJobs::hold_ranks(const std::string& name, bool held) {
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end() || table_.find(name)->state == JobState::kEnding) return;
+  it->second.deserted = held;
+  if (!held) settle(name, {});
+}
+
 void RunningJobs::ask(const std::string& name, const Json& command, std::span<const int> descriptors,
                       EngineProcess::Answered answered) {
   jobs_.at(name).engine->ask(command, descriptors, std::move(answered));

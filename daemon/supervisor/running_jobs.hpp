@@ -81,7 +81,7 @@ class RunningJobs {
     std::int32_t engine_pid = 0;
     int counters = -1;  // a descriptor, read-only; -1: the engine has not given it yet
     ConnectionId owner = 0;
-    bool deserted = false;  // it ends because its ranks have left: new ones wait for its end
+    bool deserted = false;  // it ends, or may end, because its ranks have left: new ones wait
   };
 
   RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
@@ -114,6 +114,8 @@ class RunningJobs {
   // temporary job has parts on other nodes, this one is vacant then. To be called when a rank of the job
   // becomes held or free.
   void watch_desertion(const std::string& name);
+  // Ranks that come to a job wait: it has none, and may be about to end. False: they may attach again.
+  void hold_ranks(const std::string& name, bool held);
 
   void ask(const std::string& name, const control::Json& command, std::span<const int> descriptors,
            EngineProcess::Answered answered);

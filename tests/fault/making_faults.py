@@ -342,8 +342,8 @@ class Course:
 
     def summary(self):
         say(f"{self.faults} faults of seed {self.options.seed} while a job was made, {self.bad} with a "
-            f"violation; of the runs {self.refused} ended and {self.worked} worked; an undisturbed making took "
-            f"{self.making_s * 1000:.0f} ms")
+            f"violation; of the runs {self.refused} ended and {self.worked} worked; an undisturbed making "
+            f"took {self.making_s * 1000:.0f} ms")
 
 
 def absolute(text):
