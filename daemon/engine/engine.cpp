@@ -85,8 +85,8 @@ Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, board),
-      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, missing,
-                *engine.backend_) {}
+      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, missing, *engine.backend_) {
+}
 
 Engine::~Engine() {
   if (pool_) pool_->halt();  // no worker is in a turn of this engine afterwards

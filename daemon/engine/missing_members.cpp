@@ -88,7 +88,7 @@ bool MissingMembers::hear(NodeIndex from, std::span<const std::byte> word) {
 }
 
 std::vector<scheduler::AwaitedRanks> MissingMembers::awaited(const scheduler::Step& step,
-                                                        std::span<const std::uint32_t> members) const {
+                                                             std::span<const std::uint32_t> members) const {
   const scheduler::CollectiveWork& work = *step.parts.front().plan->collective();
   const scheduler::Group& group = graph_.groups()[work.group.value];
   std::vector<scheduler::AwaitedRanks> all;

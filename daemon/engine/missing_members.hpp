@@ -37,7 +37,7 @@ class MissingMembers {
   bool hear(NodeIndex from, std::span<const std::byte> word);
   // `members`: of the step's group, as Communicator::awaited() has it.
   std::vector<scheduler::AwaitedRanks> awaited(const scheduler::Step& step,
-                                          std::span<const std::uint32_t> members) const;
+                                               std::span<const std::uint32_t> members) const;
 
  private:
   // Of the latest operation of a place.

@@ -114,11 +114,7 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
   };
   const Status started = around_.jobs.start(
       spec_,
-      {.gid = gid_,
-       .owner = wish_.owner,
-       .made = spec_.temporary(),
-       .held_epoch = epoch,
-       .on_held = held},
+      {.gid = gid_, .owner = wish_.owner, .made = spec_.temporary(), .held_epoch = epoch, .on_held = held},
       {});
   if (!started.ok()) held(fail(started));
 }

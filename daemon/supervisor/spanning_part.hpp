@@ -49,7 +49,7 @@ class SpanningPart {
   // By whose wish a temporary job is made here; of all others nothing.
   struct Wish {
     ConnectionId owner = 0;
-    RunningJobs::OnReady made;                  // it is ready on all nodes, or why it is not
+    RunningJobs::OnReady made;                 // it is ready on all nodes, or why it is not
     Nanos patience = JobMaking::kPrepareTime;  // so long it may take
   };
   // `spec`: without its epoch. `leader`: a node of it. `gid`: of its owner.

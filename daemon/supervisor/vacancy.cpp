@@ -35,8 +35,8 @@ bool Vacancy::is_step(const std::string& step) {
 }
 
 void Vacancy::say(const std::string& peer, const char* step) const {
-  around_.peers.send(peer,
-                     {{"job", spec_.name}, {"epoch", epoch_}, {"step", step}, {"vacant", is_open_ && vacant_}});
+  around_.peers.send(
+      peer, {{"job", spec_.name}, {"epoch", epoch_}, {"step", step}, {"vacant", is_open_ && vacant_}});
 }
 
 void Vacancy::tell_all(const char* step) const {

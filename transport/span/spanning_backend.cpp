@@ -520,8 +520,7 @@ void SpanningBackend::cancel(const StepOutcome& outcome) {
 std::vector<std::uint32_t> SpanningBackend::awaited(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   for (const auto& operation : operations_)
-    if (!operation->over() && operation->outcome() == &outcome)
-      return operation->peers().awaited();
+    if (!operation->over() && operation->outcome() == &outcome) return operation->peers().awaited();
   return {};
 }
 

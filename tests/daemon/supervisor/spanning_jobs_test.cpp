@@ -348,7 +348,8 @@ TEST_F(DesertedTest, GoesOnIfARankComesInTime) {
   EXPECT_EQ(muster_close(session_), MUSTER_OK);
 }
 
-// Goal:   whoever comes too late is not told that its job has ended: it waits for the other ranks of a new one.
+// Goal:   whoever comes too late is not told that its job has ended: it waits for the other ranks of a new
+// one.
 TEST_F(DesertedTest, EndsBeforeARankThatWaitsMeetsOthersAgain) {
   start();
   ask_for_its_end();
