@@ -91,8 +91,8 @@ class JobGroups {
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
 
-  // Takes what engines of other nodes say, and tells them of missing members. Nodes go on with agreeing on
-  // survivors. True: call it again in a few milliseconds.
+  // Takes what engines of other nodes say, answers them, and tells them of missing members. Nodes go on with
+  // agreeing on survivors. True: call it again in a few milliseconds.
   bool progress();
 
   // The rank's session has ended; `next` is the first session that knows nothing of it.

@@ -16,7 +16,8 @@ OtherNodes::OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineL
       backend_(backend),
       on_lost_(std::move(lost)),
       words_(spec.world.nodes().size()),
-      standings_(spec.world.nodes().size()) {}
+      standings_(spec.world.nodes().size()),
+      catch_up_(spec.world, backend, [this](NodeIndex node) { return of(node).fate == NodeFate::kLinked; }) {}
 
 // Silence after a death says nothing new.
 void OtherNodes::lose(NodeIndex node, const Status& why, NodeFate fate) {
@@ -36,6 +37,19 @@ void OtherNodes::expect(NodeIndex node, std::uint32_t generation) {
       if (graph_.groups()[g].spans() && has_members(graph_.groups()[g], node)) on_lost_(GroupId(g));
   }
   if (generation == kOfTheMaking) standings_[node.value].since_birth = true;
+}
+
+// A rank that has never been attached begins a run.
+std::optional<std::uint64_t> OtherNodes::question_for(Rank rank) {
+  if (!backend_.spans() || !spec_.world.is_local(rank)) return std::nullopt;
+  const std::lock_guard lock(lock_);
+  if (slots_.of(rank).attachments == 0) return std::nullopt;
+  return catch_up_.ask(clock_.now());
+}
+
+bool OtherNodes::answered(std::uint64_t question) {
+  const std::lock_guard lock(lock_);
+  return catch_up_.over(question, clock_.now());
 }
 
 bool OtherNodes::has_members(const scheduler::Group& group, NodeIndex node) const {

@@ -289,6 +289,37 @@ TEST_P(BetweenNodes, LoseARankOfAnotherNode) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// Goal:   who attaches after another rank has closed its session hears nothing of that, wherever it was.
+// Method: the engine of the rank that leaves first is stopped, so the others hear of it late.
+TEST_P(BetweenNodes, AttachWithoutHearingOfThoseWhoHaveLeft) {
+  start({0, 1}, "dp_replicate=2");
+  muster_session *first = nullptr, *second = nullptr;
+  const auto works = [](muster_session* session) {
+    const AllReduce reduce(session, 64);
+    std::fill_n(reduce.source, 64, 1.0f);
+    EXPECT_EQ(muster_plan_run(session, reduce.plan, 0), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(reduce.target[63], 2);
+  };
+  const auto open_and_work = [&](std::size_t node, muster_session** session) {
+    const auto options = nodes_[node]->rank("train", static_cast<int>(node), 2);
+    ASSERT_EQ(muster_open(&options, session), MUSTER_OK) << muster_last_error();
+    works(*session);
+  };
+  std::thread other([&] { open_and_work(1, &second); });
+  open_and_work(0, &first);
+  other.join();
+  const auto engine = job(0).at("engine_pid").get<std::int32_t>();
+  ASSERT_EQ(kill(engine, SIGSTOP), 0);
+  static_cast<void>(muster_close(first));  // nobody answers its goodbye
+  EXPECT_EQ(muster_close(second), MUSTER_OK);
+  other = std::thread([&] { open_and_work(1, &second); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ASSERT_EQ(kill(engine, SIGCONT), 0);
+  open_and_work(0, &first);
+  other.join();
+  for (muster_session* session : {first, second}) EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
 // Goal:   a node whose engine dies is lost to the groups that have members there, and to no other. It comes
 //         back, and the groups are whole again, for sessions that have stayed.
 TEST_P(BetweenNodes, TakeBackANodeWhoseEngineDied) {

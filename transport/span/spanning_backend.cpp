@@ -525,18 +525,18 @@ std::vector<std::uint32_t> SpanningBackend::awaited(const StepOutcome& outcome) 
 }
 
 std::size_t SpanningBackend::carry_out_wishes() {
+  span::EngineWords::Said said = words_.take_said();
   Wishes wishes;
   {
     const std::lock_guard lock(wishes_mutex_);
     std::swap(wishes, wishes_);
   }
-  if (wishes.empty() && words_.all_said()) return 0;
+  if (wishes.empty() && said.empty()) return 0;
   for (span::Launched& launched : wishes.launches) begin(std::move(launched));
   for (const StepOutcome* outcome : wishes.cancelled)
     for (auto& operation : operations_)
       if (!operation->over() && operation->outcome() == outcome)
         operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
-  words_.send(connections_, greeted_);
   for (const EpochEnd& end : wishes.ends) {
     end_here(end);
     const auto span = span_of(end.group);
@@ -544,6 +544,7 @@ std::size_t SpanningBackend::carry_out_wishes() {
     for (const NodeIndex node : span->nodes)
       if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
   }
+  span::EngineWords::send(std::move(said), connections_, greeted_);
   return 1;
 }
 
@@ -570,6 +571,7 @@ std::size_t SpanningBackend::progress() {
     end_what_came();
     for (auto& operation : operations_) moved += operation->advance();
   }
+  words_.arrive();
   std::erase_if(operations_, [this](const auto& operation) {
     if (!operation->is_past() || !operation->quiet()) return false;
     std::uint64_t& done = done_[operation->key().place.group];
