@@ -80,11 +80,13 @@ class Course:
             lines = file.read().decode(errors="replace").splitlines()
         return [line for line in lines if not re.search(r"\b(debug|info)\b", line[:60], re.IGNORECASE)]
 
-    def packets(self, name):
-        """(received, lost) at the node's ingress."""
+    @staticmethod
+    def packets(name):
+        """(received, lost) at the node's ingress. What the kernel has merged counts as one."""
         said = run("tc", "-s", "-n", name, "qdisc", "show", "dev", INTERFACE, "clsact")
-        counts = re.search(r"(\d+) pkt \(dropped (\d+)", said)
-        return (int(counts[1]), int(counts[2])) if counts else (0, 0)
+        lost = re.search(r"\(dropped (\d+)", said)
+        received = json.loads(run("ip", "-n", name, "-j", "-s", "link", "show", INTERFACE))
+        return received[0]["stats64"]["rx"]["packets"], int(lost[1]) if lost else 0
 
     # ---- the course
 
@@ -97,9 +99,10 @@ class Course:
         self.offsets = {name: self.log_of(name).stat().st_size for name in self.cluster.names}
         for name in self.cluster.names:
             self.cluster.faults.lose(name, self.options.per_million)
+        before = sum(self.packets(name)[0] for name in self.cluster.names)
         begin = time.monotonic()
         self.work(begin + self.options.seconds)
-        self.judge(lives, time.monotonic() - begin)
+        self.judge(lives, before, time.monotonic() - begin)
         self.cluster.faults.heal()
         return self.found
 
@@ -125,7 +128,7 @@ class Course:
             if self.found:
                 return
 
-    def judge(self, lives, seconds):
+    def judge(self, lives, before, seconds):
         now = self.lives()
         for place in sorted(lives.keys() | now.keys()):
             if lives.get(place) != now.get(place):
@@ -141,6 +144,7 @@ class Course:
                 self.note(f"{name} has written: {line}")
         counts = [self.packets(name) for name in self.cluster.names]
         received, lost = (sum(each) for each in zip(*counts))
+        received -= before
         share, wanted = lost / max(1, received), self.options.per_million / MILLION
         if received > FEW and not SHARE[0] * wanted <= share <= SHARE[1] * wanted:
             self.note(f"{share:.1%} of the packets were lost, not {wanted:.1%}")
