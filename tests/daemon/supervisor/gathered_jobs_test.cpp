@@ -112,9 +112,9 @@ TEST_F(GatheredJobsTest, TakeBackRanksThatReturnAtTheEnd) {
   start(3);
   for (const auto& node : nodes_) node->options.made_job_linger = 20ms;
   start_and_meet();
-  for (int round = 0; round < 30; ++round) {
+  for (int round = 0; round < 12; ++round) {
     expect_adds();
-    std::this_thread::sleep_for(15ms + round * std::chrono::microseconds(500));
+    std::this_thread::sleep_for(15ms + round * 1ms);
   }
 }
 

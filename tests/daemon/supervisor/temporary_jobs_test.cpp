@@ -1,4 +1,5 @@
 // Jobs of several nodes that a user asks for, by the daemon of one of them.
+#include "daemon/supervisor/liveness.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 #include "tests/support/folder.hpp"
 
@@ -156,12 +157,12 @@ TEST_F(TemporaryJobsTest, EndAfterTheirRanksIfTheirMakersNodeIsAway) {
   auto maker = owner(1);
   ASSERT_TRUE(ask_on(maker, wish(of_all(3), 6, "dp_replicate=3,tp=2")));
   const std::uint64_t epoch = epoch_at(0);
-  std::this_thread::sleep_for(1s);
+  std::this_thread::sleep_for(600ms);
   EXPECT_EQ(epoch_at(2), epoch);
   muster_session* session = nullptr;
   ASSERT_EQ(open(2, 4, &session), MUSTER_OK) << muster_last_error();
   nodes_[1] = nullptr;
-  std::this_thread::sleep_for(3s);
+  std::this_thread::sleep_for(Liveness::kLostAfter + 800ms);
   EXPECT_EQ(epoch_at(0), epoch) << "a rank is on another node";
   EXPECT_EQ(epoch_at(2), epoch);
   EXPECT_EQ(muster_close(session), MUSTER_OK);
