@@ -185,7 +185,7 @@ class Course:
             if part:
                 for rank in cluster.ranks_of(job, set(part.told) | part.bereft):
                     seen = rank.seen()
-                    if not seen.of("ended") and not fault_verdicts.first_error(seen):
+                    if not seen.of("ended") and not fault_verdicts.first_error(seen, part):
                         return False
         return True
 

@@ -98,9 +98,11 @@ def names(text, told):
     return bool(found & told.ranks)
 
 
-def first_error(seen):
-    """The first by which a rank has heard of a fault from an operation with other nodes."""
-    return next((record for record in seen.of("error") if not is_local(record)), None)
+def first_error(seen, part):
+    """The first by which a rank has heard of a fault: from an operation with other nodes, or, if a rank of its
+    own node is lost, from any. Who has heard of a loss is not told of it again by later operations."""
+    local = seen.number in part.local_may_fail
+    return next((record for record in seen.of("error") if local or not is_local(record)), None)
 
 
 def always(seen):
@@ -126,9 +128,10 @@ def unmoved(letter, seen):
     yield from undisturbed(letter, seen)
 
 
-def hearing(seen, told, at, ended, slack):
+def hearing(seen, part, at, ended, slack):
     """(b), of one rank. `ended`: when its session did, where it may."""
-    first, seconds = first_error(seen), told.seconds * slack
+    told = part.told[seen.number]
+    first, seconds = first_error(seen, part), told.seconds * slack
     if first is None:
         if ended is None:
             yield "b", f"no error within {seconds:.1f} s"
@@ -157,12 +160,12 @@ def hearing(seen, told, at, ended, slack):
             return
 
 
-def local_work(seen, at, healed):
+def local_work(seen, part, at, healed):
     """(c), of one rank."""
     for record in seen.of("error"):
         if is_local(record):
             yield "c", f"{record['op']} failed: {record['name']}: {short(record['text'])}"
-    first = first_error(seen)
+    first = first_error(seen, part)
     begin = at if first is None else seconds_of(first)
     meanwhile = [record for record in seen.of("progress") if begin <= seconds_of(record) <= healed]
     if meanwhile and seconds_of(meanwhile[-1]) - seconds_of(meanwhile[0]) >= STILL_S:
@@ -199,9 +202,9 @@ def of_rank(part, seen, at, healed, slack):
         record = seen.of("ended")[0]
         yield "e", f"a survivor's session ended: {record['name']}: {short(record['text'])}"
     if number in part.told:
-        yield from hearing(seen, part.told[number], at, ended, slack)
+        yield from hearing(seen, part, at, ended, slack)
     if number not in part.gone | part.bereft | part.local_may_fail:
-        yield from local_work(seen, at, healed)
+        yield from local_work(seen, part, at, healed)
 
 
 def judge(part, ranks, at, healed, quiet, slack=1):
@@ -227,8 +230,9 @@ def detection_seconds(part, ranks, at, within):
     """How soon each rank did that had to hear of the fault within so many seconds."""
     for seen in ranks:
         told = part.told.get(seen.number) if part else None
-        if told and told.seconds == within and first_error(seen):
-            yield seconds_of(first_error(seen)) - at
+        first = first_error(seen, part) if told and told.seconds == within else None
+        if first:
+            yield seconds_of(first) - at
 
 
 def judge_detection(by_kind):

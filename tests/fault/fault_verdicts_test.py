@@ -72,6 +72,13 @@ class Verdicts(unittest.TestCase):
         excused = Part({0: TOLD}, local_may_fail={0})
         self.assertEqual(self.letters(error(101), error(102, "local"), part=excused), "")
 
+    def test_who_loses_a_rank_of_its_node_may_hear_of_it_from_any_operation(self):
+        part = Part({0: TOLD}, local_may_fail={0})
+        later = error(109, begun=101.1, code=-202)
+        self.assertEqual(self.letters(error(101, "local run"), later, part=part), "")
+        self.assertEqual(self.letters(error(101, "local run", code=-202), later, part=part), "b")
+        self.assertEqual(self.told(error(101, "local run"), later), "bc")
+
     def test_who_has_nothing_to_do_with_it_notices_nothing(self):
         self.assertEqual(self.letters(progress(101)), "")
         for quiet in "dfg":
