@@ -170,13 +170,14 @@ class Course:
     # ---- what is there
 
     def jobs(self, name):
-        """The jobs of a node, and of what else it speaks; None: it does not answer."""
+        """The jobs of a node, and the jobs and nodes that it waits for; None: it does not answer."""
         try:
             answer = json.loads(self.cluster.muster("status", "--json", "--endpoint",
                                                     self.cluster.socket(name)))
         except (Failed, ValueError):
             return None
         waiting = [entry["job"] for entry in answer["cluster"]["waiting"]]
+        waiting += [peer["node"] for peer in answer["cluster"]["peers"] if peer["state"] != "up"]
         return {job["name"]: job for job in answer["jobs"]}, waiting
 
     def is_whole(self):
@@ -313,7 +314,9 @@ class Course:
                 return
         self.refused += 1
         rank = asked.nodes.index(fault.victim)
-        names = (fault.victim, f"rank {rank}", f"ranks {rank}")
+        names = [fault.victim, f"rank {rank}", f"ranks {rank}"]
+        if fault.what == "daemon":
+            names += asked.nodes  # it is back, and parts of the job may still end on other nodes
         died = asked.process.returncode == -signal.SIGKILL and fault.victim == fault.maker
         if not died and not any(name in asked.said() for name in names):
             yield f"named: ended with {asked.process.returncode} without a word of {fault.victim}: " \
@@ -323,7 +326,7 @@ class Course:
         """Nothing is left, and the next run works."""
         if not until(lambda: self.is_whole() and not any(map(self.left, self.cluster.names))):
             for name in self.cluster.names:
-                yield f"left: {name}: {self.left(name) or 'nothing'}; {self.jobs(name)}"
+                yield f"left: {name}: {self.left(name) or 'nothing'}; {str(self.jobs(name))[:KEPT]}"
         for job in (MADE, OF_FILE):
             again = Run(self.cluster, self.options.rank, self.cluster.names[0], job)
             if not again.settle() or again.ended() or again.finish() != 0:

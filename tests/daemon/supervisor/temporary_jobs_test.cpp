@@ -170,6 +170,22 @@ TEST_F(TemporaryJobsTest, EndAfterTheirRanksIfTheirMakersNodeIsAway) {
   EXPECT_TRUE(until([this] { return waiting(0).empty() && waiting(2).empty(); })) << waiting(0) << waiting(2);
 }
 
+// Goal:   a job ends with its maker also while its maker's node has no engine of it.
+TEST_F(TemporaryJobsTest, EndWithTheirMakerWhileItsPartIsAway) {
+  start(2);
+  auto maker = owner(1);
+  ASSERT_TRUE(ask_on(maker, wish(of_all(2), 4, "dp_replicate=2,tp=2")));
+  ASSERT_EQ(kill(job(1).at("engine_pid").get<std::int32_t>(), SIGKILL), 0);
+  ASSERT_TRUE(until([this] { return job_at(1).empty(); })) << "it begins again in two seconds";
+  maker.reset();
+  ASSERT_TRUE(until([this] { return job_at(0).empty(); })) << waiting(0);
+  std::this_thread::sleep_for(SpanningPart::kRetry + 500ms);
+  for (const std::size_t n : {0u, 1u}) {
+    EXPECT_EQ(job_at(n), "") << n;
+    EXPECT_EQ(waiting(n), "") << n;
+  }
+}
+
 // Goal:   whoever asks hears which node is too slow before it stops waiting, and nothing of the job stays.
 // Method: the engine of one node never answers.
 TEST_F(TemporaryJobsTest, AreGivenUpBeforeTheirMakerStopsWaiting) {
