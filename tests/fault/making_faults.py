@@ -76,7 +76,7 @@ class Run:
         hosts = ",".join(f"{name}:1" for name in (cluster.names if job == OF_FILE else self.nodes))
         words = inside(maker, cluster.programs / "muster", "run", "--endpoint", cluster.socket(maker),
                        "--hosts", hosts, "--job", job, "--mesh", f"dp_replicate={COUNT}", "--launcher",
-                       launcher, "--timeout", "10", "--grace", "1", "--", rank_program, self.stop)
+                       launcher, "--timeout", PATIENCE_S, "--grace", "1", "--", rank_program, self.stop)
         with open(self.folder / "said", "w", encoding="utf-8") as out:
             self.process = subprocess.Popen(WITH_PARENT + words, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=out)
