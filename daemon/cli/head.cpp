@@ -12,6 +12,7 @@ namespace muster::cli {
 namespace {
 
 constexpr const char* kSshLauncher = "ssh {host} {command}";
+constexpr int kAnswerPart = 10;  // of the time for an answer, left for its way
 
 std::string seconds_text(Nanos time) {
   return fmt::format("{}", std::chrono::duration<double>(time).count());
@@ -140,6 +141,13 @@ std::string awaited(const Json& status, const std::string& job) {
     for (const Json& waiting : status.at("cluster").at("waiting"))
       if (waiting.at("job") == job) return waiting.at("why").get<std::string>();
   return "";
+}
+
+void ask_on_hosts(const RunHead& head, Nanos timeout, Json& job_create) {
+  if (head.hosts.size() == 1) return;
+  for (const HostShare& host : head.hosts)
+    job_create["nodes"].push_back({{"node", host.name}, {"ranks", host.ranks}});
+  job_create["wait_ns"] = (timeout - timeout / kAnswerPart).count();
 }
 
 Ranks::Options parts_of(const RunHead& head, const PartFacts& facts) {

@@ -51,6 +51,8 @@ std::string node_of(const Json& status);
 std::optional<Trouble> hosts_trouble(const RunHead& head, const Json& status, const std::string& endpoint);
 // Why the parts cannot join a job that is there already: it has other ranks on the hosts.
 std::optional<Trouble> places_trouble(const RunHead& head, const Json& job);
+// Has `job_create` make the job on the hosts, and say why not before the head stops waiting.
+void ask_on_hosts(const RunHead& head, Nanos timeout, Json& job_create);
 
 // What that job waits for, if it is the cluster file's and not there; empty: it waits for nothing.
 std::string awaited(const Json& status, const std::string& job);

@@ -375,9 +375,7 @@ class RunCommand {
                     {"claim", "owner"}};  // so that a rank may close its session and open another
     job_stays_ = options_.lifetime == Lifetime::kKeep;
     Json command{{"command", "job_create"}, {"spec", spec}, {"keep", job_stays_}};
-    if (is_head() && plan_->hosts.size() > 1)
-      for (const HostShare& host : plan_->hosts)
-        command["nodes"].push_back({{"node", host.name}, {"ranks", host.ranks}});
+    if (is_head()) ask_on_hosts(*plan_, options_.address.timeout, command);
     link_->ask(command, [this](const OrTrouble<DaemonAnswer>& answer) { on_created(answer); });
   }
 

@@ -29,9 +29,6 @@ void tune(const shm::Descriptor& socket) {
   const int on = 1;
   const unsigned int undelivered = static_cast<unsigned int>(kUndeliveredMax / std::chrono::milliseconds(1));
   static_cast<void>(setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
-  static_cast<void>(setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on));
-  for (const auto& [option, value] : {std::pair{TCP_KEEPIDLE, 1}, {TCP_KEEPINTVL, 1}, {TCP_KEEPCNT, 2}})
-    static_cast<void>(setsockopt(socket.get(), IPPROTO_TCP, option, &value, sizeof value));
   static_cast<void>(
       setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &undelivered, sizeof undelivered));
 }

@@ -21,6 +21,7 @@ constexpr Nanos kConnectPeriod = std::chrono::milliseconds(2);
 constexpr Nanos kConnectTime = std::chrono::seconds(10);
 constexpr Nanos kAgreePeriod = std::chrono::milliseconds(2);
 constexpr Nanos kLifePeriod = std::chrono::milliseconds(200);
+constexpr const char* kCaughtUp = "caught_up";  // of an `attach` that has waited
 constexpr Nanos kTimerPeriod = std::chrono::milliseconds(50);
 // A dying process closes its socket before its pidfd says so.
 constexpr Nanos kDeathWait = std::chrono::milliseconds(200);
@@ -68,6 +69,7 @@ void Conductor::on_supervisor() {
     return;
   }
   const Json answer = answer_to(*packet);
+  if (answer.is_null()) return;  // it comes later
   Packet reply{MessageKind::kReply, packet->serial, answer, {}};
   if (reply_descriptor_.valid()) reply.descriptors.push_back(std::move(reply_descriptor_));
   reply_descriptor_.reset();
@@ -115,8 +117,21 @@ Json Conductor::execute(Packet& packet) {
   if (command == "connect") return connect(packet.body);
   if (command == "lose") return lose(packet.body);
   if (command == "network") return network();
+  if (command == "attach" && !packet.body.contains(kCaughtUp)) {
+    const Rank rank(static_cast<std::uint32_t>(packet.body.value("rank", std::int64_t{-1})));
+    if (const auto question = engine_->other_nodes().question_for(rank)) {
+      packet.body[kCaughtUp] = true;
+      attaching_.emplace_back(*question, std::move(packet));
+      loop_.unwatch(agrees_);
+      agrees_ = loop_.after(kAgreePeriod, [this] { agree(); });
+      return nullptr;
+    }
+  }
   if (command == "attach") return attach(packet);
-  if (command == "report") return report();
+  if (command == "report") {
+    attach_waiting(true);  // a supervisor that has just begun hears of them by the report
+    return report();
+  }
   if (command == "counters") return counters();
   if (command == "groups") return groups();
   if (command == "stop") return stop(packet.body);
@@ -276,6 +291,16 @@ Json Conductor::attach(Packet& packet) {
   Json answer = control::success({{"session", welcome.session}});
   answer["attachments"] = welcome.attachments + 1;  // this one too
   return answer;
+}
+
+// In the order in which they came.
+void Conductor::attach_waiting(bool all) {
+  while (!attaching_.empty() && (all || engine_->other_nodes().answered(attaching_.front().first))) {
+    Packet packet = std::move(attaching_.front().second);
+    attaching_.pop_front();
+    const Json answer = answer_to(packet);
+    tell({MessageKind::kReply, packet.serial, answer, {}});
+  }
 }
 
 // Sends the counters again, for a supervisor whose predecessor died before it had them.
@@ -466,7 +491,8 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
 // While nodes agree, messages of others wait for this loop.
 void Conductor::agree() {
   const bool soon = engine_ && engine_->groups().progress();
-  loop_.after(soon ? kAgreePeriod : kTimerPeriod, [this] { agree(); });
+  attach_waiting(false);
+  agrees_ = loop_.after(soon ? kAgreePeriod : kTimerPeriod, [this] { agree(); });
 }
 
 void Conductor::on_timer() {

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::engine {
@@ -72,6 +73,7 @@ class Conductor {
   void depart(Rank rank, bool lost, const std::string& text);
   void on_timer();
   void agree();
+  void attach_waiting(bool all);
   void end_if_alone();
 
   control::Loop loop_;
@@ -89,6 +91,9 @@ class Conductor {
     Instant until{0};
   };
   std::map<NodeIndex, Attempt> connecting_;
+  // `attach` commands that are answered once their question to other nodes is over.
+  std::deque<std::pair<std::uint64_t, control::Packet>> attaching_;
+  control::Loop::Watch agrees_ = 0;
   Instant alive_at_{0};  // when other nodes were last told that this one lives
   bool ending_ = false;
   int exit_code_ = 0;

@@ -78,13 +78,15 @@ Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::
       other_nodes(
           engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.backend_,
           [this, &engine](GroupId group) { groups.lost_elsewhere(group, SessionId(engine.next_session_)); }),
+      missing(engine.spec_.world, graph, *engine.backend_),
       groups(std::move(plan.list), std::move(plan.table),
              {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
-              board, *engine.backend_, other_nodes}),
+              board, *engine.backend_, other_nodes, missing}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, board),
-      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, *engine.backend_) {}
+      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, missing, *engine.backend_) {
+}
 
 Engine::~Engine() {
   if (pool_) pool_->halt();  // no worker is in a turn of this engine afterwards

@@ -20,6 +20,7 @@
 #include "daemon/engine/job_plans.hpp"
 #include "daemon/engine/memory_account.hpp"
 #include "daemon/engine/metrics.hpp"
+#include "daemon/engine/missing_members.hpp"
 #include "daemon/engine/other_nodes.hpp"
 #include "daemon/engine/process_state.hpp"
 #include "daemon/engine/rank_slots.hpp"
@@ -140,6 +141,7 @@ class Engine final : public device::host::Duty {
     Reports reports;
     Faults faults;
     OtherNodes other_nodes;
+    MissingMembers missing;
     JobGroups groups;
     JobLanes lanes;
     JobPlans plans;

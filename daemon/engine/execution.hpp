@@ -5,6 +5,7 @@
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/engine/metrics.hpp"
+#include "daemon/engine/missing_members.hpp"
 #include "daemon/engine/rank_slots.hpp"
 #include "daemon/engine/recorder.hpp"
 #include "daemon/engine/reports.hpp"
@@ -13,7 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
+#include <vector>
 
 namespace muster::engine {
 
@@ -25,7 +26,7 @@ class Execution final : public scheduler::Actions {
  public:
   Execution(const control::JobSpec& spec, scheduler::Graph& graph, scheduler::Executor& executor,
             RankSlots& slots, Metrics& metrics, Recorder& recorder, Reports& reports,
-            transport::Backend& backend)
+            const MissingMembers& missing, transport::Backend& backend)
       : spec_(spec),
         graph_(graph),
         executor_(executor),
@@ -33,6 +34,7 @@ class Execution final : public scheduler::Actions {
         metrics_(metrics),
         recorder_(recorder),
         reports_(reports),
+        missing_(missing),
         backend_(backend) {}
 
   // Begins a turn: retires finished steps. Returns how many.
@@ -52,7 +54,10 @@ class Execution final : public scheduler::Actions {
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
   bool is_outside(std::uint32_t step_index) override { return executor_.is_outside(step_index); }
   void cancel(std::uint32_t step_index) override { executor_.cancel(step_index); }
-  std::string awaited(std::uint32_t step_index) override { return executor_.awaited(step_index); }
+  std::vector<scheduler::AwaitedRanks> awaited(std::uint32_t step_index,
+                                               const scheduler::Step& step) override {
+    return missing_.awaited(step, executor_.awaited(step_index));
+  }
   void ended(const transport::EpochEnd& end) override { backend_.end(end); }
   void quarantined(Rank rank, std::uint32_t lane, std::uint32_t starts) override;
 
@@ -67,6 +72,7 @@ class Execution final : public scheduler::Actions {
   Metrics& metrics_;
   Recorder& recorder_;
   Reports& reports_;
+  const MissingMembers& missing_;
   transport::Backend& backend_;
   Instant turn_{0};              // when the present turn began
   scheduler::Finished current_;  // the step being retired

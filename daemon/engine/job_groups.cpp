@@ -194,12 +194,18 @@ bool JobGroups::progress() {
   if (!parts_.backend.spans()) return false;
   {
     const std::lock_guard lock(parts_.lock);
-    shrinks_.collect();
+    parts_.backend.take_words(
+        [this](NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
+          if (!parts_.missing.hear(from, word) && !parts_.other_nodes.catch_up().hear(from, word))
+            shrinks_.take(from, generation, word);
+        });
+    parts_.missing.tell(parts_.clock.now());
+    parts_.other_nodes.catch_up().answer();
   }
   parts_.other_nodes.look();
   const std::lock_guard lock(parts_.lock);
   shrinks_.work();
-  return shrinks_.is_open();
+  return shrinks_.is_open() || parts_.other_nodes.catch_up().is_open();
 }
 
 Status JobGroups::free(Session& session, std::uint64_t handle) {

@@ -10,6 +10,7 @@
 #include "daemon/engine/job_buffers.hpp"
 #include "daemon/engine/job_shrinks.hpp"
 #include "daemon/engine/metrics.hpp"
+#include "daemon/engine/missing_members.hpp"
 #include "daemon/engine/other_nodes.hpp"
 #include "daemon/engine/rank_slots.hpp"
 #include "daemon/engine/session_mesh.hpp"
@@ -58,6 +59,7 @@ class JobGroups {
     Board* board;  // nullptr: there is no direct path
     transport::Backend& backend;
     OtherNodes& other_nodes;
+    MissingMembers& missing;
   };
   JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts);
   JobGroups(const JobGroups&) = delete;
@@ -89,7 +91,8 @@ class JobGroups {
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
 
-  // Nodes go on with agreeing on survivors. True: call it again in a few milliseconds.
+  // Takes what engines of other nodes say, answers them, and tells them of missing members. Nodes go on with
+  // agreeing on survivors. True: call it again in a few milliseconds.
   bool progress();
 
   // The rank's session has ended; `next` is the first session that knows nothing of it.

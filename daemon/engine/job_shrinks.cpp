@@ -159,11 +159,8 @@ std::optional<GroupId> JobShrinks::find(std::uint64_t key) const {
   return std::nullopt;
 }
 
-void JobShrinks::collect() {
-  parts_.other_nodes.backend().take_words(
-      [&](NodeIndex from, std::uint32_t generation, std::span<const std::byte> bytes) {
-        if (auto word = read_agreement(bytes)) arrived_.push_back({from, generation, *std::move(word)});
-      });
+void JobShrinks::take(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
+  if (auto read = read_agreement(word)) arrived_.push_back({from, generation, *std::move(read)});
 }
 
 void JobShrinks::work() {

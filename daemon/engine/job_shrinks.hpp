@@ -15,6 +15,7 @@
 #include "scheduler/run/graph.hpp"
 #include "transport/collective/span.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -60,8 +61,8 @@ class JobShrinks {
   void forget(GroupId group);
 
   // ---- other nodes -----------------------------------------------------------------------------
-  // Takes what has come. work(), after OtherNodes::look(), acts on it, on losses and on time.
-  void collect();
+  // Takes a word that has come. work(), after OtherNodes::look(), acts on it, on losses and on time.
+  void take(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word);
   void work();
   // Nodes are about to agree: work() is due each few milliseconds.
   bool is_open() const;

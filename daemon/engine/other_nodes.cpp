@@ -16,7 +16,8 @@ OtherNodes::OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineL
       backend_(backend),
       on_lost_(std::move(lost)),
       words_(spec.world.nodes().size()),
-      standings_(spec.world.nodes().size()) {}
+      standings_(spec.world.nodes().size()),
+      catch_up_(spec.world, backend, [this](NodeIndex node) { return of(node).fate == NodeFate::kLinked; }) {}
 
 // Silence after a death says nothing new.
 void OtherNodes::lose(NodeIndex node, const Status& why, NodeFate fate) {
@@ -36,6 +37,19 @@ void OtherNodes::expect(NodeIndex node, std::uint32_t generation) {
       if (graph_.groups()[g].spans() && has_members(graph_.groups()[g], node)) on_lost_(GroupId(g));
   }
   if (generation == kOfTheMaking) standings_[node.value].since_birth = true;
+}
+
+// A rank that has never been attached begins a run.
+std::optional<std::uint64_t> OtherNodes::question_for(Rank rank) {
+  if (!backend_.spans() || !spec_.world.is_local(rank)) return std::nullopt;
+  const std::lock_guard lock(lock_);
+  if (slots_.of(rank).attachments == 0) return std::nullopt;
+  return catch_up_.ask(clock_.now());
+}
+
+bool OtherNodes::answered(std::uint64_t question) {
+  const std::lock_guard lock(lock_);
+  return catch_up_.over(question, clock_.now());
 }
 
 bool OtherNodes::has_members(const scheduler::Group& group, NodeIndex node) const {
@@ -61,9 +75,13 @@ std::vector<std::pair<NodeIndex, Status>> OtherNodes::take_lost() {
 }
 
 // Another node may have told of the same loss first. Then its end has begun an epoch that nobody has used,
-// and that goes on: who has heard of the loss hears of it once.
+// and that goes on: who has heard of the loss hears of it once. A rank of this node that another has lost
+// lives, since this engine would know otherwise. So the way between the two is lost, and the rank is not to
+// blame.
 void OtherNodes::hear(Instant now) {
-  backend_.take_ended([&](const transport::EpochEnd& end) {
+  backend_.take_ended([&](transport::EpochEnd end) {
+    const bool names_one = end.loss && end.culprit >= 0;
+    if (names_one && spec_.world.is_local(Rank(static_cast<std::uint32_t>(end.culprit)))) end.culprit = -1;
     graph_.ended_elsewhere(end, now);
     if (!end.loss) return;
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)

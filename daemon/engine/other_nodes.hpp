@@ -3,6 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
+#include "daemon/engine/catch_up.hpp"
 #include "daemon/engine/engine_lock.hpp"
 #include "daemon/engine/rank_slots.hpp"
 #include "daemon/engine/survivor_agreement.hpp"
@@ -11,13 +12,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace muster::engine {
 
 // Owns    the losses that the supervisor has not heard of, and what it has said of each node.
-// Thread  lose, expect, take_lost, look: the conductor; all but look take the engine lock. hear: under it.
+// Thread  hear, catch_up: under the engine lock. All else: the conductor, and all but look take that lock.
 // Bound   one loss for each connection that was made.
 // Fails   never.
 class OtherNodes {
@@ -47,6 +49,12 @@ class OtherNodes {
   // lost.
   void hear(Instant now);
 
+  // Before that rank attaches: a question to the other nodes that is to be answered first (catch_up.hpp).
+  // Nothing: it may attach at once.
+  std::optional<std::uint64_t> question_for(Rank rank);
+  bool answered(std::uint64_t question);
+  CatchUp& catch_up() { return catch_up_; }
+
   // Looks at the connections. Not under the engine lock.
   void look();
   // As of the last look. Of this node: nothing.
@@ -70,6 +78,7 @@ class OtherNodes {
   std::vector<std::pair<NodeIndex, Status>> lost_;
   std::vector<Word> words_;          // by NodeIndex
   std::vector<Standing> standings_;  // by NodeIndex
+  CatchUp catch_up_;
 };
 
 }  // namespace muster::engine

@@ -76,6 +76,7 @@ bool Connections::adopt(ConnectionId id, shm::Descriptor socket, std::size_t job
   connection.peer = *std::move(peer);
   connection.commands = true;
   connection.jobs = jobs;
+  connection.has_owned = jobs != 0;
   commanding_.enter(connection.peer.uid);
   if (jobs != 0) store_.know(owner_name(id), connection.socket);
   const Json event{{"event", "adopted"}, {"next", first_unread(connection.socket)}};
@@ -89,6 +90,7 @@ bool Connections::adopt(ConnectionId id, shm::Descriptor socket, std::size_t job
 void Connections::own(ConnectionId id) {
   const auto it = connections_.find(id);
   if (it == connections_.end()) return;
+  it->second.has_owned = true;
   if (it->second.jobs++ == 0) store_.keep(owner_name(id), it->second.socket);
 }
 
@@ -223,7 +225,7 @@ void Connections::drop(ConnectionId id) {
   loop_.unwatch(connection.timeout);
   (connection.commands ? commanding_ : silent_).leave(connection.peer.uid);
   store_.forget(owner_name(id));
-  if (connection.jobs != 0) events_.left(id);
+  if (connection.has_owned) events_.left(id);
 }
 
 }  // namespace muster::supervisor

@@ -52,7 +52,7 @@ class Connections {
   struct Events {
     std::function<void(shm::Descriptor, shm::PeerIdentity, std::span<const std::byte>)> hello;
     std::function<void(const Caller&, const control::Json& body, Reply)> command;
-    std::function<void(ConnectionId)> left;  // one that owned jobs
+    std::function<void(ConnectionId)> left;  // one that owns jobs, or did
   };
   Connections(control::Loop& loop, DescriptorStore& store, Refusals& refusals, Nanos idle_timeout,
               Events events);
@@ -76,6 +76,7 @@ class Connections {
     bool commands = false;      // it has sent a command
     std::size_t questions = 0;  // not answered yet
     std::size_t jobs = 0;       // that end with it
+    bool has_owned = false;     // a part of a job may be gone on this node, and come back
   };
   void make_room(std::uint32_t uid);
   Status take_commands(Connection& connection);

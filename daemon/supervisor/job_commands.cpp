@@ -122,7 +122,10 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
   const auto made = [this, caller, name = spec->name, reply](const Status& status) {
     status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);
   };
-  const Status begun = spanning_.make(*std::move(spec), caller.gid, {caller.id, made});
+  // Whoever asks hears which node is too slow, before it stops waiting.
+  const Nanos patience =
+      body.contains("wait_ns") ? patience_in(body, control::kJobDurationMax) : JobMaking::kPrepareTime;
+  const Status begun = spanning_.make(*std::move(spec), caller.gid, {caller.id, made, patience});
   if (!begun.ok()) refuse(reply, begun);
 }
 

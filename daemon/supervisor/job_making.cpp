@@ -79,16 +79,17 @@ void JobMaking::await_all() {
   unanswered_ = {nodes.begin(), nodes.end()};
 }
 
-void JobMaking::begin(std::uint64_t epoch) {
+void JobMaking::begin(std::uint64_t epoch, Nanos patience) {
   stop();
   stage_ = Stage::kPreparing;
   epoch_ = epoch;
   if (!leads()) return;
   await_all();
   addresses_.assign(unanswered_.size(), {});
-  timer_ = loop_.after(kPrepareTime, [this] {
+  timer_ = loop_.after(patience, [this, patience] {
     timer_ = 0;
-    end(failure(Code::kTimeout, "{}, after {} s", lacks(), kPrepareTime / std::chrono::seconds(1)));
+    const double seconds = std::chrono::duration<double>(patience).count();
+    end(failure(Code::kTimeout, "{}, after {:g} s", lacks(), seconds));
   });
   MUSTER_LOG(kInfo, "supervisor", "job {} is being made on {} nodes", spec_.name, unanswered_.size());
   Json message = Json::object();

@@ -24,7 +24,8 @@ namespace muster::supervisor {
 
 // Owns    what the attempt waits for.
 // Thread  the supervisor's loop.
-// Bound   the nodes of the job; kPrepareTime from begin() to the end, at the leader.
+// Bound   the nodes of the job; at the leader a time from begin() to the end, unless another is given
+//         kPrepareTime.
 // Fails   by `ended`.
 class JobMaking {
  public:
@@ -40,8 +41,8 @@ class JobMaking {
             const std::string& leader, Events events);
   ~JobMaking();
 
-  // The leader asks the others. The caller then starts this node's engine.
-  void begin(std::uint64_t epoch);
+  // The leader asks the others, and gives up after that time. The caller then starts this node's engine.
+  void begin(std::uint64_t epoch, Nanos patience);
   // This node's engine has answered, or could not be started.
   void held(const Result<control::EngineAddress>& address);
   // What this node's engine says of that of another node.

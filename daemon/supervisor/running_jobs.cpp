@@ -250,7 +250,8 @@ void RunningJobs::end(const std::string& name, const std::string& why, Nanos tim
     MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
     table_.ending(name);
     job.ending = why;
-    job.deserted = job.vacant;
+    // A job that somebody has asked for is not made again for ranks that come too late.
+    job.deserted = job.vacant && (!entry.spec.temporary() || entry.spec.gathered);
     events_.ending(name, unless_ending(name, {}));
     events_.save();
     ask_to_stop(name, entry.spec.epoch);
@@ -299,9 +300,17 @@ void RunningJobs::watch_desertion(const std::string& name) {
     RunningJob& left = jobs_.at(name);
     left.linger = 0;
     left.vacant = true;
-    if (table_.find(name)->spec.gathered) return events_.vacant(name, true);
+    const control::JobSpec& spec = table_.find(name)->spec;
+    if (spec.world.nodes().size() > 1) return events_.vacant(name, true);
     end(name, fmt::format("the last rank of job {} has left", name));
   });
+}
+
+void RunningJobs::hold_ranks(const std::string& name, bool held) {
+  const auto it = jobs_.find(name);
+  if (it == jobs_.end() || table_.find(name)->state == JobState::kEnding) return;
+  it->second.deserted = held;
+  if (!held) settle(name, {});
 }
 
 void RunningJobs::ask(const std::string& name, const Json& command, std::span<const int> descriptors,

@@ -56,8 +56,8 @@ class RunningJobs {
     std::function<void(const std::string& job, const Status& why)> ending;
     // The engine is gone, and the table does not have the job any more.
     std::function<void(const std::string& job, const Status& why, bool deserted)> gone;
-    // A job of several nodes that nobody but its ranks has asked for has had none here for made_job_linger,
-    // or has one again.
+    // A job of several nodes that is not the cluster file's has had no rank here for made_job_linger, or has
+    // one again.
     std::function<void(const std::string& job, bool vacant)> vacant;
     std::function<void()> changed;  // the number of jobs or sessions
     std::function<void()> save;     // what a successor must find has changed
@@ -67,7 +67,7 @@ class RunningJobs {
   struct Birth {
     std::uint32_t gid = 0;
     ConnectionId owner = 0;  // the job ends with this connection; 0: with none
-    bool made = false;       // by a Hello: it ends once its ranks have left
+    bool made = false;       // it may end once its ranks have left
     // The job has parts on other nodes, and all have this epoch: it is held until commit(), and nobody may
     // attach. 0: a job of this node alone.
     std::uint64_t held_epoch = 0;
@@ -81,7 +81,7 @@ class RunningJobs {
     std::int32_t engine_pid = 0;
     int counters = -1;  // a descriptor, read-only; -1: the engine has not given it yet
     ConnectionId owner = 0;
-    bool deserted = false;  // it ends because its ranks have left: new ones wait for its end
+    bool deserted = false;  // it ends, or may end, because its ranks have left: new ones wait
   };
 
   RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
@@ -110,10 +110,12 @@ class RunningJobs {
   void end(const std::string& name, const std::string& why, Nanos time = kEngineEndTime);
   void end_all(const std::string& why, Nanos time = kEngineEndTime);
   void end_owned_by(ConnectionId owner);
-  // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. If it
-  // has parts on other nodes, this one is vacant then. To be called when a rank of the job becomes held or
-  // free.
+  // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. If a
+  // temporary job has parts on other nodes, this one is vacant then. To be called when a rank of the job
+  // becomes held or free.
   void watch_desertion(const std::string& name);
+  // Ranks that come to a job wait: it has none, and may be about to end. False: they may attach again.
+  void hold_ranks(const std::string& name, bool held);
 
   void ask(const std::string& name, const control::Json& command, std::span<const int> descriptors,
            EngineProcess::Answered answered);

@@ -18,10 +18,6 @@ Json end_message(const std::string& job, std::uint64_t epoch, const std::string&
           {"again", again}};
 }
 
-Json vacancy_message(const std::string& job, std::uint64_t epoch, bool vacant) {
-  return {{"job", job}, {"epoch", epoch}, {"step", "vacant"}, {"vacant", vacant}};
-}
-
 }  // namespace
 
 SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, std::string leader,
@@ -38,19 +34,22 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
                    [this](const Status& why) {
                      why_ = why;  // the leader is told, and ends it on all nodes
                      told_ = true;
-                   }}) {
+                   }}),
+      vacancy_({around.loop, around.jobs, around.peers, around.options}, spec_,
+               [this](const std::string& why) { end(why, Again::kNo); }) {
   for (const std::string& node : spec_.world.nodes())
     if (node != around_.peers.here()) others_.push_back(node);
 }
 
 SpanningPart::~SpanningPart() {
   around_.loop.unwatch(timer_);
-  around_.loop.unwatch(away_timer_);
 }
 
 void SpanningPart::adopt(std::uint64_t epoch) {
   stage_ = Stage::kReady;
   epoch_ = epoch;
+  vacancy_.begin(epoch);
+  vacancy_.open();
   ties_.begin_adopted(epoch);
 }
 
@@ -97,11 +96,9 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
   stage_ = stage;
   epoch_ = epoch;
   told_ = false;
-  if (std::exchange(vacant_, false))
-    for (const std::string& other : others_)
-      around_.peers.send(other, vacancy_message(spec_.name, epoch_, vacant_));
+  vacancy_.begin(epoch);
   around_.loop.unwatch(std::exchange(timer_, 0));
-  if (stage == Stage::kMaking) making_.begin(epoch);
+  if (stage == Stage::kMaking) making_.begin(epoch, wish_.patience);
   const auto held = [this, epoch](const Result<control::EngineAddress>& address) {
     if (epoch_ != epoch) return;
     if (stage_ == Stage::kMaking) return making_.held(address);
@@ -117,7 +114,8 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
   };
   const Status started = around_.jobs.start(
       spec_,
-      {.gid = gid_, .owner = wish_.owner, .made = spec_.gathered, .held_epoch = epoch, .on_held = held}, {});
+      {.gid = gid_, .owner = wish_.owner, .made = spec_.temporary(), .held_epoch = epoch, .on_held = held},
+      {});
   if (!started.ok()) held(fail(started));
 }
 
@@ -140,6 +138,7 @@ void SpanningPart::ready() {
   stage_ = Stage::kReady;
   why_ = {};
   around_.jobs.commit(spec_.name);
+  vacancy_.open();
   if (const auto made = std::exchange(wish_.made, nullptr)) made({});
 }
 
@@ -179,6 +178,7 @@ void SpanningPart::end(const std::string& why, Again again) {
   tell_end(why, again);
   ties_.end(nullptr);
   making_.stop();
+  vacancy_.end();
   stage_ = again == Again::kYes ? Stage::kWaiting : Stage::kOver;
   if (around_.table.find(spec_.name, epoch_) != nullptr) around_.jobs.end(spec_.name, why);
 }
@@ -195,6 +195,7 @@ void SpanningPart::on_ending(const Status& why) {
   if (leaves) told_ = true;
   ties_.end(leaves ? &why : nullptr);
   making_.stop();
+  vacancy_.end();
   tell_end(of_node.message(), again);
   stage_ = again == Again::kYes ? Stage::kWaiting : Stage::kOver;
 }
@@ -205,6 +206,7 @@ void SpanningPart::on_gone(const Status& why) {
   if (!told_ && ties_.stands()) {
     why_ = why;
     ties_.end(&why);
+    vacancy_.end();
     stage_ = Stage::kWaiting;
   } else if (!told_ && making_.holds()) {
     why_ = why;
@@ -224,39 +226,13 @@ void SpanningPart::on_left(ConnectionId owner) {
   end(RunningJobs::kOwnerLeft, Again::kNo);
 }
 
-void SpanningPart::on_vacant(bool vacant) {
-  vacant_ = vacant;
-  for (const std::string& other : others_)
-    around_.peers.send(other, vacancy_message(spec_.name, epoch_, vacant_));
-  end_if_vacant();
-}
-
-// Nobody has ranks of the job, as far as can be known. A node that is away may only have been upgraded.
-void SpanningPart::end_if_vacant() {
-  if (!vacant_ || stage_ != Stage::kReady) return;
-  std::vector<std::string> unsure;
-  for (const std::string& other : others_) {
-    if (vacant_others_.contains(other) || away_.contains(other)) continue;
-    if (around_.peers.is_up(other)) return;
-    unsure.push_back(other);
-  }
-  if (unsure.empty()) return end(fmt::format("the last rank of job {} has left", spec_.name), Again::kNo);
-  if (away_timer_ != 0) return;
-  away_timer_ = around_.loop.after(around_.options.made_job_linger, [this, unsure] {
-    away_timer_ = 0;
-    for (const std::string& other : unsure)
-      if (!around_.peers.is_up(other)) away_.insert(other);
-    end_if_vacant();
-  });
-}
-
 // ---- peers -------------------------------------------------------------------------------------
 
 void SpanningPart::on_up(const std::string& peer, std::uint64_t its_epoch) {
   ties_.on_up(peer, its_epoch);
-  away_.erase(peer);
-  if (vacant_) around_.peers.send(peer, vacancy_message(spec_.name, epoch_, vacant_));
-  if (stage_ == Stage::kOver && its_epoch != 0)  // it was away when the job was ended
+  vacancy_.on_up(peer);
+  // It was away when the job was ended.
+  if (stage_ == Stage::kOver && its_epoch != 0 && !vacancy_.without_maker())
     around_.peers.send(peer, end_message(spec_.name, its_epoch, why_.message(), false));
   look_at(peer);
 }
@@ -273,8 +249,7 @@ void SpanningPart::look_at(const std::string& peer) {
 
 void SpanningPart::on_down(const std::string& peer, const Status& why) {
   ties_.on_down(peer);
-  vacant_others_.erase(peer);
-  end_if_vacant();
+  vacancy_.on_down(peer);
   if (stage_ != Stage::kMaking) return;
   const Status lost =
       failure(Code::kPeerLost, "node {} was lost while the job was being made: {}", peer, why.message());
@@ -292,7 +267,8 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
                         const Json& message) {
   if (step == "join" || step == "here" || step == "apart" || step == "gone") {
     if (stage_ == Stage::kOver) {  // it was away when the job was ended
-      if (step != "gone") around_.peers.send(peer, end_message(spec_.name, epoch, why_.message(), false));
+      if (step != "gone" && !vacancy_.without_maker())
+        around_.peers.send(peer, end_message(spec_.name, epoch, why_.message(), false));
       return;
     }
     ties_.heard(peer, step, message);
@@ -305,11 +281,8 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
   if (epoch != epoch_) return;  // of an earlier attempt
   if (step == "end") {
     if (stage_ != Stage::kOver) hear_end(message);
-  } else if (step == "vacant") {
-    const auto vacant = message.find("vacant");
-    const bool is_vacant = vacant != message.end() && vacant->is_boolean() && vacant->get<bool>();
-    is_vacant ? void(vacant_others_.insert(peer)) : void(vacant_others_.erase(peer));
-    end_if_vacant();
+  } else if (Vacancy::is_step(step)) {
+    vacancy_.hear(peer, step, message);
   } else if (stage_ == Stage::kMaking) {
     making_.hear(peer, step, message);
   }

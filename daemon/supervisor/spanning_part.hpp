@@ -9,9 +9,8 @@
 // as it can, with the job's epoch, and the engines connect anew (engine_ties.hpp). If no part is left, the
 // leader makes the job again. A temporary job, which a user has asked for, is not made again.
 //
-// A job that only its ranks have asked for has nobody who ends it. A node tells the others (`vacant`) when
-// its last rank has left, and when one comes again. Once all parts are vacant the job ends. A node that is
-// away counts as vacant after Options::made_job_linger.
+// A job that only its ranks have asked for ends once no node has any (vacancy.hpp), and so does one whose
+// maker's node is away. Its maker may be back with that node, and has the job anew then.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -21,10 +20,10 @@
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/peers.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
+#include "daemon/supervisor/vacancy.hpp"
 
 #include <chrono>
 #include <cstdint>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,7 +49,8 @@ class SpanningPart {
   // By whose wish a temporary job is made here; of all others nothing.
   struct Wish {
     ConnectionId owner = 0;
-    RunningJobs::OnReady made;  // it is ready on all nodes, or why it is not
+    RunningJobs::OnReady made;                 // it is ready on all nodes, or why it is not
+    Nanos patience = JobMaking::kPrepareTime;  // so long it may take
   };
   // `spec`: without its epoch. `leader`: a node of it. `gid`: of its owner.
   SpanningPart(const Surroundings& around, control::JobSpec spec, std::string leader, std::uint32_t gid,
@@ -87,8 +87,8 @@ class SpanningPart {
   void on_gone(const Status& why);
   // Whoever has asked for it has left; if it has an engine, that ends.
   void on_left(ConnectionId owner);
-  // No rank of a gathered job is here, or one is again.
-  void on_vacant(bool vacant);
+  // No rank of a temporary job is here, or one is again.
+  void on_vacant(bool vacant) { vacancy_.set(vacant); }
 
  private:
   enum class Stage : std::uint8_t {
@@ -112,7 +112,6 @@ class SpanningPart {
   void hear_prepare(const std::string& peer, std::uint64_t epoch);
   void hear_end(const control::Json& message);
   void retry_later();
-  void end_if_vacant();
 
   const Surroundings around_;
   const control::JobSpec spec_;
@@ -122,15 +121,12 @@ class SpanningPart {
   std::vector<std::string> others_;
   EngineTies ties_;
   JobMaking making_;
+  Vacancy vacancy_;
   Stage stage_ = Stage::kWaiting;
   std::uint64_t epoch_ = 0;
   Status why_;         // the last attempt failed
   bool told_ = false;  // the others know that it ends
   control::Loop::Watch timer_ = 0;
-  bool vacant_ = false;
-  std::set<std::string> vacant_others_;
-  std::set<std::string> away_;  // for so long that they count as vacant
-  control::Loop::Watch away_timer_ = 0;
 };
 
 }  // namespace muster::supervisor

@@ -149,7 +149,7 @@ RunningJobs::Events Supervisor::events_of_jobs() {
           .ending =
               [this](const std::string& job, const Status& why) {
                 spanning_.on_ending(job, why);
-                claims_.turn_away(job, for_ranks(job, why));
+                if (!jobs_.facts(job).deserted) claims_.turn_away(job, for_ranks(job, why));
               },
           .gone = [this](const std::string& job, const Status& why,
                          bool deserted) { on_gone(job, why, deserted); },

@@ -105,9 +105,10 @@ bool Executor::is_outside(std::uint32_t step_index) const {
   return slot.end->query() && !slot.outcome.over();
 }
 
-std::string Executor::awaited(std::uint32_t step_index) const {
+std::vector<std::uint32_t> Executor::awaited(std::uint32_t step_index) const {
   const Slot& slot = slots_[step_index];
-  return slot.communicator != nullptr ? slot.communicator->awaited(slot.outcome) : std::string();
+  return slot.communicator != nullptr ? slot.communicator->awaited(slot.outcome)
+                                      : std::vector<std::uint32_t>();
 }
 
 void Executor::cancel(std::uint32_t step_index) {

@@ -12,7 +12,6 @@
 #include <deque>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -57,8 +56,8 @@ class Executor {
   Status launch(std::uint32_t step_index, const Step& step);
   // The launched step has done its work on the streams, and goes on outside of them.
   bool is_outside(std::uint32_t step_index) const;
-  // What the launched step waits for between nodes: Communicator::awaited().
-  std::string awaited(std::uint32_t step_index) const;
+  // Members of the launched collective on other nodes that have not come: Communicator::awaited().
+  std::vector<std::uint32_t> awaited(std::uint32_t step_index) const;
   // Of other nodes, for the group: Communicator::late_messages().
   std::uint64_t late_messages(GroupId group) const {
     const auto& communicator = communicators_[group.value];

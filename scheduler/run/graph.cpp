@@ -235,9 +235,11 @@ void Graph::tick(Instant now) {
   if (now - before > kLate)
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
   for (const std::uint32_t index : steps_.overdue(now))
-    if (actions_.is_outside(index))
-      give_up_step(index, overdue(steps_.at(index).step, groups(), lane_names(), actions_.awaited(index)),
-                   now);
+    if (actions_.is_outside(index)) {
+      const Step& step = steps_.at(index).step;
+      give_up_step(index,
+                   overdue(step, groups(), lane_names(), ranks_.world(), actions_.awaited(index, step)), now);
+    }
   for (const bool roots : {true, false})
     for (const Rank self : ranks_.world().locals())
       for (std::uint64_t left = ranks_[self].busy(); left != 0; left &= left - 1) {

@@ -58,16 +58,25 @@ Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable
   return {Code::kTimeout, static_cast<std::int32_t>(rank.value), text};
 }
 
-Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names,
-              const std::string& awaited) {
+// The first rank that is known to be missing is the culprit.
+Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names, const World& world,
+              std::span<const AwaitedRanks> awaited) {
   const Step::Part& first = step.parts.front();
-  return {Code::kTimeout, -1,
+  std::string why;
+  std::int32_t culprit = -1;
+  for (const AwaitedRanks& each : awaited) {
+    const bool one = each.ranks.size() == 1;
+    why += fmt::format("{}{}rank{} {} on node {} {} not come to it", why.empty() ? "" : "; ",
+                       each.all_missing ? "" : "one at least of ", one ? "" : "s", rank_list(each.ranks),
+                       world.name_of(each.node), one || !each.all_missing ? "has" : "have");
+    if (each.all_missing && culprit < 0) culprit = static_cast<std::int32_t>(each.ranks.front().value);
+  }
+  if (why.empty())
+    why = "all its members had come to it, and what it does between nodes or devices has not ended";
+  return {Code::kTimeout, culprit,
           fmt::format("group {}: {} on lane {} passed its deadline; {}",
                       groups[first.plan->collective()->group.value].name, first.plan->label(),
-                      names.label(first.lane_id),
-                      awaited.empty() ? "all its members had come to it, and what it does between nodes or "
-                                        "devices has not ended"
-                                      : awaited)};
+                      names.label(first.lane_id), why)};
 }
 
 }  // namespace muster::scheduler

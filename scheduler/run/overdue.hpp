@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 
 namespace muster::scheduler {
 
@@ -15,8 +14,8 @@ namespace muster::scheduler {
 Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable& names, Rank rank,
               std::uint32_t lane);
 // The cause for a launched step that goes on outside the streams. All its members here had come, so none of
-// them is to blame. `awaited`: for which other nodes it waits; empty: that is not known.
-Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names,
-              const std::string& awaited);
+// them is to blame. `awaited`: for whom it waits on other nodes; empty: that is not known.
+Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names, const World& world,
+              std::span<const AwaitedRanks> awaited);
 
 }  // namespace muster::scheduler

@@ -44,6 +44,13 @@ struct Step {
   transport::MatchKey key{};  // of a collective of a group that spans nodes
 };
 
+// Members of a group on another node for which a step waits.
+struct AwaitedRanks {
+  NodeIndex node;
+  std::vector<Rank> ranks;
+  bool all_missing = false;  // none of them has come; else at least one has not
+};
+
 // The graph's decisions; the engine carries them out in order.
 //
 // Owns    nothing. Thread  the caller of the graph. Bound  each call is short and must not change the graph.
@@ -67,8 +74,8 @@ class Actions {
   virtual void overdue(Rank, std::uint32_t /*lane*/, Cause&) {}
   // Whether the launched step goes on outside the workers, where it may never end.
   virtual bool is_outside(std::uint32_t /*step_index*/) { return false; }
-  // What the launched step waits for there; empty: unknown.
-  virtual std::string awaited(std::uint32_t /*step_index*/) { return {}; }
+  // For whom the launched step waits there; empty: unknown.
+  virtual std::vector<AwaitedRanks> awaited(std::uint32_t /*step_index*/, const Step&) { return {}; }
   // An epoch of a group that spans nodes has ended here, by a cause of this node.
   virtual void ended(const transport::EpochEnd&) {}
   // The launched step has passed its deadline; its members have been told. It still ends by finished().

@@ -176,9 +176,12 @@ class Rank:
 class FaultCluster(Cluster):
     """Daemons, engines and ranks on nodes that fail."""
 
-    def __init__(self, folder, programs, rank_program, nodes, network, per_node, seed):
+    def __init__(self, folder, programs, rank_program, nodes, network, per_node, seed, deadline_s=DEADLINE_S,
+                 settings=None):
+        """`settings`: keys and values of the daemons, beside those that every one has."""
         count = len(nodes.names)
-        deadline = f"    lanes: {{deadline: {DEADLINE_S:.0f}s}}\n"
+        deadline = f"    lanes: {{deadline: {deadline_s:.0f}s}}\n"
+        self.settings = settings or {}
         self.jobs = [Job("train", nodes.names, per_node), Job("beside", nodes.names[:-1], per_node)]
         beside = ("  - name: beside\n"
                   f"    ranks: {self.jobs[1].size()}\n"
@@ -206,6 +209,10 @@ class FaultCluster(Cluster):
             steward.close()
 
     # Daemons
+
+    def words(self, name):
+        return super().words(name) + [word for key, value in self.settings.items()
+                                      for word in ("--set", f"{key}={value}")]
 
     def daemon(self, name):
         return self.daemons[self.names.index(name)]

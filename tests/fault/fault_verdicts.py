@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 
 LETTERS = "abcdefgh"
 LOCAL_S, REMOTE_S = 1.0, 3.0  # until the ranks of the same and of other nodes have heard of a loss
+REMOTE_P99_S = 2.2
+FEW = 100  # moments, of which the 99th percentile is only the last
 RECOVERY_S = 20.0
 STILL_S = 0.3  # in which node-local operations must have moved
 PEER_LOST, TIMEOUT, DAEMON_LOST = -203, -202, -303
@@ -96,9 +98,11 @@ def names(text, told):
     return bool(found & told.ranks)
 
 
-def first_error(seen):
-    """The first by which a rank has heard of a fault from an operation with other nodes."""
-    return next((record for record in seen.of("error") if not is_local(record)), None)
+def first_error(seen, part):
+    """The first by which a rank has heard of a fault: from an operation with other nodes, or, if a rank of its
+    own node is lost, from any. Who has heard of a loss is not told of it again by later operations."""
+    local = seen.number in part.local_may_fail
+    return next((record for record in seen.of("error") if local or not is_local(record)), None)
 
 
 def always(seen):
@@ -124,16 +128,17 @@ def unmoved(letter, seen):
     yield from undisturbed(letter, seen)
 
 
-def hearing(seen, told, at, ended):
+def hearing(seen, part, at, ended, slack):
     """(b), of one rank. `ended`: when its session did, where it may."""
-    first = first_error(seen)
+    told = part.told[seen.number]
+    first, seconds = first_error(seen, part), told.seconds * slack
     if first is None:
         if ended is None:
-            yield "b", f"no error within {told.seconds:.1f} s"
-        elif ended - at > told.seconds:
+            yield "b", f"no error within {seconds:.1f} s"
+        elif ended - at > seconds:
             yield "b", f"heard of it after {ended - at:.2f} s, by its session's end"
         return
-    if seconds_of(first) - at > told.seconds:
+    if seconds_of(first) - at > seconds:
         yield "b", f"heard of it after {seconds_of(first) - at:.2f} s, by {first['op']}"
     if first["code"] not in told.codes:
         yield "b", f"{first['op']} failed with {first['name']}: {short(first['text'])}"
@@ -143,24 +148,24 @@ def hearing(seen, told, at, ended):
         yield "b", f"{first['op']} has culprit {first['culprit']}, not one of {sorted(told.ranks)}"
     for record in seen.of("error"):
         old = not is_local(record) and record["begun"] < first["at"]
-        if old and record is not first and seconds_of(record) - at > told.seconds:
+        if old and record is not first and seconds_of(record) - at > seconds:
             yield "b", f"{record['op']}, begun before, failed only after {seconds_of(record) - at:.2f} s"
         if not is_local(record) and record is not first and record["code"] not in LATER_CODES + told.codes:
             yield "b", f"{record['op']} failed with {record['name']} later: {short(record['text'])}"
     for record in seen.of("progress"):
         hanging = [op for op, begun in record["waiting"].items()
                    if not op.startswith("local") and begun < first["at"]]
-        if hanging and seconds_of(record) - at > told.seconds:
+        if hanging and seconds_of(record) - at > seconds:
             yield "b", f"{', '.join(hanging)} hangs, {seconds_of(record) - at:.2f} s after"
             return
 
 
-def local_work(seen, at, healed):
+def local_work(seen, part, at, healed):
     """(c), of one rank."""
     for record in seen.of("error"):
         if is_local(record):
             yield "c", f"{record['op']} failed: {record['name']}: {short(record['text'])}"
-    first = first_error(seen)
+    first = first_error(seen, part)
     begin = at if first is None else seconds_of(first)
     meanwhile = [record for record in seen.of("progress") if begin <= seconds_of(record) <= healed]
     if meanwhile and seconds_of(meanwhile[-1]) - seconds_of(meanwhile[0]) >= STILL_S:
@@ -181,7 +186,7 @@ def recovery(seen, healed):
             yield "e", f"{record['op']} failed when all was well: {record['name']}: {short(record['text'])}"
 
 
-def of_rank(part, seen, at, healed):
+def of_rank(part, seen, at, healed, slack):
     number = seen.number
     ended = next((seconds_of(record) for record in seen.of("ended")), None)
     if number in part.bereft:
@@ -189,7 +194,7 @@ def of_rank(part, seen, at, healed):
         if first is None:
             yield "b", "its engine is gone, and its session goes on"
         else:
-            if ended - at > LOCAL_S:
+            if ended - at > LOCAL_S * slack:
                 yield "b", f"heard of its engine's end after {ended - at:.2f} s"
             if first["code"] != DAEMON_LOST:
                 yield "b", f"heard of its engine's end as {first['name']}: {short(first['text'])}"
@@ -197,21 +202,22 @@ def of_rank(part, seen, at, healed):
         record = seen.of("ended")[0]
         yield "e", f"a survivor's session ended: {record['name']}: {short(record['text'])}"
     if number in part.told:
-        yield from hearing(seen, part.told[number], at, ended)
+        yield from hearing(seen, part, at, ended, slack)
     if number not in part.gone | part.bereft | part.local_may_fail:
-        yield from local_work(seen, at, healed)
+        yield from local_work(seen, part, at, healed)
 
 
-def judge(part, ranks, at, healed, quiet):
+def judge(part, ranks, at, healed, quiet, slack=1):
     """(letter, rank or None, text) of everything that is not as it must be in one job. part: None if the job
-    must not notice, which is then judgement `quiet`."""
+    must not notice, which is then judgement `quiet`. `slack`: so many times what is promised counts as in
+    time."""
     for seen in ranks:
         if part is None:
             found = list(unmoved(quiet, seen))
             if seen.well is None:
                 found.append((quiet, f"does not work after {RECOVERY_S:.0f} s"))
         else:
-            found = [*always(seen), *of_rank(part, seen, at, healed), *recovery(seen, healed)]
+            found = [*always(seen), *of_rank(part, seen, at, healed, slack), *recovery(seen, healed)]
         for letter, text in found:
             yield letter, seen.number, text
     if part and part.sides:
@@ -220,11 +226,21 @@ def judge(part, ranks, at, healed, quiet):
             yield "e", None, "no side has kept the sessions of all its ranks"
 
 
-def detection_seconds(part, ranks, at):
-    """How soon each rank that had to hear of the fault did."""
+def detection_seconds(part, ranks, at, within):
+    """How soon each rank did that had to hear of the fault within so many seconds."""
     for seen in ranks:
-        if part and seen.number in part.told and first_error(seen):
-            yield seconds_of(first_error(seen)) - at
+        told = part.told.get(seen.number) if part else None
+        first = first_error(seen, part) if told and told.seconds == within else None
+        if first:
+            yield seconds_of(first) - at
+
+
+def judge_detection(by_kind):
+    """(letter, text) of losses of other nodes that were heard of too late, by the seconds of each kind."""
+    together = [seconds for values in by_kind.values() for seconds in values]
+    for kind, values in [*by_kind.items(), ("all kinds together", together)]:
+        if len(values) >= FEW and percentile(values, 99) >= REMOTE_P99_S:
+            yield "b", f"{kind}: heard of after p99 {percentile(values, 99):.2f} s, not {REMOTE_P99_S} s"
 
 
 def percentile(values, percent):

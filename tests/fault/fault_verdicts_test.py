@@ -6,7 +6,8 @@ import unittest
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 
-from fault_verdicts import Job, Part, Seen, Told, detection_seconds, judge, names, percentile
+from fault_verdicts import (Job, Part, Seen, Told, detection_seconds, judge, judge_detection, names,
+                            percentile)
 
 AT, HEALED = 100.0, 103.0
 TOLD = Told(3.0, {"node02"}, {2, 3})
@@ -45,6 +46,12 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.told(error(101, text="node01 was lost")), "b")
         self.assertEqual(self.told(error(101, culprit=1)), "b")
 
+    def test_times_may_have_slack(self):
+        for at, slack, letters in ((103.1, 1, "b"), (103.1, 2, ""), (106.1, 2, "b")):
+            seen = Seen(0, [error(at)], 107.0)
+            self.assertEqual("".join(letter for letter, _, _ in
+                                     judge(Part({0: TOLD}), [seen], AT, HEALED, "d", slack)), letters)
+
     def test_what_was_begun_before_must_not_hang(self):
         self.assertEqual(self.told(error(101), error(103.5, "large")), "b")
         self.assertEqual(self.told(error(101), progress(103.5, large=99.0)), "b")
@@ -64,6 +71,13 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.told(error(101), progress(101.2, 5), progress(102.9, 6)), "")
         excused = Part({0: TOLD}, local_may_fail={0})
         self.assertEqual(self.letters(error(101), error(102, "local"), part=excused), "")
+
+    def test_who_loses_a_rank_of_its_node_may_hear_of_it_from_any_operation(self):
+        part = Part({0: TOLD}, local_may_fail={0})
+        later = error(109, begun=101.1, code=-202)
+        self.assertEqual(self.letters(error(101, "local run"), later, part=part), "")
+        self.assertEqual(self.letters(error(101, "local run", code=-202), later, part=part), "b")
+        self.assertEqual(self.told(error(101, "local run"), later), "bc")
 
     def test_who_has_nothing_to_do_with_it_notices_nothing(self):
         self.assertEqual(self.letters(progress(101)), "")
@@ -116,7 +130,21 @@ class Parts(unittest.TestCase):
 
     def test_detection_is_counted_from_the_fault(self):
         seen = [Seen(0, [error(101.5)]), Seen(1, [error(101.0)])]
-        self.assertEqual(list(detection_seconds(Part({0: TOLD}), seen, AT)), [1.5])
+        part = Part({0: TOLD, 1: Told(1.0)})
+        self.assertEqual(list(detection_seconds(part, seen, AT, 3.0)), [1.5])
+        self.assertEqual(list(detection_seconds(part, seen, AT, 1.0)), [1.0])
+        self.assertEqual(list(detection_seconds(None, seen, AT, 3.0)), [])
+
+    def test_one_late_moment_in_a_hundred_is_allowed(self):
+        quick, late = [1.5] * 198, [2.3] * 2
+        self.assertEqual(list(judge_detection({"one": quick + late[:1], "two": [1.4] * 2})), [])
+        self.assertEqual(list(judge_detection({"two": [2.9] * 2})), [])
+        found = list(judge_detection({"one": quick[:98] + late, "two": quick}))
+        self.assertEqual(len(found), 1)
+        self.assertIn("one", found[0][1])
+        found = list(judge_detection({"one": quick[:95], "two": quick[:95], "three": late}))
+        self.assertEqual(len(found), 1)
+        self.assertIn("together", found[0][1])
 
     def test_percentiles(self):
         self.assertEqual([percentile(range(100), percent) for percent in (50, 99, 100)], [50, 99, 99])

@@ -1,6 +1,7 @@
 // Ranks of several nodes, by the C API, over the networks that a cluster may name: supervisors that know each
 // other, engines as programs of their own.
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
+#include "tests/support/job_between_nodes.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -31,10 +32,7 @@ class BetweenNodes : public ClusterTest, public ::testing::WithParamInterface<co
       control::JobSpec& job = nodes_[n]->options.jobs.front();
       job.mesh = mesh;
       job.world = *World::build(names, node_of, NodeIndex(n));
-      job.network = GetParam();
-      job.networks_directory = MUSTER_NETWORKS;
-      job.arena_bytes_max = std::uint64_t{64} << 20;
-      job.segment_bytes = std::uint64_t{1} << 20;
+      test::connect_nodes(job, GetParam(), MUSTER_NETWORKS);
     }
     start_all();
     ASSERT_TRUE(until_ready()) << waiting(0);
@@ -225,6 +223,43 @@ TEST_P(BetweenNodes, HearOfFailuresOnOtherNodes) {
   });
 }
 
+// Goal:   the verdict of a deadline names the rank that did not come, wherever it is heard.
+// Method: rank 3 does not come: to a group of both nodes, of which its node has another member that waits; to
+//         one in which it is the only member of its node; to a message.
+TEST_P(BetweenNodes, NameTheRankThatDoesNotComeBeforeADeadline) {
+  constexpr std::int64_t kDeadlineNs = 1'000'000'000;
+  start({0, 0, 1, 1}, "dp_replicate=2,tp=2");
+  std::atomic<int> heard{0};
+  with_all([&](int rank, muster_session* session) {
+    const auto expect_named = [&](muster_status_t status) {
+      EXPECT_EQ(status, MUSTER_ERR_TIMEOUT) << muster_last_error();
+      EXPECT_THAT(muster_last_error(), HasSubstr("rank 3")) << "as rank " << rank << " hears it";
+      muster_failure failure = MUSTER_FAILURE_INIT;
+      ASSERT_EQ(muster_last_failure(session, &failure), MUSTER_OK);
+      EXPECT_EQ(failure.culprit_rank, 3) << "as rank " << rank << " hears it: " << failure.text;
+    };
+    const muster_group all = group_of(session, "world"), both = group_of(session, "dp_replicate");
+    const AllReduce of_all(session, 64, all), of_two(session, 64, both);
+    if (rank != 3) expect_named(muster_plan_run(session, of_all.plan, kDeadlineNs));
+    if (rank == 1) expect_named(muster_plan_run(session, of_two.plan, kDeadlineNs));
+    if (rank == 0) {
+      muster_buffer buffer = 0;
+      void* address = nullptr;
+      ASSERT_EQ(muster_buffer_alloc(session, 64 * sizeof(float), &buffer, &address), MUSTER_OK);
+      muster_collective message = MUSTER_COLLECTIVE_INIT;
+      message.op = MUSTER_SEND;
+      message.group = all;
+      message.dtype = MUSTER_F32;
+      message.peer = 3;
+      message.count = 64;
+      message.source = {buffer, 0};
+      expect_named(muster_run(session, &message, kDeadlineNs));
+    }
+    ++heard;
+    while (rank == 3 && heard < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  });
+}
+
 // Goal:   a rank that leaves while the others still work is lost to those on other nodes too, by its number.
 TEST_P(BetweenNodes, LoseARankOfAnotherNode) {
   start({0, 0, 1, 1}, "dp_replicate=2,tp=2");
@@ -252,6 +287,37 @@ TEST_P(BetweenNodes, LoseARankOfAnotherNode) {
       EXPECT_EQ(muster_close(session), MUSTER_OK);
     });
   for (std::thread& thread : threads) thread.join();
+}
+
+// Goal:   who attaches after another rank has closed its session hears nothing of that, wherever it was.
+// Method: the engine of the rank that leaves first is stopped, so the others hear of it late.
+TEST_P(BetweenNodes, AttachWithoutHearingOfThoseWhoHaveLeft) {
+  start({0, 1}, "dp_replicate=2");
+  muster_session *first = nullptr, *second = nullptr;
+  const auto works = [](muster_session* session) {
+    const AllReduce reduce(session, 64);
+    std::fill_n(reduce.source, 64, 1.0f);
+    EXPECT_EQ(muster_plan_run(session, reduce.plan, 0), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(reduce.target[63], 2);
+  };
+  const auto open_and_work = [&](std::size_t node, muster_session** session) {
+    const auto options = nodes_[node]->rank("train", static_cast<int>(node), 2);
+    ASSERT_EQ(muster_open(&options, session), MUSTER_OK) << muster_last_error();
+    works(*session);
+  };
+  std::thread other([&] { open_and_work(1, &second); });
+  open_and_work(0, &first);
+  other.join();
+  const auto engine = job(0).at("engine_pid").get<std::int32_t>();
+  ASSERT_EQ(kill(engine, SIGSTOP), 0);
+  static_cast<void>(muster_close(first));  // nobody answers its goodbye
+  EXPECT_EQ(muster_close(second), MUSTER_OK);
+  other = std::thread([&] { open_and_work(1, &second); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ASSERT_EQ(kill(engine, SIGCONT), 0);
+  open_and_work(0, &first);
+  other.join();
+  for (muster_session* session : {first, second}) EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
 // Goal:   a node whose engine dies is lost to the groups that have members there, and to no other. It comes

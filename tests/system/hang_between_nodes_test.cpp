@@ -1,6 +1,7 @@
 // What `muster hang` and `muster jobs` say of a job of two nodes, asked on either. Supervisors that know
 // each other, engines and ranks as programs of their own.
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
+#include "tests/support/job_between_nodes.hpp"
 #include "tests/support/script.hpp"
 
 #include <algorithm>
@@ -28,13 +29,8 @@ class HangBetweenNodes : public ClusterTest {
  protected:
   void start_nodes() {
     prepare(2);
-    for (const auto& node : nodes_) {
-      control::JobSpec& job = node->options.jobs.front();
-      job.network = "ofi";
-      job.networks_directory = MUSTER_NETWORKS;
-      job.arena_bytes_max = std::uint64_t{64} << 20;
-      job.segment_bytes = std::uint64_t{1} << 20;
-    }
+    for (const auto& node : nodes_)
+      test::connect_nodes(node->options.jobs.front(), "ofi", MUSTER_NETWORKS);
     start_all();
     ASSERT_TRUE(until_ready()) << waiting(0);
   }

@@ -1,12 +1,12 @@
 // `muster run` over two nodes: two daemons on loopback addresses, and launchers that only choose a daemon.
 #include "daemon/control/tcp.hpp"
 #include "tests/daemon/cli/program.hpp"
+#include "tests/support/program_facts.hpp"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -20,18 +20,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::vector<std::string> sorted_lines(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  std::sort(lines.begin(), lines.end());
-  return lines;
-}
-
-bool exists(pid_t pid) {
-  return kill(pid, 0) == 0;
-}
 
 // Numbers behind "pid " in the text.
 std::vector<pid_t> pids_in(const std::string& text) {

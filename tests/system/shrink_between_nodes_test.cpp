@@ -1,6 +1,7 @@
 // Groups of several nodes that go on without those who are lost. Supervisors that know each other, engines
 // and ranks as programs of their own. Partitions: tests/fault/partition_shrinks.py.
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
+#include "tests/support/job_between_nodes.hpp"
 #include "tests/support/script.hpp"
 
 #include <csignal>
@@ -27,13 +28,8 @@ class ShrinkBetweenNodes : public ClusterTest {
   void start(std::size_t nodes) {
     std::signal(SIGPIPE, SIG_IGN);
     prepare(nodes);
-    for (const auto& node : nodes_) {
-      control::JobSpec& job = node->options.jobs.front();
-      job.network = "ofi";
-      job.networks_directory = MUSTER_NETWORKS;
-      job.arena_bytes_max = std::uint64_t{64} << 20;
-      job.segment_bytes = std::uint64_t{1} << 20;
-    }
+    for (const auto& node : nodes_)
+      test::connect_nodes(node->options.jobs.front(), "ofi", MUSTER_NETWORKS);
     start_all();
     ASSERT_TRUE(until_ready()) << waiting(0);
     for (std::size_t rank = 0; rank < 2 * nodes; ++rank) ranks_.push_back(attach(rank));

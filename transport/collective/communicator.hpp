@@ -18,7 +18,7 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
+#include <vector>
 
 namespace muster::transport {
 
@@ -52,9 +52,9 @@ class Communicator {
   // Nobody waits for this launched step any more: it has passed its deadline. What it does outside the
   // streams ends as soon as possible, and is still ended by release().
   virtual void cancel(StepOutcome& outcome) { static_cast<void>(outcome); }
-  // What a launched step waits for between nodes, for a report: "node b (ranks 2, 3) has not come to it".
-  // Empty: unknown, or nothing.
-  virtual std::string awaited(const StepOutcome& outcome) const {
+  // For a report: the members of the group, by index, whose nodes have not come to a launched step; of a SEND
+  // or RECV the other member. Empty: unknown, or none.
+  virtual std::vector<std::uint32_t> awaited(const StepOutcome& outcome) const {
     static_cast<void>(outcome);
     return {};
   }

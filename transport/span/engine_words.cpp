@@ -2,6 +2,9 @@
 
 #include "api/base/assert.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 namespace muster::transport::span {
 
 void EngineWords::say(NodeIndex node, Bytes word) {
@@ -15,23 +18,32 @@ bool EngineWords::all_said() const {
   return said_.empty();
 }
 
-void EngineWords::send(const std::vector<std::unique_ptr<NodeConnection>>& connections,
+EngineWords::Said EngineWords::take_said() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(said_, {});
+}
+
+void EngineWords::send(Said said, const std::vector<std::unique_ptr<NodeConnection>>& connections,
                        const std::vector<bool>& greeted) {
-  std::vector<std::pair<NodeIndex, std::vector<std::byte>>> said;
-  {
-    const std::lock_guard lock(mutex_);
-    said.swap(said_);
-  }
   for (auto& [node, word] : said)
     if (greeted[node.value]) connections[node.value]->tell(std::move(word));
 }
 
 void EngineWords::hear(NodeConnection& from, Bytes message) {
   const Bytes word = message.subspan(sizeof(EngineHead));
+  {
+    const std::lock_guard lock(mutex_);
+    if (heard_.size() + coming_.size() >= kUntakenMax)
+      return from.fail(failure(Code::kNoResource, "its engine says more than this one takes"));
+  }
+  coming_.push_back({from.peer(), from.generation(), {word.begin(), word.end()}});
+}
+
+void EngineWords::arrive() {
+  if (coming_.empty()) return;
   const std::lock_guard lock(mutex_);
-  if (heard_.size() == kUntakenMax)
-    return from.fail(failure(Code::kNoResource, "its engine says more than this one takes"));
-  heard_.push_back({from.peer(), from.generation(), {word.begin(), word.end()}});
+  std::move(coming_.begin(), coming_.end(), std::back_inserter(heard_));
+  coming_.clear();
 }
 
 void EngineWords::take(const Visit& visit) {

@@ -14,21 +14,25 @@
 namespace muster::transport::span {
 
 // Owns    words that are not on their way yet, and those that have come.
-// Thread  any. hear, send: that of the network.
+// Thread  any. hear, arrive, send: that of the network.
 // Bound   kUntakenMax words that have come; beyond it their connection fails.
 // Fails   never.
 class EngineWords {
  public:
   static constexpr std::size_t kUntakenMax = std::size_t{1} << 16;
   using Visit = std::function<void(NodeIndex, std::uint32_t generation, Bytes)>;
+  using Said = std::vector<std::pair<NodeIndex, std::vector<std::byte>>>;
 
   void say(NodeIndex node, Bytes word);
   bool all_said() const;
-  // To nodes that have greeted; others do not hear it.
-  void send(const std::vector<std::unique_ptr<NodeConnection>>& connections,
-            const std::vector<bool>& greeted);
-  // `message`: with its head.
+  // What was said since the last call, for send(): to nodes that have greeted; others do not hear it. Taken
+  // before the ends of epochs are, and sent after them: so no word overtakes an end.
+  Said take_said();
+  static void send(Said said, const std::vector<std::unique_ptr<NodeConnection>>& connections,
+                   const std::vector<bool>& greeted);
+  // `message`: with its head. It may be taken once it has arrived: what came before it was seen to.
   void hear(NodeConnection& from, Bytes message);
+  void arrive();
   void take(const Visit& visit);
 
  private:
@@ -38,8 +42,9 @@ class EngineWords {
     std::vector<std::byte> bytes;
   };
   mutable std::mutex mutex_;
-  std::vector<std::pair<NodeIndex, std::vector<std::byte>>> said_;
-  std::vector<Word> heard_;
+  Said said_;
+  std::vector<Word> heard_;   // and has arrived
+  std::vector<Word> coming_;  // of the network's thread alone
 };
 
 }  // namespace muster::transport::span

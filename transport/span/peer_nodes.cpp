@@ -1,9 +1,9 @@
 #include "transport/span/peer_nodes.hpp"
 
 #include "api/base/dtype.hpp"
-#include "api/base/words.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -24,6 +24,12 @@ bool takes_part(const Collective& c, const Span& span, std::uint32_t node) {
 PeerNodes::PeerNodes(const Collective& c, const Span& span) : span_(span), nodes_(span.nodes.size()) {
   for (std::uint32_t node = 0; node < nodes_.size(); ++node)
     nodes_[node].takes_part = takes_part(c, span, node);
+  if (is_transfer(c.op)) {
+    members_ = {static_cast<std::uint32_t>(c.root), static_cast<std::uint32_t>(c.receiver)};
+  } else {
+    members_.resize(span.node_of.size());
+    std::iota(members_.begin(), members_.end(), 0u);
+  }
 }
 
 std::optional<std::uint32_t> PeerNodes::place_of(NodeIndex node) const {
@@ -48,17 +54,13 @@ bool PeerNodes::any_refused_before_it_was_ready() const {
   });
 }
 
-std::string PeerNodes::awaited(const std::vector<std::string>& names) const {
-  std::string text;
-  for (std::uint32_t node = 0; node < count(); ++node) {
-    if (!nodes_[node].takes_part || nodes_[node].request) continue;
-    std::vector<std::uint32_t> indices;
-    for (std::uint32_t i = 0; i < span_.node_of.size(); ++i)
-      if (span_.node_of[i] == node) indices.push_back(i);
-    text += fmt::format("{}node {} (members {} of the group) has not come to it", text.empty() ? "" : "; ",
-                        names[span_.nodes[node].value], rank_list(indices));
+std::vector<std::uint32_t> PeerNodes::awaited() const {
+  std::vector<std::uint32_t> awaited;
+  for (const std::uint32_t member : members_) {
+    const PeerNode& node = nodes_[span_.node_of[member]];
+    if (node.takes_part && !node.request) awaited.push_back(member);
   }
-  return text;
+  return awaited;
 }
 
 std::string PeerNodes::difference(const RequestHead& mine, const std::vector<std::string>& names) const {

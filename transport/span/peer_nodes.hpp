@@ -46,14 +46,15 @@ class PeerNodes {
   void came(std::uint32_t node, MatchRequest request);
   bool all_are_ready() const;  // but for those that are lost
   bool any_refused_before_it_was_ready() const;
-  // "node b (members 2, 3) has not come to it"; empty if nobody is missing. `names`: by NodeIndex.
-  std::string awaited(const std::vector<std::string>& names) const;
+  // The members on nodes that have not come; in a SEND or RECV the two members alone count.
+  std::vector<std::uint32_t> awaited() const;
   // The first field in which a node differs from this one. All requests are there.
   std::string difference(const RequestHead& mine, const std::vector<std::string>& names) const;
 
  private:
   const Span& span_;
-  std::vector<PeerNode> nodes_;  // by node of the span
+  std::vector<std::uint32_t> members_;  // that the operation needs
+  std::vector<PeerNode> nodes_;         // by node of the span
 };
 
 }  // namespace muster::transport::span

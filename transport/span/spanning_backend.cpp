@@ -90,7 +90,7 @@ class SpanningBackend final : public Backend {
   std::uint64_t latest(const OperationKey& of) const;
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
-  std::string awaited(const StepOutcome& outcome);
+  std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
   std::uint64_t late_messages(std::uint64_t group) const;
 
  private:
@@ -181,7 +181,9 @@ class SpanningCommunicator final : public Communicator {
   }
   std::uint64_t first_epoch() const override { return backend_.first_epoch(span_->group); }
   void cancel(StepOutcome& outcome) override { backend_.cancel(outcome); }
-  std::string awaited(const StepOutcome& outcome) const override { return backend_.awaited(outcome); }
+  std::vector<std::uint32_t> awaited(const StepOutcome& outcome) const override {
+    return backend_.awaited(outcome);
+  }
   std::uint64_t late_messages() const override { return backend_.late_messages(span_->group); }
 
  private:
@@ -515,27 +517,26 @@ void SpanningBackend::cancel(const StepOutcome& outcome) {
   wake_();
 }
 
-std::string SpanningBackend::awaited(const StepOutcome& outcome) {
+std::vector<std::uint32_t> SpanningBackend::awaited(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
   for (const auto& operation : operations_)
-    if (!operation->over() && operation->outcome() == &outcome)
-      return operation->peers().awaited(options_.nodes);
+    if (!operation->over() && operation->outcome() == &outcome) return operation->peers().awaited();
   return {};
 }
 
 std::size_t SpanningBackend::carry_out_wishes() {
+  span::EngineWords::Said said = words_.take_said();
   Wishes wishes;
   {
     const std::lock_guard lock(wishes_mutex_);
     std::swap(wishes, wishes_);
   }
-  if (wishes.empty() && words_.all_said()) return 0;
+  if (wishes.empty() && said.empty()) return 0;
   for (span::Launched& launched : wishes.launches) begin(std::move(launched));
   for (const StepOutcome* outcome : wishes.cancelled)
     for (auto& operation : operations_)
       if (!operation->over() && operation->outcome() == outcome)
         operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
-  words_.send(connections_, greeted_);
   for (const EpochEnd& end : wishes.ends) {
     end_here(end);
     const auto span = span_of(end.group);
@@ -543,6 +544,7 @@ std::size_t SpanningBackend::carry_out_wishes() {
     for (const NodeIndex node : span->nodes)
       if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
   }
+  span::EngineWords::send(std::move(said), connections_, greeted_);
   return 1;
 }
 
@@ -569,6 +571,7 @@ std::size_t SpanningBackend::progress() {
     end_what_came();
     for (auto& operation : operations_) moved += operation->advance();
   }
+  words_.arrive();
   std::erase_if(operations_, [this](const auto& operation) {
     if (!operation->is_past() || !operation->quiet()) return false;
     std::uint64_t& done = done_[operation->key().place.group];

@@ -2,6 +2,7 @@
 #include "api/shm/socket.hpp"
 #include "daemon/control/packet.hpp"
 #include "tests/daemon/cli/program.hpp"
+#include "tests/support/program_facts.hpp"
 
 #include <algorithm>
 #include <fstream>
@@ -33,18 +34,6 @@ Start start_of(const Folder& home, std::vector<std::string> options, const std::
   std::vector<std::string> line = run_line(std::move(options), script);
   line.insert(line.begin(), program("muster"));
   return {line, at_home(home), {}};
-}
-
-std::vector<std::string> sorted_lines(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  std::sort(lines.begin(), lines.end());
-  return lines;
-}
-
-bool exists(pid_t pid) {
-  return kill(pid, 0) == 0;
 }
 
 // As proc(5) has it: R, S, T, …

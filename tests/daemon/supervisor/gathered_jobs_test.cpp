@@ -106,6 +106,18 @@ TEST_F(GatheredJobsTest, LastAsLongAsTheirRanks) {
   }
 }
 
+// Goal:   ranks that come back when the job is about to end work, in that job or in another.
+// Method: all leave, and come back about when the time has passed that the job stays.
+TEST_F(GatheredJobsTest, TakeBackRanksThatReturnAtTheEnd) {
+  start(3);
+  for (const auto& node : nodes_) node->options.made_job_linger = 20ms;
+  start_and_meet();
+  for (int round = 0; round < 12; ++round) {
+    expect_adds();
+    std::this_thread::sleep_for(15ms + round * 1ms);
+  }
+}
+
 // Goal:   ranks on one node alone keep the job, and those of another may come again.
 TEST_F(GatheredJobsTest, StayWhileARankOfAnyNodeIsThere) {
   start(3);

@@ -1,10 +1,13 @@
 #include "daemon/supervisor/spanning_jobs.hpp"
 
+#include "daemon/supervisor/job_wish.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 
+#include <atomic>
 #include <csignal>
 #include <map>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -43,7 +46,7 @@ class Puppet {
   // What it has heard since it was last asked.
   std::vector<std::string> steps() {
     std::vector<std::string> all;
-    for (const Json& message : std::exchange(heard_, {})) all.push_back(message.at("step"));
+    for (const Json& message : std::exchange(heard_, {})) all.push_back(message.value("step", ""));
     return all;
   }
   // Takes the first message of that step, and all before it.
@@ -52,7 +55,7 @@ class Puppet {
     while (!heard_.empty()) {
       Json message = std::move(heard_.front());
       heard_.erase(heard_.begin());
-      if (message.at("step") == step) return message;
+      if (message.value("step", "") == step) return message;
     }
     return std::nullopt;
   }
@@ -279,6 +282,99 @@ TEST_F(SpanningTest, TellsRanksThatWaitWhyAnAttemptHasFailed) {
   rank.join();
   EXPECT_EQ(opened, MUSTER_ERR_BUSY);
   EXPECT_THAT(why, AllOf(HasSubstr("node node1: no room for its ranks"), HasSubstr("try again")));
+}
+
+// A job that only its ranks keep, made by node 0.
+class DesertedTest : public SpanningTest {
+ protected:
+  static constexpr std::uint64_t kEpoch = 7;
+
+  void start() {
+    prepare(2);
+    control::JobSpec spec = nodes_[0]->options.jobs.front();
+    spec.asked_on = "node0";
+    spec.gathered = true;
+    nodes_[1]->options.jobs.clear();
+    nodes_[1]->options.made_job_linger = std::chrono::milliseconds(20);
+    SpanningTest::start(1);
+    first_ = &puppet(0);
+    ASSERT_TRUE(until([this] { return first_->knows("node1"); }));
+    say("prepare", {{"wish", wish_of(spec)}});
+    awaited(*first_, "prepared");
+    say("connect", {{"addresses", Json::array({bytes(1), bytes(1)})}});
+    awaited(*first_, "connected");
+    say("commit", Json::object());
+    ASSERT_TRUE(until([this] { return job_at(1) == "ready"; }));
+    EXPECT_TRUE(vacancy_said("vacant"));
+  }
+  void say(const char* step, const Json& more) { first_->say("node1", kEpoch, step, more); }
+  void ask_for_its_end() { say("closing", {{"vacant", true}}); }
+  bool vacancy_said(const char* step) const { return awaited(*first_, step).value("vacant", false); }
+  // Rank 2 comes, and has waited for a while.
+  void come() {
+    rank_ = std::thread([this] {
+      auto options = nodes_[1]->rank("train", 2, 4);
+      options.timeout_ns = 1'500'000'000;
+      opened_ = muster_open(&options, &session_);
+      why_ = muster_last_error();
+      is_over_ = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  }
+
+  Puppet* first_ = nullptr;
+  std::thread rank_;
+  muster_session* session_ = nullptr;
+  std::atomic<bool> is_over_{false};
+  muster_status_t opened_ = MUSTER_OK;
+  std::string why_;
+};
+
+// Goal:   a rank that comes while the nodes ask each other whether any rank is there waits, and is attached
+//         once one node has said no. The node with that rank says no from then on.
+TEST_F(DesertedTest, GoesOnIfARankComesInTime) {
+  start();
+  ask_for_its_end();
+  EXPECT_TRUE(vacancy_said("closed"));
+  come();
+  EXPECT_FALSE(is_over_);
+  EXPECT_EQ(job_at(1), "ready");
+  say("reopen", {{"vacant", false}});
+  rank_.join();
+  EXPECT_EQ(opened_, MUSTER_OK) << why_;
+  EXPECT_EQ(epoch_at(1), kEpoch);
+  ask_for_its_end();
+  EXPECT_FALSE(vacancy_said("closed"));
+  EXPECT_EQ(muster_close(session_), MUSTER_OK);
+}
+
+// Goal:   whoever comes too late is not told that its job has ended: it waits for the other ranks of a new
+// one.
+TEST_F(DesertedTest, EndsBeforeARankThatWaitsMeetsOthersAgain) {
+  start();
+  ask_for_its_end();
+  EXPECT_TRUE(vacancy_said("closed"));
+  come();
+  EXPECT_FALSE(is_over_);
+  say("end", {{"why", "the last rank has left"}, {"again", false}});
+  ASSERT_TRUE(until([this] { return job_at(1).empty(); }));
+  rank_.join();
+  EXPECT_NE(opened_, MUSTER_ERR_JOB_ENDED) << why_;
+  EXPECT_THAT(why_, HasSubstr("rank"));
+}
+
+// Goal:   a node that has asked and then dies keeps no rank waiting.
+TEST_F(DesertedTest, IsOpenAgainWhenTheNodeThatAskedIsLost) {
+  start();
+  ask_for_its_end();
+  EXPECT_TRUE(vacancy_said("closed"));
+  come();
+  EXPECT_FALSE(is_over_);
+  puppets_.clear();
+  rank_.join();
+  EXPECT_EQ(opened_, MUSTER_OK) << why_;
+  EXPECT_EQ(epoch_at(1), kEpoch);
+  EXPECT_EQ(muster_close(session_), MUSTER_OK);
 }
 
 TEST_F(SpanningTest, SaysOnAllNodesWhichNetworkCannotBeOpened) {

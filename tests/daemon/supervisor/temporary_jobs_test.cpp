@@ -1,22 +1,29 @@
 // Jobs of several nodes that a user asks for, by the daemon of one of them.
+#include "daemon/supervisor/liveness.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
+#include "tests/support/folder.hpp"
 
 #include <csignal>
 #include <optional>
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 namespace muster::supervisor {
 namespace {
 
+using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
 class TemporaryJobsTest : public ClusterTest {
  protected:
   // Nodes that know each other, and have no job.
-  void start(std::size_t count) {
+  void start(std::size_t count, Nanos linger = Options().made_job_linger) {
     prepare(count);
-    for (const auto& node : nodes_) node->options.jobs.clear();
+    for (const auto& node : nodes_) {
+      node->options.jobs.clear();
+      node->options.made_job_linger = linger;
+    }
     start_all();
     ASSERT_TRUE(until([&] {
       for (std::size_t n = 0; n < count; ++n)
@@ -141,6 +148,62 @@ TEST_F(TemporaryJobsTest, TakeBackWhatWasLost) {
   ASSERT_TRUE(until([this] { return peer(0, 1).at("state") == "up"; }));
   EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty() && job_at(2).empty(); }))
       << waiting(0) << waiting(1) << waiting(2);
+}
+
+// Goal:   a job whose maker's node never returns goes on for the ranks that are there, and ends after them.
+// Method: while its maker is there, a job stays though it has no rank.
+TEST_F(TemporaryJobsTest, EndAfterTheirRanksIfTheirMakersNodeIsAway) {
+  start(3, 200ms);
+  auto maker = owner(1);
+  ASSERT_TRUE(ask_on(maker, wish(of_all(3), 6, "dp_replicate=3,tp=2")));
+  const std::uint64_t epoch = epoch_at(0);
+  std::this_thread::sleep_for(600ms);
+  EXPECT_EQ(epoch_at(2), epoch);
+  muster_session* session = nullptr;
+  ASSERT_EQ(open(2, 4, &session), MUSTER_OK) << muster_last_error();
+  nodes_[1] = nullptr;
+  std::this_thread::sleep_for(Liveness::kLostAfter + 800ms);
+  EXPECT_EQ(epoch_at(0), epoch) << "a rank is on another node";
+  EXPECT_EQ(epoch_at(2), epoch);
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+  EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(2).empty(); })) << waiting(0) << waiting(2);
+  EXPECT_TRUE(until([this] { return waiting(0).empty() && waiting(2).empty(); })) << waiting(0) << waiting(2);
+}
+
+// Goal:   a job ends with its maker also while its maker's node has no engine of it.
+TEST_F(TemporaryJobsTest, EndWithTheirMakerWhileItsPartIsAway) {
+  start(2);
+  auto maker = owner(1);
+  ASSERT_TRUE(ask_on(maker, wish(of_all(2), 4, "dp_replicate=2,tp=2")));
+  ASSERT_EQ(kill(job(1).at("engine_pid").get<std::int32_t>(), SIGKILL), 0);
+  ASSERT_TRUE(until([this] { return job_at(1).empty(); })) << "it begins again in two seconds";
+  maker.reset();
+  ASSERT_TRUE(until([this] { return job_at(0).empty(); })) << waiting(0);
+  std::this_thread::sleep_for(SpanningPart::kRetry + 500ms);
+  for (const std::size_t n : {0u, 1u}) {
+    EXPECT_EQ(job_at(n), "") << n;
+    EXPECT_EQ(waiting(n), "") << n;
+  }
+}
+
+// Goal:   whoever asks hears which node is too slow before it stops waiting, and nothing of the job stays.
+// Method: the engine of one node never answers.
+TEST_F(TemporaryJobsTest, AreGivenUpBeforeTheirMakerStopsWaiting) {
+  prepare(2);
+  for (const auto& node : nodes_) node->options.jobs.clear();
+  const test::Folder folder;
+  nodes_[1]->options.engine_program = folder.write("engine", "#!/bin/sh\nexec sleep 2\n");
+  ASSERT_EQ(chmod(nodes_[1]->options.engine_program.c_str(), 0700), 0);
+  start_all();
+  ASSERT_TRUE(until([this] { return peer(0, 1).at("state") == "up"; }));
+  Json command = wish(of_all(2), 4, "dp_replicate=2,tp=2");
+  command["wait_ns"] = 500'000'000;
+  const auto made = ask_on(owner(0), command);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code(), Code::kTimeout) << made.error().text();
+  EXPECT_THAT(made.error().message(), HasSubstr("node1 has not started yet, after 0.5 s"));
+  EXPECT_TRUE(until([this] { return job_at(0).empty() && waiting(0).empty(); })) << waiting(0);
+  EXPECT_TRUE(until([this] { return job_at(1).empty() && waiting(1).empty(); })) << waiting(1);
 }
 
 }  // namespace

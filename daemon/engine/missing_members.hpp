@@ -1,0 +1,59 @@
+// MissingMembers: which members on other nodes have not come to an operation. An engine that sees some of its
+// members wait for others of its node tells the engines of the group's other nodes. So the verdict of a
+// deadline names the rank wherever it is passed.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "api/base/world.hpp"
+#include "scheduler/run/graph.hpp"
+#include "transport/collective/backend.hpp"
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace muster::engine {
+
+// Owns    what was told and heard last of each place.
+// Thread  under the engine's lock.
+// Bound   the places with an operation that some members wait for here; kHeardMax of other nodes.
+// Fails   never: what is not heard is not known.
+class MissingMembers {
+ public:
+  static constexpr Nanos kToldAfter = std::chrono::milliseconds(100);  // while members of a node wait so long
+  static constexpr std::size_t kHeardMax = 4096;
+
+  // They outlive it.
+  MissingMembers(World world, const scheduler::Graph& graph, transport::Backend& backend)
+      : world_(std::move(world)), graph_(graph), backend_(backend) {}
+
+  // Tells what is new. Call it now and then.
+  void tell(Instant now);
+  // A word of another engine, which is believed of its own node's members. False: it is another kind of word.
+  bool hear(NodeIndex from, std::span<const std::byte> word);
+  // `members`: of the step's group, as Communicator::awaited() has it.
+  std::vector<scheduler::AwaitedRanks> awaited(const scheduler::Step& step,
+                                               std::span<const std::uint32_t> members) const;
+
+ private:
+  // Of the latest operation of a place.
+  struct Missing {
+    std::uint64_t epoch = 0, number = 0;
+    std::vector<Rank> ranks;
+    friend bool operator==(const Missing&, const Missing&) = default;
+  };
+  static std::vector<std::byte> word_of(const transport::PlaceKey& place, const Missing& missing,
+                                        std::span<const Rank> group);
+
+  const World world_;
+  const scheduler::Graph& graph_;
+  transport::Backend& backend_;
+  std::map<transport::PlaceKey, Missing> told_;
+  std::map<std::pair<NodeIndex, transport::PlaceKey>, Missing> heard_;
+};
+
+}  // namespace muster::engine
