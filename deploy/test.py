@@ -6,17 +6,22 @@ debug    label unit, under AddressSanitizer and UndefinedBehaviorSanitizer
 tsan     label tsan, under ThreadSanitizer
 The last two are compiled by Clang: in half the time of GCC, and a second compiler finds other mistakes.
 
+While the tests of a preset run, the next presets are built from what these tests leave of the cores: many
+tests wait. The output of such a build is printed when its turn comes.
 A preset that does not build, or in which a test does not run, counts as failed. `test.py tsan` runs one.
-With `--lean` the build of a preset is removed once its tests have passed: the next one needs its disk.
+With `--lean` the build of a preset is removed once its tests have passed.
 """
 
+import contextlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sys
 import time
 import xml.etree.ElementTree as xml
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,6 +67,70 @@ def run(command, environment=None):
     print("+", " ".join(command), flush=True)
     return subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, check=False,
                           env={**os.environ, **(environment or {})}).returncode
+
+
+class Builds:
+    """Builds presets one after another, in a thread of its own.
+
+    The first is built like any program. The others may run beside tests, and get what is left of the cores:
+    their policy is SCHED_IDLE, so whoever wakes takes the core from them at once. They are also a session
+    whose share is the least, because the kernel divides the cores among sessions first.
+    """
+
+    def __init__(self, presets, commands, folder):
+        """`commands` gives of a preset its commands, each with what is wrong if it fails."""
+        self.commands = commands
+        self.folder = folder
+        self.process = None
+        self.stopped = False
+        folder.mkdir(parents=True, exist_ok=True)
+        for preset in presets:
+            self.output(preset).write_text("")
+        self.thread = ThreadPoolExecutor(1)
+        self.built = {preset.name: self.thread.submit(self._build, preset, preset is not presets[0])
+                      for preset in presets}
+
+    def output(self, preset):
+        return self.folder / f"{preset.name}.build.log"
+
+    def wait(self, preset):
+        """Prints the output of this preset's build, to its end; returns what is wrong, or None."""
+        built = self.built[preset.name]
+        with self.output(preset).open(errors="replace") as output:
+            while not built.done():
+                print(output.read(), end="", flush=True)
+                time.sleep(0.2)
+            print(output.read(), end="", flush=True)
+        return built.result()
+
+    def stop(self):
+        """Ends the build that runs, and begins no other."""
+        self.stopped = True
+        self.thread.shutdown(wait=False, cancel_futures=True)
+        while not all(built.done() for built in self.built.values()):
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                if self.process is not None and self.process.poll() is None:
+                    os.killpg(self.process.pid, signal.SIGTERM)
+            time.sleep(0.1)
+
+    def _build(self, preset, beside_tests):
+        start = time.monotonic()
+        with self.output(preset).open("w") as output:
+            for command, fault in self.commands(preset):
+                print("+", " ".join(command), file=output, flush=True)
+                if self.stopped or self._run(command, output, beside_tests) != 0:
+                    return fault
+            print(f"{preset.name}: built in {time.monotonic() - start:.0f} s", file=output)
+        return None
+
+    def _run(self, command, output, beside_tests):
+        idle = ["chrt", "--idle", "0"] if beside_tests else []
+        self.process = subprocess.Popen(idle + command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output,
+                                        stderr=subprocess.STDOUT, start_new_session=True)
+        if beside_tests:
+            with contextlib.suppress(OSError):  # where the kernel does not divide by sessions
+                Path(f"/proc/{self.process.pid}/autogroup").write_text("19")
+        return self.process.wait()
 
 
 def cases_in(path):
@@ -119,14 +188,14 @@ def launcher(preset):
     return command if probe.returncode == 0 else []
 
 
-def test_preset(preset, jobs):
-    def broken(what):
-        return Outcome(failed=[f"{preset.name}: {what}"])
+def build_commands(preset, jobs):
+    return [(["cmake", "--preset", preset.name], "does not configure"),
+            (["cmake", "--build", "--preset", preset.name, "-j", jobs, "--target", *preset.targets],
+             "does not build")]
 
-    if run(["cmake", "--preset", preset.name]) != 0:
-        return broken("does not configure")
-    if run(["cmake", "--build", "--preset", preset.name, "-j", jobs, "--target", *preset.targets]) != 0:
-        return broken("does not build")
+
+def test_preset(preset, jobs):
+    """The outcome of the tests of a preset that is built."""
     results = ROOT / "build" / preset.name / "results.xml"
     results.unlink(missing_ok=True)
     details = ROOT / "build" / preset.name / "gtest"
@@ -135,7 +204,7 @@ def test_preset(preset, jobs):
                                    "--output-junit", str(results), *preset.select],
                {**preset.environment, "GTEST_OUTPUT": f"xml:{details}/"})
     if not results.exists():
-        return broken(f"ctest ended with {code} and wrote no results")
+        return Outcome(failed=[f"{preset.name}: ctest ended with {code} and wrote no results"])
     outcome = read_results(results, preset.name)
     outcome.skipped += skipped_inside(details, preset.name)
     if code != 0 and not outcome.failed:
@@ -143,6 +212,26 @@ def test_preset(preset, jobs):
     if code == 0 and outcome.passed == 0:
         outcome.failed.append(f"{preset.name}: no test passed")
     return outcome
+
+
+def test_presets(presets, lean):
+    jobs = str(len(os.sched_getaffinity(0)))
+    total = Outcome()
+    builds = Builds(presets, lambda preset: build_commands(preset, jobs), ROOT / "build")
+    try:
+        for preset in presets:
+            start = time.monotonic()
+            fault = builds.wait(preset)
+            outcome = Outcome(failed=[f"{preset.name}: {fault}"]) if fault else test_preset(preset, jobs)
+            total.add(outcome)
+            print(f"{preset.name}: {outcome.passed} passed, {len(outcome.failed)} failed, "
+                  f"{len(outcome.skipped)} skipped in {time.monotonic() - start:.0f} s; "
+                  f"{shutil.disk_usage(ROOT).free >> 30} GiB of disk are free\n", flush=True)
+            if lean and not outcome.failed:
+                shutil.rmtree(ROOT / "build" / preset.name, ignore_errors=True)
+    finally:
+        builds.stop()
+    return total
 
 
 def main(arguments):
@@ -156,18 +245,8 @@ def main(arguments):
         print("test: sanitizers and daemon read /proc, which is not mounted; mount -t proc proc /proc")
         print("0 passed, 1 failed")
         return 1
-    jobs = str(len(os.sched_getaffinity(0)))
-    total = Outcome()
-    for preset in PRESETS:
-        if preset.name in names:
-            start = time.monotonic()
-            outcome = test_preset(preset, jobs)
-            total.add(outcome)
-            print(f"{preset.name}: {outcome.passed} passed, {len(outcome.failed)} failed, "
-                  f"{len(outcome.skipped)} skipped in {time.monotonic() - start:.0f} s; "
-                  f"{shutil.disk_usage(ROOT).free >> 30} GiB of disk are free\n", flush=True)
-            if lean and not outcome.failed:
-                shutil.rmtree(ROOT / "build" / preset.name, ignore_errors=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # which stops the builds
+    total = test_presets([preset for preset in PRESETS if preset.name in names], lean)
     print("slowest tests:")
     for seconds, preset, name in sorted(total.times, reverse=True)[:SLOWEST_SHOWN]:
         print(f"  {seconds:7.1f} s  {preset}: {name}")

@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""Tests deploy/test.py: builds beside tests, by commands that only say or wait; and its results."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # the tree stays as it was
+ROOT = Path(__file__).resolve().parents[2]
+# By its path: the standard library has a module `test`.
+SPEC = importlib.util.spec_from_file_location("plan", ROOT / "deploy/test.py")
+plan = importlib.util.module_from_spec(SPEC)
+sys.modules["plan"] = plan
+SPEC.loader.exec_module(plan)
+
+POLICY = [sys.executable, "-c",
+          "import os; print('policy', os.sched_getscheduler(0), 'leads', os.getsid(0) == os.getpid())"]
+RESULTS = """<testsuite>
+<testcase name="good" status="run" time="1.5"/>
+<testcase name="bad" status="fail" time="2"><failure message="Failed"/></testcase>
+<testcase name="without_root" status="notrun" time="0"><skipped message="SKIP_RETURN_CODE=77"/></testcase>
+<testcase name="gone" status="notrun" time="0"><skipped message="Unable to find executable"/></testcase>
+</testsuite>
+"""
+
+
+def shell(text, fault="does not build"):
+    return [(["sh", "-c", text], fault)]
+
+
+class Builds(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.presets = [plan.Preset(name, []) for name in ("one", "two", "three")]
+
+    def builds(self, commands):
+        builds = plan.Builds(self.presets, lambda preset: commands[preset.name], self.folder / "build")
+        self.addCleanup(builds.stop)
+        return builds
+
+    def wait(self, builds, preset):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            fault = builds.wait(preset)
+        return fault, printed.getvalue()
+
+    def test_the_next_presets_are_built_while_tests_run_and_say_so_at_their_turn(self):
+        marks = [self.folder / "two", self.folder / "three"]
+        builds = self.builds({"one": shell("echo of one"), "two": shell(f"echo of two; touch {marks[0]}"),
+                              "three": shell(f"echo of three; touch {marks[1]}")})
+        fault, printed = self.wait(builds, self.presets[0])
+        self.assertIsNone(fault)
+        self.assertIn("of one", printed)
+        deadline = time.monotonic() + 60
+        while not all(mark.exists() for mark in marks) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertTrue(all(mark.exists() for mark in marks))  # nobody has waited for them yet
+        for preset in self.presets[1:]:
+            fault, printed = self.wait(builds, preset)
+            self.assertIsNone(fault)
+            said = [line for line in printed.splitlines() if line.startswith("of ")]
+            self.assertEqual(said, [f"of {preset.name}"])
+
+    def test_a_build_that_fails_says_why_and_the_next_one_goes_on(self):
+        builds = self.builds({"one": shell("exit 3", "does not configure") + shell("echo never"),
+                              "two": shell("echo error: so >&2; exit 1"), "three": shell("true")})
+        fault, printed = self.wait(builds, self.presets[0])
+        self.assertEqual(fault, "does not configure")
+        self.assertNotIn("\nnever", printed)
+        fault, printed = self.wait(builds, self.presets[1])
+        self.assertEqual(fault, "does not build")
+        self.assertIn("error: so", printed)
+        self.assertIsNone(self.wait(builds, self.presets[2])[0])
+
+    def test_a_build_beside_tests_takes_what_they_leave(self):
+        builds = self.builds({preset.name: [(POLICY, "fails")] for preset in self.presets})
+        self.assertIn(f"policy {os.sched_getscheduler(0)} leads True", self.wait(builds, self.presets[0])[1])
+        for preset in self.presets[1:]:
+            self.assertIn(f"policy {os.SCHED_IDLE} leads True", self.wait(builds, preset)[1])
+
+    def test_whoever_stops_leaves_no_build(self):
+        own = self.folder / "pid"
+        builds = self.builds({"one": shell("true"), "two": shell(f"sleep 1000 & echo $! > {own}; wait"),
+                              "three": shell("echo never")})
+        self.wait(builds, self.presets[0])
+        while not (own.exists() and own.read_text().strip()):
+            time.sleep(0.01)
+        builds.stop()
+        deadline = time.monotonic() + 60
+        while running(int(own.read_text())) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(running(int(own.read_text())))
+        self.assertEqual(builds.output(self.presets[2]).read_text(), "")
+
+
+def running(pid):
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+class Results(unittest.TestCase):
+    def test_what_passed_what_was_skipped_and_what_did_not_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "results.xml"
+            path.write_text(RESULTS)
+            outcome = plan.read_results(path, "debug")
+            self.assertEqual(outcome.passed, 1)
+            self.assertEqual(outcome.skipped, ["debug: without_root"])
+            self.assertEqual(outcome.failed,
+                             ["debug: bad (Failed)", "debug: gone (Unable to find executable)"])
+            path.write_text(RESULTS[:100])
+            self.assertEqual(plan.read_results(path, "debug").passed, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
