@@ -95,7 +95,8 @@ typedef struct muster_face {
  *                  not hold up what comes on others. A lane itself is ordered: two members that each send before they receive
  *                  on one lane wait for each other until the deadline. Put them on two lanes, or make them one EXCHANGE. A
  *                  send is complete when it is received. A run waits for its partner, so runs match by order alone: tags
- *                  that differ are a MISMATCH.
+ *                  that differ are a MISMATCH. In a group with members on several nodes a run is a start: a tag without its
+ *                  partner waits until the deadline.
  *
  * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
  * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
@@ -156,10 +157,11 @@ MUSTER_API muster_status_t muster_plan_collective(muster_session* session, const
 /* Run a collective plan now and wait for its end. This rank's inputs must be ready: a run waits for no points. Among members on
  * one node, in host memory, the callers do the work themselves (the direct path): a fraction of a microsecond for small
  * vectors, no system call while the others come soon. Where the rule of choice says otherwise (`muster plan explain`: large
- * reductions, memory of devices) it is a start on the operation's usual lane and a wait: GATHER for ALL_GATHER and GATHER,
- * REDUCE for REDUCE and REDUCE_SCATTER, ALLREDUCE (up to 64 KiB: SMALL) for ALL_REDUCE, HALO for EXCHANGE, SMALL for BARRIER,
- * else COPY. If a start has stopped that lane, such a run returns STATE until muster_lane_reset. It has not begun: the other
- * members wait for the run that follows the reset.
+ * reductions, memory of devices, members on several nodes) it is a start on the operation's usual lane and a wait: GATHER for
+ * ALL_GATHER and GATHER, REDUCE for REDUCE and REDUCE_SCATTER, ALLREDUCE (up to 64 KiB: SMALL) for ALL_REDUCE, HALO for
+ * EXCHANGE, SMALL for BARRIER, else COPY. If a start has stopped that lane, such a run returns STATE until muster_lane_reset. It
+ * has not begun: the other members wait for the run that follows the reset. On several nodes members that mean operations of
+ * different lanes do not meet: they hear TIMEOUT, not MISMATCH.
  * All members must run it: a run and a start do not meet. timeout_ns: 0 for the group's default.
  * Errors: those of a start's point (MISMATCH, TIMEOUT, PEER_LOST, ABORTED) and, in a job with `digests`, CORRUPT (members have
  * different results of this run), each told once to every member of the group, after which the group may run again; STALE,
