@@ -15,9 +15,9 @@
 
 namespace muster::control {
 
-// Bytes that the kernel could not deliver for so long end a connection (TCP_USER_TIMEOUT). Of a silent one the
-// kernel is not to ask the other side (SO_KEEPALIVE): within this time it asks once or twice, and one question
-// that is lost ends a connection between nodes that live. Whether they do, heartbeats say.
+// Bytes that the kernel could not deliver for so long end a connection (TCP_USER_TIMEOUT). Of a silent one
+// the kernel is not to ask the other side (SO_KEEPALIVE): within this time it asks once or twice, and one
+// question that is lost ends a connection between nodes that live. Whether they do, heartbeats say.
 constexpr Nanos kUndeliveredMax = std::chrono::seconds(2);
 
 struct TcpAddress {
