@@ -21,8 +21,8 @@ namespace muster::transport::span {
 //
 // Owns    the endpoint, the receives for the peer's heads, and the heads on their way to it.
 // Thread  that of the network.
-// Bound   kReceives heads are received at once, in a job of many nodes fewer, down to one; libraries keep what
-//         else has come, and copy it once more. kUnsentMax heads wait.
+// Bound   kReceives heads are received at once, in a job of many nodes fewer, down to one; libraries keep
+//         what else has come, and copy it once more. kUnsentMax heads wait.
 // Fails   with the endpoint; status() says why.
 class NodeConnection {
  public:

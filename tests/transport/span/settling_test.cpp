@@ -87,7 +87,8 @@ class Settling : public ::testing::Test {
     for (const auto& [one, other] : broken)
       if (one < other) cluster_->connect(one, other, 1);
     for (const Link& link : broken)
-      ASSERT_TRUE(cluster_->until([&] { return cluster_->are_connected(link.first, link.second); })) << text();
+      ASSERT_TRUE(cluster_->until([&] { return cluster_->are_connected(link.first, link.second); }))
+          << text();
     flights_.clear();
     const Flight& again = launch(drawn(random), 2, 1);
     ASSERT_TRUE(cluster_->until([&] { return again.launched.over(); })) << text();
