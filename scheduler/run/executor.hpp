@@ -59,10 +59,10 @@ class Executor {
   bool is_outside(std::uint32_t step_index) const;
   // What the launched step waits for between nodes: Communicator::awaited().
   std::string awaited(std::uint32_t step_index) const;
-  // Of other nodes, for the group: Communicator::late_messages().
-  std::uint64_t late_messages(GroupId group) const {
+  // Of the group, between nodes: Communicator::traffic().
+  transport::Communicator::Traffic traffic(GroupId group) const {
     const auto& communicator = communicators_[group.value];
-    return communicator ? communicator->late_messages() : 0;
+    return communicator ? communicator->traffic() : transport::Communicator::Traffic();
   }
   // Nobody waits for the launched collective any more: Communicator::cancel().
   void cancel(std::uint32_t step_index);

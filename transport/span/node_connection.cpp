@@ -91,6 +91,8 @@ class NodeConnection::Bulk final : public Transfer {
                               ? failure(Code::kProtocol, "node {} sent {} bytes where {} were due",
                                         connection_.name_, bytes, memory_.size())
                               : Status();
+    if (sends_) flow_.sending -= memory_.size();
+    if (sends_ && !flow_.urgent) connection_.bulk_sending_ -= memory_.size();
     connection_.end(flow_, status.ok() ? length : status);
     connection_.bulk_.remove_if([this](const Bulk& each) { return &each == this; });
   }
@@ -198,7 +200,11 @@ void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow) {
 
 void NodeConnection::begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends) {
   ++flow.pending;
-  if (sends) said_at_ = clock_.now();
+  if (sends) {
+    said_at_ = clock_.now();
+    flow.sending += memory.size();
+    if (!flow.urgent) bulk_sending_ += memory.size();
+  }
   Bulk& bulk = bulk_.emplace_back(*this, flow, tag, memory, sends);
   const std::uint32_t pending = flow.pending;
   bulk.begin();

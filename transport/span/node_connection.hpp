@@ -18,7 +18,9 @@ namespace muster::transport::span {
 // Messages of one piece of work that have not ended, and their first failure.
 struct Flow {
   std::uint32_t pending = 0;
-  bool abandoned = false;  // an empty message came: its sender will not carry the operation out
+  std::size_t sending = 0;  // bytes of those that are sent
+  bool urgent = false;      // no bulk: what is urgent does not count it as before itself
+  bool abandoned = false;   // an empty message came: its sender will not carry the operation out
   Status failure;
 };
 
@@ -72,6 +74,9 @@ class NodeConnection {
   // live until then. A message of another length than the memory fails with kProtocol, unless it is empty.
   void send(MessageTag tag, Bytes from, Flow& flow);
   void receive(MessageTag tag, WritableBytes into, Flow& flow);
+  // Bytes of flows that are not urgent, which the library has and has not sent yet. What is sent now may go
+  // after them.
+  std::size_t bulk_sending() const { return bulk_sending_; }
 
  private:
   class HeadReceive;
@@ -96,6 +101,7 @@ class NodeConnection {
   std::list<HeadSend> sends_;
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
   std::list<Bulk> bulk_;
+  std::size_t bulk_sending_ = 0;
 };
 
 }  // namespace muster::transport::span

@@ -48,6 +48,12 @@ bool PeerNodes::any_refused_before_it_was_ready() const {
   });
 }
 
+std::uint64_t PeerNodes::bulk_ahead() const {
+  std::uint64_t most = 0;
+  for (const PeerNode& peer : nodes_) most = std::max(most, peer.bulk_ahead);
+  return most;
+}
+
 std::string PeerNodes::awaited(const std::vector<std::string>& names) const {
   std::string text;
   for (std::uint32_t node = 0; node < count(); ++node) {

@@ -14,15 +14,14 @@
 // apart, each a row, and are folded in the order of members, by the tree of kernels/math/reduce.hpp.
 #include "api/base/dtype.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/deliver.hpp"
 #include "kernels/math/reduce.hpp"
+#include "transport/span/averages.hpp"
 #include "transport/span/choice.hpp"
 #include "transport/span/operation.hpp"
 #include "transport/span/row.hpp"
 #include "transport/span/vectors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -30,21 +29,9 @@
 namespace muster::transport::span {
 namespace {
 
-constexpr std::size_t kChunkBytes = 1 << 20;
-constexpr std::size_t kChunksInFlight = 3;
+constexpr std::size_t kBytesInFlight = 3 * kChunkBytes;
 constexpr std::size_t kPartBytes = 128 << 10;
 constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth a worker's coming
-
-// The operator by which combined contributions are folded.
-muster_redop folded_by(muster_redop redop) {
-  return redop == MUSTER_AVG || redop == MUSTER_PREMUL_SUM ? MUSTER_SUM : redop;
-}
-
-template<class Real>
-void divide(std::byte* data, std::uint64_t count, double by) {
-  auto* const values = reinterpret_cast<Real*>(data);
-  for (std::uint64_t i = 0; i < count; ++i) values[i] /= static_cast<Real>(by);
-}
 
 class RowOperation final : public SpanOperation {
  public:
@@ -77,7 +64,9 @@ class RowOperation final : public SpanOperation {
     std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
     Stage stage = Stage::kPacking;
     std::uint32_t round = 0;
+    MessageTag number = 0;         // of this round's messages
     bool touches_members = false;  // messages of this round do
+    bool is_sent = false;          // this round was given to the library
     Flow flow;
     Chore chore;
   };
@@ -100,6 +89,7 @@ class RowOperation final : public SpanOperation {
   Bytes sent(const Flight& flight, const Move& move) const;
 
   void begin_flight();
+  void give_back(Flight& flight);
   void place(Flight& flight);
   void place_with_members(Flight& flight) const;
   template<class ViewOf>
@@ -111,8 +101,9 @@ class RowOperation final : public SpanOperation {
   void run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
            void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t));
   void pack(Flight& flight, std::uint64_t first, std::uint64_t last);
-  void begin_round(Flight& flight);
-  void begin_receives(Flight& flight, MessageTag number);
+  void begin_receives(Flight& flight);
+  bool may_send(const Flight& flight) const;
+  void begin_sends(Flight& flight);
   bool begin_fold(Flight& flight);
   void fold(Flight& flight, std::uint64_t first, std::uint64_t last);
   void begin_delivery(Flight& flight);
@@ -126,6 +117,7 @@ class RowOperation final : public SpanOperation {
   bool unfolded_ = false;                    // contributions of a node travel apart
   bool direct_ = false;                      // the row is large
   std::uint32_t root_ = 0;                   // the root's node
+  std::size_t chunk_bytes_ = kChunkBytes;    // so that messages are at most half of kChunkBytes
   std::uint32_t chunks_ = 0;
   std::uint32_t next_chunk_ = 0;
   Schedule schedule_;
@@ -146,10 +138,11 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
   if (has_root(collective().op)) root_ = span().node_of[static_cast<std::size_t>(collective().root)];
   if (row_.elements() == 0) return;
   const std::uint32_t rows = unfolded_ ? most : 0;
-  chunks_ = row_.chunks(kChunkBytes / element_ / std::max(rows, 1u));
-  const RowChunk first = row_.chunk(0, chunks_);
+  const std::size_t one = element_ * std::max(rows, 1u);
+  chunks_ = row_.chunks(chunk_bytes_ / one);
   const NodeAlgorithm algorithm =
-      choose_algorithm(collective().op, first, rows, element_, root_, workshop.options.link);
+      choose_algorithm(collective().op, row_.chunk(0, chunks_), rows, element_, root_, workshop.options.link);
+  if (moves_whole(collective().op, algorithm)) chunks_ = row_.chunks((chunk_bytes_ /= 2) / one);
   schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
   direct_ = !unfolded_ && row_.elements() * element_ >= workshop_.options.direct_from_bytes;
   lands_.resize(peers().count());
@@ -159,16 +152,16 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
 }
 
 RowOperation::~RowOperation() {
-  for (Flight& flight : flights_) {
-    workshop_.staging.give_back(std::move(flight.own));
-    workshop_.staging.give_back(std::move(flight.inbox));
-    workshop_.staging.give_back(std::move(flight.results));
-  }
+  for (Flight& flight : flights_) give_back(flight);
+}
+
+void RowOperation::give_back(Flight& flight) {
+  for (Staged* each : {&flight.own, &flight.inbox, &flight.results})
+    workshop_.staging.give_back(std::move(*each));
 }
 
 bool RowOperation::quiet() const {
-  return std::all_of(flights_.begin(), flights_.end(),
-                     [](const Flight& flight) { return flight.flow.pending == 0; });
+  return std::ranges::all_of(flights_, [](const Flight& each) { return each.flow.pending == 0; });
 }
 
 bool RowOperation::resting() const {
@@ -201,14 +194,11 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
   if (direct_ && phase() == Phase::kWaits) return 0;
-  while (next_chunk_ < chunks_ && flights_.size() < kChunksInFlight) begin_flight();
+  while (next_chunk_ < chunks_ && flights_.size() < kBytesInFlight / chunk_bytes_) begin_flight();
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
   while (!flights_.empty() && flights_.front().stage == Stage::kDone) {
-    Flight& done = flights_.front();
-    workshop_.staging.give_back(std::move(done.own));
-    workshop_.staging.give_back(std::move(done.inbox));
-    workshop_.staging.give_back(std::move(done.results));
+    give_back(flights_.front());
     flights_.pop_front();
     ++moved;
   }
@@ -220,6 +210,7 @@ std::size_t RowOperation::work() {
 
 void RowOperation::begin_flight() {
   Flight& flight = flights_.emplace_back();
+  flight.flow.urgent = is_urgent(collective());
   flight.index = next_chunk_++;
   flight.chunk = row_.chunk(flight.index, chunks_);
   if (phase() == Phase::kSettles) return;
@@ -340,11 +331,19 @@ std::size_t RowOperation::go_on(Flight& flight) {
         if (phase() != Phase::kSettles) begin_delivery(flight);
         flight.stage = Stage::kDelivering;
       } else {
-        begin_round(flight);
+        flight.touches_members = direct_ && phase() != Phase::kSettles;
+        flight.number = std::uint64_t{flight.index} * schedule_.size() + flight.round;
+        flight.is_sent = false;
+        begin_receives(flight);
         flight.stage = Stage::kMoving;
       }
       return 1;
     case Stage::kMoving:
+      if (!flight.is_sent) {
+        if (!may_send(flight)) return 0;
+        begin_sends(flight);
+        return 1;
+      }
       if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
       if (phase() != Phase::kSettles && begin_fold(flight)) {
         flight.stage = Stage::kFolding;
@@ -437,21 +436,39 @@ Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
   return {move.result || place.is_folded ? place.result : place.own, bytes};
 }
 
+bool RowOperation::may_send(const Flight& flight) const {
+  if (flight.flow.urgent || phase() == Phase::kSettles) return true;
+  const auto bytes_to = [&](std::uint32_t node, const Flight& of, std::uint32_t round) -> std::size_t {
+    for (const Move& move : schedule_[round].sends)
+      if (move.peer == node) return bytes_of(of, move, rows_of(span().here));
+    return 0;
+  };
+  return std::ranges::all_of(schedule_[flight.round].sends, [&](const Move& move) {
+    std::vector<ChunkToNode> chunks;
+    for (const Flight& each : flights_) {
+      ChunkToNode& chunk = chunks.emplace_back();
+      if (each.flow.sending > 0) chunk.now = bytes_to(move.peer, each, each.round);
+      for (std::uint32_t round = each.round + (each.is_sent ? 1 : 0); round < schedule_.size(); ++round)
+        chunk.later = std::max(chunk.later, bytes_to(move.peer, each, round));
+    }
+    const std::size_t index = flight.index - flights_.front().index;
+    return may_give(chunks, index, bytes_to(move.peer, flight, flight.round));
+  });
+}
+
 // While it settles, what comes is not kept, and what goes is empty.
-void RowOperation::begin_round(Flight& flight) {
-  const Round& round = schedule_[flight.round];
-  const MessageTag number = std::uint64_t{flight.index} * schedule_.size() + flight.round;
-  flight.touches_members = direct_ && phase() != Phase::kSettles;
-  begin_receives(flight, number);
-  for (const Move& move : round.sends) {
+void RowOperation::begin_sends(Flight& flight) {
+  flight.is_sent = true;
+  for (const Move& move : schedule_[flight.round].sends) {
     const std::size_t bytes = bytes_of(flight, move, rows_of(span().here));
     if (bytes == 0 || goes_inline(flight, flight.round, bytes) || peers()[move.peer].lost) continue;
-    to(move.peer).send(peers()[move.peer].first_tag + number,
+    if (flight.flow.urgent) peers()[move.peer].sent_after(to(move.peer).bulk_sending());
+    to(move.peer).send(peers()[move.peer].first_tag + flight.number,
                        phase() == Phase::kSettles ? Bytes() : sent(flight, move), flight.flow);
   }
 }
 
-void RowOperation::begin_receives(Flight& flight, MessageTag number) {
+void RowOperation::begin_receives(Flight& flight) {
   const Round& round = schedule_[flight.round];
   std::size_t inbox = 0;
   flight.inbox_at.assign(peers().count(), 0);
@@ -471,7 +488,7 @@ void RowOperation::begin_receives(Flight& flight, MessageTag number) {
                                 ? flight.places[move.first].result
                                 : flight.inbox.data() + flight.inbox_at[move.peer];
     if (!goes_inline(flight, flight.round, bytes)) {
-      to(move.peer).receive(peers()[move.peer].received_tag() + number, {into, bytes}, flight.flow);
+      to(move.peer).receive(peers()[move.peer].received_tag() + flight.number, {into, bytes}, flight.flow);
       continue;
     }
     const auto& came = peers()[move.peer].request->payload;
@@ -549,14 +566,9 @@ void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t la
     if (!needs(static_cast<std::uint32_t>(slice))) return;
     std::byte* const outcome = outcome_of(flight, slice);
     const std::uint64_t begin = flight.chunk.slices[slice].first;
-    if (folds_ && !unfolded_ && c.redop == MUSTER_AVG) {
-      const auto ranks = static_cast<double>(span().ranks());
-      std::byte* const data = outcome + (range.first - begin) * element_;
-      if (c.dtype == MUSTER_F64)
-        divide<double>(data, range.count(), ranks);
-      else
-        divide<float>(data, range.count(), ranks);
-    }
+    if (folds_ && !unfolded_ && c.redop == MUSTER_AVG)
+      average(outcome + (range.first - begin) * element_, range.count(), span().ranks(),
+              c.dtype == MUSTER_F64);
     row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
       const auto to = [&](const LocalMember& getter) {
         if (getter.bases.target == nullptr) return;  // the root may ask for no copy of its own
