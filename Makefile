@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-cluster test prove fuzz bench lint format clean
+.PHONY: help setup build demo demo-cluster test prove prove-sanitized fuzz fuzz-wire bench lint format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
 
@@ -31,11 +31,17 @@ test: ## Every test: release, sanitizers, races; ends with "N passed, N failed";
 	@deploy/setup.sh clang
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
-prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, an hour and a half
+prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, an hour and three quarters
 	@deploy/setup.sh clang
 	@cmake --preset release
 	@cmake --build --preset release --target all tests_all
 	@python3 deploy/prove.py --record build/release/prove.txt
+
+prove-sanitized: ## Those that are promised under sanitizers too, under ASan and TSan; HOURS
+	@deploy/setup.sh clang
+	@for preset in debug tsan; do \
+	  python3 deploy/prove.py --preset $$preset --build --record build/$$preset/prove.txt; \
+	done
 
 FUZZ_SECONDS ?= 20
 
@@ -43,6 +49,10 @@ fuzz: ## Fuzz every target for FUZZ_SECONDS, then see each find its planted bug;
 	@deploy/setup.sh clang
 	@python3 tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
 	@python3 tests/fuzz/planted_test.py
+
+fuzz-wire: ## Ten million inputs of what other nodes send: MINUTES; needs clang
+	@deploy/setup.sh clang
+	@python3 tests/fuzz/fuzz.py --wire --executions 10000000 --seconds 7200
 
 bench: ## Measure against the peers in one run, 65 minutes or 105 with torch; results in build/release/bench
 	@deploy/setup.sh bench

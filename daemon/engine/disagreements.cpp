@@ -27,7 +27,7 @@ void Disagreements::remember(const DirectQuestion& q, const Status& what) {
   auto& kept = groups_[q.group.value];
   kept.push_back(about(q));
   kept.back().what = what;
-  if (kept.size() > kKept) kept.pop_front();
+  if (kept.size() > kKept) kept.erase(kept.begin());
 }
 
 }  // namespace muster::engine

@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 namespace muster::engine {
@@ -36,7 +35,7 @@ class Disagreements {
   };
   static Found about(const DirectQuestion& question);
 
-  std::vector<std::deque<Found>> groups_;
+  std::vector<std::vector<Found>> groups_;
 };
 
 }  // namespace muster::engine

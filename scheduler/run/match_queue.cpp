@@ -69,7 +69,11 @@ Place place_of(const CollectiveWork& work, LaneId lane) {
 }
 
 MatchQueue::MatchQueue(std::vector<Group> groups, World world)
-    : world_(std::move(world)), groups_(std::move(groups)), lineups_(groups_.size()), pairs_(groups_.size()) {
+    : world_(std::move(world)),
+      groups_(std::move(groups)),
+      locals_(groups_.size()),
+      lineups_(groups_.size()),
+      pairs_(groups_.size()) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) open(GroupId(g));
 }
 
@@ -84,10 +88,14 @@ void MatchQueue::open(GroupId group) {
   const std::size_t members = groups_[group.value].ranks.size();
   for (const auto& here : lineups_[group.value]) MUSTER_ASSERT(here == nullptr || here->arrived_count == 0);
   lineups_[group.value].clear();
+  std::uint32_t here = 0;
+  locals_[group.value].clear();
+  for (const Rank rank : groups_[group.value].ranks)
+    locals_[group.value].push_back(world_.is_local(rank) ? here++ : here);
   const std::uint64_t epoch = groups_[group.value].first_epoch;
   pairs_[group.value] = Pairs{Epochs(epoch), {}, {}};
   pairs_[group.value].members.resize(members, Member{epoch, 1, {}});
-  members_.reserve(std::max<std::size_t>(members, 2));
+  members_.reserve(std::max<std::size_t>(here, 2));
 }
 
 void MatchQueue::open_lane(GroupId group, LaneId lane) {
@@ -98,9 +106,10 @@ void MatchQueue::open_lane(GroupId group, LaneId lane) {
     const Pairs& pairs = pairs_[group.value];
     here = std::make_unique<Lineup>();
     here->epochs = pairs.epochs;
-    for (const Member& member : pairs.members) here->members.push_back({member.stands, 1, {}});
-    here->arrived.resize(pairs.members.size());
-    for (const Rank rank : groups_[group.value].ranks) here->expected += world_.is_local(rank) ? 1 : 0;
+    const std::vector<Rank>& ranks = groups_[group.value].ranks;
+    for (std::size_t i = 0; i < ranks.size(); ++i)
+      if (world_.is_local(ranks[i])) here->members.push_back({pairs.members[i].stands, 1, {}});
+    here->arrived.resize(here->members.size());
   }
   ++here->holders;
 }
@@ -156,10 +165,10 @@ MatchQueue::Match MatchQueue::arrive(const Arrival& arrival) {
   Lineup& here = lineup(work.group, arrival.lane_id);
   if (here.epochs.has_ended(arrival.stamp.epoch))
     return {Match::Kind::kEnded, {}, 0, here.epochs.cause_of(arrival.stamp.epoch), {}};
-  auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
+  auto& slot = here.arrived[locals_[work.group.value][static_cast<std::size_t>(work.index())]];
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
   slot = arrival;
-  if (++here.arrived_count < here.expected) return {};
+  if (++here.arrived_count < here.arrived.size()) return {};
   return complete(here, groups_[work.group.value]);
 }
 
@@ -167,7 +176,6 @@ MatchQueue::Match MatchQueue::complete(Lineup& here, const Group& group) {
   Match match{Match::Kind::kGo, {}, 0, {}, {}};
   members_.clear();
   for (auto& slot : here.arrived) {
-    if (!slot) continue;  // on another node
     MUSTER_ASSERT(members_.empty() || slot->stamp.number == members_.front().stamp.number);
     members_.push_back(*slot);
     slot.reset();
@@ -212,7 +220,7 @@ void MatchQueue::withdraw(const Arrival& arrival) {
   const Place place = place_of(work, arrival.lane_id);
   if (place.is_pair()) return pair(place).withdraw(side_of(place), arrival);
   Lineup& here = lineup(work.group, arrival.lane_id);
-  auto& slot = here.arrived[static_cast<std::size_t>(work.index())];
+  auto& slot = here.arrived[locals_[work.group.value][static_cast<std::size_t>(work.index())]];
   if (!slot || slot->value != arrival.value || slot->rank != arrival.rank) return;
   slot.reset();
   --here.arrived_count;
@@ -313,7 +321,7 @@ void MatchQueue::for_each_place(Rank rank, Body body, OfPair of_pair) {
     const auto index = index_in(groups_[g], rank);
     if (!index) continue;
     for (const auto& here : lineups_[g])
-      if (here != nullptr) body(here->epochs, here->members[*index]);
+      if (here != nullptr) body(here->epochs, here->members[locals_[g][*index]]);
     body(pairs_[g].epochs, pairs_[g].members[*index]);
     for (auto& [members, each] : pairs_[g].used) {
       if (members.first == static_cast<std::int32_t>(*index)) of_pair(each, PairPlace::Side::kSender);
@@ -360,9 +368,9 @@ std::uint64_t MatchQueue::matched(GroupId group, LaneId lane) const {
 std::vector<Rank> MatchQueue::missing(GroupId group, LaneId lane) const {
   const Lineup& here = *lineups_[group.value][lane.value];
   std::vector<Rank> ranks;
-  for (std::size_t i = 0; i < here.arrived.size(); ++i)
-    if (const Rank rank = groups_[group.value].ranks[i]; !here.arrived[i] && world_.is_local(rank))
-      ranks.push_back(rank);
+  std::size_t at = 0;
+  for (const Rank rank : groups_[group.value].ranks)
+    if (world_.is_local(rank) && !here.arrived[at++]) ranks.push_back(rank);
   return ranks;
 }
 

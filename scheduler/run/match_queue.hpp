@@ -136,10 +136,9 @@ class MatchQueue {
   };
   struct Lineup {
     Epochs epochs;
-    std::vector<Member> members;                  // by index in the group
-    std::vector<std::optional<Arrival>> arrived;  // by index in the group
+    std::vector<Member> members;                  // those on this node, in group order
+    std::vector<std::optional<Arrival>> arrived;  // of these
     std::uint32_t arrived_count = 0;
-    std::uint32_t expected = 0;  // members on this node
     std::uint64_t matched = 0;
     Stamp latest{};             // of these; its number is 0 before the first
     std::uint32_t holders = 0;  // members that have the lane
@@ -157,7 +156,8 @@ class MatchQueue {
   Lineup& lineup(GroupId group, LaneId lane) { return *lineups_[group.value][lane.value]; }
   void open(GroupId group);
   Member& member(const Place& place) {
-    return lineup(place.group, place.lane).members[static_cast<std::size_t>(place.index)];
+    return lineup(place.group, place.lane)
+        .members[locals_[place.group.value][static_cast<std::size_t>(place.index)]];
   }
   template<class Body, class OfPair>
   void for_each_place(Rank rank, Body body, OfPair of_pair);
@@ -167,8 +167,9 @@ class MatchQueue {
 
   World world_;
   std::vector<Group> groups_;
-  std::vector<Lineups> lineups_;  // by group
-  std::vector<Pairs> pairs_;      // by group
+  std::vector<std::vector<std::uint32_t>> locals_;  // by group and index: how many before it are on this node
+  std::vector<Lineups> lineups_;                    // by group
+  std::vector<Pairs> pairs_;                        // by group
   std::vector<Arrival> members_;  // of the latest match; kept, so that an arrival needs no heap
   std::vector<Ended> ended_;
 };

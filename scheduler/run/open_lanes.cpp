@@ -31,7 +31,9 @@ void OpenLanes::add(GroupId group) {
 void OpenLanes::make_place(GroupId group, LaneId lane) {
   if (!LaneTable::meets(lane)) return;
   matches_.open_lane(group, lane);
-  steps_.add(group, lane, matches_.groups()[group.value].ranks.size());
+  const std::vector<Rank>& ranks = matches_.groups()[group.value].ranks;
+  const auto is_here = [this](Rank rank) { return ranks_.world().is_local(rank); };
+  steps_.add(group, lane, static_cast<std::size_t>(std::count_if(ranks.begin(), ranks.end(), is_here)));
 }
 
 template<class F>

@@ -34,7 +34,7 @@ class StepTable {
   explicit StepTable(std::size_t groups) : rooms_(groups) {}
   // Makes room for so many more steps in flight.
   void add(std::uint32_t steps);
-  // Makes room for the collectives of a group on a lane.
+  // Makes room for the collectives of a group on a lane. `members`: those on this node.
   void add(GroupId group, LaneId lane, std::size_t members);
   // The group is gone.
   void remove(GroupId group) { rooms_[group.value].clear(); }

@@ -139,6 +139,14 @@ class Runs(unittest.TestCase):
         self.assertEqual([line.split()[0] for line in said.splitlines()], ["good", "bad"])
         self.assertIn("SETTING=so", said)
 
+    def test_a_preset_has_what_is_promised_there_and_its_environment(self):
+        prove.PROOFS[0].sanitized_minutes = 3
+        self.program("good_test", f"cat <<'END'\n{GOOD}\nEND\necho \"options: $TSAN_OPTIONS\"")
+        code, said = self.prove("--preset", "tsan")
+        self.assertEqual(code, 0)
+        self.assertRegex(said, "^good: passed.*options: halt_on_error=1.*\n1 passed, 0 failed\n")
+        self.assertRegex(self.prove("--preset", "tsan", "--list")[1], "^good +3 min ")
+
     def test_a_program_that_is_not_there_fails_with_the_remedy(self):
         (self.path / "good_test").unlink()
         code, said = self.prove("--only", "good")

@@ -6,6 +6,8 @@ which an input that takes a second, and does so again, is too; the input is then
 `build/fuzz/fuzz/fuzz_NAME FILE` runs it again. What was learnt is kept in build/fuzz/corpus; `--keep` adds to
 tests/fuzz/corpus what covers something new there. `--jobs` targets run at a time, one on each core.
 `--record FILE` appends a line for each target: date, commit, target, executions, edges, result.
+`--executions N` ends each target once all together have run N inputs, if --seconds does not end it before.
+`--wire` takes the targets of what other nodes send.
 """
 
 import argparse
@@ -30,6 +32,7 @@ RSS_MAX_MB = 2048
 INPUT_SECONDS_MAX = 10
 INPUT_BYTES_MAX = 4096
 KEPT_BYTES_MAX = 1024  # inputs of the tree stay small
+WIRE = ["agreement", "heartbeat", "peers", "span"]
 
 
 def targets():
@@ -129,11 +132,14 @@ def main(arguments):
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets; all if none is named")
     parser.add_argument("--seconds", type=int, default=20, help="for each target (20)")
+    parser.add_argument("--executions", type=int, default=0, metavar="N", help="of all targets together")
+    parser.add_argument("--wire", action="store_true", help=f"the targets {', '.join(WIRE)}")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="at a time (cores)")
     parser.add_argument("--keep", action="store_true", help="add what is new to tests/fuzz/corpus")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append what each target did")
     options = parser.parse_args(arguments[1:])
-    names = options.names or targets()
+    names = options.names or (WIRE if options.wire else targets())
+    limit = [f"-runs={-(-options.executions // len(names))}"] if options.executions else []
     unknown = sorted(set(names) - set(targets()))
     if unknown:
         print(f"fuzz: no target {', '.join(unknown)}; there are {', '.join(targets())}")
@@ -144,7 +150,7 @@ def main(arguments):
 
     def run(name):
         result = run_target(name, options.seconds, [BUILD / "corpus" / name, HERE / "corpus" / name],
-                            BUILD / "found")
+                            BUILD / "found", extra=limit)
         if result.code == 0 and options.keep:
             keep(name)
         return name, result

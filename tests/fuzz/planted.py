@@ -71,4 +71,11 @@ PLANTED = [
     Planted("token_twice", "state", "daemon/supervisor/job_table.cpp",
             "    if (claim.token_at != claim.attachments) claim.token.clear();\n",
             "    if (claim.token_at > claim.attachments) claim.token.clear();\n"),
+    # A list says how many bits it has, and nobody asks whether its message is that long.
+    Planted("list_behind_its_message", "agreement", "daemon/engine/agreement_wire.cpp",
+            "  if (bytes.size() != sizeof head + bytes_for(head.first) + bytes_for(head.second)) return "
+            "std::nullopt;\n", ""),
+    # Nodes whose blocks differ take each other's bytes.
+    Planted("difference_overlooked", "span", "transport/span/operation.cpp",
+            "    common = common && peer.request->head.common == mine.common;\n", ""),
 ]

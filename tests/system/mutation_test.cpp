@@ -113,8 +113,11 @@ struct Saying {
   std::vector<muster_face> sends, receives;
 };
 
+// Whether a target may lie in the one memory of all: on several nodes there is none.
+enum class Targets : bool { kOwn, kAny };
+
 // The members of an operation of any kind, each as it says it. A transfer has two of them.
-std::vector<Saying> draw(Random& random, int world) {
+std::vector<Saying> draw(Random& random, int world, Targets targets = Targets::kAny) {
   for (;;) {
     Shape shape = muster::transport::test::random_shape(random.next());
     if (shape.ranks != world || !shape.pieces.empty()) continue;  // pieces: tests/api/client/pieces_test.cpp
@@ -124,7 +127,8 @@ std::vector<Saying> draw(Random& random, int world) {
     std::size_t bytes = 0;
     const auto members = muster::transport::test::placements_of(shape, &bytes);
     if (bytes > kDrawnMax) continue;
-    const bool shares = muster::may_share_target(shape.collective.op) && random.below(3) == 0;
+    const bool shares =
+        targets == Targets::kAny && muster::may_share_target(shape.collective.op) && random.below(3) == 0;
     const std::uint64_t at = 4096 * random.below(3);
     std::vector<Saying> all;
     for (const Placement& member : members) {
@@ -217,6 +221,8 @@ struct Change {
   std::size_t odd = 0;
   std::string field;
   bool alone = false;  // with what it says; not one end of an edge, nor one of two
+  // A run between nodes is a start on its operation's usual lane, which may be another one now.
+  bool may_move_lane() const { return field == "op:" || field == "dtype:" || field == "count:"; }
 };
 
 // Changes the dtype of all faces of a member. They stay where they lie, and apart, while their elements have
@@ -278,12 +284,13 @@ Saying* of_rank(std::vector<Saying>& all, int rank) {
 
 class Mutation : public muster::test::RunningRanks {
  protected:
-  static Memory memory_of(const Member& member) {
+  Memory memory_of(const Member& member) const {
     Memory memory;
     void* address = nullptr;
     EXPECT_EQ(muster_buffer_alloc(member.session, kRoom, &memory.source, nullptr), MUSTER_OK);
     EXPECT_EQ(muster_buffer_alloc(member.session, kRoom, &memory.target, &address), MUSTER_OK);
     memory.own = static_cast<std::byte*>(address);
+    if (node_.several()) return memory;
     muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
     options.bytes = kRoom;
     options.name = "common";
@@ -293,9 +300,15 @@ class Mutation : public muster::test::RunningRanks {
     memory.common = static_cast<std::byte*>(address);
     return memory;
   }
-  // Every member is told by field and rank what is different, and where that was said.
-  static void expect_named(const std::string& error, const Change& change, std::int32_t rank) {
+  // Every member is told by field and rank what is different, and where that was said. Between nodes it is
+  // told which nodes differ.
+  void expect_named(const std::string& error, const Change& change, std::int32_t rank) const {
     const std::string number = std::to_string(rank);
+    if (node_.several()) {
+      EXPECT_THAT(error, HasSubstr("no data was moved"));
+      EXPECT_THAT(error, ::testing::AnyOf(HasSubstr("node"), HasSubstr("rank")));
+      return;
+    }
     EXPECT_THAT(error, HasSubstr(change.field));
     EXPECT_THAT(error, HasSubstr("no data was moved"));
     EXPECT_THAT(error, ::testing::ContainsRegex("(rank|ranks|,) " + number + "[^0-9]"));
@@ -304,8 +317,16 @@ class Mutation : public muster::test::RunningRanks {
       EXPECT_THAT(error, HasSubstr("at rank " + number + " (mutation:" + number + ")"));
     }
   }
-  static bool untouched(const std::byte* memory) {
-    return std::all_of(memory, memory + kRoom, [](std::byte b) { return b == std::byte{kUntouched}; });
+  static void clear(const Memory& memory) {
+    for (std::byte* const each : {memory.own, memory.common})
+      if (each != nullptr) std::memset(each, kUntouched, kRoom);
+  }
+  static bool untouched(const Memory& memory) {
+    const auto so = [](const std::byte* all) {
+      return all == nullptr ||
+             std::all_of(all, all + kRoom, [](std::byte b) { return b == std::byte{kUntouched}; });
+    };
+    return so(memory.own) && so(memory.common);
   }
   static muster_status_t on_engine(Member& member, const muster_collective& c) {
     muster_submit submit = MUSTER_SUBMIT_INIT;
@@ -340,26 +361,34 @@ class Mutation : public muster::test::RunningRanks {
     }
     return status;
   }
+  // Between nodes a difference ends all places of the group: who had no part in it hears of it now.
+  static void meet_again(Member& member) {
+    muster_status_t status = on_engine(member, member.barrier());
+    if (status == MUSTER_ERR_MISMATCH) status = on_engine(member, member.barrier());
+    ASSERT_EQ(status, MUSTER_OK) << member.error;
+  }
 };
 
 // Goal:   every single difference is found by every member, before any target is written.
+// Method: with MUSTER_TEST_NODES=2 the members are on two nodes.
 TEST_F(Mutation, FindsEveryMutatedField) {
-  const std::uint64_t cases = muster::test::property_cases(2000);
-  for (const int world : {2, 3}) {
+  const bool several = node_.several();
+  const std::vector<int> worlds = several ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
+  const std::uint64_t cases = muster::test::property_cases(2000) / worlds.size() + 1;
+  for (const int world : worlds) {
     std::barrier between(world);
     with_ranks(world, [&](Member& member) {
       const Attendance attendance(between);
       const Memory memory = memory_of(member);
-      std::memset(memory.own, kUntouched, kRoom);
-      std::memset(memory.common, kUntouched, kRoom);
+      clear(memory);
       between.arrive_and_wait();
       Random random(static_cast<std::uint64_t>(world));  // all ranks draw alike
-      for (std::uint64_t i = 0; i < cases / 2; ++i) {
-        std::vector<Saying> all = draw(random, world);
+      for (std::uint64_t i = 0; i < cases; ++i) {
+        std::vector<Saying> all = draw(random, world, several ? Targets::kOwn : Targets::kAny);
         const muster_op right = all[0].c.op;
         const Change change = mutate(random, all, world);
         const std::size_t odd = change.odd;
-        const bool engine = random.below(2) == 0;
+        const bool engine = random.below(2) == 0 || (several && change.may_move_lane());
         if (Saying* mine = of_rank(all, member.rank)) {
           const muster_collective& c = mine->in(member, memory);
           const muster_status_t status = engine ? on_engine(member, c) : directly(member, c);
@@ -370,9 +399,9 @@ TEST_F(Mutation, FindsEveryMutatedField) {
           expect_named(member.error, change, all[odd].p.index);
           ASSERT_FALSE(HasFailure()) << "world " << world << ", case " << i
                                      << (engine ? " on the engine" : " directly") << ", op " << right;
-          ASSERT_TRUE(untouched(memory.own) && untouched(memory.common))
-              << "case " << i << ": " << member.error;
+          ASSERT_TRUE(untouched(memory)) << "case " << i << ": " << member.error;
         }
+        if (several) meet_again(member);
         between.arrive_and_wait();
       }
     });

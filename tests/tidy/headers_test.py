@@ -27,7 +27,8 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-fope
 # What the build tells every includer of some headers.
 DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
            '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_RANK_PROGRAM="rank"', '-DMUSTER_NEXT_PROGRAM="next"',
-           '-DMUSTER_BYSTANDER_PROGRAM="bystander"', '-DMUSTER_PYTHON="python3"', '-DMUSTER_CONFIGS="configs"']
+           '-DMUSTER_BYSTANDER_PROGRAM="bystander"', '-DMUSTER_PYTHON="python3"',
+           '-DMUSTER_CONFIGS="configs"']
 
 PARSED_AS = ("c++", "c++20")
 LARGE = ["fmt/format.h", "gmock/gmock.h", "gtest/gtest.h", "nlohmann/json.hpp"]

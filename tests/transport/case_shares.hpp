@@ -58,4 +58,23 @@ inline std::vector<const Share*> pointers_to(const std::vector<Share>& shares) {
   return pointers;
 }
 
+// Whether the targets of the members for which `is_asked` are as they are in `right`.
+template<class IsAsked>
+bool are_right(std::span<const Placement> members, std::span<const Share> shares,
+               std::span<const std::byte> arena, std::span<const std::byte> right, IsAsked is_asked) {
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const std::size_t target = members[i].target;
+    if (target == kNowhere || !is_asked(static_cast<std::uint32_t>(shares[i].index))) continue;
+    std::size_t next = arena.size();
+    for (const Placement& other : members)
+      for (const std::size_t at : {other.source, other.target})
+        if (at != kNowhere && at > target) next = std::min(next, at);
+    if (!std::equal(arena.begin() + static_cast<std::ptrdiff_t>(target),
+                    arena.begin() + static_cast<std::ptrdiff_t>(next),
+                    right.begin() + static_cast<std::ptrdiff_t>(target)))
+      return false;
+  }
+  return true;
+}
+
 }  // namespace muster::transport::test

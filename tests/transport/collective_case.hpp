@@ -41,6 +41,7 @@ struct Shape {
   bool silent_root = false;            // the root of a BROADCAST takes no copy
   std::uint64_t apart_mask = 0;        // members that are not in place, although the shape is: ALL_TO_ALL
   std::vector<muster_piece> pieces{};  // of all blocks, where Collective::first_piece says how many each has
+  bool exact = false;                  // sources are numbers whose reduction is exact in any order
 
   std::uint64_t pair(std::size_t from, std::size_t to) const {
     return pairs[from * static_cast<std::size_t>(ranks) + to];
@@ -75,7 +76,8 @@ struct Shape {
     return out + "}, root " + std::to_string(c.root) + ", receiver " + std::to_string(c.receiver) +
            (place == Place::kInPlace ? ", in place" : ", apart") + (scattered ? ", scattered" : "") +
            ", pieces " + std::to_string(pieces.size()) + ", apart mask " + std::to_string(apart_mask) +
-           ", misaligned by " + std::to_string(misaligned_bytes) + ", seed " + std::to_string(seed);
+           (exact ? ", exact" : "") + ", misaligned by " + std::to_string(misaligned_bytes) + ", seed " +
+           std::to_string(seed);
   }
 };
 
@@ -320,8 +322,9 @@ inline Case make_case(const Shape& shape) {
   made.before.resize((arena_bytes + 7) / 8 * 8, std::byte{0xC3});
   if (has_reduction(c.op)) {
     for (const Placement& member : made.members)
-      math::test::fill(c.dtype, made.before.data() + member.source, detail::source_length(shape, member),
-                       shape.seed * 1000 + static_cast<std::uint64_t>(member.index));
+      (shape.exact ? math::test::fill_exactly : math::test::fill)(
+          c.dtype, made.before.data() + member.source, detail::source_length(shape, member),
+          shape.seed * 1000 + static_cast<std::uint64_t>(member.index));
   } else {  // any bytes will do, also for what must stay as it is
     math::test::fill(MUSTER_I64, made.before.data(), made.before.size() / 8, shape.seed);
   }
@@ -394,12 +397,13 @@ inline void cut_into_pieces(Random& random, std::uint64_t most, Shape& shape) {
 // place, misalignment, graphs. One in eight is long, 3,000 to 384,000 elements in all: beyond the sizes at
 // which other algorithms are chosen and work is cut into parts. The longer the rarer, or the longest would
 // take all the time.
-inline Shape random_shape(std::uint64_t seed) {
+inline constexpr std::int32_t kRanksDrawnMax = 9;
+inline Shape random_shape(std::uint64_t seed, std::int32_t ranks_max = kRanksDrawnMax) {
   Random random(seed);
   Shape shape;
   Collective& c = shape.collective;
   shape.seed = seed;
-  shape.ranks = static_cast<std::int32_t>(1 + random.below(9));
+  shape.ranks = static_cast<std::int32_t>(1 + random.below(static_cast<std::uint64_t>(ranks_max)));
   c.op = kOps[random.below(std::size(kOps))];
   if (is_transfer(c.op) && shape.ranks == 1) shape.ranks = 2;
   const auto ranks = static_cast<std::uint64_t>(shape.ranks);
@@ -433,6 +437,15 @@ inline Shape random_shape(std::uint64_t seed) {
   shape.silent_root = random.below(3) == 0;
   shape.misaligned_bytes = random.below(2) == 0 ? 0 : random.below(64);
   if (has_agreed_blocks(c.op) && random.below(2) == 0) cut_into_pieces(random, 40, shape);
+  return shape;
+}
+
+// The same, so that the order in which floats are added or multiplied changes no bit.
+inline Shape added_exactly(Shape shape) {
+  Collective& c = shape.collective;
+  const bool rounds = c.redop != MUSTER_MAX && c.redop != MUSTER_MIN;
+  shape.exact = has_reduction(c.op) && rounds && (c.dtype == MUSTER_F32 || c.dtype == MUSTER_F64);
+  if (shape.exact && c.redop == MUSTER_PREMUL_SUM) c.scale = 0.5;
   return shape;
 }
 

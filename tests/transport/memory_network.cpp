@@ -64,6 +64,7 @@ class MemoryLinks {
 
   std::size_t progress(MemoryNode& node);
   bool arm(MemoryNode& node);
+  std::size_t keeps_below() const { return faults_.keeps_below; }
 
  private:
   bool draw(std::uint32_t percent) { return percent > 0 && random_.below(100) < percent; }
@@ -251,6 +252,7 @@ Status MemoryLinks::receive(const MemoryConnectionRef& connection, MessageTag ta
                             Transfer& transfer) {
   const std::lock_guard lock(mutex_);
   MUSTER_ASSIGN_OR_RETURN(MemoryOperationRef operation, begin(*connection, into, transfer));
+  operation->receives = true;
   MemoryNode& here = *connection->here;
   const std::uint64_t key = whole_tag(connection->there->index, tag);
   auto& packets = here.arrived[key];
@@ -277,7 +279,15 @@ void MemoryLinks::end(MemoryOperationRef operation, Status status) {
 void MemoryLinks::fail_connection(MemoryConnection& connection, const Status& why) {
   if (!connection.failed.ok()) return;
   connection.failed = why;
-  while (!connection.open.empty()) end(connection.open.begin()->second, why);
+  while (!connection.open.empty()) {
+    const MemoryOperationRef operation = connection.open.begin()->second;
+    if (operation->receives && operation->bytes < faults_.keeps_below) {
+      operation->over = true;
+      connection.open.erase(operation->number);
+    } else {
+      end(operation, why);
+    }
+  }
 }
 
 // ---- progress ----------------------------------------------------------------------------------
@@ -507,6 +517,7 @@ class MemoryNetwork final : public Network {
   std::size_t progress() override { return links_->progress(*node_); }
   bool arm() override { return links_->arm(*node_); }
   int descriptor() const noexcept override { return node_->bell; }
+  std::size_t freed_on_close_from() const noexcept override { return links_->keeps_below(); }
   std::string describe() const override { return fmt::format("memory of this process, node {}", number_); }
 
  private:

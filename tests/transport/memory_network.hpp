@@ -27,6 +27,9 @@ struct MemoryFaults {
   std::uint32_t late_percent = 0;    // of operations: done() comes some calls later, so also in another order
   std::uint32_t refuse_percent = 0;  // of operations: kNoResource instead of a beginning
   std::uint32_t calls_max = 8;       // "some": 1 to so many beyond the next
+  // Receives of fewer bytes that have not ended when their endpoint does are never told: the library keeps
+  // their memory until its network ends.
+  std::size_t keeps_below = 0;
 };
 
 class MemoryLinks;

@@ -30,6 +30,7 @@ struct MemoryOperation {
   Transfer* transfer = nullptr;
   std::byte* data = nullptr;
   std::size_t bytes = 0;  // what was asked; of a receive that has ended: the length of its message
+  bool receives = false;
   bool over = false;
   Status status;
   std::uint64_t due = 0;  // told by this call of progress() at the earliest

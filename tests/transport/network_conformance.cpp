@@ -79,15 +79,15 @@ TEST_P(NetworkConformance, CarriesMessagesOfAllSizesBothWays) {
 
 TEST_P(NetworkConformance, KeepsTheOrderOfATagAndTellsTagsApart) {
   Pair pair = connect();
-  constexpr int kMessages = 200;
-  std::vector<Told> sends(2 * kMessages), receives(2 * kMessages);
-  std::vector<std::uint32_t> values(2 * kMessages), came(2 * kMessages);
-  for (std::uint32_t i = 0; i < 2 * kMessages; ++i) {
+  constexpr int messages = 200;
+  std::vector<Told> sends(2 * messages), receives(2 * messages);
+  std::vector<std::uint32_t> values(2 * messages), came(2 * messages);
+  for (std::uint32_t i = 0; i < 2 * messages; ++i) {
     values[i] = i;
     ASSERT_TRUE(pair.here->send(i % 2, std::as_bytes(std::span(&values[i], 1)), sends[i]).ok());
   }
   for (std::uint32_t tag : {1u, 0u})  // in another order than they were sent
-    for (std::uint32_t i = tag; i < 2 * kMessages; i += 2)
+    for (std::uint32_t i = tag; i < 2 * messages; i += 2)
       ASSERT_TRUE(pair.there->receive(tag, std::as_writable_bytes(std::span(&came[i], 1)), receives[i]).ok());
   ASSERT_TRUE(until([&] {
     const auto over = [](const Told& told) { return told.over(); };
@@ -353,6 +353,51 @@ TEST_P(NetworkConformance, FailsAnEndpointWhosePeerIsGone) {
   one.here.reset();
   ASSERT_TRUE(until([&] { return waits.over(); }));
   EXPECT_FALSE(waits.status.ok());
+}
+
+// Goal:   memory that an operation may still write or read comes back when its endpoint is closed, if the
+//         network promises it, whatever the peer has done and however much has come. Nothing is written there
+//         any more.
+// Method: many messages both ways, which the sockets cannot all hold; the peer falls silent after a number of
+//         turns, another one each time.
+TEST_P(NetworkConformance, GivesMemoryBackWhenAnEndpointIsClosed) {
+  for (int moment = 0; moment < 10; ++moment) {
+    networks_ = GetParam().open(2);
+    const std::size_t least = networks_[0]->freed_on_close_from();
+    if (least == SIZE_MAX) GTEST_SKIP() << "this network does not promise it";
+    constexpr std::size_t kLengths[] = {1, 3, 7, 16, 5};
+    const std::size_t length = std::max<std::size_t>(least, 16 << 10) * kLengths[moment % 5];
+    const std::size_t messages = (least > 0 ? 16 << 20 : 1 << 20) / length + 1;
+    Pair pair = connect();
+    touch(pair);
+    until_later();
+    std::vector<Block> into(messages, Block(length)), from(messages, Block(length));
+    std::deque<Told> told;
+    for (std::size_t i = 0; i < messages; ++i) {
+      ASSERT_TRUE(pair.there->receive(2, from[i], unended_.emplace_back()).ok());
+      ASSERT_TRUE(pair.there->send(2, from[i], unended_.emplace_back()).ok());
+      ASSERT_TRUE(pair.here->receive(2, into[i], told.emplace_back()).ok());
+      ASSERT_TRUE(pair.here->send(2, into[i], told.emplace_back()).ok());
+    }
+    for (int turn = 0; turn < moment; ++turn) networks_[turn % 2]->progress();
+    pair.here.reset();
+    const auto all_over = [&] {
+      networks_[0]->progress();
+      return std::all_of(told.begin(), told.end(), [](const Told& each) { return each.over(); });
+    };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!all_over() && std::chrono::steady_clock::now() < end) {
+    }
+    ASSERT_TRUE(all_over()) << "moment " << moment << ", messages of " << length << " bytes: "
+                            << std::count_if(told.begin(), told.end(),
+                                             [](const Told& t) { return !t.over(); })
+                            << " of " << told.size() << " have not ended";
+    const std::vector<Block> then = into;
+    until_later();
+    ASSERT_TRUE(into == then) << "moment " << moment;
+    pair.there.reset();
+    networks_.clear();
+  }
 }
 
 // A done() may begin the next operation, and may close the endpoint.

@@ -6,26 +6,39 @@
 #include "transport/endpoint/library.hpp"
 #include "transport/endpoint/trial.hpp"
 
+#include <cstdlib>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace muster::transport::test {
 namespace {
 
+std::vector<std::unique_ptr<Network>> networks_of(const std::string& name, std::uint32_t count) {
+  std::vector<std::unique_ptr<Network>> networks;
+  for (std::uint32_t n = 0; n < count; ++n) {
+    auto opened = open_network(MUSTER_NETWORKS, name, NodeIndex(n));
+    EXPECT_TRUE(opened) << opened.error().text();
+    networks.push_back(*std::move(opened));
+  }
+  return networks;
+}
+
 std::vector<NetworkMaker> makers() {
   std::vector<NetworkMaker> all;
   for (const std::string& name : network_names())
-    all.push_back({name,
-                   [name](std::uint32_t count) {
-                     std::vector<std::unique_ptr<Network>> networks;
-                     for (std::uint32_t n = 0; n < count; ++n) {
-                       auto opened = open_network(MUSTER_NETWORKS, name, NodeIndex(n));
-                       EXPECT_TRUE(opened) << opened.error().text();
-                       networks.push_back(*std::move(opened));
-                     }
-                     return networks;
-                   },
-                   name != "ofi", name == "ofi" ? 16 << 10 : SIZE_MAX});
+    all.push_back({name, [name](std::uint32_t count) { return networks_of(name, count); }, name != "ofi",
+                   name == "ofi" ? 16 << 10 : SIZE_MAX});
+  // Between processes of one host UCX takes shared memory; between hosts without RDMA it takes this. What a
+  // user has set for its messages does not break a promise.
+  all.push_back({"ucx_tcp", [](std::uint32_t count) {
+                   setenv("UCX_TLS", "tcp", 1);
+                   setenv("UCX_RNDV_THRESH", "inf", 1);
+                   auto networks = networks_of("ucx", count);
+                   unsetenv("UCX_TLS");
+                   unsetenv("UCX_RNDV_THRESH");
+                   return networks;
+                 }});
   return all;
 }
 

@@ -30,9 +30,9 @@ namespace muster::transport {
 using Bytes = std::span<const std::byte>;
 using WritableBytes = std::span<std::byte>;
 
-// Chooses which message a receive takes. The highest 16 bits are the library's.
+// Chooses which message a receive takes. The highest 16 bits are the library's, and one tag more.
 using MessageTag = std::uint64_t;
-constexpr MessageTag kMessageTagMax = (MessageTag{1} << 48) - 1;
+constexpr MessageTag kMessageTagMax = (MessageTag{1} << 48) - 2;
 
 // One operation on an endpoint, as its owner sees it.
 //
@@ -111,6 +111,9 @@ class Network {
   // False: progress() has something to do. True: descriptor() becomes readable once it has.
   virtual bool arm() = 0;
   virtual int descriptor() const noexcept = 0;
+  // Messages of at least so many bytes: all operations of an endpoint end soon after it is closed, whatever
+  // its peer does, and their memory is free then. SIZE_MAX: the library may keep memory until it ends.
+  virtual std::size_t freed_on_close_from() const noexcept = 0;
   // What it is, for people: "UCX 1.13.1", "libfabric 1.17: tcp;ofi_rxm".
   virtual std::string describe() const = 0;
 };

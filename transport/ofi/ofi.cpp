@@ -142,6 +142,7 @@ class OfiNetwork final : public Network {
   std::size_t progress() override;
   bool arm() override;
   int descriptor() const noexcept override { return descriptor_; }
+  std::size_t freed_on_close_from() const noexcept override { return SIZE_MAX; }
   std::string describe() const override;
 
   NodeIndex here() const { return here_; }

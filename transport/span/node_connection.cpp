@@ -1,6 +1,7 @@
 #include "transport/span/node_connection.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 namespace muster::transport::span {
@@ -17,11 +18,13 @@ static_assert((MessageTag{kGenerationMask} << kGenerationShift) < kMessageTagMax
 // Fails   with its connection.
 class NodeConnection::HeadReceive final : public Transfer {
  public:
-  explicit HeadReceive(NodeConnection& connection) : connection_(connection), memory_(kMessageBytesMax) {}
+  explicit HeadReceive(NodeConnection& connection)
+      : connection_(connection), memory_(std::make_unique_for_overwrite<std::byte[]>(kMessageBytesMax)) {}
   // Tries to begin, if it has not begun.
   void begin() {
     if (begun_ || !connection_.status_.ok()) return;
-    const Status posted = connection_.endpoint_->receive(connection_.first_tag_, memory_, *this);
+    const Status posted =
+        connection_.endpoint_->receive(connection_.first_tag_, {memory_.get(), kMessageBytesMax}, *this);
     begun_ = posted.ok();
     if (!begun_ && posted.code() != Code::kNoResource) connection_.fail(posted);
   }
@@ -30,16 +33,19 @@ class NodeConnection::HeadReceive final : public Transfer {
     begun_ = false;
     if (!status.ok()) return connection_.fail(status);
     connection_.heard_at_ = connection_.clock_.now();
-    const auto message = unseal(Bytes(memory_).first(bytes));
+    const auto message = unseal({memory_.get(), bytes});
     if (!message) return connection_.fail(failure(Code::kProtocol, "a message of it came damaged"));
-    connection_.heard_(connection_, *message);
+    if (kind_of(*message) == HeadKind::kSum)
+      connection_.hear_sum(*message);
+    else
+      connection_.heard_(connection_, *message);
     begin();
     if (!begun_) ++connection_.waiting_;
   }
 
  private:
   NodeConnection& connection_;
-  std::vector<std::byte> memory_;
+  const std::unique_ptr<std::byte[]> memory_;  // touched by what comes alone
   bool begun_ = false;
 };
 
@@ -69,8 +75,17 @@ class NodeConnection::HeadSend final : public Transfer {
 // Owns    nothing: one message of a flow. Thread  the network's. Bound  one message. Fails  by its flow.
 class NodeConnection::Bulk final : public Transfer {
  public:
-  Bulk(NodeConnection& connection, Flow& flow, MessageTag tag, WritableBytes memory, bool sends)
-      : connection_(connection), flow_(flow), tag_(tag), memory_(memory), sends_(sends) {}
+  Bulk(NodeConnection& connection, Flow& flow, MessageTag tag, WritableBytes memory, bool sends,
+       bool is_checked)
+      : connection_(connection),
+        flow_(flow),
+        tag_(tag),
+        memory_(memory),
+        sends_(sends),
+        is_checked_(is_checked) {}
+  Flow& flow() const { return flow_; }
+  bool sends() const { return sends_; }
+  std::size_t bytes() const { return memory_.size(); }
   // Tries to begin, if it has not begun. It may end by that.
   void begin() {
     if (begun_) return;
@@ -93,7 +108,12 @@ class NodeConnection::Bulk final : public Transfer {
                               : Status();
     if (sends_) flow_.sending -= memory_.size();
     if (sends_ && !flow_.urgent) connection_.bulk_sending_ -= memory_.size();
-    connection_.end(flow_, status.ok() ? length : status);
+    if (is_checked_ && !sends_ && status.ok() && length.ok() && !is_empty) {
+      if (const auto is_right = connection_.sums_.came(tag_, sum_of(memory_), flow_))
+        connection_.end_checked(flow_, *is_right);
+    } else {
+      connection_.end(flow_, status.ok() ? length : status);
+    }
     connection_.bulk_.remove_if([this](const Bulk& each) { return &each == this; });
   }
 
@@ -103,13 +123,16 @@ class NodeConnection::Bulk final : public Transfer {
   const MessageTag tag_;
   const WritableBytes memory_;
   const bool sends_;
+  const bool is_checked_;
   bool begun_ = false;
 };
 
-NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, Heard heard)
+NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers,
+                               Heard heard)
     : peer_(peer),
       name_(std::move(name)),
       clock_(clock),
+      receives_max_(std::clamp<std::size_t>(kReceivesOfAll / peers, 1, kReceives)),
       heard_(std::move(heard)),
       status_(failure(Code::kPeerLost, "node {} is not connected", name_)) {}
 
@@ -127,8 +150,9 @@ Status NodeConnection::connect(Network& network, Bytes address, std::uint32_t ge
     return status_;
   }
   endpoint_ = *std::move(endpoint);
-  for (std::size_t i = 0; i < kReceives; ++i) receives_.emplace_back(std::make_unique<HeadReceive>(*this));
-  waiting_ = kReceives;
+  for (std::size_t i = 0; i < receives_max_; ++i)
+    receives_.emplace_back(std::make_unique<HeadReceive>(*this));
+  waiting_ = receives_max_;
   go_on();
   return status_;
 }
@@ -140,11 +164,12 @@ void NodeConnection::close() {
   waiting_ = 0;
   // What had not begun ends now; no library will end it.
   for (auto each = bulk_.begin(); each != bulk_.end();) (each++)->begin();
+  while (Flow* const flow = sums_.give_up_one()) end(*flow, status_);
 }
 
 bool NodeConnection::quiet() const {
   const auto idle = [](const auto& receive) { return !receive->begun(); };
-  return endpoint_ == nullptr && sends_.empty() && bulk_.empty() &&
+  return endpoint_ == nullptr && sends_.empty() && bulk_.empty() && !sums_.any_waits() &&
          std::all_of(receives_.begin(), receives_.end(), idle);
 }
 
@@ -183,32 +208,44 @@ void NodeConnection::tell(std::vector<std::byte> message) {
 }
 
 MessageTag NodeConnection::take_tags(std::uint64_t count) {
-  constexpr MessageTag kNumbers = MessageTag{1} << kGenerationShift;
+  constexpr MessageTag kNumbers = (MessageTag{1} << kGenerationShift) - 1;
   const MessageTag first = next_tag_ + count <= kNumbers ? next_tag_ : 1;
   next_tag_ = first + count;
   return first_tag_ + first;
 }
 
-void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow) {
+void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow, bool is_checked) {
+  if (is_checked) tell(message_of(SumHead{.tag = tag, .sum = sum_of(from)}, {}));
+  said_at_ = clock_.now();
   // What is sent is not written.
-  begin(flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true);
+  begin(Bulk(*this, flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true, is_checked));
 }
 
-void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow) {
-  begin(flow, tag, into, false);
+void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow, bool is_checked) {
+  begin(Bulk(*this, flow, tag, into, false, is_checked));
 }
 
-void NodeConnection::begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends) {
-  ++flow.pending;
-  if (sends) {
-    said_at_ = clock_.now();
-    flow.sending += memory.size();
-    if (!flow.urgent) bulk_sending_ += memory.size();
+void NodeConnection::begin(Bulk bulk) {
+  Bulk& begun = bulk_.emplace_back(std::move(bulk));
+  Flow& flow = begun.flow();
+  const std::uint32_t pending = ++flow.pending;
+  if (begun.sends()) {
+    flow.sending += begun.bytes();
+    if (!flow.urgent) bulk_sending_ += begun.bytes();
   }
-  Bulk& bulk = bulk_.emplace_back(*this, flow, tag, memory, sends);
-  const std::uint32_t pending = flow.pending;
-  bulk.begin();
-  if (flow.pending == pending && !bulk.begun()) ++waiting_;
+  begun.begin();
+  if (flow.pending == pending && !begun.begun()) ++waiting_;
+}
+
+void NodeConnection::hear_sum(Bytes message) {
+  const auto head = read_head<SumHead>(message);
+  if (!head) return;
+  if (const auto waited = sums_.said(head->tag, head->sum)) end_checked(*waited->first, waited->second);
+}
+
+void NodeConnection::end_checked(Flow& flow, bool is_right) {
+  if (!is_right) fail(failure(Code::kProtocol, "a message of it came damaged"));
+  end(flow, is_right ? Status() : status_);
 }
 
 }  // namespace muster::transport::span

@@ -3,6 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "transport/endpoint/endpoint.hpp"
+#include "transport/span/message_sums.hpp"
 #include "transport/span/wire.hpp"
 
 #include <cstddef>
@@ -15,31 +16,26 @@
 
 namespace muster::transport::span {
 
-// Messages of one piece of work that have not ended, and their first failure.
-struct Flow {
-  std::uint32_t pending = 0;
-  std::size_t sending = 0;  // bytes of those that are sent
-  bool urgent = false;      // no bulk: what is urgent does not count it as before itself
-  bool abandoned = false;   // an empty message came: its sender will not carry the operation out
-  Status failure;
-};
-
 // A node that comes back gets a new connection, of another generation. Each message has the generation in its
 // tag, so what an earlier connection has sent is never received by a later one.
 //
 // Owns    the endpoint, the receives for the peer's heads, and the heads on their way to it.
 // Thread  that of the network.
-// Bound   kReceives heads are received at once; libraries keep what else has come. kUnsentMax heads wait.
+// Bound   kReceives heads are received at once, in a job of many nodes fewer, down to one; libraries keep
+// what
+//         else has come, and copy it once more. kUnsentMax heads wait.
 // Fails   with the endpoint; status() says why.
 class NodeConnection {
  public:
   static constexpr std::size_t kReceives = 4;
+  static constexpr std::size_t kReceivesOfAll = 64;  // from all peers together, unless they are more
   static constexpr std::size_t kUnsentMax = std::size_t{1} << 16;
   // Called by progress() of the network for each head that came. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
-  // `name`: the node's, for texts. What `heard` uses, and the clock, outlive the connection.
-  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, Heard heard);
+  // `name`: the node's, for texts. `peers`: how many this node has. What `heard` uses, and the clock, outlive
+  // the connection.
+  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers, Heard heard);
   ~NodeConnection();
 
   // Called at most once; until then status() says that it is not connected. It outlives the network:
@@ -72,8 +68,9 @@ class NodeConnection {
   MessageTag take_tags(std::uint64_t count);
   // One message. `flow` counts it as pending until it has ended; then the memory is free. It and the memory
   // live until then. A message of another length than the memory fails with kProtocol, unless it is empty.
-  void send(MessageTag tag, Bytes from, Flow& flow);
-  void receive(MessageTag tag, WritableBytes into, Flow& flow);
+  // `is_checked`, on both sides alike: its checksum comes too, and one that is wrong fails the connection.
+  void send(MessageTag tag, Bytes from, Flow& flow, bool is_checked);
+  void receive(MessageTag tag, WritableBytes into, Flow& flow, bool is_checked);
   // Bytes of flows that are not urgent, which the library has and has not sent yet. What is sent now may go
   // after them.
   std::size_t bulk_sending() const { return bulk_sending_; }
@@ -83,11 +80,14 @@ class NodeConnection {
   class HeadSend;
   class Bulk;
   void end(Flow& flow, const Status& why);
-  void begin(Flow& flow, MessageTag tag, WritableBytes memory, bool sends);
+  void end_checked(Flow& flow, bool is_right);
+  void hear_sum(Bytes message);
+  void begin(Bulk bulk);
 
   const NodeIndex peer_;
   const std::string name_;
   const Clock& clock_;
+  const std::size_t receives_max_;  // heads that are received at once
   const Heard heard_;
   std::unique_ptr<Endpoint> endpoint_;
   Status status_;
@@ -102,6 +102,7 @@ class NodeConnection {
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
   std::list<Bulk> bulk_;
   std::size_t bulk_sending_ = 0;
+  MessageSums sums_;  // of the peer's messages
 };
 
 }  // namespace muster::transport::span

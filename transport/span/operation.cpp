@@ -47,19 +47,31 @@ Status check_members(const Span& span, const Collective& c, std::span<const Loca
   return {};
 }
 
+device::Stream& Workshop::stream_for(muster_op op) const {
+  return *streams[static_cast<std::size_t>(priority_of(op))];
+}
+
+Rest::~Rest() {
+  for (Staged& each : memory_) workshop_.staging.give_back(std::move(each));
+}
+
+void Rest::send_empty(std::uint32_t node, std::uint64_t number) {
+  if (peers_[node].lost) return;
+  workshop_.connection_to(span_.nodes[node]).send(peers_[node].first_tag + number, {}, flow_, false);
+}
+
+void Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
+  if (peers_[node].lost) return;
+  if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(workshop_.staging.take(bytes));
+  workshop_.connection_to(span_.nodes[node])
+      .receive(peers_[node].received_tag() + number, {memory_.back().data(), bytes}, flow_, false);
+}
+
 SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
-    : workshop_(workshop), launched_(std::move(launched)), peers_(collective(), span()) {}
-
-const LocalMember* SpanOperation::member(std::uint32_t index) const {
-  const auto found = std::find_if(launched_.members.begin(), launched_.members.end(), [&](const auto& each) {
-    return each.share->index == static_cast<std::int32_t>(index);
-  });
-  return found == launched_.members.end() ? nullptr : &*found;
-}
-
-device::Stream& SpanOperation::stream() const {
-  return *workshop_.streams[static_cast<std::size_t>(priority_of(collective().op))];
-}
+    : workshop_(workshop),
+      launched_(std::move(launched)),
+      peers_(collective(), span()),
+      rest_(peers_, workshop, span()) {}
 
 void SpanOperation::refused(std::uint32_t node, const Status& why, bool was_ready) {
   PeerNode& peer = peers_[node];
@@ -88,7 +100,6 @@ void SpanOperation::fail(const Status& why) {
 }
 
 void SpanOperation::finish() {
-  if (std::exchange(settles_, false)) return;
   stage_ = Stage::kDone;
   launched_.outcome->release(workshop_.clock.now());
 }
@@ -118,14 +129,15 @@ std::size_t SpanOperation::advance() {
 // If a node had not been ready, no node has begun to move anything.
 std::size_t SpanOperation::settle() {
   if (!settles_) return 0;
-  settles_ = !peers_.any_refused_before_it_was_ready();
-  if (!settles_) return 1;
-  return peers_.all_are_ready() ? work() : 0;
+  const bool none_has_begun = peers_.any_refused_before_it_was_ready();
+  if (!none_has_begun && !peers_.all_are_ready()) return 0;
+  settles_ = false;
+  if (!none_has_begun) settle_rest(rest_);
+  return 1;
 }
 
 // An empty message comes after its sender's refusal, but may be heard before it.
 bool SpanOperation::ended_well(const Flow& flow) {
-  if (settles_) return true;
   if (!flow.failure.ok()) {
     fail(flow.failure);
   } else if (flow.abandoned && !direct_) {

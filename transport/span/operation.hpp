@@ -5,7 +5,8 @@
 // What is large moves straight from and to the memory of members. No such byte moves before every node has
 // said that it is ready: that it has all requests, and they are equal. So if a node fails later, all nodes
 // know what was begun, and they settle: what has not been sent is sent empty, and what comes goes to memory
-// of their own. So all messages end, and the memory of members is free again.
+// of their own. All of that at once: no node waits for another, of which it might hear no more. So all
+// messages end, and the memory of members is free again.
 //
 // Unless it is urgent, an operation gives the library one chunk for a node at once (chunk_room.hpp).
 //
@@ -39,6 +40,15 @@ struct Workshop {
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
   std::vector<device::Stream*> streams;                       // by device::Priority
   const SpanningOptions& options;
+  device::Stream& stream_for(muster_op op) const;
+  NodeConnection& connection_to(NodeIndex node) const { return *connections[node.value]; }
+  // Of the network: messages that are shorter pass through staging, so that memory of members comes back.
+  std::size_t freed_on_close_from = 0;
+
+  // Whether so many bytes are worth the agreement that it takes to move them from and to members.
+  bool is_worth_direct(std::uint64_t bytes) const {
+    return bytes >= options.direct_from_bytes && bytes >= freed_on_close_from;
+  }
 };
 
 // A launch, copied out of the call.
@@ -48,6 +58,31 @@ struct Launched {
   std::vector<LocalMember> members;  // in order of index
   OperationKey key;
   StepOutcome* outcome = nullptr;
+};
+
+// The messages of an operation that has failed which are begun only so that they end.
+//
+// Owns    memory for what comes, one for all: nobody reads it.
+// Thread  that of the network. Bound  the longest message. Fails  never.
+class Rest {
+ public:
+  Rest(PeerNodes& peers, const Workshop& workshop, const Span& span)
+      : peers_(peers), workshop_(workshop), span_(span) {}
+  ~Rest();
+  Rest(const Rest&) = delete;
+  Rest& operator=(const Rest&) = delete;
+
+  // Message `number` to the node, or from it; nothing if the node is lost.
+  void send_empty(std::uint32_t node, std::uint64_t number);
+  void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
+  bool over() const { return flow_.pending == 0; }
+
+ private:
+  PeerNodes& peers_;
+  const Workshop& workshop_;
+  const Span& span_;
+  Flow flow_;
+  std::vector<Staged> memory_;
 };
 
 // Owns    the requests, its flows, and the memory through which its bytes pass. It holds the step's outcome
@@ -71,7 +106,7 @@ class SpanOperation {
   // Besides, nothing of it is to be sent or received any more.
   bool is_past() const { return over() && !settles_; }
   // No message of it is on its way any more.
-  virtual bool quiet() const = 0;
+  bool quiet() const { return rest_.over() && flows_are_over(); }
 
   // What the other nodes have said. They are told more by refused() and lost().
   PeerNodes& peers() { return peers_; }
@@ -89,18 +124,22 @@ class SpanOperation {
  protected:
   SpanOperation(Launched launched, const Workshop& workshop);
 
-  // Moves what can be moved; returns how much has. Calls finish() at its end. While it settles it moves
-  // nothing from or to members.
+  // Moves what can be moved; returns how much has. Calls finish() at its end.
   virtual std::size_t work() = 0;
+  // Begins all messages that have not begun, to and from nodes that are not lost: empty ones, and with
+  // nothing kept of what comes. It does no work after that.
+  virtual void settle_rest(Rest& rest) = 0;
+  virtual bool flows_are_over() const = 0;
   // No chore runs, and no message touches the memory of members.
   virtual bool resting() const = 0;
   // This node would move it through the memory of members. It does so if any node would.
   virtual bool wants_direct() const = 0;
-  // Whether messages may move; kSettles: it has failed, and ends what was begun.
-  enum class Phase : std::uint8_t { kWaits, kMoves, kSettles };
-  Phase phase() const {
-    if (settles_) return Phase::kSettles;
-    return stage_ == Stage::kMoving ? Phase::kMoves : Phase::kWaits;
+  // Whether messages may move. kChecked: each with its checksum, and through staging. kDirect: without, and
+  // some from and to the memory of members.
+  enum class Moves : std::uint8_t { kNotYet, kChecked, kDirect };
+  Moves moves() const {
+    if (stage_ != Stage::kMoving) return Moves::kNotYet;
+    return direct_ ? Moves::kDirect : Moves::kChecked;
   }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
   bool ended_well(const Flow& flow);
@@ -116,9 +155,7 @@ class SpanOperation {
 
   const Collective& collective() const { return *launched_.collective; }
   std::span<const LocalMember> members() const { return launched_.members; }
-  const LocalMember* member(std::uint32_t index) const;  // nullptr: it is on another node
-  NodeConnection& to(std::uint32_t node) { return *workshop_.connections[span().nodes[node].value]; }
-  device::Stream& stream() const;
+  NodeConnection& to(std::uint32_t node) { return workshop_.connection_to(span().nodes[node]); }
   const Workshop& workshop_;
 
  private:
@@ -133,6 +170,7 @@ class SpanOperation {
   Stage stage_ = Stage::kOpen;
   bool direct_ = false;
   bool settles_ = false;
+  Rest rest_;
 };
 
 // It goes before others: what neighbours wait for, barriers, and short vectors.

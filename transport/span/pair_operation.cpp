@@ -159,10 +159,11 @@ class PairOperation final : public SpanOperation {
  public:
   PairOperation(Launched launched, const Workshop& workshop);
   ~PairOperation() override;
-  bool quiet() const override;
 
  protected:
   std::size_t work() override;
+  void settle_rest(Rest& rest) override;
+  bool flows_are_over() const override;
   bool resting() const override;
   bool wants_direct() const override { return wants_direct_; }
   Inline inline_for(std::uint32_t node) const override;
@@ -201,7 +202,6 @@ class PairOperation final : public SpanOperation {
     const Between& each = between_[flight.node];
     return (flight.arrives ? each.in : each.out).chunks[flight.chunk];
   }
-  void skip(std::uint32_t node);
   void copy(Flight& flight, const PairStream& stream, bool packs);
   std::size_t begin_move(Flight& flight);
   std::size_t end_move(Flight& flight);
@@ -227,9 +227,8 @@ PairOperation::PairOperation(Launched launched, const Workshop& workshop)
     each.in.cut();
     most_chunks_ = std::max<std::uint64_t>({most_chunks_, each.out.chunks.size(), each.in.chunks.size()});
     unpacked_ += each.out.chunks.size();
-    wants_direct_ =
-        wants_direct_ || (&each != &between_[span().here] &&
-                          std::max(each.out.bytes, each.in.bytes) >= workshop_.options.direct_from_bytes);
+    wants_direct_ = wants_direct_ || (&each != &between_[span().here] &&
+                                      workshop_.is_worth_direct(std::max(each.out.bytes, each.in.bytes)));
   }
   wants_direct_ = wants_direct_ && !packs_first_;
 }
@@ -249,11 +248,11 @@ void PairOperation::add_edges(std::uint32_t giver, std::uint32_t getter) {
   if (c.op == MUSTER_SCATTER && giver != root) return;
   const std::size_t element = dtype_bytes(c.dtype);
   const auto length = [&](std::span<const Block> entries) { return count_of(entries) * element; };
-  if (const LocalMember* from = member(giver)) {
+  if (const LocalMember* from = find_member(members(), giver)) {
     const auto view = source_block(c, *from, getter, element);
     between_[span().node_of[getter]].out.add(length(view.entries), view);
   }
-  if (const LocalMember* to = member(getter)) {
+  if (const LocalMember* to = find_member(members(), getter)) {
     const auto view = target_block(c, *to, giver, element);
     between_[span().node_of[giver]].in.add(length(view.entries), view);
   }
@@ -267,9 +266,9 @@ void PairOperation::add_faces(std::uint32_t giver, std::uint32_t getter) {
     std::sort(faces.begin(), faces.end(), [](const Face* a, const Face* b) { return a->tag < b->tag; });
     for (const Face* face : faces) stream.add(face->bytes(), *face);
   };
-  if (const LocalMember* from = member(giver))
+  if (const LocalMember* from = find_member(members(), giver))
     add(from->share->sends, getter, between_[span().node_of[getter]].out);
-  if (const LocalMember* to = member(getter))
+  if (const LocalMember* to = find_member(members(), getter))
     add(to->share->receives, giver, between_[span().node_of[giver]].in);
 }
 
@@ -288,7 +287,7 @@ bool PairOperation::in_place() const {
 
 // ---- progress ----------------------------------------------------------------------------------
 
-bool PairOperation::quiet() const {
+bool PairOperation::flows_are_over() const {
   return std::all_of(flights_.begin(), flights_.end(),
                      [](const Flight& flight) { return flight.flow.pending == 0; });
 }
@@ -327,34 +326,42 @@ std::size_t PairOperation::work() {
     const bool self = &each == &between_[span().here];
     return each.next_out == each.out.chunks.size() && (self || each.next_in == each.in.chunks.size());
   });
-  if (phase() != Phase::kWaits && begun && flights_.empty()) finish();
+  if (moves() != Moves::kNotYet && begun && flights_.empty()) finish();
   return moved;
 }
 
 void PairOperation::begin(std::uint32_t node) {
   Between& each = between_[node];
   const bool is_self = node == span().here;
-  if (phase() == Phase::kSettles && (is_self || peers()[node].lost)) return skip(node);
   // What goes with the request, and what is packed first, does not wait.
   const bool waits = is_self ? !packs_first_ : wants_direct_ && !goes_inline(each.out);
-  while ((phase() != Phase::kWaits || !waits) && each.next_out < each.out.chunks.size() &&
+  while ((moves() != Moves::kNotYet || !waits) && each.next_out < each.out.chunks.size() &&
          (packs_first_ || each.out_in_flight < kChunksInFlight)) {
     Flight& flight = begin_flight(node, false);
     if (is_self && !packs_first_) {
       flight.stage = Stage::kPacked;
-    } else if (flight.data == flight.staged.data() && phase() != Phase::kSettles) {
+    } else if (flight.data == flight.staged.data()) {
       copy(flight, each.out, true);
     }
   }
-  if (is_self || phase() == Phase::kWaits) return;
+  if (is_self || moves() == Moves::kNotYet) return;
   while (each.next_in < each.in.chunks.size() && each.in_in_flight < kChunksInFlight)
     receive(begin_flight(node, true));
 }
 
-void PairOperation::skip(std::uint32_t node) {
-  Between& each = between_[node];
-  each.next_out = each.out.chunks.size();
-  each.next_in = each.in.chunks.size();
+void PairOperation::settle_rest(Rest& rest) {
+  for (const Flight& flight : flights_)
+    if (flight.node != span().here && flight.stage <= Stage::kPacked &&
+        !goes_inline(between_[flight.node].out))
+      rest.send_empty(flight.node, flight.chunk);
+  for (std::uint32_t node = 0; node < peers().count(); ++node) {
+    const Between& each = between_[node];
+    if (node == span().here) continue;
+    for (std::uint64_t i = each.next_out; !goes_inline(each.out) && i < each.out.chunks.size(); ++i)
+      rest.send_empty(node, i);
+    for (std::uint64_t i = each.next_in; !goes_inline(each.in) && i < each.in.chunks.size(); ++i)
+      rest.receive_unread(node, i, static_cast<std::size_t>(each.in.chunks[i].end - each.in.chunks[i].begin));
+  }
 }
 
 PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arrives) {
@@ -369,7 +376,8 @@ PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arri
   const StreamChunk& chunk = stream.chunks[flight.chunk];
   flight.bytes = static_cast<std::size_t>(chunk.end - chunk.begin);
   if (node == span().here && !packs_first_) return flight;
-  if (wants_direct_ && phase() == Phase::kMoves && !goes_inline(stream))
+  if (wants_direct_ && moves() == Moves::kDirect && !goes_inline(stream) &&
+      flight.bytes >= workshop_.freed_on_close_from)
     flight.data = in_one_piece(stream, chunk);
   flight.touches_members = flight.data != nullptr;
   if (flight.touches_members) return flight;
@@ -403,26 +411,25 @@ std::size_t PairOperation::go_on(Flight& flight) {
   return 0;
 }
 
-// In order, two at a time, unless it is urgent. While it settles, what goes is empty.
+// In order, two at a time, unless it is urgent.
 std::size_t PairOperation::begin_move(Flight& flight) {
   Between& each = between_[flight.node];
-  if (phase() == Phase::kWaits || (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles)) return 0;
+  if (moves() == Moves::kNotYet || (packs_first_ && unpacked_ > 0)) return 0;
   if (flight.node == span().here) {
-    if (phase() != Phase::kSettles) copy(flight, each.in, false);
+    copy(flight, each.in, false);
     flight.stage = Stage::kDelivering;
     return 1;
   }
   const bool in_turn = flight.chunk == each.next_sent && each.sent_now < 2;
-  if (!in_turn && !flight.flow.urgent && phase() != Phase::kSettles) return 0;
+  if (!in_turn && !flight.flow.urgent) return 0;
   ++each.next_sent;
   ++each.sent_now;
-  const Bytes whole(flight.data, flight.bytes);
-  if (PeerNode& peer = peers()[flight.node]; !goes_inline(each.out) && !peer.lost) {
+  if (PeerNode& peer = peers()[flight.node]; !goes_inline(each.out)) {
     if (flight.flow.urgent) peer.sent_after(to(flight.node).bulk_sending());
     to(flight.node)
-        .send(peer.first_tag + flight.chunk, phase() == Phase::kSettles ? Bytes() : whole, flight.flow);
+        .send(peer.first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow,
+              moves() == Moves::kChecked);
   }
-  flight.touches_members = flight.touches_members && phase() != Phase::kSettles;
   flight.stage = Stage::kMoving;
   return 1;
 }
@@ -436,29 +443,30 @@ std::size_t PairOperation::end_move(Flight& flight) {
     flight.stage = Stage::kDone;
     return 1;
   }
-  if (packs_first_ && unpacked_ > 0 && phase() != Phase::kSettles) return 0;
-  if (!flight.touches_members && phase() != Phase::kSettles) copy(flight, each.in, false);
+  if (packs_first_ && unpacked_ > 0) return 0;
+  if (!flight.touches_members) copy(flight, each.in, false);
   flight.stage = Stage::kDelivering;
   return 1;
 }
 
 // To or from members; what has no memory of its own is copied from member to member.
 void PairOperation::copy(Flight& flight, const PairStream& stream_of_it, bool packs) {
-  flight.chore.start(stream(), 1, flight.bytes <= kSmallBytes, [this, &flight, &stream_of_it, packs](auto) {
-    const StreamChunk& chunk = chunk_of(flight);
-    if (flight.data == nullptr)
-      copy_across(between_[flight.node].out, stream_of_it, chunk);
-    else
-      copy_chunk(stream_of_it, chunk, flight.data, packs);
-  });
+  flight.chore.start(workshop_.stream_for(collective().op), 1, flight.bytes <= kSmallBytes,
+                     [this, &flight, &stream_of_it, packs](auto) {
+                       const StreamChunk& chunk = chunk_of(flight);
+                       if (flight.data == nullptr)
+                         copy_across(between_[flight.node].out, stream_of_it, chunk);
+                       else
+                         copy_chunk(stream_of_it, chunk, flight.data, packs);
+                     });
 }
 
 void PairOperation::receive(Flight& flight) {
   flight.stage = Stage::kMoving;
   if (!goes_inline(between_[flight.node].in)) {
     to(flight.node)
-        .receive(peers()[flight.node].received_tag() + flight.chunk, {flight.data, flight.bytes},
-                 flight.flow);
+        .receive(peers()[flight.node].received_tag() + flight.chunk, {flight.data, flight.bytes}, flight.flow,
+                 moves() == Moves::kChecked);
     return;
   }
   const auto& came = peers()[flight.node].request->payload;

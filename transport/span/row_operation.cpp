@@ -19,6 +19,7 @@
 #include "transport/span/choice.hpp"
 #include "transport/span/operation.hpp"
 #include "transport/span/row.hpp"
+#include "transport/span/row_memory.hpp"
 #include "transport/span/vectors.hpp"
 
 #include <algorithm>
@@ -37,10 +38,11 @@ class RowOperation final : public SpanOperation {
  public:
   RowOperation(Launched launched, const Workshop& workshop);
   ~RowOperation() override;
-  bool quiet() const override;
 
  protected:
   std::size_t work() override;
+  void settle_rest(Rest& rest) override;
+  bool flows_are_over() const override;
   bool resting() const override;
   bool wants_direct() const override { return direct_; }
   Inline inline_for(std::uint32_t node) const override;
@@ -64,9 +66,9 @@ class RowOperation final : public SpanOperation {
     std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
     Stage stage = Stage::kPacking;
     std::uint32_t round = 0;
-    MessageTag number = 0;         // of this round's messages
-    bool touches_members = false;  // messages of this round do
-    bool is_sent = false;          // this round was given to the library
+    MessageTag number = 0;   // of this round's messages
+    bool is_sent = false;    // this round was given to the library
+    bool is_direct = false;  // messages go from and to members
     Flow flow;
     Chore chore;
   };
@@ -77,8 +79,11 @@ class RowOperation final : public SpanOperation {
   bool goes_inline(const Flight& flight, std::uint32_t round, std::size_t bytes) const {
     return chunks_ == 1 && !direct_ && flight.index == 0 && round == 0 && bytes <= kInlineBytes;
   }
-  std::size_t bytes_of(const Flight& flight, const Move& move, std::uint32_t rows) const {
-    const auto& at = flight.chunk.at;
+  MessageTag number_of(std::uint32_t chunk, std::uint64_t round) const {
+    return std::uint64_t{chunk} * schedule_.size() + round;
+  }
+  std::size_t bytes_of(const RowChunk& chunk, const Move& move, std::uint32_t rows) const {
+    const auto& at = chunk.at;
     return static_cast<std::size_t>(at[move.last] - at[move.first]) * element_ * (move.result ? 1 : rows);
   }
   // What the node has of a slice, once all rounds are over.
@@ -91,11 +96,8 @@ class RowOperation final : public SpanOperation {
   void begin_flight();
   void give_back(Flight& flight);
   void place(Flight& flight);
+  bool is_direct(const Flight& flight) const;
   void place_with_members(Flight& flight) const;
-  template<class ViewOf>
-  std::byte* whole(ElementRange range, ViewOf view_of) const;
-  std::byte* source_of(ElementRange range) const;
-  std::byte* target_of(ElementRange range) const;
   std::size_t bytes_to_pack(const Flight& flight) const;
   std::size_t go_on(Flight& flight);
   void run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
@@ -144,7 +146,7 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
       choose_algorithm(collective().op, row_.chunk(0, chunks_), rows, element_, root_, workshop.options.link);
   if (moves_whole(collective().op, algorithm)) chunks_ = row_.chunks((chunk_bytes_ /= 2) / one);
   schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
-  direct_ = !unfolded_ && row_.elements() * element_ >= workshop_.options.direct_from_bytes;
+  direct_ = !unfolded_ && workshop_.is_worth_direct(row_.elements() * element_);
   lands_.resize(peers().count());
   for (const Round& round : schedule_)
     for (const Move& move : round.receives)
@@ -160,13 +162,13 @@ void RowOperation::give_back(Flight& flight) {
     workshop_.staging.give_back(std::move(*each));
 }
 
-bool RowOperation::quiet() const {
+bool RowOperation::flows_are_over() const {
   return std::ranges::all_of(flights_, [](const Flight& each) { return each.flow.pending == 0; });
 }
 
 bool RowOperation::resting() const {
   return std::all_of(flights_.begin(), flights_.end(), [](const Flight& flight) {
-    return flight.chore.over() && (flight.flow.pending == 0 || !flight.touches_members);
+    return flight.chore.over() && (flight.flow.pending == 0 || !flight.is_direct);
   });
 }
 
@@ -184,7 +186,8 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
   if (flights_.empty()) return {chunks_ != 1 || direct_, {}};
   const Flight& flight = flights_.front();
   for (const Move& move : schedule_.front().sends) {
-    if (move.peer != node || !goes_inline(flight, 0, bytes_of(flight, move, rows_of(span().here)))) continue;
+    if (move.peer != node || !goes_inline(flight, 0, bytes_of(flight.chunk, move, rows_of(span().here))))
+      continue;
     if (flight.stage == Stage::kPacking) return {false, {}};
     return {true, sent(flight, move)};
   }
@@ -193,7 +196,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
-  if (direct_ && phase() == Phase::kWaits) return 0;
+  if (direct_ && moves() == Moves::kNotYet) return 0;
   while (next_chunk_ < chunks_ && flights_.size() < kBytesInFlight / chunk_bytes_) begin_flight();
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
@@ -202,7 +205,7 @@ std::size_t RowOperation::work() {
     flights_.pop_front();
     ++moved;
   }
-  if (phase() != Phase::kWaits && next_chunk_ == chunks_ && flights_.empty()) finish();
+  if (moves() != Moves::kNotYet && next_chunk_ == chunks_ && flights_.empty()) finish();
   return moved;
 }
 
@@ -213,7 +216,6 @@ void RowOperation::begin_flight() {
   flight.flow.urgent = is_urgent(collective());
   flight.index = next_chunk_++;
   flight.chunk = row_.chunk(flight.index, chunks_);
-  if (phase() == Phase::kSettles) return;
   place(flight);
   if (const std::size_t bytes = bytes_to_pack(flight); bytes > 0)
     run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::pack);
@@ -225,7 +227,8 @@ void RowOperation::place(Flight& flight) {
   const std::uint32_t rows = rows_of(span().here);
   const auto& at = flight.chunk.at;
   flight.places.resize(peers().count());
-  if (direct_) place_with_members(flight);
+  flight.is_direct = direct_ && is_direct(flight);
+  if (flight.is_direct) place_with_members(flight);
   const std::size_t bytes = flight.chunk.elements() * element_;
   const bool is_staged = std::any_of(flight.places.begin(), flight.places.end(), [&](const Place& place) {
     const auto slice = static_cast<std::uint32_t>(&place - flight.places.data());
@@ -242,6 +245,13 @@ void RowOperation::place(Flight& flight) {
   }
 }
 
+// No message of it is too short.
+bool RowOperation::is_direct(const Flight& flight) const {
+  return std::all_of(flight.chunk.slices.begin(), flight.chunk.slices.end(), [this](ElementRange slice) {
+    return slice.count() == 0 || slice.count() * element_ >= workshop_.freed_on_close_from;
+  });
+}
+
 // Slices of a vector lie end to end in the row, and moves may name several of them: they are placed together.
 void RowOperation::place_with_members(Flight& flight) const {
   const auto& slices = flight.chunk.slices;
@@ -250,61 +260,18 @@ void RowOperation::place_with_members(Flight& flight) const {
   const auto in_vector = [&](std::byte* begin, ElementRange range) {
     return begin == nullptr ? nullptr : begin + (range.first - all.first) * element_;
   };
-  std::byte* const source = is_vector && gives(0) ? source_of(all) : nullptr;
-  std::byte* const target = is_vector && (needs(0) || needs(span().here)) ? target_of(all) : nullptr;
+  const RowMemory memory(collective(), row_, members());
+  std::byte* const source = is_vector && gives(0) ? memory.source_of(all) : nullptr;
+  std::byte* const target = is_vector && (needs(0) || needs(span().here)) ? memory.target_of(all) : nullptr;
   for (std::uint32_t slice = 0; slice < slices.size(); ++slice) {
     Place& place = flight.places[slice];
     const ElementRange range = slices[slice];
-    if (needs(slice)) place.result = is_vector ? in_vector(target, range) : target_of(range);
+    if (needs(slice)) place.result = is_vector ? in_vector(target, range) : memory.target_of(range);
     if (!gives(slice)) continue;
-    place.own = is_vector ? in_vector(source, range) : source_of(range);
+    place.own = is_vector ? in_vector(source, range) : memory.source_of(range);
     place.is_source = place.own != nullptr;
     if (place.own == nullptr) place.own = place.result;
   }
-}
-
-// Where a range of the row begins, if it is in one piece; else nullptr. `view_of` a block: the view of it.
-template<class ViewOf>
-std::byte* RowOperation::whole(ElementRange range, ViewOf view_of) const {
-  std::byte *begin = nullptr, *end = nullptr;
-  bool is_whole = true;
-  row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t) {
-    const auto view = view_of(block);
-    is_whole = is_whole && view.base != nullptr;
-    if (!is_whole) return;
-    view.for_each(elements.first, elements.last, [&](auto* data, std::uint64_t, std::uint64_t count) {
-      auto* const piece = const_cast<std::byte*>(data);  // of sources: they are read only
-      is_whole = is_whole && (begin == nullptr || piece == end);
-      if (begin == nullptr) begin = piece;
-      end = piece + count * element_;
-    });
-  });
-  return is_whole ? begin : nullptr;
-}
-
-// Where a member has the node's contribution as it is.
-std::byte* RowOperation::source_of(ElementRange range) const {
-  const Collective& c = collective();
-  if (folds_ && (members().size() != 1 || c.redop == MUSTER_PREMUL_SUM)) return nullptr;
-  return whole(range, [&](std::uint32_t block) -> BlockView<const std::byte> {
-    const LocalMember* giver = &members().front();
-    if (!folds_) giver = member(c.op == MUSTER_ALL_GATHER ? block : static_cast<std::uint32_t>(c.root));
-    return source_block(c, *giver, block, element_);
-  });
-}
-
-// Where the first member that gets the range gets it.
-std::byte* RowOperation::target_of(ElementRange range) const {
-  const Collective& c = collective();
-  return whole(range, [&](std::uint32_t block) -> BlockView<std::byte> {
-    const LocalMember* getter = nullptr;
-    if (!may_share_target(c.op))
-      getter = member(gets_at_root(c.op) ? static_cast<std::uint32_t>(c.root) : block);
-    for (std::size_t i = 0; may_share_target(c.op) && getter == nullptr && i < members().size(); ++i)
-      if (members()[i].bases.target != nullptr) getter = &members()[i];
-    return getter == nullptr || getter->bases.target == nullptr ? BlockView<std::byte>()
-                                                                : target_block(c, *getter, block, element_);
-  });
 }
 
 // Bytes that are read and written by it.
@@ -326,13 +293,12 @@ std::size_t RowOperation::go_on(Flight& flight) {
       flight.stage = Stage::kReady;
       return 1;
     case Stage::kReady:
-      if (phase() == Phase::kWaits) return 0;
+      if (moves() == Moves::kNotYet) return 0;
       if (flight.round == schedule_.size()) {
-        if (phase() != Phase::kSettles) begin_delivery(flight);
+        begin_delivery(flight);
         flight.stage = Stage::kDelivering;
       } else {
-        flight.touches_members = direct_ && phase() != Phase::kSettles;
-        flight.number = std::uint64_t{flight.index} * schedule_.size() + flight.round;
+        flight.number = number_of(flight.index, flight.round);
         flight.is_sent = false;
         begin_receives(flight);
         flight.stage = Stage::kMoving;
@@ -345,7 +311,7 @@ std::size_t RowOperation::go_on(Flight& flight) {
         return 1;
       }
       if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
-      if (phase() != Phase::kSettles && begin_fold(flight)) {
+      if (begin_fold(flight)) {
         flight.stage = Stage::kFolding;
       } else {
         ++flight.round;
@@ -375,10 +341,12 @@ void RowOperation::run(Flight& flight, std::uint64_t first, std::uint64_t last, 
                        void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t)) {
   const std::uint64_t length = last - first;
   const auto parts = static_cast<std::uint32_t>(std::max<std::size_t>(1, touched / kPartBytes));
-  flight.chore.start(stream(), parts, touched <= kSmallBytes, [=, this, &flight](std::uint32_t index) {
-    const std::uint64_t from = first + length * index / parts, to = first + length * (index + 1) / parts;
-    if (from < to) (this->*part)(flight, from, to);
-  });
+  flight.chore.start(workshop_.stream_for(collective().op), parts, touched <= kSmallBytes,
+                     [=, this, &flight](std::uint32_t index) {
+                       const std::uint64_t from = first + length * index / parts,
+                                           to = first + length * (index + 1) / parts;
+                       if (from < to) (this->*part)(flight, from, to);
+                     });
 }
 
 // ---- what members give -------------------------------------------------------------------------
@@ -404,7 +372,7 @@ void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last)
       };
       if (!folds_) {
         const auto giver = c.op == MUSTER_ALL_GATHER ? block : static_cast<std::uint32_t>(c.root);
-        return copy_from(*member(giver), 0);
+        return copy_from(*find_member(members(), giver), 0);
       }
       if (unfolded_) {
         for (std::uint32_t r = 0; r < members().size(); ++r) copy_from(members()[r], r);
@@ -430,17 +398,17 @@ void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last)
 // ---- between nodes -----------------------------------------------------------------------------
 
 Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
-  const std::size_t bytes = bytes_of(flight, move, rows_of(span().here));
+  const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
   if (!folds_) return {outcome_of(flight, move.first), bytes};
   const Place& place = flight.places[move.first];
   return {move.result || place.is_folded ? place.result : place.own, bytes};
 }
 
 bool RowOperation::may_send(const Flight& flight) const {
-  if (flight.flow.urgent || phase() == Phase::kSettles) return true;
+  if (flight.flow.urgent) return true;
   const auto bytes_to = [&](std::uint32_t node, const Flight& of, std::uint32_t round) -> std::size_t {
     for (const Move& move : schedule_[round].sends)
-      if (move.peer == node) return bytes_of(of, move, rows_of(span().here));
+      if (move.peer == node) return bytes_of(of.chunk, move, rows_of(span().here));
     return 0;
   };
   return std::ranges::all_of(schedule_[flight.round].sends, [&](const Move& move) {
@@ -456,15 +424,14 @@ bool RowOperation::may_send(const Flight& flight) const {
   });
 }
 
-// While it settles, what comes is not kept, and what goes is empty.
 void RowOperation::begin_sends(Flight& flight) {
   flight.is_sent = true;
   for (const Move& move : schedule_[flight.round].sends) {
-    const std::size_t bytes = bytes_of(flight, move, rows_of(span().here));
-    if (bytes == 0 || goes_inline(flight, flight.round, bytes) || peers()[move.peer].lost) continue;
+    const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
+    if (bytes == 0 || goes_inline(flight, flight.round, bytes)) continue;
     if (flight.flow.urgent) peers()[move.peer].sent_after(to(move.peer).bulk_sending());
-    to(move.peer).send(peers()[move.peer].first_tag + flight.number,
-                       phase() == Phase::kSettles ? Bytes() : sent(flight, move), flight.flow);
+    to(move.peer).send(peers()[move.peer].first_tag + flight.number, sent(flight, move), flight.flow,
+                       moves() == Moves::kChecked);
   }
 }
 
@@ -473,22 +440,22 @@ void RowOperation::begin_receives(Flight& flight) {
   std::size_t inbox = 0;
   flight.inbox_at.assign(peers().count(), 0);
   for (const Move& move : round.receives) {
-    if (move.result && phase() != Phase::kSettles) continue;
+    if (move.result) continue;
     flight.inbox_at[move.peer] = inbox;
-    inbox += bytes_of(flight, move, rows_of(move.peer));
+    inbox += bytes_of(flight.chunk, move, rows_of(move.peer));
   }
   if (inbox > flight.inbox.bytes) {
     workshop_.staging.give_back(std::move(flight.inbox));
     flight.inbox = workshop_.staging.take(inbox);
   }
   for (const Move& move : round.receives) {
-    const std::size_t bytes = bytes_of(flight, move, rows_of(move.peer));
-    if (bytes == 0 || peers()[move.peer].lost) continue;
-    std::byte* const into = move.result && phase() != Phase::kSettles
-                                ? flight.places[move.first].result
-                                : flight.inbox.data() + flight.inbox_at[move.peer];
+    const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(move.peer));
+    if (bytes == 0) continue;
+    std::byte* const into =
+        move.result ? flight.places[move.first].result : flight.inbox.data() + flight.inbox_at[move.peer];
     if (!goes_inline(flight, flight.round, bytes)) {
-      to(move.peer).receive(peers()[move.peer].received_tag() + flight.number, {into, bytes}, flight.flow);
+      to(move.peer).receive(peers()[move.peer].received_tag() + flight.number, {into, bytes}, flight.flow,
+                            moves() == Moves::kChecked);
       continue;
     }
     const auto& came = peers()[move.peer].request->payload;
@@ -498,6 +465,28 @@ void RowOperation::begin_receives(Flight& flight) {
       flight.flow.failure =
           failure(Code::kProtocol, "node {} sent {} bytes with its request where {} were due",
                   to(move.peer).name(), came.size(), bytes);
+  }
+}
+
+// Flights are the chunks before the next one; what is not among them has ended. Nothing goes inline.
+void RowOperation::settle_rest(Rest& rest) {
+  const auto in_flight = static_cast<std::uint32_t>(flights_.size());
+  for (std::uint32_t index = next_chunk_ - in_flight; index < chunks_; ++index) {
+    std::size_t begun = 0, given = 0;  // rounds whose receives have begun, and that were given to the library
+    if (index < next_chunk_) {
+      const Flight& flight = flights_[index + in_flight - next_chunk_];
+      begun = flight.round + (flight.stage == Stage::kMoving || flight.stage == Stage::kFolding ? 1 : 0);
+      given = begun - (flight.stage == Stage::kMoving && !flight.is_sent ? 1 : 0);
+    }
+    const RowChunk chunk = row_.chunk(index, chunks_);
+    for (std::size_t round = given; round < schedule_.size(); ++round) {
+      const MessageTag number = number_of(index, round);
+      for (const Move& move : schedule_[round].receives)
+        if (const std::size_t bytes = bytes_of(chunk, move, rows_of(move.peer)); round >= begun && bytes > 0)
+          rest.receive_unread(move.peer, number, bytes);
+      for (const Move& move : schedule_[round].sends)
+        if (bytes_of(chunk, move, rows_of(span().here)) > 0) rest.send_empty(move.peer, number);
+    }
   }
 }
 
@@ -583,8 +572,8 @@ void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t la
           to(getter);
           if (c.shared_memory != 0) break;
         }
-      } else if (const LocalMember* getter =
-                     member(gets_at_root(c.op) ? static_cast<std::uint32_t>(c.root) : block)) {
+      } else if (const LocalMember* getter = find_member(
+                     members(), gets_at_root(c.op) ? static_cast<std::uint32_t>(c.root) : block)) {
         to(*getter);
       }
     });

@@ -51,7 +51,7 @@ class SpanningBackend final : public Backend {
         connections_(options_.nodes.size()),
         network_(std::move(network)),
         local_(loopback_backend()),
-        workshop_{clock, staging_, connections_, {}, options_},
+        workshop_{clock, staging_, connections_, {}, options_, network_->freed_on_close_from()},
         greeted_(options_.nodes.size()),
         told_lost_(options_.nodes.size(), true),
         early_(options_.nodes.size()) {
@@ -296,7 +296,7 @@ std::vector<std::byte> SpanningBackend::address() const {
 
 std::unique_ptr<NodeConnection> SpanningBackend::connection_to(NodeIndex node) {
   return std::make_unique<NodeConnection>(
-      node, options_.nodes[node.value], workshop_.clock,
+      node, options_.nodes[node.value], workshop_.clock, options_.nodes.size() - 1,
       [this](NodeConnection& from, Bytes message) { hear(from, message); });
 }
 

@@ -5,7 +5,6 @@
 #include "api/base/link_costs.hpp"
 
 #include <cstddef>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,10 +17,9 @@ struct SpanningOptions {
   // order of members.
   bool reproducible = false;
   LinkCosts link = {};  // by which nodes choose algorithms; the same on all
-  // From this size on, the bytes of an operation move straight from and to the memory of members. That costs
-  // a message to each node and back, and saves copies. Not used by jobs yet: after a loss in one direction an
-  // operation that moves so was seen to hold its group for ever.
-  std::size_t direct_from_bytes = std::numeric_limits<std::size_t>::max();
+  // From this size on, the bytes of an operation move straight from and to the memory of members, if the
+  // network gives that back after a loss. It costs a message to each node and back, and saves copies.
+  std::size_t direct_from_bytes = 256 << 10;
 };
 
 }  // namespace muster::transport

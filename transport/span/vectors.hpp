@@ -4,11 +4,20 @@
 #include "api/base/collective.hpp"
 #include "transport/collective/communicator.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 namespace muster::transport::span {
+
+// The member of that index; nullptr: it is on another node.
+inline const LocalMember* find_member(std::span<const LocalMember> members, std::uint32_t index) {
+  const auto found = std::find_if(members.begin(), members.end(), [&](const LocalMember& each) {
+    return each.share->index == static_cast<std::int32_t>(index);
+  });
+  return found == members.end() ? nullptr : &*found;
+}
 
 // A block of a vector: the elements of its entries, end to end.
 template<class Byte>

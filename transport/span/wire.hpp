@@ -25,7 +25,7 @@ namespace muster::transport::span {
 // without asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
 
-enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady, kEngine };
+enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady, kEngine, kSum };
 
 // An operation as all of its nodes name it.
 struct OperationKey {
@@ -100,7 +100,15 @@ struct EngineHead {
   HeadKind kind = HeadKind::kEngine;
 };
 
-// Each message ends with the checksum of all before it. It finds damage on the way, not malice.
+// The checksum of a longer message, which comes by its own tag.
+struct SumHead {
+  HeadKind kind = HeadKind::kSum;
+  std::uint32_t reserved = 0;
+  std::uint64_t tag = 0, sum = 0;
+};
+static_assert(sizeof(SumHead) == 24);
+
+// Each head ends with the checksum of all before it. It finds damage on the way, not malice.
 using WireSum = std::uint64_t;
 inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes + sizeof(WireSum);
 

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <limits>
 #include <list>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,14 @@
 namespace muster::transport {
 namespace {
 
+// From so many bytes on UCX moves a message once its receive is there (rendezvous), and ends both with their
+// endpoint. Of a shorter one, of which a part has come, nothing ever ends the receive.
+constexpr std::size_t kRendezvousBytes = 64 << 10;
+ucp_tag_t greeting_tag(NodeIndex sender) {
+  return whole_tag(sender, kMessageTagMax + 1);
+}
+
+constexpr int kTurnsToEnd = 10'000;
 constexpr ucp_tag_t kWholeTag = std::numeric_limits<ucp_tag_t>::max();
 
 constexpr std::uint64_t kAddressKind = 0x3152444158435555ULL;
@@ -37,9 +46,9 @@ class UcxEndpoint;
 struct UcxOperation {
   UcxNetwork* network = nullptr;
   const UcxEndpoint* endpoint = nullptr;  // null: it was closed
-  Transfer* transfer = nullptr;
-  void* request = nullptr;  // UCX's; null: it has ended
-  std::size_t bytes = 0;    // what was asked; of a receive that has ended: the length of its message
+  Transfer* transfer = nullptr;           // null: nobody is told
+  void* request = nullptr;                // UCX's; null: it has ended
+  std::size_t bytes = 0;  // what was asked; of a receive that has ended: the length of its message
   bool receives = false;
   bool over = false;  // and not told yet
   Status status;
@@ -98,6 +107,7 @@ class UcxEndpoint final : public Endpoint {
 
  private:
   Status ready(MessageTag tag = 0) const;
+  Status greet();
 
   UcxNetwork& network_;
   const NodeIndex peer_;
@@ -120,13 +130,14 @@ class UcxNetwork final : public Network {
   std::size_t progress() override;
   bool arm() override;
   int descriptor() const noexcept override { return descriptor_; }
+  std::size_t freed_on_close_from() const noexcept override { return kRendezvousBytes; }
   std::string describe() const override;
 
   ucp_worker_h worker() const { return worker_; }
   NodeIndex here() const { return here_; }
 
   // Before the call to UCX that begins an operation; its `user_data` is the entry.
-  UcxOperation& enter(const UcxEndpoint& endpoint, Transfer& transfer, std::size_t bytes);
+  UcxOperation& enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes);
   // What that call has returned: done at once, under way, or an error, which ends the entry.
   Status began(UcxOperation& operation, ucs_status_ptr_t request);
   void end(UcxOperation& operation, Status status);
@@ -136,6 +147,8 @@ class UcxNetwork final : public Network {
   void disown(const UcxEndpoint& endpoint);
   void close(ucp_ep_h endpoint) const;
   void peer_lost(const UcxEndpoint& endpoint) { lost_.push_back(&endpoint); }
+
+  std::byte greeting{};  // said and heard by all endpoints; nobody reads it
 
  private:
   const NodeIndex here_;
@@ -199,7 +212,24 @@ Status UcxEndpoint::connect(const ucp_address_t* address) {
     endpoint.network_.peer_lost(endpoint);
   };
   params.err_handler.arg = this;
-  return status_of(ucp_ep_create(network_.worker(), &params, &endpoint_), "connecting");
+  MUSTER_RETURN_IF_ERROR(status_of(ucp_ep_create(network_.worker(), &params, &endpoint_), "connecting"));
+  return greet();
+}
+
+// A message that is acknowledged makes the two ends of UCX exchange their names. Else they would do so with
+// the first long message; and if one of them closes meanwhile, UCX 1.13 ends the process of the other.
+Status UcxEndpoint::greet() {
+  UcxOperation& heard = network_.enter(*this, nullptr, 1);
+  heard.receives = true;
+  ucp_request_param_t param = parameters(heard);
+  param.cb.recv = on_received;
+  param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  MUSTER_RETURN_IF_ERROR(network_.began(heard, ucp_tag_recv_nbx(network_.worker(), &network_.greeting, 1,
+                                                                greeting_tag(peer_), kWholeTag, &param)));
+  UcxOperation& said = network_.enter(*this, nullptr, 1);
+  param = parameters(said);
+  return network_.began(
+      said, ucp_tag_send_sync_nbx(endpoint_, &network_.greeting, 1, greeting_tag(network_.here()), &param));
 }
 
 Status UcxEndpoint::ready(MessageTag tag) const {
@@ -209,7 +239,7 @@ Status UcxEndpoint::ready(MessageTag tag) const {
 
 Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  UcxOperation& operation = network_.enter(*this, transfer, from.size());
+  UcxOperation& operation = network_.enter(*this, &transfer, from.size());
   const ucp_request_param_t param = parameters(operation);
   const ucp_tag_t whole = whole_tag(network_.here(), tag);
   return network_.began(operation, ucp_tag_send_nbx(endpoint_, from.data(), from.size(), whole, &param));
@@ -217,7 +247,7 @@ Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
 
 Status UcxEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  UcxOperation& operation = network_.enter(*this, transfer, into.size());
+  UcxOperation& operation = network_.enter(*this, &transfer, into.size());
   operation.receives = true;
   ucp_request_param_t param = parameters(operation);
   // Of a receive that has ended within the call UCX 1.13 does not say the length, except to the callback.
@@ -242,7 +272,7 @@ Status UcxEndpoint::put(Bytes from, const RemoteMemory& memory, std::uint64_t of
   const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, from.size()));
   const std::uint64_t place = remote.head().address + offset;
-  UcxOperation& operation = network_.enter(*this, transfer, from.size());
+  UcxOperation& operation = network_.enter(*this, &transfer, from.size());
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation,
                         ucp_put_nbx(endpoint_, from.data(), from.size(), place, remote.key(), &param));
@@ -254,7 +284,7 @@ Status UcxEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uin
   const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, into.size()));
   const std::uint64_t place = remote.head().address + offset;
-  UcxOperation& operation = network_.enter(*this, transfer, into.size());
+  UcxOperation& operation = network_.enter(*this, &transfer, into.size());
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation,
                         ucp_get_nbx(endpoint_, into.data(), into.size(), place, remote.key(), &param));
@@ -262,7 +292,7 @@ Status UcxEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uin
 
 Status UcxEndpoint::flush(Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready());
-  UcxOperation& operation = network_.enter(*this, transfer, 0);
+  UcxOperation& operation = network_.enter(*this, &transfer, 0);
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation, ucp_ep_flush_nbx(endpoint_, &param));
 }
@@ -274,8 +304,13 @@ Status UcxNetwork::open() {
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
   params.name = "muster";
-  if (const Status begun = status_of(ucp_init(&params, nullptr, &context_), "beginning"); !begun.ok())
-    return failure(Code::kUnsupported, "{}", begun.message());
+  ucp_config_t* config = nullptr;
+  MUSTER_RETURN_IF_ERROR(status_of(ucp_config_read(nullptr, nullptr, &config), "its configuration"));
+  const ucs_status_t said =
+      ucp_config_modify(config, "RNDV_THRESH", std::to_string(kRendezvousBytes).c_str());
+  const Status begun = status_of(said == UCS_OK ? ucp_init(&params, config, &context_) : said, "beginning");
+  ucp_config_release(config);
+  if (!begun.ok()) return failure(Code::kUnsupported, "{}", begun.message());
   ucp_worker_params_t worker{};
   worker.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   worker.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -291,7 +326,10 @@ Status UcxNetwork::open() {
   return {};
 }
 
+// UCX 1.13 crashes if a worker ends while it still discards what closed endpoints had begun.
 UcxNetwork::~UcxNetwork() {
+  for (int turns = 0; worker_ != nullptr && !in_flight_.empty() && turns < kTurnsToEnd; ++turns)
+    ucp_worker_progress(worker_);
   for (UcxOperation& operation : in_flight_)
     if (operation.request != nullptr) ucp_request_free(operation.request);
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
@@ -334,11 +372,11 @@ Result<std::unique_ptr<RegisteredMemory>> UcxNetwork::register_memory(WritableBy
   return std::make_unique<UcxMemory>(context_, handle, std::move(key));
 }
 
-UcxOperation& UcxNetwork::enter(const UcxEndpoint& endpoint, Transfer& transfer, std::size_t bytes) {
+UcxOperation& UcxNetwork::enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes) {
   UcxOperation& operation = in_flight_.emplace_back();
   operation.network = this;
   operation.endpoint = &endpoint;
-  operation.transfer = &transfer;
+  operation.transfer = transfer;
   operation.bytes = bytes;
   operation.self = std::prev(in_flight_.end());
   return operation;
@@ -398,6 +436,7 @@ std::size_t UcxNetwork::progress() {
     UcxOperations one;  // a done() may close the endpoint, and begin more
     one.splice(one.end(), ended_, ended_.begin());
     const UcxOperation& operation = one.front();
+    if (operation.transfer == nullptr) continue;
     if (operation.status.ok()) {
       operation.transfer->done({}, operation.bytes);
     } else if (operation.endpoint == nullptr) {

@@ -38,6 +38,7 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"LastFailure.NamesWhoHoldsOtherBytesAndNobodyWhereMembersDisagree", kNamesRanks},
     {"MeshDeadlines.AreThoseOfAllGroupsOfTheMesh", kNamesRanks},
     {"Open.RefusesImpossibleDegreesInTheSameWordsToEachRank", kLooksInside},
+    {"Mutation.TakesNothingThatMatchesForADifference", kSharesMemory},
     {"Offsets.AreNoneOfKernelsFacesBarriersAndSharedTargets", kSharesMemory},
     {"Pieces.MustBeTheSameAtAllMembers", kNamesRanks},
     {"Pieces.OfASharedTargetAreWrittenOnce", kSharesMemory},

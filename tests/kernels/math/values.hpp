@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 
 namespace muster::math::test {
 
@@ -69,6 +70,20 @@ inline void fill(muster_dtype dtype, std::byte* to, std::size_t count, std::uint
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t bits = element_bits(random, dtype);
     std::memcpy(to + i * bytes, &bits, bytes);  // little-endian: the low bytes are the element
+  }
+}
+
+// Floats of 32 or 64 bits of which some dozens have an exact sum and an exact product.
+inline void fill_exactly(muster_dtype dtype, std::byte* to, std::size_t count, std::uint64_t seed) {
+  constexpr double kValues[] = {-2, -1, -0.5, 0.5, 1, 2};
+  Random random(seed);
+  for (std::size_t i = 0; i < count; ++i) {
+    const double value = kValues[random.below(std::size(kValues))];
+    const auto narrow = static_cast<float>(value);
+    if (dtype == MUSTER_F64)
+      std::memcpy(to + i * sizeof value, &value, sizeof value);
+    else
+      std::memcpy(to + i * sizeof narrow, &narrow, sizeof narrow);
   }
 }
 

@@ -16,18 +16,19 @@
 
 namespace muster::transport::test {
 
-// A head of a message between engines, on its way.
-struct HeadOnItsWay {
+// A message between engines, on its way.
+struct MessageOnItsWay {
   NodeIndex from;
   NodeIndex to;
   MessageTag tag = 0;
+  bool is_head = true;  // else bytes of members
   std::vector<std::byte> bytes;
 };
 
-// Called for each head that a node sends; it may change the bytes.
-using Meddler = std::function<void(HeadOnItsWay& head)>;
+// Called for each message that a node sends; it may change the bytes.
+using Meddler = std::function<void(MessageOnItsWay& message)>;
 
-// Owns    the network behind it, and copies of heads until it ends.
+// Owns    the network behind it, and copies of messages until it ends.
 // Thread  as Network. Bound  none: a test ends soon. Fails  as the network behind.
 class MeddlingNetwork final : public Network {
  public:
@@ -47,16 +48,18 @@ class MeddlingNetwork final : public Network {
   std::size_t progress() override { return behind_->progress(); }
   bool arm() override { return behind_->arm(); }
   int descriptor() const noexcept override { return behind_->descriptor(); }
+  std::size_t freed_on_close_from() const noexcept override { return behind_->freed_on_close_from(); }
   std::string describe() const override { return behind_->describe(); }
 
-  // Sends a head once more, by the latest endpoint to its receiver. False: there is no room, or no endpoint.
-  bool again(const HeadOnItsWay& head) {
-    const auto found = latest_.find(head.to.value);
-    return found != latest_.end() && found->second->again(head);
+  // Sends a message once more, by the latest endpoint to its receiver. False: there is no room, or no
+  // endpoint.
+  bool again(const MessageOnItsWay& message) {
+    const auto found = latest_.find(message.to.value);
+    return found != latest_.end() && found->second->again(message);
   }
 
  private:
-  // A copy that is sent in the place of a head, and tells the head's transfer.
+  // A copy that is sent in the place of a message, and tells that one's transfer.
   struct Copy final : Transfer {
     void done(const Status& status, std::size_t bytes) override {
       const auto told = std::exchange(original, nullptr);
@@ -80,12 +83,11 @@ class MeddlingNetwork final : public Network {
     Status status() const override { return behind_->status(); }
     Status send(MessageTag tag, Bytes from, Transfer& transfer) override {
       constexpr MessageTag kNumbers = (MessageTag{1} << 36) - 1;  // below them: the generation
-      if ((tag & kNumbers) != 0) return behind_->send(tag, from, transfer);
-      HeadOnItsWay head{network_.here_, peer(), tag, {from.begin(), from.end()}};
-      if (network_.meddler_) network_.meddler_(head);
-      return sent(head, &transfer);
+      MessageOnItsWay message{network_.here_, peer(), tag, (tag & kNumbers) == 0, {from.begin(), from.end()}};
+      if (network_.meddler_) network_.meddler_(message);
+      return sent(message, &transfer);
     }
-    bool again(const HeadOnItsWay& head) { return sent(head, nullptr).ok(); }
+    bool again(const MessageOnItsWay& message) { return sent(message, nullptr).ok(); }
     Status receive(MessageTag tag, WritableBytes into, Transfer& transfer) override {
       return behind_->receive(tag, into, transfer);
     }
@@ -102,13 +104,13 @@ class MeddlingNetwork final : public Network {
     Status flush(Transfer& transfer) override { return behind_->flush(transfer); }
 
    private:
-    Status sent(const HeadOnItsWay& head, Transfer* original) {
+    Status sent(const MessageOnItsWay& message, Transfer* original) {
       auto& copies = network_.copies_;
       while (!copies.empty() && copies.front().is_over) copies.pop_front();
       Copy& copy = copies.emplace_back();
-      copy.message = head.bytes;
+      copy.message = message.bytes;
       copy.original = original;
-      const Status begun = behind_->send(head.tag, copy.message, copy);
+      const Status begun = behind_->send(message.tag, copy.message, copy);
       copy.is_over = copy.is_over || !begun.ok();
       return begun;
     }

@@ -23,8 +23,8 @@ TEST(NodeConnection, TakesNothingOfAnEarlierOne) {
   Flow sends, receives;
   std::array networks{hub.open(NodeIndex(0)), hub.open(NodeIndex(1))};
   const auto connect = [&](std::uint32_t here, std::uint32_t generation) -> NodeConnection& {
-    auto& made = connections.emplace_back(
-        std::make_unique<NodeConnection>(NodeIndex(1 - here), "other", clock, [](NodeConnection&, Bytes) {}));
+    auto& made = connections.emplace_back(std::make_unique<NodeConnection>(
+        NodeIndex(1 - here), "other", clock, 1, [](NodeConnection&, Bytes) {}));
     EXPECT_EQ(made->status().code(), Code::kPeerLost) << "not yet";
     EXPECT_TRUE(made->connect(*networks[here], networks[1 - here]->address(), generation).ok());
     return *made;
@@ -39,7 +39,7 @@ TEST(NodeConnection, TakesNothingOfAnEarlierOne) {
   NodeConnection& before = connect(0, 7);
   NodeConnection& other_end = connect(1, 7);
   hub.hold(NodeIndex(0), NodeIndex(1));
-  before.send(before.take_tags(1), sent, sends);
+  before.send(before.take_tags(1), sent, sends, false);
   ASSERT_TRUE(until([&] { return sends.pending == 0; }));
   for (NodeConnection* each : {&before, &other_end}) {
     each->fail(Status(Code::kPeerLost, "it was given up"));
@@ -50,8 +50,8 @@ TEST(NodeConnection, TakesNothingOfAnEarlierOne) {
   NodeConnection& after = connect(0, 8);
   sent[0] = std::byte{2};
   const MessageTag tag = after.take_tags(1);
-  connect(1, 8).receive(tag, received, receives);
-  after.send(tag, sent, sends);
+  connect(1, 8).receive(tag, received, receives, false);
+  after.send(tag, sent, sends, false);
   hub.restore(NodeIndex(0), NodeIndex(1));
   ASSERT_TRUE(until([&] { return receives.pending == 0 && sends.pending == 0; }));
   EXPECT_TRUE(receives.failure.ok()) << receives.failure.text();

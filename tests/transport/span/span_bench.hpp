@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -15,23 +16,46 @@
 
 namespace muster::transport::test {
 
-// Owns    the nodes. Thread  the test's. Bound  kInFlight launches at once. Fails  as the communicators do.
+using NodesOf = std::vector<std::uint32_t>;  // the members of a group: the node of each
+// The nodes of the members of an operation among so many ranks. It may draw others each time.
+using Placing = std::function<NodesOf(std::uint32_t ranks)>;
+
+inline Placing spread_by(Spread spread) {
+  return [spread = std::move(spread)](std::uint32_t ranks) {
+    NodesOf layout;
+    for (std::uint32_t member = 0; member < ranks; ++member) layout.push_back(spread(member, ranks));
+    return layout;
+  };
+}
+
+// Owns    the nodes, and a group for each layout that there was.
+// Thread  the test's.
+// Bound   kInFlight launches at once.
+// Fails   as the communicators do.
 class SpanBench final : public Bench {
  public:
-  SpanBench(std::uint32_t nodes, const NetworkOpener& networks, Spread spread, bool reproducible,
-            std::uint64_t usual_cases, std::size_t direct_from_bytes)
-      : cluster_(nodes, networks, reproducible, direct_from_bytes),
-        spread_(std::move(spread)),
-        usual_cases_(usual_cases) {}
+  struct Options {
+    std::uint32_t nodes = 1;
+    Placing placing;
+    bool reproducible = true;
+    std::uint64_t usual_cases = 0;
+    std::size_t direct_from_bytes = SpanningOptions().direct_from_bytes;
+    std::int32_t ranks_max = kRanksDrawnMax;  // of a random case
+  };
+  SpanBench(const NetworkOpener& networks, Options options)
+      : options_(std::move(options)),
+        cluster_(options_.nodes, networks, options_.reproducible, options_.direct_from_bytes) {}
   ~SpanBench() override { static_cast<void>(finish()); }
+
+  void place(Placing placing) { options_.placing = std::move(placing); }
 
   Status launch(const Collective& collective, std::int32_t ranks,
                 std::span<const Share* const> shares) override {
     Flight& flight = flights_.emplace_back();
     flight.outcomes.resize(cluster_.nodes());
     const auto count = static_cast<std::uint32_t>(ranks);
-    const Group& group = group_of(count);
-    MatchKey key{{count + std::uint64_t{1}, 0, -1, -1}, 1, ++number_};
+    const Group& group = group_of(options_.placing(count));
+    MatchKey key{{group.key, 0, -1, -1}, 1, ++number_};
     if (is_transfer(collective.op)) {
       key.place.sender = collective.root;
       key.place.receiver = collective.receiver;
@@ -44,7 +68,7 @@ class SpanBench final : public Bench {
     for (std::uint32_t node = 0; node < cluster_.nodes(); ++node) {
       std::vector<LocalMember> members;
       for (std::size_t i = 0; i < shares.size(); ++i)
-        if (spread_(static_cast<std::uint32_t>(shares[i]->index), count) == node)
+        if (group.layout[static_cast<std::size_t>(shares[i]->index)] == node)
           members.push_back(
               {&flight.shares[i], flight.stream.get(), bases_of(*shares[i]), &flight.signatures[i]});
       if (members.empty()) continue;
@@ -67,10 +91,18 @@ class SpanBench final : public Bench {
     flights_.clear();
     return first;
   }
-  std::uint64_t usual_cases() const override { return usual_cases_; }
+  std::uint64_t usual_cases() const override { return options_.usual_cases; }
+  // Nodes whose job is not reproducible add in another order, which numbers that are added exactly do not
+  // show.
+  Shape random_case(std::uint64_t seed) const override {
+    Shape shape = random_shape(seed, options_.ranks_max);
+    return options_.reproducible ? shape : added_exactly(std::move(shape));
+  }
 
  private:
   struct Group {
+    NodesOf layout;
+    std::uint64_t key = 0;
     bool is_local = false;
     std::vector<std::unique_ptr<Communicator>> communicators;  // by node
   };
@@ -78,16 +110,17 @@ class SpanBench final : public Bench {
     std::unique_ptr<device::Stream> stream;  // of a group on one node
   };
 
-  const Group& group_of(std::uint32_t ranks) {
-    if (const auto known = groups_.find(ranks); known != groups_.end()) return known->second;
-    const Span span = cluster_.span_of(ranks + std::uint64_t{1}, ranks, spread_);
-    return groups_.emplace(ranks, Group{span.is_local(), cluster_.open(span)}).first->second;
+  const Group& group_of(const NodesOf& layout) {
+    if (const auto known = groups_.find(layout); known != groups_.end()) return known->second;
+    const std::uint64_t key = groups_.size() + 1;
+    const Span span = cluster_.span_of(key, static_cast<std::uint32_t>(layout.size()),
+                                       [&](std::uint32_t member, std::uint32_t) { return layout[member]; });
+    return groups_.emplace(layout, Group{layout, key, span.is_local(), cluster_.open(span)}).first->second;
   }
 
+  Options options_;
   SpanCluster cluster_;
-  Spread spread_;
-  std::uint64_t usual_cases_;
-  std::map<std::uint32_t, Group> groups_;
+  std::map<NodesOf, Group> groups_;
   std::deque<Flight> flights_;
   std::uint64_t number_ = 0;
 };

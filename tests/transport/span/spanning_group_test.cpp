@@ -10,6 +10,7 @@
 #include "tests/transport/oracle.hpp"
 #include "tests/transport/span/span_cluster.hpp"
 
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -22,6 +23,7 @@
 namespace muster::transport::test {
 namespace {
 
+constexpr std::size_t kAllStaged = SIZE_MAX;
 constexpr MemoryFaults kLate{
     .seed = 5, .delay_percent = 30, .reorder_percent = 30, .late_percent = 20, .refuse_percent = 5};
 
@@ -100,7 +102,7 @@ class SpanningGroup : public ::testing::Test {
 class CombiningGroup : public SpanningGroup,
                        public ::testing::WithParamInterface<std::pair<Place, std::size_t>> {};
 INSTANTIATE_TEST_SUITE_P(Combining, CombiningGroup,
-                         ::testing::Values(std::pair(Place::kApart, SpanningOptions().direct_from_bytes),
+                         ::testing::Values(std::pair(Place::kApart, kAllStaged),
                                            std::pair(Place::kApart, std::size_t{1}),
                                            std::pair(Place::kInPlace, std::size_t{1})),
                          [](const auto& of) {
@@ -144,11 +146,11 @@ TEST_P(CombiningGroup, CombinesMembersBeforeNodes) {
 //         count, or other blocks for one pair.
 TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
   open(false);
-  const std::uint64_t last = muster::test::property_cases(1'000);
-  for (std::uint64_t seed = 1; seed <= last; ++seed) {
+  const std::uint64_t cases = muster::test::property_cases(400);
+  for (std::uint64_t seed = 1, tried = 0; tried < cases; ++seed) {
     Random random(seed);
     const muster_op op = kOps[random.below(kOps.size())];
-    if (is_transfer(op)) continue;
+    if (is_transfer(op) || has_faces(op) || !has_data(op)) continue;
     const muster_redop redop = has_reduction(op) ? MUSTER_SUM : 0;
     const std::uint64_t count = 1 + random.below(3) * random.below(30'000);
     const Shape shape = shape_of(op, MUSTER_F32, redop, kRanks, count, Place::kApart);
@@ -177,7 +179,7 @@ TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
           if (by_turns(static_cast<std::uint32_t>(share.index), kRanks) == odd)
             share.target_blocks[(odd + 1) % kRanks].count -= 1;
     }
-    if (has_faces(op) || !has_data(op)) continue;
+    ++tried;
     const SpanLaunch& launched = launch(
         [&](std::uint32_t node) -> const Collective& { return node == odd ? other : shape.collective; },
         others, next());

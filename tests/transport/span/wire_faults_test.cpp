@@ -1,7 +1,8 @@
 // What comes between engines otherwise than it was sent, or once more, or too late, reaches no member.
 //
-// Heads, and short contributions that travel with them, have a checksum. Chunks of longer ones have none:
-// what happens to them on the way is for the library and the link to find.
+// Heads, and short contributions that travel with them, have a checksum. So have chunks of longer ones, but
+// for those that move from and to the memory of members: what happens to these on the way is for the library
+// and the link to find.
 #include "transport/span/wire.hpp"
 
 #include "tests/support/property_cases.hpp"
@@ -41,7 +42,7 @@ class WireFaults : public ::testing::Test {
     const NetworkOpener networks = [this](std::uint32_t count) {
       std::vector<std::unique_ptr<Network>> all;
       for (std::uint32_t n = 0; n < count; ++n) {
-        const auto meddle = [this](HeadOnItsWay& head) {
+        const auto meddle = [this](MessageOnItsWay& head) {
           if (meddler_) meddler_(head);
         };
         auto made = std::make_unique<MeddlingNetwork>(hub_->open(NodeIndex(n)), NodeIndex(n), meddle);
@@ -111,21 +112,10 @@ class WireFaults : public ::testing::Test {
   }
   // Members whose node says that all is well have what the oracle says.
   static bool is_right_where_ok(const Flight& flight) {
-    for (std::size_t i = 0; i < flight.shares.size(); ++i) {
-      const auto member = static_cast<std::uint32_t>(flight.shares[i].index);
-      if (flight.launched.outcomes[wire_turns(member, kRanksOfWire)]->failure() != nullptr) continue;
-      const std::size_t target = flight.made.members[i].target;
-      if (target == kNowhere) continue;
-      std::size_t next = flight.arena.size();
-      for (const Placement& other : flight.made.members)
-        for (const std::size_t at : {other.source, other.target})
-          if (at != kNowhere && at > target) next = std::min(next, at);
-      if (!std::equal(flight.arena.begin() + static_cast<std::ptrdiff_t>(target),
-                      flight.arena.begin() + static_cast<std::ptrdiff_t>(next),
-                      flight.made.after.begin() + static_cast<std::ptrdiff_t>(target)))
-        return false;
-    }
-    return true;
+    return are_right(
+        flight.made.members, flight.shares, flight.arena, flight.made.after, [&](std::uint32_t member) {
+          return flight.launched.outcomes[wire_turns(member, kRanksOfWire)]->failure() == nullptr;
+        });
   }
 
   std::unique_ptr<MemoryHub> hub_;
@@ -137,21 +127,29 @@ class WireFaults : public ::testing::Test {
   int damaged_ = 0;  // connections that ended because of it
 };
 
-// Goal:   a head, or a contribution with it, of which one byte was changed on its way is never delivered: its
-//         connection ends, and says why. No node takes the operation for done with wrong bytes.
-// Method: a byte of one head of an operation, drawn from a seed, in a cluster of its own each time.
+// Goal:   a message of which one byte was changed on its way is never delivered: its connection ends, and
+// says
+//         why. No node takes the operation for done with wrong bytes.
+// Method: a byte of one message of an operation, drawn from a seed, in a cluster of its own each time: of a
+//         head, with a contribution or without, and of a chunk.
 TEST_F(WireFaults, EndAConnectionWhereAByteWasChanged) {
-  const std::uint64_t last = muster::test::property_cases(50);
+  const std::uint64_t last = muster::test::property_cases(80);
+  std::uint64_t chunks = 0;
   for (std::uint64_t seed = 1; seed <= last; ++seed) {
     begin(seed);
     Random random(seed);
-    int left = static_cast<int>(random.below(6));  // as many heads are sent
-    meddler_ = [&](HeadOnItsWay& head) {
-      if (left-- != 0) return;
-      head.bytes[random.below(head.bytes.size())] ^= std::byte(1 + random.below(255));
+    const bool is_of_head = random.below(2) == 0;
+    Shape shape = drawn(random);
+    while (!is_of_head && shape.collective.count * sizeof(std::int32_t) <= span::kInlineBytes * 2)
+      shape = drawn(random);
+    int left = static_cast<int>(random.below(is_of_head ? 6 : 2));  // as many are sent
+    meddler_ = [&](MessageOnItsWay& message) {
+      if (message.is_head != is_of_head || left-- != 0) return;
+      message.bytes[random.below(message.bytes.size())] ^= std::byte(1 + random.below(255));
+      chunks += is_of_head ? 0 : 1;
     };
     damaged_ = 0;
-    const Flight& flight = launch(drawn(random), 1, 1);
+    const Flight& flight = launch(shape, 1, 1);
     ASSERT_TRUE(cluster_->until([&] {
       end_what_is_lost(1);
       return flight.over() && damaged_ > 0;
@@ -159,6 +157,7 @@ TEST_F(WireFaults, EndAConnectionWhereAByteWasChanged) {
         << ": it was not found, or somebody hangs: " << flight.shape.text();
     ASSERT_TRUE(is_right_where_ok(flight)) << seed << ": " << flight.shape.text();
   }
+  EXPECT_GT(chunks, last / 4);
 }
 
 // Goal:   what was said in an ended epoch changes nothing when it comes again, however often.
@@ -169,14 +168,16 @@ TEST_F(WireFaults, TakeNothingThatComesAgain) {
   constexpr std::size_t kKept = 400;
   begin(1);
   Random random(1);
-  std::vector<HeadOnItsWay> old, present;
+  std::vector<MessageOnItsWay> old, present;
   std::uint64_t epoch = 1;
   for (std::uint64_t done = 0; done < replays; ++epoch) {
-    meddler_ = [&](HeadOnItsWay& head) { present.push_back(head); };
+    meddler_ = [&](MessageOnItsWay& message) {
+      if (message.is_head) present.push_back(message);
+    };
     Flight& flight = launch(drawn(random), epoch, 1);
     ASSERT_TRUE(cluster_->until([&] {
       for (int i = 0; i < 20 && !old.empty() && done < replays; ++i) {
-        const HeadOnItsWay& head = old[random.below(old.size())];
+        const MessageOnItsWay& head = old[random.below(old.size())];
         done += networks_[head.from.value]->again(head) ? 1 : 0;
       }
       return flight.over();
