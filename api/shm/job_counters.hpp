@@ -77,6 +77,7 @@ enum class GroupCount : std::uint32_t {
   kRow,         // a Revision: odd while the row changes hands
   kId,          // the group's number in the job
   kLate,        // messages of other nodes that were dropped, because their epoch had ended
+  kBulkAhead,   // the most bytes of other operations that an urgent message to another node was sent after
   kCount
 };
 static_assert(static_cast<std::size_t>(RankCount::kCount) <= kTallyValuesMax);

@@ -118,7 +118,8 @@ Json group_rates(const Look& before, const Look& after, const Pace& pace) {
                       {"busy", pace.part(group_grown(b, a, GroupCount::kBusyNs) / members)},
                       {"in_flight", now_at(a, GroupCount::kInFlight)},
                       {"failed", now_at(a, GroupCount::kFailures)},
-                      {"late_messages", now_at(a, GroupCount::kLate)}});
+                      {"late_messages", now_at(a, GroupCount::kLate)},
+                      {"bulk_ahead_bytes", now_at(a, GroupCount::kBulkAhead)}});
   }
   return groups;
 }

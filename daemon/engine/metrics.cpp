@@ -102,8 +102,7 @@ void Metrics::tick(Instant now) {
     counted_.push_back({slot.session.get(),
                         slot.session ? graph_.lanes()[slot.session->options().rank].exposed() : Nanos(0)});
   for (std::uint32_t group = 0; group < graph_.groups().size(); ++group)
-    if (graph_.groups()[group].spans())
-      tally_.set_late(GroupId(group), executor_.late_messages(GroupId(group)));
+    if (graph_.groups()[group].spans()) tally_.set_traffic(GroupId(group), executor_.traffic(GroupId(group)));
   tally_.write(counted_, board_, lateness_, now);
 }
 

@@ -194,11 +194,12 @@ void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const
   set(GroupCount::kBusyNs, group.busy);
   set(GroupCount::kInFlight, group.in_flight);
   set(GroupCount::kRuns, group.runs);
-  set(GroupCount::kLate, group.late);
+  set(GroupCount::kLate, group.traffic.late_messages);
+  set(GroupCount::kBulkAhead, group.traffic.bulk_ahead);
 }
 
-void Tally::set_late(GroupId group, std::uint64_t messages) {
-  if (const auto row = row_of(group)) groups_[*row].late = messages;
+void Tally::set_traffic(GroupId group, transport::Communicator::Traffic traffic) {
+  if (const auto row = row_of(group)) groups_[*row].traffic = traffic;
 }
 
 }  // namespace muster::engine

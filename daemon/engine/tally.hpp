@@ -46,8 +46,8 @@ class Tally {
   // Renames the group. Its numbers go on in another row, so that a reader does not mix up the names.
   void name_group(GroupId group, std::string_view name);
 
-  // Messages of other nodes for the group that were dropped so far, because their epoch had ended.
-  void set_late(GroupId group, std::uint64_t messages);
+  // What the group's communicator has counted so far.
+  void set_traffic(GroupId group, transport::Communicator::Traffic traffic);
 
   // Each start is submitted once and retired once, whatever becomes of its client.
   void submitted(Rank rank, const scheduler::Plan& plan);
@@ -73,7 +73,7 @@ class Tally {
     std::vector<Rank> members;  // empty: the row is free
     std::uint64_t operations = 0, failures = 0, bytes = 0, busy = 0, in_flight = 0;
     std::uint64_t runs = 0, epoch = 0, number = 0;
-    std::uint64_t late = 0;
+    transport::Communicator::Traffic traffic;
   };
   Tally(const World& world, shm::JobCountersWriter writer, MemoryCharge charge)
       : charge_(std::move(charge)), writer_(std::move(writer)), ranks_(world) {}

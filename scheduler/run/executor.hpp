@@ -58,10 +58,10 @@ class Executor {
   bool is_outside(std::uint32_t step_index) const;
   // Members of the launched collective on other nodes that have not come: Communicator::awaited().
   std::vector<std::uint32_t> awaited(std::uint32_t step_index) const;
-  // Of other nodes, for the group: Communicator::late_messages().
-  std::uint64_t late_messages(GroupId group) const {
+  // Of the group, between nodes: Communicator::traffic().
+  transport::Communicator::Traffic traffic(GroupId group) const {
     const auto& communicator = communicators_[group.value];
-    return communicator ? communicator->late_messages() : 0;
+    return communicator ? communicator->traffic() : transport::Communicator::Traffic();
   }
   // Nobody waits for the launched collective any more: Communicator::cancel().
   void cancel(std::uint32_t step_index);

@@ -46,9 +46,15 @@ class Communicator {
                         const MatchKey& key, StepOutcome& outcome) = 0;
   // The epoch in which a new group begins: a group of these members may have had earlier ones.
   virtual std::uint64_t first_epoch() const { return 1; }
-  // How many messages of other nodes were dropped, because their epoch of the group had ended, or their
-  // connection. Any thread.
-  virtual std::uint64_t late_messages() const { return 0; }
+  // Of the group, between nodes. Any thread.
+  struct Traffic {
+    // Messages of other nodes that were dropped, because their epoch had ended, or their connection.
+    std::uint64_t late_messages = 0;
+    // The most bytes of other operations that an urgent message was sent after: they were with the library,
+    // which sends in order.
+    std::uint64_t bulk_ahead = 0;
+  };
+  virtual Traffic traffic() const { return {}; }
   // Nobody waits for this launched step any more: it has passed its deadline. What it does outside the
   // streams ends as soon as possible, and is still ended by release().
   virtual void cancel(StepOutcome& outcome) { static_cast<void>(outcome); }

@@ -60,6 +60,11 @@ Schedule schedule_of(muster_op op, NodeAlgorithm algorithm, std::uint32_t nodes,
   }
 }
 
+bool moves_whole(muster_op op, NodeAlgorithm algorithm) noexcept {
+  return has_root(op) || algorithm == NodeAlgorithm::kGatherAndFold ||
+         algorithm == NodeAlgorithm::kRecursiveDoubling;
+}
+
 double estimate(const Schedule& schedule, const RowChunk& chunk, std::uint32_t rows,
                 std::size_t element_bytes, const LinkCosts& costs) {
   double total = 0;

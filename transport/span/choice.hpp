@@ -26,6 +26,8 @@ const char* name_of(NodeAlgorithm algorithm) noexcept;  // "direct"
 // What node `here` does. `root`: the root's node.
 Schedule schedule_of(muster_op op, NodeAlgorithm algorithm, std::uint32_t nodes, std::uint32_t here,
                      std::uint32_t root);
+// Whether messages are as long as a chunk, and not as its slices. The same on all nodes.
+bool moves_whole(muster_op op, NodeAlgorithm algorithm) noexcept;
 // What a schedule takes, by the chunk's slices. `rows`: contributions of each node that travel unfolded.
 double estimate(const Schedule& schedule, const RowChunk& chunk, std::uint32_t rows,
                 std::size_t element_bytes, const LinkCosts& costs);

@@ -17,7 +17,9 @@ namespace muster::transport::span {
 // Messages of one piece of work that have not ended, and their first failure.
 struct Flow {
   std::uint32_t pending = 0;
-  bool abandoned = false;  // an empty message came: its sender will not carry the operation out
+  std::size_t sending = 0;  // bytes of those that are sent
+  bool urgent = false;      // no bulk: what is urgent does not count it as before itself
+  bool abandoned = false;   // an empty message came: its sender will not carry the operation out
   Status failure;
 };
 

@@ -84,6 +84,8 @@ class NodeConnection::Bulk final : public Transfer {
         sends_(sends),
         is_checked_(is_checked) {}
   Flow& flow() const { return flow_; }
+  bool sends() const { return sends_; }
+  std::size_t bytes() const { return memory_.size(); }
   // Tries to begin, if it has not begun. It may end by that.
   void begin() {
     if (begun_) return;
@@ -104,6 +106,8 @@ class NodeConnection::Bulk final : public Transfer {
                               ? failure(Code::kProtocol, "node {} sent {} bytes where {} were due",
                                         connection_.name_, bytes, memory_.size())
                               : Status();
+    if (sends_) flow_.sending -= memory_.size();
+    if (sends_ && !flow_.urgent) connection_.bulk_sending_ -= memory_.size();
     if (is_checked_ && !sends_ && status.ok() && length.ok() && !is_empty) {
       if (const auto is_right = connection_.sums_.came(tag_, sum_of(memory_), flow_))
         connection_.end_checked(flow_, *is_right);
@@ -225,6 +229,10 @@ void NodeConnection::begin(Bulk bulk) {
   Bulk& begun = bulk_.emplace_back(std::move(bulk));
   Flow& flow = begun.flow();
   const std::uint32_t pending = ++flow.pending;
+  if (begun.sends()) {
+    flow.sending += begun.bytes();
+    if (!flow.urgent) bulk_sending_ += begun.bytes();
+  }
   begun.begin();
   if (flow.pending == pending && !begun.begun()) ++waiting_;
 }

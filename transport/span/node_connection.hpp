@@ -70,6 +70,9 @@ class NodeConnection {
   // `is_checked`, on both sides alike: its checksum comes too, and one that is wrong fails the connection.
   void send(MessageTag tag, Bytes from, Flow& flow, bool is_checked);
   void receive(MessageTag tag, WritableBytes into, Flow& flow, bool is_checked);
+  // Bytes of flows that are not urgent, which the library has and has not sent yet. What is sent now may go
+  // after them.
+  std::size_t bulk_sending() const { return bulk_sending_; }
 
  private:
   class HeadReceive;
@@ -97,6 +100,7 @@ class NodeConnection {
   std::list<HeadSend> sends_;
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
   std::list<Bulk> bulk_;
+  std::size_t bulk_sending_ = 0;
   MessageSums sums_;  // of the peer's messages
 };
 

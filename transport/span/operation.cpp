@@ -14,7 +14,16 @@ device::Priority priority_of(muster_op op) {
                                                                 : device::Priority::kNormal;
 }
 
+// Vectors up to this size go on the lane for small ones, if nobody says another.
+constexpr std::size_t kShortBytes = 64 << 10;
+
 }  // namespace
+
+bool is_urgent(const Collective& c) {
+  if (priority_of(c.op) == device::Priority::kUrgent) return true;
+  const bool is_vector = !has_agreed_blocks(c.op) && !is_pairwise(c.op) && !is_transfer(c.op);
+  return is_vector && c.count <= kShortBytes / std::max<std::size_t>(1, dtype_bytes(c.dtype));
+}
 
 Status check_members(const Span& span, const Collective& c, std::span<const LocalMember> members) {
   const auto takes_part = [&](std::int32_t index) {
@@ -160,6 +169,7 @@ std::size_t SpanOperation::tell_peers() {
     const Inline goes = inline_for(node);
     if (!goes.ready) continue;
     RequestHead said = head();
+    if (is_urgent(collective())) peer.sent_after(to(node).bulk_sending());
     said.first_tag = peer.first_tag = to(node).take_tags(std::max<std::uint64_t>(1, messages()));
     to(node).tell(message_of(said, goes.bytes));
     peer.told = true;

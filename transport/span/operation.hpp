@@ -8,6 +8,8 @@
 // of their own. All of that at once: no node waits for another, of which it might hear no more. So all
 // messages end, and the memory of members is free again.
 //
+// Unless it is urgent, an operation gives the library one chunk for a node at once (chunk_room.hpp).
+//
 // What moves and how is in the two kinds: RowOperation, for collectives whose counts all members agree on,
 // and PairOperation, for those that agree pair by pair.
 #pragma once
@@ -15,6 +17,7 @@
 #include "api/base/clock.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/span/chore.hpp"
+#include "transport/span/chunk_room.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/peer_nodes.hpp"
 #include "transport/span/spanning_options.hpp"
@@ -169,6 +172,9 @@ class SpanOperation {
   bool settles_ = false;
   Rest rest_;
 };
+
+// It goes before others: what neighbours wait for, barriers, and short vectors.
+bool is_urgent(const Collective& c);
 
 // Each member of this node that the operation has is there, once. kBadArgument.
 Status check_members(const Span& span, const Collective& c, std::span<const LocalMember> members);

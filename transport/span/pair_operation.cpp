@@ -23,11 +23,11 @@ namespace muster::transport::span {
 namespace {
 
 constexpr std::size_t kGrain = 8;
-constexpr std::size_t kChunkBytes = 1 << 20;
-constexpr std::size_t kChunksInFlight = 3;    // of a stream
+constexpr std::size_t kPieceBytes = kChunkBytes / 2;
+constexpr std::size_t kChunksInFlight = 4;    // of a stream
 constexpr std::size_t kLongBytes = 64 << 10;  // of a segment
 constexpr std::size_t kSmallBytes = 32 << 10;
-static_assert(kChunkBytes % kGrain == 0);
+static_assert(kPieceBytes % kGrain == 0);
 
 struct StreamSegment {
   std::uint64_t begin = 0;  // in its stream, in bytes
@@ -58,10 +58,10 @@ struct PairStream {
     for (std::size_t i = 0; i < segments.size(); ++i) {
       const std::uint64_t begin = segments[i].begin, end = begin + segments[i].bytes;
       if (segments[i].bytes >= kLongBytes) {
-        for (std::uint64_t from = begin; from < end; from += kChunkBytes)
-          chunks.push_back({from, std::min(end, from + kChunkBytes), i, i + 1});
+        for (std::uint64_t from = begin; from < end; from += kPieceBytes)
+          chunks.push_back({from, std::min(end, from + kPieceBytes), i, i + 1});
         is_open = false;
-      } else if (is_open && end - chunks.back().begin <= kChunkBytes) {
+      } else if (is_open && end - chunks.back().begin <= kPieceBytes) {
         chunks.back().end = end;
         chunks.back().last = i + 1;
       } else {
@@ -186,6 +186,8 @@ class PairOperation final : public SpanOperation {
   struct Between {  // this node and another, or itself
     PairStream out, in;
     std::uint64_t next_out = 0, next_in = 0;  // chunks that have not begun
+    std::uint64_t next_sent = 0;              // the chunk that is sent next
+    std::uint32_t sent_now = 0;               // chunks that the library has
     std::uint32_t out_in_flight = 0, in_in_flight = 0;
   };
 
@@ -366,6 +368,7 @@ PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arri
   Between& each = between_[node];
   const PairStream& stream = arrives ? each.in : each.out;
   Flight& flight = flights_.emplace_back();
+  flight.flow.urgent = is_urgent(collective());
   flight.node = node;
   flight.arrives = arrives;
   flight.chunk = arrives ? each.next_in++ : each.next_out++;
@@ -408,6 +411,7 @@ std::size_t PairOperation::go_on(Flight& flight) {
   return 0;
 }
 
+// In order, two at a time, unless it is urgent.
 std::size_t PairOperation::begin_move(Flight& flight) {
   Between& each = between_[flight.node];
   if (moves() == Moves::kNotYet || (packs_first_ && unpacked_ > 0)) return 0;
@@ -416,10 +420,16 @@ std::size_t PairOperation::begin_move(Flight& flight) {
     flight.stage = Stage::kDelivering;
     return 1;
   }
-  if (!goes_inline(each.out))
+  const bool in_turn = flight.chunk == each.next_sent && each.sent_now < 2;
+  if (!in_turn && !flight.flow.urgent) return 0;
+  ++each.next_sent;
+  ++each.sent_now;
+  if (PeerNode& peer = peers()[flight.node]; !goes_inline(each.out)) {
+    if (flight.flow.urgent) peer.sent_after(to(flight.node).bulk_sending());
     to(flight.node)
-        .send(peers()[flight.node].first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow,
+        .send(peer.first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow,
               moves() == Moves::kChecked);
+  }
   flight.stage = Stage::kMoving;
   return 1;
 }
@@ -429,6 +439,7 @@ std::size_t PairOperation::end_move(Flight& flight) {
   if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
   if (!flight.arrives) {
     --each.out_in_flight;
+    --each.sent_now;
     flight.stage = Stage::kDone;
     return 1;
   }

@@ -54,6 +54,12 @@ bool PeerNodes::any_refused_before_it_was_ready() const {
   });
 }
 
+std::uint64_t PeerNodes::bulk_ahead() const {
+  std::uint64_t most = 0;
+  for (const PeerNode& peer : nodes_) most = std::max(most, peer.bulk_ahead);
+  return most;
+}
+
 std::vector<std::uint32_t> PeerNodes::awaited() const {
   std::vector<std::uint32_t> awaited;
   for (const std::uint32_t member : members_) {

@@ -3,6 +3,7 @@
 
 #include "transport/span/wire.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -27,6 +28,9 @@ struct PeerNode {
   std::optional<MatchRequest> request;
   // Of the messages from it; its request is there.
   MessageTag received_tag() const { return request->head.first_tag; }
+  // Of an urgent operation, before a message to the node: bytes of others that the library is sending there.
+  std::uint64_t bulk_ahead = 0;  // at most, so far
+  void sent_after(std::uint64_t bulk) { bulk_ahead = std::max(bulk_ahead, bulk); }
 };
 
 // Owns    what each node of a span has said. Thread  that of the network.
@@ -48,6 +52,7 @@ class PeerNodes {
   bool any_refused_before_it_was_ready() const;
   // The members on nodes that have not come; in a SEND or RECV the two members alone count.
   std::vector<std::uint32_t> awaited() const;
+  std::uint64_t bulk_ahead() const;  // of any node, at most
   // The first field in which a node differs from this one. All requests are there.
   std::string difference(const RequestHead& mine, const std::vector<std::string>& names) const;
 

@@ -14,8 +14,8 @@
 // apart, each a row, and are folded in the order of members, by the tree of kernels/math/reduce.hpp.
 #include "api/base/dtype.hpp"
 #include "kernels/math/copy.hpp"
-#include "kernels/math/deliver.hpp"
 #include "kernels/math/reduce.hpp"
+#include "transport/span/averages.hpp"
 #include "transport/span/choice.hpp"
 #include "transport/span/operation.hpp"
 #include "transport/span/row.hpp"
@@ -23,7 +23,6 @@
 #include "transport/span/vectors.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <deque>
 #include <utility>
@@ -31,21 +30,9 @@
 namespace muster::transport::span {
 namespace {
 
-constexpr std::size_t kChunkBytes = 1 << 20;
-constexpr std::size_t kChunksInFlight = 3;
+constexpr std::size_t kBytesInFlight = 3 * kChunkBytes;
 constexpr std::size_t kPartBytes = 128 << 10;
 constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth a worker's coming
-
-// The operator by which combined contributions are folded.
-muster_redop folded_by(muster_redop redop) {
-  return redop == MUSTER_AVG || redop == MUSTER_PREMUL_SUM ? MUSTER_SUM : redop;
-}
-
-template<class Real>
-void divide(std::byte* data, std::uint64_t count, double by) {
-  auto* const values = reinterpret_cast<Real*>(data);
-  for (std::uint64_t i = 0; i < count; ++i) values[i] /= static_cast<Real>(by);
-}
 
 class RowOperation final : public SpanOperation {
  public:
@@ -79,6 +66,8 @@ class RowOperation final : public SpanOperation {
     std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
     Stage stage = Stage::kPacking;
     std::uint32_t round = 0;
+    MessageTag number = 0;   // of this round's messages
+    bool is_sent = false;    // this round was given to the library
     bool is_direct = false;  // messages go from and to members
     Flow flow;
     Chore chore;
@@ -105,6 +94,7 @@ class RowOperation final : public SpanOperation {
   Bytes sent(const Flight& flight, const Move& move) const;
 
   void begin_flight();
+  void give_back(Flight& flight);
   void place(Flight& flight);
   bool is_direct(const Flight& flight) const;
   void place_with_members(Flight& flight) const;
@@ -113,8 +103,9 @@ class RowOperation final : public SpanOperation {
   void run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
            void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t));
   void pack(Flight& flight, std::uint64_t first, std::uint64_t last);
-  void begin_round(Flight& flight);
-  void begin_receives(Flight& flight, MessageTag number);
+  void begin_receives(Flight& flight);
+  bool may_send(const Flight& flight) const;
+  void begin_sends(Flight& flight);
   bool begin_fold(Flight& flight);
   void fold(Flight& flight, std::uint64_t first, std::uint64_t last);
   void begin_delivery(Flight& flight);
@@ -128,6 +119,7 @@ class RowOperation final : public SpanOperation {
   bool unfolded_ = false;                    // contributions of a node travel apart
   bool direct_ = false;                      // the row is large
   std::uint32_t root_ = 0;                   // the root's node
+  std::size_t chunk_bytes_ = kChunkBytes;    // so that messages are at most half of kChunkBytes
   std::uint32_t chunks_ = 0;
   std::uint32_t next_chunk_ = 0;
   Schedule schedule_;
@@ -148,10 +140,11 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
   if (has_root(collective().op)) root_ = span().node_of[static_cast<std::size_t>(collective().root)];
   if (row_.elements() == 0) return;
   const std::uint32_t rows = unfolded_ ? most : 0;
-  chunks_ = row_.chunks(kChunkBytes / element_ / std::max(rows, 1u));
-  const RowChunk first = row_.chunk(0, chunks_);
+  const std::size_t one = element_ * std::max(rows, 1u);
+  chunks_ = row_.chunks(chunk_bytes_ / one);
   const NodeAlgorithm algorithm =
-      choose_algorithm(collective().op, first, rows, element_, root_, workshop.options.link);
+      choose_algorithm(collective().op, row_.chunk(0, chunks_), rows, element_, root_, workshop.options.link);
+  if (moves_whole(collective().op, algorithm)) chunks_ = row_.chunks((chunk_bytes_ /= 2) / one);
   schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
   direct_ = !unfolded_ && workshop_.is_worth_direct(row_.elements() * element_);
   lands_.resize(peers().count());
@@ -161,16 +154,16 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
 }
 
 RowOperation::~RowOperation() {
-  for (Flight& flight : flights_) {
-    workshop_.staging.give_back(std::move(flight.own));
-    workshop_.staging.give_back(std::move(flight.inbox));
-    workshop_.staging.give_back(std::move(flight.results));
-  }
+  for (Flight& flight : flights_) give_back(flight);
+}
+
+void RowOperation::give_back(Flight& flight) {
+  for (Staged* each : {&flight.own, &flight.inbox, &flight.results})
+    workshop_.staging.give_back(std::move(*each));
 }
 
 bool RowOperation::flows_are_over() const {
-  return std::all_of(flights_.begin(), flights_.end(),
-                     [](const Flight& flight) { return flight.flow.pending == 0; });
+  return std::ranges::all_of(flights_, [](const Flight& each) { return each.flow.pending == 0; });
 }
 
 bool RowOperation::resting() const {
@@ -204,14 +197,11 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
   if (direct_ && moves() == Moves::kNotYet) return 0;
-  while (next_chunk_ < chunks_ && flights_.size() < kChunksInFlight) begin_flight();
+  while (next_chunk_ < chunks_ && flights_.size() < kBytesInFlight / chunk_bytes_) begin_flight();
   for (Flight& flight : flights_)
     while (const std::size_t now = go_on(flight)) moved += now;
   while (!flights_.empty() && flights_.front().stage == Stage::kDone) {
-    Flight& done = flights_.front();
-    workshop_.staging.give_back(std::move(done.own));
-    workshop_.staging.give_back(std::move(done.inbox));
-    workshop_.staging.give_back(std::move(done.results));
+    give_back(flights_.front());
     flights_.pop_front();
     ++moved;
   }
@@ -223,6 +213,7 @@ std::size_t RowOperation::work() {
 
 void RowOperation::begin_flight() {
   Flight& flight = flights_.emplace_back();
+  flight.flow.urgent = is_urgent(collective());
   flight.index = next_chunk_++;
   flight.chunk = row_.chunk(flight.index, chunks_);
   place(flight);
@@ -307,11 +298,18 @@ std::size_t RowOperation::go_on(Flight& flight) {
         begin_delivery(flight);
         flight.stage = Stage::kDelivering;
       } else {
-        begin_round(flight);
+        flight.number = number_of(flight.index, flight.round);
+        flight.is_sent = false;
+        begin_receives(flight);
         flight.stage = Stage::kMoving;
       }
       return 1;
     case Stage::kMoving:
+      if (!flight.is_sent) {
+        if (!may_send(flight)) return 0;
+        begin_sends(flight);
+        return 1;
+      }
       if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
       if (begin_fold(flight)) {
         flight.stage = Stage::kFolding;
@@ -406,19 +404,38 @@ Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
   return {move.result || place.is_folded ? place.result : place.own, bytes};
 }
 
-void RowOperation::begin_round(Flight& flight) {
-  const Round& round = schedule_[flight.round];
-  const MessageTag number = number_of(flight.index, flight.round);
-  begin_receives(flight, number);
-  for (const Move& move : round.sends) {
+bool RowOperation::may_send(const Flight& flight) const {
+  if (flight.flow.urgent) return true;
+  const auto bytes_to = [&](std::uint32_t node, const Flight& of, std::uint32_t round) -> std::size_t {
+    for (const Move& move : schedule_[round].sends)
+      if (move.peer == node) return bytes_of(of.chunk, move, rows_of(span().here));
+    return 0;
+  };
+  return std::ranges::all_of(schedule_[flight.round].sends, [&](const Move& move) {
+    std::vector<ChunkToNode> chunks;
+    for (const Flight& each : flights_) {
+      ChunkToNode& chunk = chunks.emplace_back();
+      if (each.flow.sending > 0) chunk.now = bytes_to(move.peer, each, each.round);
+      for (std::uint32_t round = each.round + (each.is_sent ? 1 : 0); round < schedule_.size(); ++round)
+        chunk.later = std::max(chunk.later, bytes_to(move.peer, each, round));
+    }
+    const std::size_t index = flight.index - flights_.front().index;
+    return may_give(chunks, index, bytes_to(move.peer, flight, flight.round));
+  });
+}
+
+void RowOperation::begin_sends(Flight& flight) {
+  flight.is_sent = true;
+  for (const Move& move : schedule_[flight.round].sends) {
     const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
     if (bytes == 0 || goes_inline(flight, flight.round, bytes)) continue;
-    to(move.peer).send(peers()[move.peer].first_tag + number, sent(flight, move), flight.flow,
+    if (flight.flow.urgent) peers()[move.peer].sent_after(to(move.peer).bulk_sending());
+    to(move.peer).send(peers()[move.peer].first_tag + flight.number, sent(flight, move), flight.flow,
                        moves() == Moves::kChecked);
   }
 }
 
-void RowOperation::begin_receives(Flight& flight, MessageTag number) {
+void RowOperation::begin_receives(Flight& flight) {
   const Round& round = schedule_[flight.round];
   std::size_t inbox = 0;
   flight.inbox_at.assign(peers().count(), 0);
@@ -437,7 +454,7 @@ void RowOperation::begin_receives(Flight& flight, MessageTag number) {
     std::byte* const into =
         move.result ? flight.places[move.first].result : flight.inbox.data() + flight.inbox_at[move.peer];
     if (!goes_inline(flight, flight.round, bytes)) {
-      to(move.peer).receive(peers()[move.peer].received_tag() + number, {into, bytes}, flight.flow,
+      to(move.peer).receive(peers()[move.peer].received_tag() + flight.number, {into, bytes}, flight.flow,
                             moves() == Moves::kChecked);
       continue;
     }
@@ -455,16 +472,17 @@ void RowOperation::begin_receives(Flight& flight, MessageTag number) {
 void RowOperation::settle_rest(Rest& rest) {
   const auto in_flight = static_cast<std::uint32_t>(flights_.size());
   for (std::uint32_t index = next_chunk_ - in_flight; index < chunks_; ++index) {
-    std::size_t round = 0;
+    std::size_t begun = 0, given = 0;  // rounds whose receives have begun, and that were given to the library
     if (index < next_chunk_) {
       const Flight& flight = flights_[index + in_flight - next_chunk_];
-      round = flight.round + (flight.stage == Stage::kMoving || flight.stage == Stage::kFolding ? 1 : 0);
+      begun = flight.round + (flight.stage == Stage::kMoving || flight.stage == Stage::kFolding ? 1 : 0);
+      given = begun - (flight.stage == Stage::kMoving && !flight.is_sent ? 1 : 0);
     }
     const RowChunk chunk = row_.chunk(index, chunks_);
-    for (; round < schedule_.size(); ++round) {
+    for (std::size_t round = given; round < schedule_.size(); ++round) {
       const MessageTag number = number_of(index, round);
       for (const Move& move : schedule_[round].receives)
-        if (const std::size_t bytes = bytes_of(chunk, move, rows_of(move.peer)); bytes > 0)
+        if (const std::size_t bytes = bytes_of(chunk, move, rows_of(move.peer)); round >= begun && bytes > 0)
           rest.receive_unread(move.peer, number, bytes);
       for (const Move& move : schedule_[round].sends)
         if (bytes_of(chunk, move, rows_of(span().here)) > 0) rest.send_empty(move.peer, number);
@@ -537,14 +555,9 @@ void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t la
     if (!needs(static_cast<std::uint32_t>(slice))) return;
     std::byte* const outcome = outcome_of(flight, slice);
     const std::uint64_t begin = flight.chunk.slices[slice].first;
-    if (folds_ && !unfolded_ && c.redop == MUSTER_AVG) {
-      const auto ranks = static_cast<double>(span().ranks());
-      std::byte* const data = outcome + (range.first - begin) * element_;
-      if (c.dtype == MUSTER_F64)
-        divide<double>(data, range.count(), ranks);
-      else
-        divide<float>(data, range.count(), ranks);
-    }
+    if (folds_ && !unfolded_ && c.redop == MUSTER_AVG)
+      average(outcome + (range.first - begin) * element_, range.count(), span().ranks(),
+              c.dtype == MUSTER_F64);
     row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
       const auto to = [&](const LocalMember& getter) {
         if (getter.bases.target == nullptr) return;  // the root may ask for no copy of its own

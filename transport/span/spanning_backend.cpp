@@ -91,7 +91,7 @@ class SpanningBackend final : public Backend {
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
-  std::uint64_t late_messages(std::uint64_t group) const;
+  Communicator::Traffic traffic(std::uint64_t group) const;
 
  private:
   std::unique_ptr<NodeConnection> connection_to(NodeIndex node);
@@ -107,6 +107,8 @@ class SpanningBackend final : public Backend {
   void end_what_came();
   // Notes a message that is dropped because it comes too late.
   void drop(Bytes message);
+  // Notes that the operation goes, if its group is still there.
+  void note(const SpanOperation& past);
   // Hands it to the operation, or keeps it until this node comes to that.
   void keep(const OperationKey& key, span::EarlyRequest request);
   SpanOperation* find(const OperationKey& key);
@@ -115,6 +117,14 @@ class SpanningBackend final : public Backend {
   // Fails what has not met all its nodes. False: the epoch had ended before.
   bool end_here(const EpochEnd& end);
   std::shared_ptr<const Span> span_of(std::uint64_t group) const;
+  // What lies there for the engine, if `any`; then there is none.
+  template<class Notes>
+  Notes taken(Notes& notes, std::atomic<bool>& any) {
+    if (!any.load(std::memory_order_acquire)) return {};
+    const std::lock_guard lock(wishes_mutex_);
+    any.store(false, std::memory_order_relaxed);
+    return std::exchange(notes, {});
+  }
 
   const SpanningOptions options_;
   // What a library may touch until the network has ended stands before it.
@@ -139,9 +149,9 @@ class SpanningBackend final : public Backend {
   mutable std::mutex wishes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<const Span>> spans_;  // of the communicators, by group
   Wishes wishes_;
-  std::map<OperationKey, std::uint64_t> latest_;          // by place, tag and epoch; their number is 0
-  std::map<std::uint64_t, std::uint64_t> present_epoch_;  // by group
-  std::map<std::uint64_t, std::uint64_t> late_;           // by group of `spans_`: messages that were dropped
+  std::map<OperationKey, std::uint64_t> latest_;            // by place, tag and epoch; their number is 0
+  std::map<std::uint64_t, std::uint64_t> present_epoch_;    // by group
+  std::map<std::uint64_t, Communicator::Traffic> traffic_;  // by group of `spans_`
   std::vector<EpochEnd> heard_;
   std::vector<std::pair<NodeIndex, Status>> lost_;
   span::EngineWords words_;
@@ -184,7 +194,7 @@ class SpanningCommunicator final : public Communicator {
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome) const override {
     return backend_.awaited(outcome);
   }
-  std::uint64_t late_messages() const override { return backend_.late_messages(span_->group); }
+  Traffic traffic() const override { return backend_.traffic(span_->group); }
 
  private:
   // How many launches of that place and tag there were in this epoch, before this communicator was opened.
@@ -213,8 +223,7 @@ SpanningBackend::~SpanningBackend() {
 
 Status SpanningBackend::use(device::Device& device, std::function<void()> wake) {
   wake_ = std::move(wake);
-  constexpr std::size_t kPriorities = static_cast<std::size_t>(device::Priority::kLow) + 1;
-  for (std::size_t i = 0; i < kPriorities; ++i) {
+  for (std::size_t i = 0; i <= static_cast<std::size_t>(device::Priority::kLow); ++i) {
     MUSTER_ASSIGN_OR_RETURN(auto stream, device.open_stream(static_cast<device::Priority>(i)));
     workshop_.streams.push_back(stream.get());
     streams_.push_back(std::move(stream));
@@ -241,18 +250,26 @@ Result<std::unique_ptr<Communicator>> SpanningBackend::open(const Span& span) {
 void SpanningBackend::closed(std::uint64_t group) {
   const std::lock_guard lock(wishes_mutex_);
   spans_.erase(group);
-  late_.erase(group);
+  traffic_.erase(group);
 }
 
-std::uint64_t SpanningBackend::late_messages(std::uint64_t group) const {
+Communicator::Traffic SpanningBackend::traffic(std::uint64_t group) const {
   const std::lock_guard lock(wishes_mutex_);
-  return late_.contains(group) ? late_.at(group) : 0;
+  return traffic_.contains(group) ? traffic_.at(group) : Communicator::Traffic();
+}
+
+void SpanningBackend::note(const SpanOperation& past) {
+  const std::uint64_t group = past.key().place.group;
+  if (past.agreed()) done_[group] = std::max(done_[group], past.key().epoch);
+  const std::uint64_t ahead = past.peers().bulk_ahead();
+  const std::lock_guard lock(wishes_mutex_);
+  if (spans_.contains(group)) traffic_[group].bulk_ahead = std::max(traffic_[group].bulk_ahead, ahead);
 }
 
 void SpanningBackend::drop(Bytes message) {
   const auto group = span::group_of(message);
   const std::lock_guard lock(wishes_mutex_);
-  if (group && spans_.contains(*group)) ++late_[*group];
+  if (group && spans_.contains(*group)) ++traffic_[*group].late_messages;
 }
 
 std::shared_ptr<const Span> SpanningBackend::span_of(std::uint64_t group) const {
@@ -350,14 +367,7 @@ bool SpanningBackend::in_use(std::uint64_t group) {
 }
 
 void SpanningBackend::take_lost(const std::function<void(NodeIndex, const Status&)>& visit) {
-  if (!any_lost_.load(std::memory_order_acquire)) return;
-  std::vector<std::pair<NodeIndex, Status>> lost;
-  {
-    const std::lock_guard lock(wishes_mutex_);
-    lost.swap(lost_);
-    any_lost_.store(false, std::memory_order_relaxed);
-  }
-  for (const auto& [node, why] : lost) visit(node, why);
+  for (const auto& [node, why] : taken(lost_, any_lost_)) visit(node, why);
 }
 
 void SpanningBackend::stay_alive() {
@@ -486,14 +496,7 @@ void SpanningBackend::end(const EpochEnd& end) {
 }
 
 void SpanningBackend::take_ended(const std::function<void(const EpochEnd&)>& visit) {
-  if (!any_heard_.load(std::memory_order_acquire)) return;
-  std::vector<EpochEnd> heard;
-  {
-    const std::lock_guard lock(wishes_mutex_);
-    heard.swap(heard_);
-    any_heard_.store(false, std::memory_order_relaxed);
-  }
-  for (const EpochEnd& end : heard) visit(end);
+  for (const EpochEnd& end : taken(heard_, any_heard_)) visit(end);
 }
 
 // ---- operations --------------------------------------------------------------------------------
@@ -550,8 +553,8 @@ std::size_t SpanningBackend::carry_out_wishes() {
 
 void SpanningBackend::begin(span::Launched launched) {
   const OperationKey key = launched.key;
-  operations_.push_back(span::begin_operation(std::move(launched), workshop_));
-  SpanOperation& begun = *operations_.back();
+  const auto at = span::is_urgent(*launched.collective) ? operations_.begin() : operations_.end();
+  SpanOperation& begun = **operations_.insert(at, span::begin_operation(std::move(launched), workshop_));
   if (const EpochEnd* const end = ended(key.place.group, key.epoch))
     return begun.fail(Status(end->code, end->text, end->culprit));
   for (span::EarlyRequest& each : early_.take(key)) span::hand_over(begun, std::move(each));
@@ -573,10 +576,9 @@ std::size_t SpanningBackend::progress() {
   }
   words_.arrive();
   std::erase_if(operations_, [this](const auto& operation) {
-    if (!operation->is_past() || !operation->quiet()) return false;
-    std::uint64_t& done = done_[operation->key().place.group];
-    if (operation->agreed()) done = std::max(done, operation->key().epoch);
-    return true;
+    const bool goes = operation->is_past() && operation->quiet();
+    if (goes) note(*operation);
+    return goes;
   });
   return moved;
 }

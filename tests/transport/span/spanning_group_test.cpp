@@ -272,7 +272,7 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
     EXPECT_EQ(heard.front().epoch, 1u);
     EXPECT_EQ(heard.front().culprit, 2);
   }
-  EXPECT_EQ(communicators_[2]->late_messages(), 2u) << "the requests of the other nodes";
+  EXPECT_EQ(communicators_[2]->traffic().late_messages, 2u) << "the requests of the other nodes";
   const SpanLaunch& late = launch(same, shares, next());  // still of epoch 1
   ASSERT_TRUE(cluster_->until([&] { return late.over(); }));
   EXPECT_EQ(late.first_failure().message(), "rank 2 sleeps");

@@ -1,0 +1,309 @@
+#!/usr/bin/env python3
+"""What overlaps on a slow link between two nodes, which are network namespaces of this machine.
+
+  overlap.py [--sections NAME...] [--networks NAME...] [--rounds N] [--quick] [--json FILE]
+
+reduce: an all-reduce behind as much work. With A, W and B the seconds of the all-reduce alone, of the work
+alone and of both, overlap = 1 - (B - max(A, W)) / min(A, W), the median of rounds.
+halo: a halo of 8 KiB alone, and while an all-gather fills the link; what it waits for is told apart.
+train: train_lm over both nodes, with prefetch 0, 1 and 2.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.dont_write_bytecode = True  # the tree stays as it was
+
+SOURCES = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(SOURCES.parent.parent / "deploy"))
+
+import cluster_of_namespaces
+import sides
+from cluster_of_namespaces import Failed, run
+from nodes import contenders
+
+BENCH = pathlib.Path(__file__).absolute().parent  # build/PRESET/bench, by a link
+BIN = BENCH.parent / "bin"
+RANK = BENCH / "peers" / "overlap_rank"
+INTERFACE = contenders.INTERFACE
+SECTIONS = ("reduce", "halo", "train")
+KIB, MIB = 2**10, 2**20
+GIGABIT, SLOW = "1gbit", "100mbit"
+BYTES_PER_SECOND = {GIGABIT: 125e6, SLOW: 12.5e6}
+HALO = 8 * KIB
+CHUNK = MIB  # of an operation: chunk_room.hpp
+LOW_WATER = 128 * KIB  # that a socket takes beyond what is on its way
+LOOK_SECONDS = 0.05
+LIMIT_SECONDS = 300
+WORK = {"all": "arithmetic on both nodes", "one": "arithmetic on one node",
+        "kernels": "kernels on both nodes"}
+FULL = {"reduce_bytes": 16 * MIB, "rounds": 7, "work": list(WORK),
+        "bulk_bytes": 64 * MIB, "halo_seconds": 2.0, "prefetch": (0, 1, 2), "steps": 20,
+        "model": {"batch": 192, "context": 64, "layers": 4, "width": 128, "heads": 4}}
+QUICK = {"reduce_bytes": 256 * KIB, "rounds": 1, "work": ["one"],
+         "bulk_bytes": 8 * MIB, "halo_seconds": 0.05, "prefetch": (1,), "steps": 2,
+         "model": {"batch": 4, "context": 16, "layers": 1, "width": 32, "heads": 2}}
+
+
+def say(line=""):
+    print(line, flush=True)
+
+
+def percent(part):
+    return f"{100 * part:.1f} %"
+
+
+def milliseconds(seconds):
+    return f"{1e3 * seconds:.1f}"
+
+
+class Sockets(threading.Thread):
+    """Looks at what the sockets between the nodes, and the queue of the link, hold on a node."""
+
+    def __init__(self, name):
+        super().__init__(daemon=True)
+        self.name_of_node = name
+        self.ended = threading.Event()
+        self.socket_bytes, self.link_bytes = [], []
+
+    def run(self):
+        of_daemons = f":{cluster_of_namespaces.PORT}"
+        while not self.ended.wait(LOOK_SECONDS):
+            shown = run("ip", "netns", "exec", self.name_of_node, "ss", "--tcp", "--no-header", "--numeric",
+                        "state", "established")
+            self.socket_bytes.append(sum(
+                int(sent) for _, sent, here, there, *_ in map(str.split, shown.splitlines())
+                if not here.endswith(of_daemons) and not there.endswith(of_daemons)))
+            queues = run("tc", "-n", self.name_of_node, "-s", "-j", "qdisc", "show", "dev", INTERFACE)
+            self.link_bytes.append(max(queue.get("backlog", 0) for queue in json.loads(queues)))
+
+    def stop(self):
+        self.ended.set()
+        self.join()
+
+
+class Overlap:
+    def __init__(self, options, nodes, folder):
+        self.options, self.nodes = options, nodes
+        self.sizes = QUICK if options.quick else FULL
+        self.turns = contenders.Run(folder, nodes)
+
+    def log(self, what):
+        print(f"{time.strftime('%H:%M:%S')} {what}", file=sys.stderr, flush=True)
+
+    # ---- the link ----
+
+    def limit(self, rate):
+        """So much leaves each node. A burst is longer than a packet as sockets give it, so none is cut."""
+        for name in self.nodes.names:
+            run("tc", "-n", name, "qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", rate,
+                "burst", "128kb", "latency", "20ms")
+
+    def keep_low(self, low_water):
+        """How many bytes a socket takes that are not on their way yet; None: as many as it likes."""
+        for name in self.nodes.names:
+            run("ip", "netns", "exec", name, "sh", "-c",
+                f"echo {low_water or 2**32 - 1} >/proc/sys/net/ipv4/tcp_notsent_lowat")
+
+    # ---- programs on the nodes ----
+
+    def cluster(self, network):
+        return cluster_of_namespaces.Cluster(self.turns.new_folder(), BIN, self.nodes.names, network, 1,
+                                             f"dp_shard={len(self.nodes.names)}")
+
+    def on_all(self, cluster, words):
+        """Of a program on each node: (the JSON of rank 0's last line, what it says otherwise)."""
+        ranks = [subprocess.Popen([str(word) for word in command], env=environment, text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  start_new_session=True)
+                 for command, environment in cluster.ranks(words)]
+        try:
+            said = [rank.communicate(timeout=LIMIT_SECONDS) for rank in ranks]
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{words[0]} took longer than {LIMIT_SECONDS} s\n{cluster.logs()}") from None
+        finally:
+            for rank in ranks:
+                if rank.poll() is None:
+                    os.killpg(rank.pid, signal.SIGKILL)
+        for rank, (out, err) in zip(ranks, said):
+            if rank.returncode != 0:
+                raise Failed(f"{words[0]} ended with status {rank.returncode}: {err[-800:]}\n"
+                             f"{cluster.logs()}")
+        lines = [line for line in said[0][0].splitlines() if line.startswith("{")]
+        return json.loads(lines[-1]), said[0][1]
+
+    # ---- sections ----
+
+    def reduce(self, network):
+        rows = []
+        for work in self.sizes["work"]:
+            self.log(f"{network}: an all-reduce behind {WORK[work]}")
+            with self.cluster(network) as cluster:
+                cluster.await_job()
+                found, _ = self.on_all(cluster, [RANK, "reduce", self.sizes["reduce_bytes"],
+                                                 self.options.rounds or self.sizes["rounds"], work])
+            rows.append({"network": network, "work": work, "bytes": self.sizes["reduce_bytes"], **found})
+        return rows
+
+    def halo(self, network):
+        rows = []
+        for low_water in (None, LOW_WATER):
+            self.log(f"{network}: a halo behind an all-gather")
+            self.keep_low(low_water)
+            with self.cluster(network) as cluster:
+                cluster.await_job()
+                sockets = Sockets(self.nodes.names[0])
+                sockets.start()
+                try:
+                    found, _ = self.on_all(cluster, [RANK, "halo", self.sizes["bulk_bytes"], HALO // 2,
+                                                     self.sizes["halo_seconds"]])
+                finally:
+                    sockets.stop()
+                groups = json.loads(cluster.muster(
+                    "top", "--json", "--once", "--interval", "0.2", "--job", "train", "--endpoint",
+                    cluster.socket(self.nodes.names[0])))["groups"]
+            rows.append({"network": network, "low_water": low_water, "halo_bytes": HALO,
+                         "bulk_bytes": self.sizes["bulk_bytes"], **found,
+                         "engine_bytes": max(group["bulk_ahead_bytes"] for group in groups),
+                         "socket_bytes": max(sockets.socket_bytes, default=0),
+                         "link_bytes": max(sockets.link_bytes, default=0)})
+        self.keep_low(None)
+        return rows
+
+    def train(self, network):
+        mesh = f"dp_shard={len(self.nodes.names)}"
+        model = {**self.sizes["model"], "steps": self.sizes["steps"], "seed": 7}
+        tokens = model["batch"] * model["context"]
+        self.log("train_lm without communication")
+        apart = sides.Muster(BIN, RANK).train_apart(mesh, model)
+        rows = []
+        for prefetch in self.sizes["prefetch"]:
+            self.log(f"{network}: train_lm with prefetch {prefetch}")
+            with self.cluster(network) as cluster:
+                cluster.await_job()
+                before = self.turns.sent_bytes(self.nodes.names[0])
+                words = [BIN / "train_lm", "--json", "--generate", "0", "--prefetch", prefetch]
+                found, err = self.on_all(cluster, words + sides.words_of(model))
+                sent = self.turns.sent_bytes(self.nodes.names[0]) - before
+            step = tokens / sides.Muster.steady_rate(found, err, model)
+            alone = tokens / apart["tokens_per_second"]
+            rows.append({"network": network, "prefetch": prefetch, "step_s": step, "without_s": alone,
+                         "exposed_s": step - alone, "waiting": found["exposed_fraction"],
+                         "sent_bytes_a_step": sent / model["steps"], "loss": found["final_loss"]})
+        return rows
+
+
+# ---- what was found ----
+
+
+def print_reduce(rows):
+    say(f"\nan all-reduce of {rows[0]['bytes'] // KIB} KiB behind as much work, on {GIGABIT}; ms, medians of "
+        f"{rows[0]['rounds']}; how many of {os.cpu_count()} cores are busy, and the overlap that they allow")
+    say(f"{'work':<26}{'by':<5}{'alone':>8}{'work':>8}{'both':>8}{'overlap':>10}"
+        f"{'cores: alone':>14}{'work':>7}{'both':>7}{'allow':>10}")
+    for row in rows:
+        cores = [row[f"{name}_core_s"] / row[f"{name}_s"] for name in ("alone", "work", "both")]
+        # All that both need, on all cores.
+        shorter, longer = sorted((row["alone_s"], row["work_s"]))
+        least = max(longer, (row["alone_core_s"] + row["work_core_s"]) / os.cpu_count())
+        row["allowed"] = 1 - (least - longer) / shorter
+        say(f"{WORK[row['work']]:<26}{row['network']:<5}"
+            + "".join(f"{milliseconds(row[name]):>8}" for name in ("alone_s", "work_s", "both_s"))
+            + f"{percent(row['overlap']):>10}{cores[0]:>14.2f}{cores[1]:>7.2f}{cores[2]:>7.2f}"
+            f"{percent(row['allowed']):>10}")
+
+
+def print_halo(rows):
+    rate = BYTES_PER_SECOND[GIGABIT]
+    say(f"\na halo of {HALO // KIB} KiB, alone and behind all-gathers of {rows[0]['bulk_bytes'] // MIB} MiB, "
+        f"on {GIGABIT}; what was before it at most, in KiB and in ms of the link")
+    say(f"{'by':<5}{'unsent, of a socket':<21}{'alone µs':>9}{'behind ms':>10}{'p99':>7}{'engine':>14}"
+        f"{'sockets':>15}{'link':>12}")
+    for row in rows:
+        held = [(row[name] / KIB, 1e3 * row[name] / rate)
+                for name in ("engine_bytes", "socket_bytes", "link_bytes")]
+        low_water = f"{row['low_water'] // KIB} KiB" if row["low_water"] else "no limit"
+        say(f"{row['network']:<5}{low_water:<21}{row['alone_us']['median']:>9.0f}"
+            f"{row['behind_us']['median'] / 1e3:>10.1f}{row['behind_us']['p99'] / 1e3:>7.1f}"
+            + "".join(f"{kib:>{width}.0f} {ms:>5.1f}" for (kib, ms), width in zip(held, (8, 9, 6))))
+    over = [row for row in rows if row["engine_bytes"] > CHUNK]
+    say(f"in the engine it waits for {'more than ' if over else ''}one chunk of {CHUNK // KIB} KiB"
+        f"{'' if over else ' at most'}")
+
+
+def print_train(rows):
+    say(f"\ntrain_lm, dp_shard over both nodes, on {SLOW}; ms a step. Exposed is what a step takes longer "
+        "than without communication; its share is of the time that the link takes for the step's bytes")
+    say(f"{'by':<5}{'prefetch':>8}{'step':>9}{'without':>9}{'exposed':>9}{'on the link':>13}{'share':>9}"
+        f"{'kernels waited':>16}")
+    for row in rows:
+        link = row["sent_bytes_a_step"] / BYTES_PER_SECOND[SLOW]
+        say(f"{row['network']:<5}{row['prefetch']:>8}{milliseconds(row['step_s']):>9}"
+            f"{milliseconds(row['without_s']):>9}{milliseconds(row['exposed_s']):>9}{milliseconds(link):>13}"
+            f"{percent(row['exposed_s'] / link):>9}{percent(row['waiting']):>16}")
+
+
+PRINTED = {"reduce": print_reduce, "halo": print_halo, "train": print_train}
+
+
+def parsed():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=SECTIONS)
+    parser.add_argument("--networks", nargs="+", choices=("ucx", "ofi"))
+    parser.add_argument("--rounds", type=int, help="of the section reduce")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one network: shows that it runs")
+    parser.add_argument("--json", type=lambda text: pathlib.Path(text).resolve())
+    parser.add_argument("--plots", help="accepted beside other benchmarks; nothing is drawn")
+    options = parser.parse_args()
+    options.networks = options.networks or (("ucx",) if options.quick else ("ucx", "ofi"))
+    return options
+
+
+def measured(options):
+    nodes = cluster_of_namespaces.Nodes(2)
+    folder = pathlib.Path(tempfile.mkdtemp())
+    try:
+        overlap = Overlap(options, nodes, folder)
+        found = {}
+        for section in options.sections:
+            overlap.limit(SLOW if section == "train" else GIGABIT)
+            rows = [getattr(overlap, section)(network) for network in options.networks]
+            found[section] = sum(rows, [])
+            PRINTED[section](found[section])
+    finally:
+        nodes.remove()
+        shutil.rmtree(folder, ignore_errors=True)
+    return found
+
+
+def main():
+    options = parsed()
+    why = cluster_of_namespaces.why_not()
+    found, left_out = {}, []
+    if why:
+        left_out.append(f"all: this machine makes no nodes: {why}")
+        say(f"left out: {left_out[0]}")
+    else:
+        cluster_of_namespaces.enter_namespaces()
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("overlap: told to end"))
+        try:
+            found = measured(options)
+        except Failed as failure:
+            sys.exit(f"overlap: {failure}")
+    if options.json:
+        text = json.dumps({"schema_version": 1, **found, "left_out": left_out}, indent=1)
+        options.json.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
