@@ -99,8 +99,8 @@ def names(text, told):
 
 
 def first_error(seen, part):
-    """The first by which a rank has heard of a fault: from an operation with other nodes, or, if a rank of its
-    own node is lost, from any. Who has heard of a loss is not told of it again by later operations."""
+    """The first by which a rank has heard of a fault: from an operation with other nodes, or, if a rank of
+    its own node is lost, from any. Who has heard of a loss is not told of it again by later operations."""
     local = seen.number in part.local_may_fail
     return next((record for record in seen.of("error") if local or not is_local(record)), None)
 

@@ -107,8 +107,8 @@ class SpanningBackend final : public Backend {
   void end_what_came();
   // Notes a message that is dropped because it comes too late.
   void drop(Bytes message);
-  // Notes that the operation goes, if its group is still there.
-  void note(const SpanOperation& past);
+  // Notes that the operation goes, if its group is still there. True.
+  bool note(const SpanOperation& past);
   // Hands it to the operation, or keeps it until this node comes to that.
   void keep(const OperationKey& key, span::EarlyRequest request);
   SpanOperation* find(const OperationKey& key);
@@ -258,12 +258,13 @@ Communicator::Traffic SpanningBackend::traffic(std::uint64_t group) const {
   return traffic_.contains(group) ? traffic_.at(group) : Communicator::Traffic();
 }
 
-void SpanningBackend::note(const SpanOperation& past) {
+bool SpanningBackend::note(const SpanOperation& past) {
   const std::uint64_t group = past.key().place.group;
   if (past.agreed()) done_[group] = std::max(done_[group], past.key().epoch);
   const std::uint64_t ahead = past.peers().bulk_ahead();
   const std::lock_guard lock(wishes_mutex_);
   if (spans_.contains(group)) traffic_[group].bulk_ahead = std::max(traffic_[group].bulk_ahead, ahead);
+  return true;
 }
 
 void SpanningBackend::drop(Bytes message) {
@@ -448,9 +449,9 @@ void SpanningBackend::end_what_came() {
 }
 
 SpanOperation* SpanningBackend::find(const OperationKey& key) {
-  const auto found = std::find_if(operations_.begin(), operations_.end(),
-                                  [&](const auto& each) { return !each->is_past() && each->key() == key; });
-  return found == operations_.end() ? nullptr : found->get();
+  for (const auto& each : operations_)
+    if (!each->is_past() && each->key() == key) return each.get();
+  return nullptr;
 }
 
 void SpanningBackend::keep(const OperationKey& key, span::EarlyRequest request) {
@@ -552,7 +553,7 @@ std::size_t SpanningBackend::carry_out_wishes() {
 }
 
 void SpanningBackend::begin(span::Launched launched) {
-  const OperationKey key = launched.key;
+  const auto key = launched.key;
   const auto at = span::is_urgent(*launched.collective) ? operations_.begin() : operations_.end();
   SpanOperation& begun = **operations_.insert(at, span::begin_operation(std::move(launched), workshop_));
   if (const EpochEnd* const end = ended(key.place.group, key.epoch))
@@ -576,9 +577,7 @@ std::size_t SpanningBackend::progress() {
   }
   words_.arrive();
   std::erase_if(operations_, [this](const auto& operation) {
-    const bool goes = operation->is_past() && operation->quiet();
-    if (goes) note(*operation);
-    return goes;
+    return operation->is_past() && operation->quiet() && note(*operation);
   });
   return moved;
 }
