@@ -543,10 +543,9 @@ std::size_t SpanningBackend::carry_out_wishes() {
         operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
   for (const EpochEnd& end : wishes.ends) {
     end_here(end);
-    const auto span = span_of(end.group);
-    if (span == nullptr) continue;
-    for (const NodeIndex node : span->nodes)
-      if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
+    if (const auto span = span_of(end.group))
+      for (const NodeIndex node : span->nodes)
+        if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
   }
   span::EngineWords::send(std::move(said), connections_, greeted_);
   return 1;
