@@ -26,6 +26,19 @@ using muster::shard::Arrangement;
 using muster::shard::Reduced;
 using muster::shard::ScheduledUnit;
 
+namespace {
+
+// What decides when units are gathered. Ranks that decide differently would gather different units at once.
+std::string description_of(std::span<const ScheduledUnit> units, std::uint32_t depth) {
+  std::string text = fmt::format("places of units: prefetch {}\n", depth);
+  for (const ScheduledUnit& unit : units)
+    text += fmt::format("place of unit \"{}\": {} bytes at {}, slice {}, gradients {} at {}\n", unit.name,
+                        unit.bytes, unit.offset, unit.slice_bytes, unit.gradient_bytes, unit.gradient_offset);
+  return text;
+}
+
+}  // namespace
+
 muster_units::muster_units(muster_session* session, const muster_units_options& options)
     : session_(session),
       name_(options.name == nullptr ? "units" : options.name),
@@ -178,7 +191,7 @@ Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std:
   return {};
 }
 
-Status muster_units::prepare() {
+Status muster_units::prepare(std::string& facts) {
   if (units_.empty()) return failure(Code::kState, "the set has no units");
   std::vector<ScheduledUnit> scheduled;
   std::vector<UnitPlaces> places(units_.size());
@@ -188,9 +201,11 @@ Status muster_units::prepare() {
   }
   MUSTER_RETURN_IF_ERROR(place(scheduled, places));
   MUSTER_RETURN_IF_ERROR(place_gradients(scheduled, places));
+  facts += description_of(scheduled, depth_);
   MUSTER_RETURN_IF_ERROR(lanes_.open(name_));
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i]->facts().slice_ranks != 0) {
+    const muster::client::UnitFacts& unit = units_[i]->facts();
+    if (unit.slice_ranks != 0) {
       auto group = slice_group(*units_[i]);
       if (!group) return std::move(group).error();
       places[i].slice_group = *group;
@@ -215,7 +230,7 @@ Status muster_units::make_ready() {
   std::string facts;
   const Status own = status_of(guarded([&]() -> Status {
     facts = description();
-    return prepare();
+    return prepare(facts);
   }));
   muster_group group = MUSTER_GROUP_SELF;
   if (is_shared()) MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));

@@ -61,7 +61,7 @@ struct muster_units final : private muster::shard::UnitOperations {
 
   muster::Status check(const muster_unit_options& options) const;
   muster::Status make_ready();  // the first time
-  muster::Status prepare();
+  muster::Status prepare(std::string& facts);  // adds what ranks must agree on
   muster::Status withdraw();  // what prepare() has made
   void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
   bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }

@@ -95,6 +95,33 @@ TEST_F(Units, KeepSlicesForBackward) {
   train(4, "dp_shard=4", five_units(2), {});
 }
 
+// Goal:   ranks whose slices differ in size gather the same units at the same time.
+// Method: rank 0 has slices of 256 bytes and rank 2 of 64, so that the budget would have room for a prefetch
+//         at rank 2 alone. A later step leaves a unit out.
+TEST_F(Units, KeepUnevenSlicesInOneOrder) {
+  mesh = "dp_shard=4";
+  std::vector<UnitSpec> specs;
+  for (const char* name : {"a", "b", "c"}) specs.push_back({name, {{{5, 16}}}, 2, 0});
+  Setting setting;
+  setting.budget = 1100;
+  with_ranks(4, [&](Member& member) {
+    Model model(member, specs, setting);
+    model.initialise();
+    model.step(0);
+    EXPECT_EQ(model.info().prefetch, 0U) << "rank " << member.rank;
+    ok(muster_step_begin(model.units, MUSTER_POINT_NONE, 0));
+    for (const std::size_t u : {0U, 2U}) model.forward(u);
+    model.wait();
+    for (const std::size_t u : {0U, 2U})
+      model.each(u, 0, MUSTER_UNIT_WHOLE, [&](std::int64_t at, std::int64_t index) {
+        ASSERT_EQ(model.copied(u, 0)[at], Model::initial(u, 0, index)) << u << " at rank " << member.rank;
+      });
+    muster_point done[2];
+    ok(muster_step_end(model.units, model.latest(), done));
+    meet_and_leave(member);
+  });
+}
+
 TEST_F(Units, StayWholeUntilBackward) {
   train(2, "dp_shard=2", five_units(MUSTER_RESHARD_NEVER), {});
 }
