@@ -73,9 +73,9 @@ Status UnitSchedule::begin_step(muster_point shards, bool unchanged) {
   for (Unit& unit : units_) {
     unit.reduced = false;
     unit.ran = 0;
+    unit.shards.add(shards);
     if (unchanged) continue;
     drop(unit);
-    unit.shards.add(shards);
     unit.changed = true;
   }
   return {};

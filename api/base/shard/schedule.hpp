@@ -136,8 +136,8 @@ class UnitSchedule {
   // depth: how many modules ahead units are gathered. `operations` outlives it.
   UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, UnitOperations& operations);
 
-  // `shards`: the point after which shards may be read. unchanged: they are those of the step before, so what
-  // is whole stays so.
+  // `shards`: the point after which shards may be read, and gradient shards written. unchanged: shards are
+  // those of the step before, so what is whole stays so.
   Status begin_step(muster_point shards, bool unchanged);
   // The unit's shards may be read after this point, whatever begin_step() is told next.
   void shards_change(std::size_t unit, muster_point point);
