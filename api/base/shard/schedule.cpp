@@ -134,6 +134,11 @@ void UnitSchedule::reset() {
   in_step_ = broken_ = false;
 }
 
+void UnitSchedule::add_uses(std::size_t unit, PointSet& points) const {
+  points.add(units_[unit].arrived);  // which waited for earlier uses
+  points.add(units_[unit].uses.points());
+}
+
 Status UnitSchedule::check_step(const Unit& unit, const char* call) const {
   if (broken_) return state(unit.said.name, call, "this step has failed; call muster_step_abandon");
   if (!in_step_) return state(unit.said.name, call, "no step has begun; call muster_step_begin first");

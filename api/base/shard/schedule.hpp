@@ -174,6 +174,8 @@ class UnitSchedule {
   Status check_backward(std::size_t unit, const char* call) const;
   bool in_step() const { return in_step_; }
   bool is_whole(std::size_t unit) const { return units_[unit].state == State::kWhole; }
+  // Adds the points after which nobody here reads the unit any more.
+  void add_uses(std::size_t unit, PointSet& points) const;
   const ScheduleCounts& counts() const { return counts_; }
   const UnitOrder& order() const { return order_; }
   // Points after which all reductions of the step are complete.

@@ -211,7 +211,9 @@ Status muster_units::prepare(std::string& facts) {
       places[i].slice_group = *group;
     }
     MUSTER_RETURN_IF_ERROR(units_[i]->prepare(places[i]));
-    in_steps_.add(units_[i]->facts());
+    if (unit.shares && std::ranges::find(sharing_groups_, unit.shard.group) == sharing_groups_.end())
+      sharing_groups_.push_back(unit.shard.group);
+    in_steps_.add(unit);
   }
   for (const muster_group group : slice_groups_) in_steps_.add(UnitLane::kGather, group);
   if (is_shared()) {
@@ -253,14 +255,33 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   for (const std::size_t unit : *incomplete)
     warning_ = fmt::format("a part of unit \"{}\" did not run in this step, so it stayed whole to its end",
                            units_[unit]->facts().name);
+  auto read = meet_after_reads();
+  if (!read) {
+    break_off(in_steps_, read.error());
+    return std::move(read).error();
+  }
   // A point for each timeline, of which the caller may have many.
-  const std::span<const muster_point> reduced = schedule_->reduced();
-  if (reduced.empty()) return {};
-  done[0] = reduced.front();
-  auto others = lanes_.join(UnitLane::kReduce, reduced.subspan(1));
+  muster::shard::PointSet ended;
+  ended.add(schedule_->reduced());
+  ended.add(*read);
+  if (ended.points().empty()) return {};
+  done[0] = ended.points().front();
+  auto others = lanes_.join(UnitLane::kReduce, ended.points().subspan(1));
   if (!others) return std::move(others).error();
   done[1] = *others;
   return {};
+}
+
+// Shared shards lie in the memory that other ranks compute from, until these have ended their step too.
+Result<muster_point> muster_units::meet_after_reads() {
+  muster::shard::PointSet reads;
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    if (units_[i]->facts().shares) schedule_->add_uses(i, reads);
+  muster_point met = MUSTER_POINT_NONE;
+  for (const muster_group group : sharing_groups_) {
+    MUSTER_ASSIGN_OR_RETURN(met, lanes_.barrier(UnitLane::kReduce, group, reads.points()));
+  }
+  return met;
 }
 
 Result<muster_point> muster_units::total(GradientFigure figure, const muster_tensor& out) {
@@ -317,6 +338,7 @@ Status muster_units::withdraw() {
   MUSTER_RETURN_IF_ERROR(zero_count_.withdraw());
   MUSTER_RETURN_IF_ERROR(replicas_.withdraw());
   schedule_.reset();
+  sharing_groups_.clear();
   in_steps_.clear();
   between_steps_.clear();
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());

@@ -5,6 +5,7 @@
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/api/client/small_model.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -158,6 +159,34 @@ TEST_F(UnitSets, EndAStepAfterTheKernelsOfAllLanes) {
     EXPECT_EQ(muster_point_wait(member.session, done[1], 50'000'000), MUSTER_ERR_WAIT_TIMEOUT);
     ok(muster_timeline_signal(member.session, timelines[3], 1));
     ok(muster_point_wait(member.session, done[1], -1));
+  });
+}
+
+// Goal:   a rank that shares its shards on the node hears when others have read them, also in a step that
+//         reduced nothing: an evaluation.
+TEST_F(UnitSets, EndAStepWhenAllHaveReadWhatTheyShare) {
+  std::atomic<bool> waited{false};
+  with_ranks(2, [&](Member& member) {
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.flags = MUSTER_UNITS_SHARE_ON_NODE;
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, set);
+    std::uint32_t slow = 0;  // the kernels of rank 1
+    ok(muster_timeline_create(member.session, &slow));
+    ok(unit.step());
+    ok(unit.forward());
+    const muster_point read = member.rank == 1 ? muster_timeline_point(slow, 1) : MUSTER_POINT_NONE;
+    ok(muster_unit_forward_end(unit.units, 0, 0, read));
+    ok(unit.step_end());
+    ASSERT_NE(unit.done[0], MUSTER_POINT_NONE);
+    if (member.rank == 0) {
+      EXPECT_EQ(muster_point_wait(member.session, unit.done[0], 50'000'000), MUSTER_ERR_WAIT_TIMEOUT);
+      waited = true;
+    } else {
+      await([&] { return waited.load(); });
+      ok(muster_timeline_signal(member.session, slow, 1));
+    }
+    for (const muster_point point : unit.done) ok(muster_point_wait(member.session, point, -1));
+    meet_and_leave(member);
   });
 }
 
