@@ -173,6 +173,22 @@ TEST_F(TrainLmCheckpoint, SavesShardsWhereParametersStayWhole) {
   expect_equal(path("usual") + "/step-000000000006", path("never") + "/step-000000000006");
 }
 
+// Goal:   shards that lie in a copy of the node are saved and loaded like others, with their moments.
+TEST_F(TrainLmCheckpoint, SavesShardsThatRanksShareOnANode) {
+  for (const char* mesh : {"dp_shard=2", "dp_shard=2,tp=2"}) {
+    const std::string at = path(mesh);
+    const Ended usual = train(mesh, "--steps 6 --save " + at + "/usual");
+    ASSERT_EQ(usual.status, 0) << usual.err;
+    const Ended half = train(mesh, "--share --steps 6 --save-every 3 --keep 0 --save " + at + "/shared");
+    ASSERT_EQ(half.status, 0) << half.err;
+    expect_equal(at + "/usual/step-000000000006", at + "/shared/step-000000000006");
+    fs::remove_all(at + "/shared/step-000000000006");
+    const Ended rest = train(mesh, "--share --steps 6 --resume " + at + "/shared --save " + at + "/rest");
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    expect_equal(at + "/usual/step-000000000006", at + "/rest/step-000000000006");
+  }
+}
+
 // Goal:   the demo's own model on its eight ranks: resumed to the bit, and a flipped bit is named.
 TEST_F(TrainLmCheckpoint, HoldsTheDemosModelOnEightRanks) {
   const std::string line = std::string(MUSTER_PROGRAM) +
