@@ -63,7 +63,6 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"Session.TellsBothSidesWhatTheyDisagreeOn", kNamesRanks},
     {"Tags.OfAnExchangeHaveDtypesOfTheirOwn", kNamesRanks},
     {"UnitRules.SayThatOneRankHasNoGradientOfAParameter", kNamesRanks},
-    {"Units.ShareOneCopyOnANode", kSharesMemory},
     {"UnitsBroadcast.TakesEachParameterFromTheFirstRankThatHasIt", kSharesMemory},
 };
 

@@ -1,6 +1,8 @@
 // Units by a real node's ranks: gathered, used, reduced and updated, against sums that this file computes.
 #include "tests/api/client/units_model.hpp"
 
+#include <gmock/gmock.h>
+
 namespace muster::test {
 namespace {
 
@@ -161,7 +163,7 @@ TEST_F(Units, TakeAnotherDivisor) {
   }
 }
 
-// Goal:   ranks of a node that share one whole copy gather nothing.
+// Goal:   ranks of a node that share one whole copy gather nothing. Over nodes they gather as ever.
 TEST_F(Units, ShareOneCopyOnANode) {
   Setting setting;
   setting.flags = MUSTER_UNITS_SHARE_ON_NODE;
@@ -174,8 +176,29 @@ TEST_F(Units, ShareOneCopyOnANode) {
     model.initialise();
     model.step(0.5);
     model.wait();
-    EXPECT_EQ(model.info().place_bytes, 0U);
-    EXPECT_EQ(model.info().whole_bytes_peak, 0U);
+    // Here each rank has a node of its own if there are several.
+    EXPECT_EQ(model.info().place_bytes > 0, node_.several());
+    EXPECT_EQ(model.info().whole_bytes_peak > 0, node_.several());
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   ranks that could share, beside ranks of the same dim that cannot, hear that they differ. Of six
+// ranks
+//         three are on each node, so the middle group of shards spans both.
+TEST_F(Units, ShareInAllGroupsOrInNone) {
+  mesh = "dp_replicate=3,dp_shard=2";
+  with_ranks(6, [&](Member& member) {
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.flags = MUSTER_UNITS_SHARE_ON_NODE;
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, set);
+    ok(unit.created);
+    EXPECT_EQ(unit.step(), node_.several() ? MUSTER_ERR_MISMATCH : MUSTER_OK);
+    if (node_.several()) {
+      EXPECT_THAT(muster_last_error(), ::testing::HasSubstr("place of unit \"unit\": 0 bytes"));
+    } else {
+      ok(unit.step_end());
+    }
     meet_and_leave(member);
   });
 }
