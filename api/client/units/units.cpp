@@ -86,9 +86,23 @@ Result<muster_unit> muster_units::add(const muster_unit_options& options) {
   MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
                           Unit::make(session_, options, flags_, fmt::format("{}/{}", name_, units_.size())));
   const bool another = units_.empty() || units_.back()->facts().module != unit->facts().module;
+  warn_of_empty_parts(unit->facts());
   modules_.push_back(units_.empty() ? 0 : modules_.back() + (another ? 1 : 0));
   units_.push_back(std::move(unit));
   return static_cast<muster_unit>(units_.size() - 1);
+}
+
+// As where tensor parallelism has more ranks than a layer has heads.
+void muster_units::warn_of_empty_parts(const muster::client::UnitFacts& unit) {
+  for (const muster::client::UnitParameter& p : unit.parameters) {
+    std::int64_t empty = 0;
+    for (std::int64_t rank = 0; p.places.has_other_shards() && rank < p.places.whole().ranks(); ++rank)
+      if (p.places.whole().local_elements(rank) == 0) ++empty;
+    if (empty > 0)
+      warning_ =
+          fmt::format("parameter \"{}\" of unit \"{}\": {} of the {} ranks of its layout have no part of it",
+                      p.name, unit.name, empty, p.places.whole().ranks());
+  }
 }
 
 muster_units_info muster_units::info() const {

@@ -60,6 +60,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) override;
 
   muster::Status check(const muster_unit_options& options) const;
+  void warn_of_empty_parts(const muster::client::UnitFacts& unit);
   muster::Status make_ready();                      // the first time
   muster::Status prepare(std::string& facts);       // adds what ranks must agree on
   muster::Status withdraw();                        // what prepare() has made

@@ -164,9 +164,10 @@ typedef struct muster_unit_options {
 
 /* Add a unit to the set and allocate its shards, zeroed. Local; asks the daemon. The trainable parameters of a unit have one dtype.
  * The shards of a unit lie in its whole tensors in pieces: a shard of dim 0 is one, one of dim 1 has a piece for each row. Those of all
- * ranks together are 4096 at most. Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that
- * does not divide, a layout that does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), NO_RESOURCE (pieces), those
- * of muster_buffer_alloc. */
+ * ranks together are 4096 at most. Other axes, such as tp, may leave some ranks no part of a parameter: that is a warning
+ * (muster_units_query). Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that does not
+ * divide, a layout that does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), NO_RESOURCE (pieces), those of
+ * muster_buffer_alloc. */
 MUSTER_API muster_status_t muster_unit_create(muster_units* units, const muster_unit_options* options, muster_unit* unit);
 
 enum {

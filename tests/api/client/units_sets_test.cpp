@@ -113,6 +113,33 @@ TEST_F(UnitSets, AreAllRanksAlsoWhereUnitsNameNoDim) {
   });
 }
 
+// Goal:   case T4: 6 elements over 8 ranks, as heads of which there are too few, leave two ranks nothing.
+// That
+//         is a warning, and gradients are right.
+TEST_F(UnitSets, WarnOfRanksThatHaveNoPartOfAParameter) {
+  mesh = "dp_shard=1,tp=8";
+  with_ranks(8, [&](Member& member) {
+    Plain set(member);
+    ok(set.add("whole", nullptr));
+    muster_units_info info = MUSTER_UNITS_INFO_INIT;
+    ok(muster_units_query(set.units, &info));
+    EXPECT_STREQ(info.warning, "");
+    ok(set.add("heads", "tp"));
+    ok(muster_units_query(set.units, &info));
+    EXPECT_STREQ(info.warning,
+                 "parameter \"heads\" of unit \"heads\": 2 of the 8 ranks of its layout have no part of it");
+    ok(muster_step_begin(set.units, MUSTER_POINT_NONE, 0));
+    set.use(1, static_cast<float>(member.rank + 1));
+    muster_point done[2] = {};
+    ok(muster_step_end(set.units, MUSTER_POINT_NONE, done));
+    for (const muster_point point : done) ok(muster_point_wait(member.session, point, -1));
+    const std::vector<float*> gradients = set.elements(1, MUSTER_UNIT_GRADIENT_SHARD);
+    EXPECT_EQ(gradients.size(), member.rank < 6 ? 1U : 0U);
+    for (const float* gradient : gradients) EXPECT_EQ(*gradient, member.rank + 1);
+    meet_and_leave(member);
+  });
+}
+
 TEST_F(UnitSets, OfOneRankAloneNameNobodyElse) {
   with_ranks(2, [&](Member& member) {
     Plain set(member, MUSTER_UNITS_ALONE);
