@@ -12,6 +12,7 @@
 #include <random>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -94,6 +95,22 @@ class TrainLmCheckpoint : public testing::Test {
     _exit(127);
   }
 
+  static int saves_under_way(const std::string& run) {
+    int count = 0;
+    std::error_code gone;  // while it is listed
+    for (fs::directory_iterator each(run, gone), end; !gone && each != end; each.increment(gone))
+      count += each->path().filename().string().find(".partial-") != std::string::npos;
+    return count;
+  }
+  // Until the job is in the middle of a save, or has ended.
+  static void await_a_save(const std::string& run, pid_t job) {
+    siginfo_t ended{};
+    while (saves_under_way(run) == 0 && ended.si_pid == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      if (waitid(P_PID, static_cast<id_t>(job), &ended, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+    }
+  }
+
   // Whether both have the same bytes of parameters and moments, in the same files.
   static void expect_equal(const std::string& a, const std::string& b) {
     int files = 0;
@@ -131,7 +148,8 @@ TEST_F(TrainLmCheckpoint, GoesOnAsIfItHadNotStopped) {
 }
 
 // Goal:   whenever a whole job is killed, it goes on from its newest checkpoint, and ends as if it had not
-// been. Method: a job that saves at each step is killed at random times; then it runs to its end.
+// been. Method: a job that saves at each step is killed in the middle of a save, then at random times; then
+// it runs to its end.
 TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
   const std::string mesh = "dp_shard=2,tp=2", run = path("run");
   ASSERT_EQ(train(mesh, "--steps 30 --save " + path("whole")).status, 0);
@@ -140,7 +158,10 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
   int in_mid_save = 0;
   for (int round = 0; round < 12; ++round) {
     const pid_t job = start(command(mesh, arguments), "/dev/null", "/dev/null");
-    std::this_thread::sleep_for(std::chrono::milliseconds(150 + random() % 350));
+    if (in_mid_save == 0)
+      await_a_save(run, job);
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(150 + random() % 350));
     kill(job, SIGKILL);
     waitpid(job, nullptr, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the kernel ends the ranks
@@ -153,11 +174,10 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
       ASSERT_TRUE(saved);
       EXPECT_TRUE(saved->verify().ok()) << entry.name;
     }
-    if (fs::exists(run))
-      for (const auto& each : fs::directory_iterator(run))
-        in_mid_save += each.path().filename().string().find(".partial-") != std::string::npos;
+    in_mid_save += saves_under_way(run);
   }
   RecordProperty("killed_in_mid_save", in_mid_save);
+  EXPECT_GT(in_mid_save, 0) << "no kill was in the middle of a save";
   const Ended last = train(mesh, arguments);
   if (last.status != 0) {
     EXPECT_THAT(last.err, HasSubstr("has done 30 steps"));
@@ -171,6 +191,22 @@ TEST_F(TrainLmCheckpoint, SavesShardsWhereParametersStayWhole) {
   const Ended whole = train("dp_shard=2", "--steps 6 --save-every 3 --reshard never --save " + path("never"));
   ASSERT_EQ(whole.status, 0) << whole.err;
   expect_equal(path("usual") + "/step-000000000006", path("never") + "/step-000000000006");
+}
+
+// Goal:   shards that lie in a copy of the node are saved and loaded like others, with their moments.
+TEST_F(TrainLmCheckpoint, SavesShardsThatRanksShareOnANode) {
+  for (const char* mesh : {"dp_shard=2", "dp_shard=2,tp=2"}) {
+    const std::string at = path(mesh);
+    const Ended usual = train(mesh, "--steps 6 --save " + at + "/usual");
+    ASSERT_EQ(usual.status, 0) << usual.err;
+    const Ended half = train(mesh, "--share --steps 6 --save-every 3 --keep 0 --save " + at + "/shared");
+    ASSERT_EQ(half.status, 0) << half.err;
+    expect_equal(at + "/usual/step-000000000006", at + "/shared/step-000000000006");
+    fs::remove_all(at + "/shared/step-000000000006");
+    const Ended rest = train(mesh, "--share --steps 6 --resume " + at + "/shared --save " + at + "/rest");
+    ASSERT_EQ(rest.status, 0) << rest.err;
+    expect_equal(at + "/usual/step-000000000006", at + "/rest/step-000000000006");
+  }
 }
 
 // Goal:   the demo's own model on its eight ranks: resumed to the bit, and a flipped bit is named.

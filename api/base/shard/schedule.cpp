@@ -73,9 +73,9 @@ Status UnitSchedule::begin_step(muster_point shards, bool unchanged) {
   for (Unit& unit : units_) {
     unit.reduced = false;
     unit.ran = 0;
+    unit.shards.add(shards);
     if (unchanged) continue;
     drop(unit);
-    unit.shards.add(shards);
     unit.changed = true;
   }
   return {};
@@ -132,6 +132,11 @@ void UnitSchedule::reset() {
   }
   reduced_.clear();
   in_step_ = broken_ = false;
+}
+
+void UnitSchedule::add_uses(std::size_t unit, PointSet& points) const {
+  points.add(units_[unit].arrived);  // which waited for earlier uses
+  points.add(units_[unit].uses.points());
 }
 
 Status UnitSchedule::check_step(const Unit& unit, const char* call) const {

@@ -136,8 +136,8 @@ class UnitSchedule {
   // depth: how many modules ahead units are gathered. `operations` outlives it.
   UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, UnitOperations& operations);
 
-  // `shards`: the point after which shards may be read. unchanged: they are those of the step before, so what
-  // is whole stays so.
+  // `shards`: the point after which shards may be read, and gradient shards written. unchanged: shards are
+  // those of the step before, so what is whole stays so.
   Status begin_step(muster_point shards, bool unchanged);
   // The unit's shards may be read after this point, whatever begin_step() is told next.
   void shards_change(std::size_t unit, muster_point point);
@@ -174,6 +174,8 @@ class UnitSchedule {
   Status check_backward(std::size_t unit, const char* call) const;
   bool in_step() const { return in_step_; }
   bool is_whole(std::size_t unit) const { return units_[unit].state == State::kWhole; }
+  // Adds the points after which nobody here reads the unit any more.
+  void add_uses(std::size_t unit, PointSet& points) const;
   const ScheduleCounts& counts() const { return counts_; }
   const UnitOrder& order() const { return order_; }
   // Points after which all reductions of the step are complete.

@@ -115,9 +115,20 @@ Status StagedFolder::commit(const checkpoint::CheckpointRecord& record, const Pa
   MUSTER_RETURN_IF_ERROR(take_the_name());
   MUSTER_FAULT_POINT("checkpoint.named");
   const Status synced = folder.sync();
-  if (synced.ok()) return {};
-  return failure(synced.code(), "{} is complete, but perhaps not on the disk: {}", final_path(folder_, name_),
-                 synced.message());
+  return synced.ok() ? synced : give_the_name_back(folder, synced);
+}
+
+Status StagedFolder::give_the_name_back(const DiskFile& folder, const Status& why) {
+  const std::string target = final_path(folder_, name_);
+  if (path_.empty())
+    return failure(why.code(), "{} is complete, but perhaps not on the disk: {}", target, why.message());
+  const bool back = ::renameat2(AT_FDCWD, path_.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
+  if (back && folder.sync().ok())
+    return failure(why.code(), "{} was not replaced, and is the former one: {}", target, why.message());
+  // After a crash either may have either name.
+  return failure(why.code(),
+                 "{} was not replaced for certain, so {} stays too; copy both before the next save: {}",
+                 target, std::exchange(path_, {}), why.message());
 }
 
 Status StagedFolder::clear(const Pause& pause) {

@@ -4,7 +4,8 @@
 //   …/metadata.json                          written last, under another name first, then renamed
 //   FOLDER/NAME                              the folder renamed; FOLDER synced
 //
-// What can fail, fails before that rename, but for the last sync.
+// What can fail, fails before that rename, but for the last sync. If that fails, a folder that was replaced
+// takes its name back.
 #pragma once
 
 #include "api/base/checkpoint/saved.hpp"
@@ -41,7 +42,9 @@ class StagedFolder {
 
   const std::string& path() const { return path_; }
   // Every file of the record is complete and on the disk. Pauses before the rename. After a failure there is
-  // no checkpoint. One exception: if the last sync fails, there is one, and the text says so.
+  // no new checkpoint, and what was to be replaced is as it was. One exception: if the last sync fails, and
+  // nothing was replaced, there is one, and the text says so. If what was replaced cannot safely come back,
+  // both folders stay, and the text names them.
   Status commit(const checkpoint::CheckpointRecord& record, const Pause& pause = Pause());
   // Removes what was not committed, or what the commit has replaced.
   Status clear(const Pause& pause = Pause());
@@ -49,6 +52,8 @@ class StagedFolder {
  private:
   StagedFolder(std::string folder, std::string name, std::string path, DiskFile lock, Existing existing);
   Status take_the_name();
+  // The last sync has failed, with `why`. Returns the error of commit().
+  Status give_the_name_back(const DiskFile& folder, const Status& why);
 
   std::string folder_, name_;
   std::string path_;  // empty: nothing to remove

@@ -32,6 +32,14 @@ std::uint64_t aligned(std::uint64_t at, std::uint64_t to) {
   return (at + to - 1) / to * to;
 }
 
+// Of all ranks' tensors before the unit's axis cuts them.
+std::uint64_t largest_whole(const ShardedParameter& places) {
+  std::int64_t largest = places.whole_elements();
+  for (std::int64_t rank = 0; places.has_other_shards() && rank < places.whole().ranks(); ++rank)
+    largest = std::max(largest, places.whole().local_elements(rank));
+  return static_cast<std::uint64_t>(largest);
+}
+
 void append(std::vector<muster_piece>& pieces, std::uint64_t offset, std::uint64_t count) {
   if (count == 0) return;
   if (!pieces.empty() && pieces.back().offset + pieces.back().count == offset)
@@ -147,6 +155,7 @@ void lay_out(UnitFacts& unit) {
     unit.shards_bytes += elements * dtype_bytes(p.dtype);
     unit.copy_bytes += elements * dtype_bytes(p.whole_dtype);
     unit.whole_bytes += static_cast<std::uint64_t>(p.places.whole_elements()) * dtype_bytes(p.whole_dtype);
+    unit.place_bytes += largest_whole(p.places) * dtype_bytes(p.whole_dtype);
     unit.copies = unit.copies || p.whole_dtype != p.dtype;
     unit.element = unit.element == 0 || unit.element == p.whole_dtype ? p.whole_dtype : MUSTER_U8;
     if (p.trains) unit.trainable.push_back(i);
@@ -165,6 +174,7 @@ Status take_gradients(const muster_unit_options& options, bool accumulates, Unit
     p.whole_gradient_at = unit.whole_gradient_elements;
     unit.gradient_elements += static_cast<std::uint64_t>(p.places.shard_elements());
     unit.whole_gradient_elements += static_cast<std::uint64_t>(p.places.whole_elements());
+    unit.gradient_place_elements += largest_whole(p.places);
     unit.dtype = p.dtype;
   }
   unit.reduce_dtype = options.reduce_dtype == 0 ? unit.dtype : options.reduce_dtype;
@@ -206,9 +216,11 @@ Status take_after_forward(std::int32_t said, UnitFacts& unit) {
           "use MUSTER_RESHARD_ALWAYS or _NEVER",
           unit.name, said, p.name);
   unit.slice_ranks = said;
-  const Pieces slices = unit.slice_pieces();
-  for (const muster_piece& piece : slices[static_cast<std::size_t>(unit.shard.coordinate % said)])
-    unit.slice_bytes += piece.count * dtype_bytes(unit.element);
+  for (const std::vector<muster_piece>& slice : unit.slice_pieces()) {
+    std::uint64_t elements = 0;
+    for (const muster_piece& piece : slice) elements += piece.count;
+    unit.slice_bytes = std::max(unit.slice_bytes, elements * dtype_bytes(unit.element));
+  }
   return {};
 }
 
@@ -289,11 +301,11 @@ bool UnitFacts::has(std::string_view parameter) const {
 shard::ScheduledUnit UnitFacts::scheduled() const {
   shard::ScheduledUnit unit;
   unit.name = name;
-  unit.bytes = shard.ranks > 1 && !shares ? whole_bytes : 0;
+  unit.bytes = shard.ranks > 1 && !shares ? place_bytes : 0;
   unit.slice_bytes = slice_bytes;
   // What is neither sharded nor summed up elsewhere is its own gradient.
   if (shard.ranks > 1 || keeps_sums)
-    unit.gradient_bytes = whole_gradient_elements * dtype_bytes(reduce_dtype);
+    unit.gradient_bytes = gradient_place_elements * dtype_bytes(reduce_dtype);
   unit.parts = parts;
   unit.after_forward = after_forward_of(*this);
   unit.root = root;

@@ -69,15 +69,18 @@ struct UnitFacts {
   shard::GradientDivision division;
   bool keeps_sums = false;  // what is reduced is not yet the gradient
   bool shares = false;      // its shards lie in a whole copy that its ranks have between them
-  std::uint64_t shards_bytes = 0, copy_bytes = 0, whole_bytes = 0, slice_bytes = 0;  // of this rank
-  std::uint64_t gradient_elements = 0, whole_gradient_elements = 0;                  // likewise
+  std::uint64_t shards_bytes = 0, copy_bytes = 0, whole_bytes = 0;   // of this rank
+  std::uint64_t gradient_elements = 0, whole_gradient_elements = 0;  // likewise
+  // The largest of all ranks. Places follow from them, and from places when units are gathered, so all ranks
+  // need the same.
+  std::uint64_t place_bytes = 0, slice_bytes = 0, gradient_place_elements = 0;
 
   // Errors: as muster_unit_create.
   static Result<UnitFacts> make(muster_session* session, const muster_unit_options& options,
                                 std::uint32_t set_flags);
 
   bool has(std::string_view parameter) const;
-  // What it is for the schedule, without its places.
+  // What it is for the schedule, without its places: the same at all ranks.
   shard::ScheduledUnit scheduled() const;
   // All that ranks must agree on, a line for each fact.
   std::string description() const;

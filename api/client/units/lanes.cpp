@@ -39,7 +39,8 @@ Status UnitLanes::close() {
     MUSTER_RETURN_IF_ERROR(
         status_of(repeat_while_busy([&] { return muster_plan_destroy(session_, join_); })));
   join_ = 0;
-  return {};
+  barriers_.clear();
+  return plans_.release();
 }
 
 Result<muster_point> UnitLanes::start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits) {
@@ -59,6 +60,20 @@ Result<muster_point> UnitLanes::join(UnitLane lane, std::span<const muster_point
   if (waits.empty()) return MUSTER_POINT_NONE;
   if (waits.size() == 1) return waits.front();
   return start(join_, lane, waits);
+}
+
+// The plan stays for the next time: an operation that a wait was interrupted in may still use it.
+Result<muster_point> UnitLanes::barrier(UnitLane lane, muster_group group,
+                                        std::span<const muster_point> waits) {
+  auto known = barriers_.find(group);
+  if (known == barriers_.end()) {
+    muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+    barrier.op = MUSTER_BARRIER;
+    barrier.group = group;
+    MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, plans_.plan(barrier));
+    known = barriers_.emplace(group, plan).first;
+  }
+  return start(known->second, lane, waits);
 }
 
 Result<muster_point> UnitLanes::start_one(muster_plan plan, muster_lane lane,
@@ -116,22 +131,15 @@ Status UnitLanes::reset() {
 
 Status UnitLanes::meet(UnitLane lane, muster_group group) {
   constexpr int kCausesMax = 32;  // more than a group keeps
-  Resources resources(session_);
-  muster_collective barrier = MUSTER_COLLECTIVE_INIT;
-  barrier.op = MUSTER_BARRIER;
-  barrier.group = group;
-  const auto plan = resources.plan(barrier);
-  if (!plan) return plan.error();
   Status outcome;
   for (int i = 0; i < kCausesMax; ++i) {
-    const auto point = start(*plan, lane, {});
+    const auto point = barrier(lane, group, {});
     if (!point) return point.error();
     MUSTER_RETURN_IF_ERROR(wait(*point, outcome));
     if (outcome.ok()) break;
     MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lanes_[static_cast<std::size_t>(lane)])));
     if (outcome.code() == Code::kPeerLost) break;
   }
-  MUSTER_RETURN_IF_ERROR(resources.release());
   return outcome;
 }
 

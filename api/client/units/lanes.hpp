@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <span>
 #include <string>
 
@@ -16,13 +17,13 @@ namespace muster::client {
 
 enum class UnitLane : std::uint8_t { kGather, kReduce, kAllReduce };
 
-// Owns    three lanes and the points of its latest starts.
+// Owns    three lanes, the points of its latest starts, and a barrier for each group that has met.
 // Thread  the session's.
 // Bound   remembers kRecentMax starts. A call waits while the ring or a lane is full.
 // Fails   as muster_plan_start.
 class UnitLanes {
  public:
-  explicit UnitLanes(muster_session* session) : session_(session) {}
+  explicit UnitLanes(muster_session* session) : session_(session), plans_(session) {}
 
   // Lanes of equal names meet. Errors: those of muster_lane_create.
   Status open(const std::string& name);
@@ -33,6 +34,9 @@ class UnitLanes {
   Result<muster_point> start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits);
   // A point after all of `waits`: NONE if there are none, the one if there is one.
   Result<muster_point> join(UnitLane lane, std::span<const muster_point> waits);
+
+  // A collective: the point after which all members of the group have reached their `waits`.
+  Result<muster_point> barrier(UnitLane lane, muster_group group, std::span<const muster_point> waits);
 
   // Waits until all starts have their outcome, whatever it is. Errors: those of the wait itself.
   Status settle();
@@ -54,6 +58,8 @@ class UnitLanes {
   std::array<muster_point, 3> latest_{};
   std::deque<muster_point> recent_;
   muster_plan join_ = 0;  // a barrier of this rank alone: it does nothing but wait
+  Resources plans_;
+  std::map<muster_group, muster_plan> barriers_;
 };
 
 }  // namespace muster::client

@@ -26,6 +26,19 @@ using muster::shard::Arrangement;
 using muster::shard::Reduced;
 using muster::shard::ScheduledUnit;
 
+namespace {
+
+// What decides when units are gathered. Ranks that decide differently would gather different units at once.
+std::string description_of(std::span<const ScheduledUnit> units, std::uint32_t depth) {
+  std::string text = fmt::format("places of units: prefetch {}\n", depth);
+  for (const ScheduledUnit& unit : units)
+    text += fmt::format("place of unit \"{}\": {} bytes at {}, slice {}, gradients {} at {}\n", unit.name,
+                        unit.bytes, unit.offset, unit.slice_bytes, unit.gradient_bytes, unit.gradient_offset);
+  return text;
+}
+
+}  // namespace
+
 muster_units::muster_units(muster_session* session, const muster_units_options& options)
     : session_(session),
       name_(options.name == nullptr ? "units" : options.name),
@@ -73,9 +86,23 @@ Result<muster_unit> muster_units::add(const muster_unit_options& options) {
   MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
                           Unit::make(session_, options, flags_, fmt::format("{}/{}", name_, units_.size())));
   const bool another = units_.empty() || units_.back()->facts().module != unit->facts().module;
+  warn_of_empty_parts(unit->facts());
   modules_.push_back(units_.empty() ? 0 : modules_.back() + (another ? 1 : 0));
   units_.push_back(std::move(unit));
   return static_cast<muster_unit>(units_.size() - 1);
+}
+
+// As where tensor parallelism has more ranks than a layer has heads.
+void muster_units::warn_of_empty_parts(const muster::client::UnitFacts& unit) {
+  for (const muster::client::UnitParameter& p : unit.parameters) {
+    std::int64_t empty = 0;
+    for (std::int64_t rank = 0; p.places.has_other_shards() && rank < p.places.whole().ranks(); ++rank)
+      if (p.places.whole().local_elements(rank) == 0) ++empty;
+    if (empty > 0)
+      warning_ =
+          fmt::format("parameter \"{}\" of unit \"{}\": {} of the {} ranks of its layout have no part of it",
+                      p.name, unit.name, empty, p.places.whole().ranks());
+  }
 }
 
 muster_units_info muster_units::info() const {
@@ -178,7 +205,7 @@ Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std:
   return {};
 }
 
-Status muster_units::prepare() {
+Status muster_units::prepare(std::string& facts) {
   if (units_.empty()) return failure(Code::kState, "the set has no units");
   std::vector<ScheduledUnit> scheduled;
   std::vector<UnitPlaces> places(units_.size());
@@ -188,15 +215,19 @@ Status muster_units::prepare() {
   }
   MUSTER_RETURN_IF_ERROR(place(scheduled, places));
   MUSTER_RETURN_IF_ERROR(place_gradients(scheduled, places));
+  facts += description_of(scheduled, depth_);
   MUSTER_RETURN_IF_ERROR(lanes_.open(name_));
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    if (units_[i]->facts().slice_ranks != 0) {
+    const muster::client::UnitFacts& unit = units_[i]->facts();
+    if (unit.slice_ranks != 0) {
       auto group = slice_group(*units_[i]);
       if (!group) return std::move(group).error();
       places[i].slice_group = *group;
     }
     MUSTER_RETURN_IF_ERROR(units_[i]->prepare(places[i]));
-    in_steps_.add(units_[i]->facts());
+    if (unit.shares && std::ranges::find(sharing_groups_, unit.shard.group) == sharing_groups_.end())
+      sharing_groups_.push_back(unit.shard.group);
+    in_steps_.add(unit);
   }
   for (const muster_group group : slice_groups_) in_steps_.add(UnitLane::kGather, group);
   if (is_shared()) {
@@ -215,7 +246,7 @@ Status muster_units::make_ready() {
   std::string facts;
   const Status own = status_of(guarded([&]() -> Status {
     facts = description();
-    return prepare();
+    return prepare(facts);
   }));
   muster_group group = MUSTER_GROUP_SELF;
   if (is_shared()) MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
@@ -238,14 +269,33 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   for (const std::size_t unit : *incomplete)
     warning_ = fmt::format("a part of unit \"{}\" did not run in this step, so it stayed whole to its end",
                            units_[unit]->facts().name);
+  auto read = meet_after_reads();
+  if (!read) {
+    break_off(in_steps_, read.error());
+    return std::move(read).error();
+  }
   // A point for each timeline, of which the caller may have many.
-  const std::span<const muster_point> reduced = schedule_->reduced();
-  if (reduced.empty()) return {};
-  done[0] = reduced.front();
-  auto others = lanes_.join(UnitLane::kReduce, reduced.subspan(1));
+  muster::shard::PointSet ended;
+  ended.add(schedule_->reduced());
+  ended.add(*read);
+  if (ended.points().empty()) return {};
+  done[0] = ended.points().front();
+  auto others = lanes_.join(UnitLane::kReduce, ended.points().subspan(1));
   if (!others) return std::move(others).error();
   done[1] = *others;
   return {};
+}
+
+// Shared shards lie in the memory that other ranks compute from, until these have ended their step too.
+Result<muster_point> muster_units::meet_after_reads() {
+  muster::shard::PointSet reads;
+  for (std::size_t i = 0; i < units_.size(); ++i)
+    if (units_[i]->facts().shares) schedule_->add_uses(i, reads);
+  muster_point met = MUSTER_POINT_NONE;
+  for (const muster_group group : sharing_groups_) {
+    MUSTER_ASSIGN_OR_RETURN(met, lanes_.barrier(UnitLane::kReduce, group, reads.points()));
+  }
+  return met;
 }
 
 Result<muster_point> muster_units::total(GradientFigure figure, const muster_tensor& out) {
@@ -302,6 +352,7 @@ Status muster_units::withdraw() {
   MUSTER_RETURN_IF_ERROR(zero_count_.withdraw());
   MUSTER_RETURN_IF_ERROR(replicas_.withdraw());
   schedule_.reset();
+  sharing_groups_.clear();
   in_steps_.clear();
   between_steps_.clear();
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());

@@ -60,9 +60,11 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) override;
 
   muster::Status check(const muster_unit_options& options) const;
-  muster::Status make_ready();  // the first time
-  muster::Status prepare();
-  muster::Status withdraw();  // what prepare() has made
+  void warn_of_empty_parts(const muster::client::UnitFacts& unit);
+  muster::Status make_ready();                      // the first time
+  muster::Status prepare(std::string& facts);       // adds what ranks must agree on
+  muster::Status withdraw();                        // what prepare() has made
+  muster::Result<muster_point> meet_after_reads();  // of shared units; NONE: there are none
   void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
   bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }
   muster::Status place(std::vector<muster::shard::ScheduledUnit>& scheduled,
@@ -85,6 +87,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::client::GradientTotal square_sum_, zero_count_;
   muster::client::ReplicaBroadcast replicas_;
   std::vector<muster_group> slice_groups_;
+  std::vector<muster_group> sharing_groups_;  // whose members share units, in the order of units
   muster::client::UnitMeetings in_steps_, between_steps_;
   bool told_ = false;  // others, of the step that is broken
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;

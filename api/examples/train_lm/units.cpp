@@ -217,10 +217,15 @@ std::int64_t Units::peak_whole_bytes() const {
 
 std::array<muster_tensor, 3> Units::saved(std::size_t unit, std::size_t parameter) const {
   const muster_tensor shard = view(unit, parameter, MUSTER_UNIT_SHARD);
+  std::int64_t before = 0;  // elements of the unit's shard
+  for (std::size_t i = 0; i < parameter; ++i) before += elements_of(view(unit, i, MUSTER_UNIT_SHARD));
+  // Moments lie end to end, also where shards lie in a whole unit that ranks share.
   const auto moment = [&](const Buffer& buffer) {
     muster_tensor tensor = shard;
     tensor.buffer = buffer.handle;
-    tensor.offset_bytes -= view(unit, 0, MUSTER_UNIT_SHARD).offset_bytes;
+    tensor.offset_bytes = static_cast<std::uint64_t>(before) * sizeof(float);
+    std::int64_t stride = 1;
+    for (std::int32_t dim = tensor.dims; dim-- > 0; stride *= tensor.size[dim]) tensor.stride[dim] = stride;
     return tensor;
   };
   return {shard, moment(moments_[unit].first), moment(moments_[unit].second)};

@@ -61,7 +61,7 @@ MUSTER_API muster_status_t muster_checkpoints_close(muster_checkpoints* checkpoi
  * the layout leaves out replicate. Otherwise the layout has as many ranks as the group, in the group's order. A layout without axes is
  * one rank, which has all. */
 typedef struct muster_checkpoint_tensor {
-  const char* name; /* UTF-8, 1 to 1024 bytes, no control characters; one in the list                              */
+  const char* name; /* UTF-8, 1 to 1024 bytes, no control characters; unique in the list                           */
   const muster_layout* layout;
   muster_tensor array;
 } muster_checkpoint_tensor;
@@ -90,20 +90,20 @@ MUSTER_API muster_status_t muster_checkpoint_save(muster_checkpoints* checkpoint
  * It waits for other members' lists, not for their copies. It forks, which takes the longer the more private memory the process has;
  * buffers and the copy are shared memory, and cost nothing there. If a rank has no memory for its copy, or cannot start a writer, all
  * members get this error from muster_checkpoint_wait. Errors, at all members: BUSY (a save is in flight), BAD_ARGUMENT (an array, a name;
- * boxes that overlap or leave a part of a tensor out; members that differ in dtype or shape: the text names the tensor; more than 128 MiB
- * of metadata, in which each MiB takes 35 bytes and each box some 70), MISMATCH (members that differ in folder, name, step or flags),
- * DUPLICATE (the name is taken), UNSUPPORTED (memory that this process does not see), NO_RESOURCE, DENIED (the folder), those of
- * muster_object_gather. */
+ * boxes that overlap or leave a part of a tensor out; members that differ in dtype or shape: the text names the tensor; more than 128
+ * MiB of metadata: count 35 bytes for each MiB saved, and about 70 for each box), MISMATCH (members that differ in folder, name, step
+ * or flags), DUPLICATE (the name is taken), UNSUPPORTED (memory that this process does not see), NO_RESOURCE, DENIED (the folder),
+ * those of muster_object_gather. */
 MUSTER_API muster_status_t muster_checkpoint_save_async(muster_checkpoints* checkpoints,
                                                         const muster_checkpoint_save_options* options);
-/* Wait until all members' writers are done, and complete the checkpoint. A collective of the group; as many calls as it takes, so the
- * deadline bounds no write. Then member 0 removes the oldest beyond `keep`, and what killed savers have left; what cannot be removed
- * stays. A member that is lost during that is an error of the next call. After a failure there is no such checkpoint, and no save in
- * flight. There are two exceptions. If a member is lost while member 0 gives the folder its name, the checkpoint may be complete. If the
- * disk refuses the sync after that, the checkpoint is there, and the text says so. Without a save in flight it does nothing.
- * Errors: NO_RESOURCE (a full disk, with the file's name; memory for the copy; a writer that was killed), DENIED and NOT_FOUND (the
- * folder), BAD_ARGUMENT (too long metadata), UNSUPPORTED (a file system that cannot exchange folders, with REPLACE), those of
- * muster_object_gather. */
+/* Wait until all members' writers are done, and complete the checkpoint. A collective of the group. It repeats short collectives until
+ * all are done, so that the deadline does not bound the time of a write. Then member 0 removes the oldest beyond `keep`, and what
+ * killed savers have left; what cannot be removed stays. A member that is lost during that is an error of the next call. After a
+ * failure there is no such checkpoint, and no save in flight. There are two exceptions. If a member is lost while member 0 gives the
+ * folder its name, the checkpoint may be complete. If the disk refuses the sync after that, the checkpoint is there, and the text says
+ * so. With REPLACE, the former one takes its name back. Without a save in flight it does nothing. Errors: NO_RESOURCE (a full disk,
+ * with the file's name; memory for the copy; a writer that was killed), DENIED and NOT_FOUND (the folder), BAD_ARGUMENT (too long
+ * metadata), UNSUPPORTED (a file system that cannot exchange folders, with REPLACE), those of muster_object_gather. */
 MUSTER_API muster_status_t muster_checkpoint_wait(muster_checkpoints* checkpoints);
 
 typedef struct muster_checkpoint_info {

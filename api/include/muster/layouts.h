@@ -117,8 +117,8 @@ MUSTER_API muster_status_t muster_layout_boxes(const muster_layout* layout, int3
  * the group make such a plan, with the same two layouts, and start or run it as a collective. It is a collective's plan:
  *
  *  one EXCHANGE    where no addends are reduced: any change of shards and replicas, also of their mesh. A rank takes from itself
- *                  what it has already. What replicas have, they give in turn. The views may have any strides. Where source and
- *                  target are the same place, what stays there moves nothing; all else must lie apart.
+ *                  what it has already. Replicas share the sending of what all of them have. The views may have any strides. Where
+ *                  source and target are the same place, what stays there moves nothing; all else must lie apart.
  *  one ALL_REDUCE  where addends are reduced, by one reduction, and each rank keeps all of its array: partial to replicate.
  *  one REDUCE_SCATTER  the same where each rank keeps a part of its array, evenly or not: partial to shard. Blocks are cut in pieces
  *                  where parts are not rows. Several partial axes are reduced as one. Both arrays without gaps.

@@ -3,7 +3,7 @@
  * The model. A unit is the parameters that are gathered, used and reduced together: an embedding, one block. The units of a model
  * are a set (muster_units). Each rank keeps a shard of each parameter, and of its gradient. In a step the trainer says where its
  * forward and backward stand, and starts its own kernels. Muster gathers a unit before it is used, frees it afterwards, gathers the
- * next one meanwhile, and reduces gradients. All of that are starts on lanes of the set's own:
+ * next one meanwhile, and reduces gradients. All this runs on lanes that belong to the set:
  *
  *   muster_step_begin                             shards may be read
  *     muster_unit_forward_begin                -> a point: kernels that wait for it may read the whole parameters
@@ -19,17 +19,18 @@
  * The calls do not wait for work: a trainer may run a step ahead of its lanes. They wait only while the ring is full.
  *
  * What agrees. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the first
- * muster_step_begin compares. Create units in the order in which forward uses them. If muster_units_broadcast comes first, it
- * does this instead.
+ * muster_step_begin compares. Create units in the order in which forward uses them. If muster_units_broadcast is called before the
+ * first step, that call compares.
  *
- * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. They take what the budget allows,
- * and no more. Without a budget, modules at a distance of at most `prefetch` share no memory. So a unit is gathered while the
- * one before it is in use. With less memory the prefetch is shallower: muster_units_query says how deep it is.
+ * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. Together they are never larger than
+ * the budget. Ranks whose parts of a unit differ in size all reserve what the largest part takes. Without a budget, modules at a
+ * distance of at most `prefetch` share no memory. So a unit is gathered while the one before it is in use. With less memory the
+ * prefetch is shallower: muster_units_query says how deep it is.
  *
  * Failure. A start that fails stops its lane, and the trainer hears of it from the point that it waits for. Then
- * muster_step_abandon makes the set ready for another step. A call for a unit, or muster_step_end, that fails in a step breaks the
- * step, unless by BAD_ARGUMENT. Then this rank aborts the groups of the units, so that others do not wait for it. They get ABORTED,
- * with its text. A figure or a broadcast that fails at one rank aborts its groups too, and needs muster_step_abandon.
+ * muster_step_abandon makes the set ready for another step. A call for a unit, or muster_step_end, may fail in a step. BAD_ARGUMENT
+ * changes nothing. Any other failure breaks the step: this rank aborts the groups of the units, so that others do not wait for it.
+ * They get ABORTED, with its text. A figure or a broadcast that fails at one rank aborts its groups too, and needs muster_step_abandon.
  *
  * Rules and reference: fully_shard of torch.distributed (FSDP2). Where it gathers into a buffer and copies, a gather here lands in
  * the whole tensors, and a reduction reads from them.
@@ -54,10 +55,12 @@ enum {
   /* Each unit has memory of its own for whole gradients, so that they can be kept over several backwards. */
   MUSTER_UNITS_KEEP_GRADIENTS = 2,
   /* The ranks of a node that share a unit have one whole copy between them, and their shards lie in it: nothing is gathered, nothing
-   * moves, and no budget is needed. For units whose parameters are used in their own dtype and whose shards are one block each.
-   * Other units behave as without this flag. A SHARD view then has the strides of the whole parameter. Write shards only after the
-   * points of muster_step_end, because other ranks read them until then. These shards are a node-shared buffer. One that was not
-   * given back, as after a kill, still has its contents: write all of it. */
+   * moves, and no budget is needed. For units whose parameters are used in their own dtype, whose shards are one block each, and whose
+   * `shard` has all its ranks on one node. Other units behave as without this flag. Either all groups of a `shard` lie on one node each,
+   * or none does; otherwise the first muster_step_begin is MISMATCH. A SHARD view of a shared unit has the strides of the whole
+   * parameter. Other ranks read these shards until their step has ended, so each step ends in a barrier of the ranks that share. Write
+   * shards only after the points of muster_step_end, also after a step without gradients. These shards are a node-shared buffer. One
+   * that was not given back, as after a kill, still has its contents: write all of it. */
   MUSTER_UNITS_SHARE_ON_NODE = 4,
   /* The set is this rank's alone: its units name no dim, and its layouts have no axes. No call waits for another rank. Without this
    * flag all ranks of the mesh make the set, also where nothing of it is sharded. */
@@ -109,12 +112,12 @@ typedef uint32_t muster_unit; /* its index in the set, in the order of creation 
 
 enum {
   MUSTER_PARAMETER_FROZEN = 1, /* it has no gradient */
-  /* Each rank along the unit's `tensor` has an addend of its whole gradient: what sequence parallelism leaves of norms, of biases after a
-   * row-parallel layer, of routers. The sum is taken before the gradient is reduced. */
+  /* Each rank along the unit's `tensor` computes only a part of the sum that is its gradient. So it is under sequence parallelism for
+   * norms, biases after a row-parallel layer, and routers. The parts are summed before the gradient is reduced. */
   MUSTER_PARAMETER_SUMMED_OVER_TP = 2
 };
 typedef struct muster_parameter {
-  const char* name; /* in reports and checkpoints: one in the set, without control characters. Copied        */
+  const char* name; /* in reports and checkpoints: unique in the set, without control characters. Copied     */
   /* Over axes that are dims of the session's mesh. The axis of the unit's `shard` shards it. With that axis replicated, a rank has
    * its "whole" tensor: its tp part. Axes that the layout leaves out replicate. It may be destroyed after the call. */
   const muster_layout* layout;
@@ -134,14 +137,14 @@ enum {
   MUSTER_RESHARD_DEFAULT = 0, /* NEVER for the root, ALWAYS for the others                             */
   MUSTER_RESHARD_ALWAYS = -1, /* it is freed, and gathered again for backward                          */
   MUSTER_RESHARD_NEVER = -2   /* it stays whole until its backward has ended                           */
-  /* k >= 1: k consecutive ranks keep it between them, and gather it from each other for backward. k divides the ranks of
-   * `shard`; 1 is NEVER, and all ranks are ALWAYS. Not for parameters that another axis shards too. */
+  /* k >= 1: k consecutive ranks keep it between them, and gather it from each other for backward. k divides the size of `shard`.
+   * k = 1 acts as NEVER, k = size of `shard` as ALWAYS. Not for parameters that another axis shards too. */
 };
 
 typedef struct muster_unit_options {
   uint32_t size;
   uint32_t flags;
-  const char* name;      /* one in the set; at most 47 bytes. Copied                                                      */
+  const char* name;      /* unique in the set; at most 47 bytes. Copied                                                   */
   const char* module;    /* units of one module are used together and created one after another; NULL: its name */
   const char* shard;     /* dim of the mesh over which it is sharded: "dp_shard_cp"; NULL: it is not    */
   const char* replicate; /* dim of the mesh over which gradients are reduced as well: "dp_replicate"; NULL: none */
@@ -161,9 +164,10 @@ typedef struct muster_unit_options {
 
 /* Add a unit to the set and allocate its shards, zeroed. Local; asks the daemon. The trainable parameters of a unit have one dtype.
  * The shards of a unit lie in its whole tensors in pieces: a shard of dim 0 is one, one of dim 1 has a piece for each row. Those of all
- * ranks together are 4096 at most. Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that
- * does not divide, a layout that does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), NO_RESOURCE (pieces), those
- * of muster_buffer_alloc. */
+ * ranks together are 4096 at most. Other axes, such as tp, may leave some ranks no part of a parameter: that is a warning
+ * (muster_units_query). Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that does not
+ * divide, a layout that does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), NO_RESOURCE (pieces), those of
+ * muster_buffer_alloc. */
 MUSTER_API muster_status_t muster_unit_create(muster_units* units, const muster_unit_options* options, muster_unit* unit);
 
 enum {
@@ -186,18 +190,19 @@ MUSTER_API muster_status_t muster_unit_layout(muster_units* units, muster_unit u
 /* ---- a step ---------------------------------------------------------------------------------------------------- */
 
 enum {
-  MUSTER_STEP_UNCHANGED = 1 /* shards are those of the step before: what is whole stays so (evaluation) */
+  MUSTER_STEP_UNCHANGED = 1 /* shards are those of the step before: what is whole stays whole (evaluation) */
 };
 /* Begin a step, which is what lies between two changes of the parameters: several forwards and backwards are possible. `after`: the
- * point after which shards may be read and gradient shards written (the optimiser's last kernel); NONE: at once.
+ * point after which shards may be read and gradient shards written (the optimiser's last kernel); NONE: at once. It counts with
+ * MUSTER_STEP_UNCHANGED too.
  *
  * The first one of a set makes lanes, places, plans and the groups of int reshards, and compares the set with those of the
  * other ranks: it is a collective over the mesh without pp, and waits for it. All ranks get the same error, before anything moves.
  * Errors: MISMATCH (the units differ: field, values, ranks), NO_RESOURCE (a budget below the least; memory; plans), STATE (the step
- * before has not ended), what a member was refused, those of muster_run. */
+ * before has not ended), any error of this call at another rank (its text names that rank), those of muster_run. */
 MUSTER_API muster_status_t muster_step_begin(muster_units* units, muster_point after, uint32_t flags);
 /* Forward reads the unit from `*ready` on. Gathers it if need be, and what is expected next. A unit that recomputes its forward in its
- * backward calls this too. Errors: STATE naming unit and reason (no step, the root not first, a unit in use has its place). */
+ * backward calls this too. Errors: STATE naming unit and reason (no step, the root not first, its memory holds a unit that is in use). */
 MUSTER_API muster_status_t muster_unit_forward_begin(muster_units* units, muster_unit unit, muster_point* ready);
 /* `part` (0..parts-1) has ended; `after`: the point of the last kernel that reads the unit; NONE: the caller has read it itself. */
 MUSTER_API muster_status_t muster_unit_forward_end(muster_units* units, muster_unit unit, uint32_t part, muster_point after);
@@ -220,14 +225,15 @@ MUSTER_API muster_status_t muster_unit_backward_end(muster_units* units, muster_
  * before the unit's last muster_unit_backward_end. Errors: BAD_ARGUMENT (a frozen parameter), STATE (no backward). */
 MUSTER_API muster_status_t muster_unit_unused(muster_units* units, muster_unit unit, uint32_t parameter);
 /* End the step: what is still open ends at `after`. Gradients that were kept are reduced. done[]: all gradient shards may be read after
- * these points (NONE entries count as reached). A unit of which some part never ran is a warning (muster_units_query). Errors: STATE
- * (no step; gradients that were reduced over `shard` alone, when the step has ended all the same). */
+ * these points (NONE entries count as reached), and with MUSTER_UNITS_SHARE_ON_NODE shards may be written. A unit of which some part
+ * never ran is a warning (muster_units_query). Errors: STATE (no step; gradients that were reduced over `shard` alone, when the step
+ * has ended all the same). */
 MUSTER_API muster_status_t muster_step_end(muster_units* units, muster_point after, muster_point done[2]);
 /* Give the step up after a failure: wait for what it started, reset the set's lanes, forget what is whole. Then meet the other ranks on
  * each lane and group of the set: those of its units, and "weight", "pp" and the dims of muster_units_broadcast. So all ranks of the
  * mesh call it, of all stages, and all begin the next step together. The wait has the job's default deadline. Before the first step it
  * does nothing. Errors: PEER_LOST (a member is gone: give the set back, and make another one over the ranks that are left), those of
- * waiting for the session. A run (muster_run) on a group that was aborted gets ABORTED once all the same. */
+ * waiting for the session. The next muster_run on a group that was aborted still returns ABORTED, once. */
 MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
 
 /* Between muster_step_end and the optimiser: out (F64[1]) = the sum of squares of all gradient shards, each element counted once. A
@@ -258,17 +264,19 @@ MUSTER_API muster_status_t muster_units_broadcast(muster_units* units, muster_po
 
 /* This unit's shards change, and may be read after `after`. The next gather waits for that point and for that of muster_step_begin; with
  * MUSTER_STEP_UNCHANGED the unit is gathered all the same. So a unit can be gathered for the next step while
- * others are still updated. Call it between two steps. */
+ * others are still updated. Call it between two steps. Errors: BAD_ARGUMENT (no such unit), STATE (in a step, or before the first). */
 MUSTER_API muster_status_t muster_unit_changed(muster_units* units, muster_unit unit, muster_point after);
-/* Gather, and keep whole until muster_unit_reshard; free when `after` is reached. */
+/* Gather, and keep whole until muster_unit_reshard; free when `after` is reached. Errors of both: BAD_ARGUMENT (no such unit; ready is
+ * NULL), STATE naming unit and reason (no step; its memory holds a unit that is in use; its forward or backward has not ended). */
 MUSTER_API muster_status_t muster_unit_unshard(muster_units* units, muster_unit unit, muster_point* ready);
 MUSTER_API muster_status_t muster_unit_reshard(muster_units* units, muster_unit unit, muster_point after);
 /* What to gather when the unit's forward (backward: 0), or backward (1), begins, in this order, instead of what the order of use
- * foretells. Copied. A unit whose place is taken is not prefetched, nor are those after it. */
+ * foretells. Copied. A unit whose place is taken is not prefetched, nor are those after it. Call it after the first muster_step_begin.
+ * Errors: BAD_ARGUMENT (no such unit, also in `next`), STATE (before the first step). */
 MUSTER_API muster_status_t muster_unit_prefetch(muster_units* units, muster_unit unit, int32_t backward, const muster_unit* next,
                                                 size_t count);
 /* Change to MUSTER_RESHARD_ALWAYS or _NEVER from now on. A unit that was not created with NEVER may lose its place to another one, and
- * is gathered again then. */
+ * is gathered again then. Errors: BAD_ARGUMENT (another value; no such unit), STATE (before the first step). */
 MUSTER_API muster_status_t muster_unit_set_reshard(muster_units* units, muster_unit unit, int32_t after_forward);
 
 #ifdef __cplusplus

@@ -64,8 +64,7 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"Session.TellsBothSidesWhatTheyDisagreeOn", kNamesRanks},
     {"Tags.OfAnExchangeHaveDtypesOfTheirOwn", kNamesRanks},
     {"UnitRules.SayThatOneRankHasNoGradientOfAParameter", kNamesRanks},
-    {"Units.ShareOneCopyOnANode", kSharesMemory},
-    {"UnitsBroadcast.TakesEachParameterFromTheFirstRankThatHasIt", kSharesMemory},
+    {"UnitSets.EndAStepWhenAllHaveReadWhatTheyShare", kSharesMemory},
 };
 
 // Why the present test is skipped on two nodes; nullptr: it runs.

@@ -103,12 +103,15 @@ class UnitCases : public RunningRanks {
   }
   // What the ranks have of all parameters after ten steps. In each but the first nothing begins on some lane
   // until all has been started.
-  Shards trained(const std::string& shape, std::int32_t after_forward, const SetLane* slow) {
+  Shards trained(const std::string& shape, std::int32_t after_forward, const SetLane* slow,
+                 std::uint32_t prefetch = 1) {
     Shards found(4);
     mesh = shape;
     with_ranks(4, [&](Member& member) {
       const muster_lane first = next_lane(member);
-      Model model(member, equal_units(4, after_forward), {});
+      Setting setting;
+      setting.prefetch = prefetch;
+      Model model(member, equal_units(4, after_forward), setting);
       model.initialise();
       model.step(1.0 / 64);
       HeldLane lane = held(member, first, slow == nullptr ? SetLane::kCompute : *slow);
@@ -124,7 +127,8 @@ class UnitCases : public RunningRanks {
       const bool all_are_freed =
           after_forward == MUSTER_RESHARD_ALWAYS || after_forward == MUSTER_RESHARD_DEFAULT;
       if (all_are_freed) {
-        EXPECT_EQ(model.info().place_bytes, 3 * kBlockBytes) << "the root and two blocks";
+        EXPECT_EQ(model.info().place_bytes, (2 + prefetch) * kBlockBytes)
+            << "the root, and 1 + prefetch blocks";
       }
       EXPECT_EQ(model.info().gradient_bytes, 3 * kBlockBytes) << "the root's, and two blocks'";
       meet_and_leave(member);
@@ -169,6 +173,16 @@ TEST_F(UnitCases, TrainToTheSameBitsWhicheverLaneIsSlow) {
   for (const std::int32_t after_forward :
        {MUSTER_RESHARD_ALWAYS, MUSTER_RESHARD_NEVER, MUSTER_RESHARD_DEFAULT})
     expect_equal_bits("dp_replicate=2,dp_shard=2", after_forward);
+}
+
+// Goal:   case F13, however far ahead units are gathered.
+TEST_F(UnitCases, TrainToTheSameBitsAtAnyDepthOfPrefetch) {
+  const std::string shape = "dp_replicate=2,dp_shard=2";
+  const Shards usual = trained(shape, MUSTER_RESHARD_ALWAYS, nullptr);
+  for (const std::uint32_t prefetch : {0U, 2U})
+    for (const SetLane slow : {SetLane::kGather, SetLane::kCompute})
+      EXPECT_EQ(trained(shape, MUSTER_RESHARD_ALWAYS, &slow, prefetch), usual)
+          << "prefetch " << prefetch << ", lane " << static_cast<std::uint32_t>(slow);
 }
 
 // Goal:   case F13, where two of four ranks keep what they do not free.

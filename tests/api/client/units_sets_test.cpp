@@ -5,6 +5,7 @@
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/api/client/small_model.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -112,6 +113,33 @@ TEST_F(UnitSets, AreAllRanksAlsoWhereUnitsNameNoDim) {
   });
 }
 
+// Goal:   case T4: 6 elements over 8 ranks, as heads of which there are too few, leave two ranks nothing.
+// That
+//         is a warning, and gradients are right.
+TEST_F(UnitSets, WarnOfRanksThatHaveNoPartOfAParameter) {
+  mesh = "dp_shard=1,tp=8";
+  with_ranks(8, [&](Member& member) {
+    Plain set(member);
+    ok(set.add("whole", nullptr));
+    muster_units_info info = MUSTER_UNITS_INFO_INIT;
+    ok(muster_units_query(set.units, &info));
+    EXPECT_STREQ(info.warning, "");
+    ok(set.add("heads", "tp"));
+    ok(muster_units_query(set.units, &info));
+    EXPECT_STREQ(info.warning,
+                 "parameter \"heads\" of unit \"heads\": 2 of the 8 ranks of its layout have no part of it");
+    ok(muster_step_begin(set.units, MUSTER_POINT_NONE, 0));
+    set.use(1, static_cast<float>(member.rank + 1));
+    muster_point done[2] = {};
+    ok(muster_step_end(set.units, MUSTER_POINT_NONE, done));
+    for (const muster_point point : done) ok(muster_point_wait(member.session, point, -1));
+    const std::vector<float*> gradients = set.elements(1, MUSTER_UNIT_GRADIENT_SHARD);
+    EXPECT_EQ(gradients.size(), member.rank < 6 ? 1U : 0U);
+    for (const float* gradient : gradients) EXPECT_EQ(*gradient, member.rank + 1);
+    meet_and_leave(member);
+  });
+}
+
 TEST_F(UnitSets, OfOneRankAloneNameNobodyElse) {
   with_ranks(2, [&](Member& member) {
     Plain set(member, MUSTER_UNITS_ALONE);
@@ -158,6 +186,34 @@ TEST_F(UnitSets, EndAStepAfterTheKernelsOfAllLanes) {
     EXPECT_EQ(muster_point_wait(member.session, done[1], 50'000'000), MUSTER_ERR_WAIT_TIMEOUT);
     ok(muster_timeline_signal(member.session, timelines[3], 1));
     ok(muster_point_wait(member.session, done[1], -1));
+  });
+}
+
+// Goal:   a rank that shares its shards on the node hears when others have read them, also in a step that
+//         reduced nothing: an evaluation.
+TEST_F(UnitSets, EndAStepWhenAllHaveReadWhatTheyShare) {
+  std::atomic<bool> waited{false};
+  with_ranks(2, [&](Member& member) {
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.flags = MUSTER_UNITS_SHARE_ON_NODE;
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, set);
+    std::uint32_t slow = 0;  // the kernels of rank 1
+    ok(muster_timeline_create(member.session, &slow));
+    ok(unit.step());
+    ok(unit.forward());
+    const muster_point read = member.rank == 1 ? muster_timeline_point(slow, 1) : MUSTER_POINT_NONE;
+    ok(muster_unit_forward_end(unit.units, 0, 0, read));
+    ok(unit.step_end());
+    ASSERT_NE(unit.done[0], MUSTER_POINT_NONE);
+    if (member.rank == 0) {
+      EXPECT_EQ(muster_point_wait(member.session, unit.done[0], 50'000'000), MUSTER_ERR_WAIT_TIMEOUT);
+      waited = true;
+    } else {
+      await([&] { return waited.load(); });
+      ok(muster_timeline_signal(member.session, slow, 1));
+    }
+    for (const muster_point point : unit.done) ok(muster_point_wait(member.session, point, -1));
+    meet_and_leave(member);
   });
 }
 

@@ -1,6 +1,8 @@
 // Units by a real node's ranks: gathered, used, reduced and updated, against sums that this file computes.
 #include "tests/api/client/units_model.hpp"
 
+#include <gmock/gmock.h>
+
 namespace muster::test {
 namespace {
 
@@ -95,6 +97,33 @@ TEST_F(Units, KeepSlicesForBackward) {
   train(4, "dp_shard=4", five_units(2), {});
 }
 
+// Goal:   ranks whose slices differ in size gather the same units at the same time.
+// Method: rank 0 has slices of 256 bytes and rank 2 of 64, so that the budget would have room for a prefetch
+//         at rank 2 alone. A later step leaves a unit out.
+TEST_F(Units, KeepUnevenSlicesInOneOrder) {
+  mesh = "dp_shard=4";
+  std::vector<UnitSpec> specs;
+  for (const char* name : {"a", "b", "c"}) specs.push_back({name, {{{5, 16}}}, 2, 0});
+  Setting setting;
+  setting.budget = 1100;
+  with_ranks(4, [&](Member& member) {
+    Model model(member, specs, setting);
+    model.initialise();
+    model.step(0);
+    EXPECT_EQ(model.info().prefetch, 0U) << "rank " << member.rank;
+    ok(muster_step_begin(model.units, MUSTER_POINT_NONE, 0));
+    for (const std::size_t u : {0U, 2U}) model.forward(u);
+    model.wait();
+    for (const std::size_t u : {0U, 2U})
+      model.each(u, 0, MUSTER_UNIT_WHOLE, [&](std::int64_t at, std::int64_t index) {
+        ASSERT_EQ(model.copied(u, 0)[at], Model::initial(u, 0, index)) << u << " at rank " << member.rank;
+      });
+    muster_point done[2];
+    ok(muster_step_end(model.units, model.latest(), done));
+    meet_and_leave(member);
+  });
+}
+
 TEST_F(Units, StayWholeUntilBackward) {
   train(2, "dp_shard=2", five_units(MUSTER_RESHARD_NEVER), {});
 }
@@ -134,7 +163,7 @@ TEST_F(Units, TakeAnotherDivisor) {
   }
 }
 
-// Goal:   ranks of a node that share one whole copy gather nothing.
+// Goal:   ranks of a node that share one whole copy gather nothing. Over nodes they gather as ever.
 TEST_F(Units, ShareOneCopyOnANode) {
   Setting setting;
   setting.flags = MUSTER_UNITS_SHARE_ON_NODE;
@@ -147,8 +176,29 @@ TEST_F(Units, ShareOneCopyOnANode) {
     model.initialise();
     model.step(0.5);
     model.wait();
-    EXPECT_EQ(model.info().place_bytes, 0U);
-    EXPECT_EQ(model.info().whole_bytes_peak, 0U);
+    // Here each rank has a node of its own if there are several.
+    EXPECT_EQ(model.info().place_bytes > 0, node_.several());
+    EXPECT_EQ(model.info().whole_bytes_peak > 0, node_.several());
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   ranks that could share, beside ranks of the same dim that cannot, hear that they differ. Of six
+// ranks
+//         three are on each node, so the middle group of shards spans both.
+TEST_F(Units, ShareInAllGroupsOrInNone) {
+  mesh = "dp_replicate=3,dp_shard=2";
+  with_ranks(6, [&](Member& member) {
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.flags = MUSTER_UNITS_SHARE_ON_NODE;
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, set);
+    ok(unit.created);
+    EXPECT_EQ(unit.step(), node_.several() ? MUSTER_ERR_MISMATCH : MUSTER_OK);
+    if (node_.several()) {
+      EXPECT_THAT(muster_last_error(), ::testing::HasSubstr("place of unit \"unit\": 0 bytes"));
+    } else {
+      ok(unit.step_end());
+    }
     meet_and_leave(member);
   });
 }

@@ -67,6 +67,23 @@ TEST(ScheduleWaits, AReductionWaitsForTheLastUseAndTheOptimiser) {
   EXPECT_EQ(sorted(model.recorder.waits["RS0"]), (Points{used, shards}));
 }
 
+// Goal:   an evaluation waits for the point that it is given, in its gathers and in its reductions.
+TEST(ScheduleWaits, AStepWithUnchangedShardsWaitsForItsPointToo) {
+  Model model(blocks_and_root(1, AfterForward::kKeep), 1);
+  const muster_point made = point_of(Timeline::kOptimiser, 100);
+  ASSERT_TRUE(model.schedule.begin_step(made, true).ok());
+  model.forward_all(2);
+  EXPECT_EQ(model.recorder.waits["AGroot"], (Points{made}));
+  EXPECT_EQ(model.recorder.waits["AG0"], (Points{made}));
+  model.end_step();
+  const muster_point read = point_of(Timeline::kOptimiser, 200);
+  ASSERT_TRUE(model.schedule.begin_step(read, true).ok());
+  model.forward_all(2);
+  model.backward(1);
+  const Points& waits = model.recorder.waits["RS0"];
+  EXPECT_NE(std::find(waits.begin(), waits.end(), read), waits.end());
+}
+
 TEST(ScheduleWaits, ASliceWaitsForTheGather) {
   Model model(blocks_and_root(1, AfterForward::kKeep, 1, AfterForward::kSlice), 1);
   model.begin_step();

@@ -5,10 +5,40 @@
 #include "tests/api/base/store/made.hpp"
 #include "tests/support/folder.hpp"
 
+#include <cerrno>
 #include <filesystem>
+#include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace {
+
+// The folder whose next syncs fail, and how many do.
+ino_t failing_folder = 0;
+int failing_syncs = 0;
+
+void syncs_of(const std::string& folder, int fail) {
+  struct stat facts {};
+  failing_folder = ::stat(folder.c_str(), &facts) == 0 ? facts.st_ino : 0;
+  failing_syncs = fail;
+}
+
+}  // namespace
+
+// Instead of the C library's.
+extern "C" int fsync(int descriptor) {
+  struct stat facts {};
+  if (failing_syncs > 0 && ::fstat(descriptor, &facts) == 0 && facts.st_ino == failing_folder) {
+    --failing_syncs;
+    errno = EIO;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_fsync, descriptor));
+}
 
 namespace muster::store {
 namespace {
@@ -79,6 +109,27 @@ TEST(StagedFolder, AFolderThatCannotBeSyncedGetsNoCheckpoint) {
   if (code == 101) GTEST_SKIP() << "this user cannot become nobody";
   EXPECT_EQ(code, 0);
   EXPECT_TRUE(folder.empty());
+}
+
+// Goal: the former checkpoint stays until the new one is on the disk.
+TEST(StagedFolder, GivesTheNameBackWhereTheExchangeIsNotOnTheDisk) {
+  const test::Folder folder;
+  expect_ok(make_checkpoint(folder.path(), "one", 1, {{"w", rows({4}, 1), 0}}));
+  for (const int failures : {1, 2}) {
+    syncs_of(folder.path(), failures);
+    const Status refused =
+        make_checkpoint(folder.path(), "one", 2, {{"w", rows({4}, 2), 7}}, Existing::kReplace);
+    syncs_of("", 0);
+    EXPECT_FALSE(refused.ok());
+    EXPECT_THAT(refused.message(), ::testing::HasSubstr(folder.path() + "/one was not replaced"));
+    auto saved = SavedFolder::open(folder.path() + "/one");
+    ASSERT_TRUE(saved);
+    EXPECT_EQ(saved->record().step, 1U);
+    expect_ok(saved->verify());
+    const auto other = StagedFolder::path_of(folder.path(), "one", 3);
+    EXPECT_EQ(std::filesystem::exists(other), failures == 2) << "nothing is removed that may be needed";
+    EXPECT_EQ(refused.message().find(other) != std::string::npos, failures == 2) << refused.message();
+  }
 }
 
 TEST(StagedFolder, StopsBeforeTheNameWhenAskedTo) {
