@@ -39,6 +39,7 @@ Status UnitLanes::close() {
     MUSTER_RETURN_IF_ERROR(
         status_of(repeat_while_busy([&] { return muster_plan_destroy(session_, join_); })));
   join_ = 0;
+  unfinished_.clear();
   barriers_.clear();
   return plans_.release();
 }
@@ -133,9 +134,15 @@ Status UnitLanes::meet(UnitLane lane, muster_group group) {
   constexpr int kCausesMax = 32;  // more than a group keeps
   Status outcome;
   for (int i = 0; i < kCausesMax; ++i) {
-    const auto point = barrier(lane, group, {});
-    if (!point) return point.error();
-    MUSTER_RETURN_IF_ERROR(wait(*point, outcome));
+    // One that a wait was interrupted in stands for this rank already: another would find no partner.
+    muster_point& met = unfinished_[{lane, group}];
+    if (met == MUSTER_POINT_NONE) {
+      const auto point = barrier(lane, group, {});
+      if (!point) return point.error();
+      met = *point;
+    }
+    MUSTER_RETURN_IF_ERROR(wait(met, outcome));
+    met = MUSTER_POINT_NONE;
     if (outcome.ok()) break;
     MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lanes_[static_cast<std::size_t>(lane)])));
     if (outcome.code() == Code::kPeerLost) break;

@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <utility>
 
 namespace muster::client {
 
@@ -60,6 +61,7 @@ class UnitLanes {
   muster_plan join_ = 0;  // a barrier of this rank alone: it does nothing but wait
   Resources plans_;
   std::map<muster_group, muster_plan> barriers_;
+  std::map<std::pair<UnitLane, muster_group>, muster_point> unfinished_;  // of meet(); NONE: there is none
 };
 
 }  // namespace muster::client

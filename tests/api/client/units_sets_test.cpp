@@ -6,8 +6,10 @@
 #include "tests/api/client/small_model.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -272,6 +274,37 @@ TEST_F(UnitSets, TellOfAnEndOfAStepThatFailed) {
     ok(muster_point_wait(member.session, ready, -1));
     ok(unit.step_end());
     await_all(member);
+  });
+}
+
+// Goal:   a rank whose muster_step_abandon was interrupted calls it again, and all meet.
+TEST_F(UnitSets, MeetAfterAnInterrupt) {
+  mesh = "dp_shard=2";
+  std::atomic<bool> interrupted{false};
+  with_ranks(2, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit.step());
+    await_all(member);
+    if (member.rank == 0) {
+      std::atomic<bool> done{false};
+      std::thread watchdog([&] {
+        while (!done) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(20));
+          if (!done) ok(muster_interrupt(member.session));
+        }
+      });
+      EXPECT_EQ(muster_step_abandon(unit.units), MUSTER_ERR_WAIT_INTERRUPTED);
+      done = true;
+      watchdog.join();
+      interrupted = true;
+    } else {
+      await([&] { return interrupted.load(); });
+    }
+    muster_status_t abandoned = muster_step_abandon(unit.units);
+    if (abandoned == MUSTER_ERR_WAIT_INTERRUPTED) abandoned = muster_step_abandon(unit.units);
+    ok(abandoned);
+    unit.reduced(1);
+    meet_and_leave(member);
   });
 }
 
