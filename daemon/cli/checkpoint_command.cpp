@@ -19,16 +19,17 @@ using store::SavedFolder;
 
 namespace {
 
-bool is_checkpoint(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path + "/" + checkpoint::kRecordFile, ignored);
-}
-
-// A run's folder has checkpoints in it, and is none.
+// A run's folder has checkpoints in it, and is none. A folder that is named as the metadata makes no
+// checkpoint of it.
 OrTrouble<bool> is_run(const std::string& path) {
-  if (is_checkpoint(path)) return false;
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return true;
+  namespace fs = std::filesystem;
+  const std::string metadata = path + "/" + checkpoint::kRecordFile;
+  std::error_code error;
+  const fs::file_status found = fs::status(metadata, error);
+  if (found.type() == fs::file_type::none)
+    return tl::unexpected(trouble_of(store::trouble("read", metadata, error.value())));
+  if (fs::exists(found) && !fs::is_directory(found)) return false;
+  if (fs::is_directory(path, error)) return true;
   return tl::unexpected(Trouble{kNoObject, fmt::format("there is no folder {}", path)});
 }
 
@@ -96,6 +97,14 @@ std::vector<std::string> texts_of(const std::vector<Status>& refused) {
   return texts;
 }
 
+Trouble no_checkpoint(const std::string& path) {
+  return {kNoObject, fmt::format("{} has no checkpoint", path)};
+}
+
+Trouble none_sound(const std::string& path) {
+  return {kNoObject, fmt::format("{} has no checkpoint that can be read", path)};
+}
+
 int inspect_run(const std::string& path, Output output) {
   std::vector<Status> refused;
   const auto entries = store::list_shelf(path, &refused);
@@ -110,10 +119,15 @@ int inspect_run(const std::string& path, Output output) {
     rows.push_back(
         {entry.name, std::to_string(entry.step), std::to_string(entry.tensors), bytes_text(entry.bytes)});
   }
-  if (output == Output::kJson) return print_json({{"run", path}, {"checkpoints", all}, {"damaged", damaged}});
-  return print_text(rows.empty() ? path + " has no checkpoint\n"
-                                 : config::table({"CHECKPOINT", "STEP", "TENSORS", "BYTES"}, rows,
-                                                 {config::screen_columns(), {"TENSORS", "CHECKPOINT"}}));
+  int code = kOk;
+  if (rows.empty()) code = damaged.empty() ? complain(no_checkpoint(path)) : complain(none_sound(path));
+  if (output == Output::kJson) {
+    const int printed = print_json({{"run", path}, {"checkpoints", all}, {"damaged", damaged}});
+    return code == kOk ? printed : code;
+  }
+  if (rows.empty()) return code;
+  return print_text(config::table({"CHECKPOINT", "STEP", "TENSORS", "BYTES"}, rows,
+                                  {config::screen_columns(), {"TENSORS", "CHECKPOINT"}}));
 }
 
 // Of one checkpoint; empty: it is sound.
@@ -145,8 +159,7 @@ int run_checkpoint_verify(const CheckpointQuestion& question, Output output) {
     damaged = texts_of(refused);
     paths.clear();
     for (const store::ShelfEntry& entry : *entries) paths.push_back(question.path + "/" + entry.name);
-    if (paths.empty() && damaged.empty())
-      return complain({kNoObject, fmt::format("{} has no checkpoint", question.path)});
+    if (paths.empty() && damaged.empty()) return complain(no_checkpoint(question.path));
   }
   std::vector<std::string> sound;
   for (const std::string& path : paths) {

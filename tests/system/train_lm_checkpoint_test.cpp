@@ -1,6 +1,9 @@
 // train_lm as its users stop and resume it: real processes, real files, kill -9.
+#include "api/base/checkpoint/checksum.hpp"
+#include "api/base/checkpoint/write_plan.hpp"
 #include "api/base/store/saved_folder.hpp"
 #include "api/base/store/shelf.hpp"
+#include "api/base/store/staged_folder.hpp"
 #include "tests/support/folder.hpp"
 
 #include <chrono>
@@ -28,6 +31,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Ended {
   int status = -1;
@@ -330,9 +334,127 @@ TEST_F(TrainLmCheckpoint, RefusesARunThatIsAnother) {
   EXPECT_THAT(refusal("--steps 9 --save " + path("run"), 2), HasSubstr("has checkpoints of another run"));
   EXPECT_THAT(refusal("--steps 9 --save " + path("text.txt"), 1),
               HasSubstr("cannot write " + path("text.txt")));
-  EXPECT_THAT(refusal("--steps 9 --tied --resume " + path("run"), 0), HasSubstr("goes on from"));
   EXPECT_THAT(refusal("--steps 2 --resume " + path("none"), 0),
               HasSubstr("there is no checkpoint in " + path("none")));
+}
+
+// Goal:   a checkpoint of another model, text or precision is refused with both values, not gone on from.
+TEST_F(TrainLmCheckpoint, RefusesACheckpointOfAnotherModel) {
+  const std::string run = path("run"), model = "--layers 2 --width 24 --heads 4 ";
+  ASSERT_EQ(train("dp_shard=1", "--steps 2 --save " + run).status, 0);
+  const auto refusal = [&](const std::string& from, const std::string& to, const std::string& arguments) {
+    std::string line = command("dp_shard=1", "--steps 4 --resume " + run + " " + arguments);
+    line.replace(line.find(from), from.size(), to);
+    const Ended ended = this->run(line);
+    EXPECT_EQ(ended.status, 2) << ended.err;
+    EXPECT_THAT(ended.err, Not(HasSubstr("goes on from")));
+    return ended.err;
+  };
+  EXPECT_THAT(refusal("--layers 2", "--layers 1", ""), HasSubstr("made with --layers 2, but this run has 1"));
+  EXPECT_THAT(refusal("--width 24", "--width 16", ""),
+              HasSubstr("made with --width 24, but this run has 16"));
+  EXPECT_THAT(refusal("--heads 4", "--heads 2", ""), HasSubstr("made with --heads 4, but this run has 2"));
+  EXPECT_THAT(refusal("--json", "--json", "--tied"),
+              HasSubstr("made with --tied left out, but this run has it given"));
+  EXPECT_THAT(refusal("--json", "--json", "--dtype bf16"),
+              HasSubstr("made with --dtype f32, but this run has bf16"));
+  std::string other = text_of(path("text.txt"));
+  other[100] ^= 1;
+  own_.write("other.txt", other);
+  EXPECT_THAT(refusal("text.txt", "other.txt", ""), HasSubstr("made with a text of the hash "));
+}
+
+// Copies a checkpoint as a program would have made it that saved no more than the first 40 bytes of the
+// state.
+muster::Status save_older(const std::string& from, const std::string& folder) {
+  namespace checkpoint = muster::checkpoint;
+  MUSTER_ASSIGN_OR_RETURN(auto saved, muster::store::SavedFolder::open(from));
+  std::vector<std::vector<checkpoint::OwnTensor>> members(1);
+  for (const checkpoint::SavedTensor& tensor : saved.record().tensors) {
+    muster::Index shape = tensor.shape;
+    if (tensor.name.empty()) shape[0] = 40;
+    members[0].push_back(
+        {tensor.name, tensor.dtype, tensor.dims, shape, {muster::Box{tensor.dims, {}, shape}}});
+  }
+  MUSTER_ASSIGN_OR_RETURN(auto plan, checkpoint::plan_write(members, saved.record().step));
+  MUSTER_ASSIGN_OR_RETURN(auto staged, muster::store::StagedFolder::make(folder, "step-000000000002", 1,
+                                                                         muster::store::Existing::kRefuse));
+  MUSTER_ASSIGN_OR_RETURN(auto file, muster::store::DiskFile::create(staged.path() + "/rank-0.bin"));
+  for (const checkpoint::BoxPlace& place : checkpoint::boxes_of(plan, 0)) {
+    checkpoint::SavedTensor& tensor = plan.record.tensors[place.tensor];
+    MUSTER_ASSIGN_OR_RETURN(std::vector<std::byte> bytes,
+                            saved.read_whole(*saved.record().find(tensor.name), muster::store::Pause()));
+    bytes.resize(checkpoint::bytes_of(tensor.boxes[place.box].box, tensor.dtype));
+    tensor.boxes[place.box].sums = {checkpoint::checksum(bytes)};
+    MUSTER_RETURN_IF_ERROR(file.write(bytes));
+  }
+  return staged.commit(plan.record);
+}
+
+// Goal:   checkpoints of programs before these figures were saved: the tensors alone say which model it is.
+// Method: exports a checkpoint's tensors, and makes one of them whose user's state ends where it did then.
+TEST_F(TrainLmCheckpoint, TakesOlderCheckpointsByTheirTensors) {
+  const std::string run = path("run"), old = path("old");
+  ASSERT_EQ(train("dp_shard=1", "--steps 2 --save " + run).status, 0);
+  const muster::Status older = save_older(run + "/step-000000000002", old);
+  ASSERT_TRUE(older.ok()) << older.text();
+  const Ended goes_on = train("dp_shard=1", "--steps 4 --resume " + old);
+  EXPECT_EQ(goes_on.status, 0) << goes_on.err;
+  EXPECT_THAT(goes_on.err, HasSubstr("goes on from " + old));
+  std::string line = command("dp_shard=1", "--steps 4 --resume " + old);
+  const std::string tied = line + " --tied";
+  const Ended other = this->run(tied);
+  EXPECT_EQ(other.status, 2) << other.err;
+  EXPECT_THAT(other.err, AllOf(HasSubstr("tensors, but this model has"), Not(HasSubstr("goes on"))));
+  line.replace(line.find("--width 24"), 10, "--width 16");
+  const Ended narrow = this->run(line);
+  EXPECT_EQ(narrow.status, 2) << narrow.err;
+  EXPECT_THAT(narrow.err, HasSubstr("was made by another model: "));
+}
+
+// Goal:   --resume takes what `muster checkpoint` takes: a run, or one checkpoint of it.
+TEST_F(TrainLmCheckpoint, GoesOnFromTheCheckpointThatIsNamed) {
+  const std::string run = path("run");
+  ASSERT_EQ(train("dp_shard=2", "--steps 4 --save-every 2 --keep 0 --save " + run).status, 0);
+  const std::string second = run + "/step-000000000002";
+  for (const char* slash : {"", "/"}) {
+    const Ended ended = train("dp_shard=2", "--steps 4 --resume " + second + slash + " --save " + run + "/");
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    EXPECT_THAT(ended.err, HasSubstr("goes on from " + second + "\n"));
+    EXPECT_EQ(ended.losses.size(), 2U);
+  }
+  const Ended other = train("dp_shard=2", "--steps 6 --resume " + run + "/../run --save " + run);
+  EXPECT_EQ(other.status, 0) << other.err;
+  EXPECT_THAT(other.err, HasSubstr("/step-000000000004\n"));
+}
+
+// Goal:   two runs that save into one folder would remove each other's checkpoints: the second is refused.
+// Method: while one run trains, another is started; then the first is killed, and its folder is free.
+TEST_F(TrainLmCheckpoint, HasItsFolderForItself) {
+  const std::string run = path("run"), arguments = "--save-every 5 --save " + run + " --resume " + run;
+  const pid_t job = start(command("dp_shard=1", "--steps 100000 " + arguments), "/dev/null", "/dev/null");
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const auto saved = [&] {
+    const auto entries = muster::store::list_shelf(run, nullptr);
+    return entries && !entries->empty();
+  };
+  while (!saved() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(saved());
+  const pid_t holder = rank_of(job, 0);
+  const Ended refused = train("dp_shard=2", "--steps 5000 " + arguments);
+  EXPECT_EQ(refused.status, 2) << refused.err;
+  EXPECT_THAT(refused.err, AllOf(HasSubstr("process " + std::to_string(holder) + " on "),
+                                 HasSubstr("saves into " + run), Not(HasSubstr("goes on"))));
+  kill(job, SIGKILL);
+  waitpid(job, nullptr, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the kernel ends the ranks
+  const auto entries = muster::store::list_shelf(run, nullptr);
+  ASSERT_TRUE(entries);
+  for (const auto& entry : *entries) EXPECT_TRUE(entry.name.starts_with("step-")) << entry.name;
+  const Ended next =
+      train("dp_shard=1", "--steps " + std::to_string(entries->back().step + 500) + " " + arguments);
+  EXPECT_EQ(next.status, 0) << next.err;
 }
 
 }  // namespace

@@ -37,6 +37,11 @@ Status check_folder_name(std::string_view name) {
         Code::kBadArgument,
         "the checkpoint is named \"{}\"; a name has no '/' and no \"{}\", and does not begin with '.'", name,
         kStaged);
+  if (name == kRecordFile || is_rank_file_name(name))
+    return failure(Code::kBadArgument,
+                   "the checkpoint is named \"{}\", but \"{}\" is a file of a checkpoint; choose another "
+                   "name",
+                   name, name);
   return {};
 }
 

@@ -16,7 +16,8 @@ inline constexpr const char* kRecordFile = "metadata.json";
 
 // UTF-8 without control characters, 1 to kTensorNameMax bytes. Errors: kBadArgument.
 Status check_tensor_name(std::string_view name);
-// A name that a folder can have, and that is not one of an unfinished checkpoint. Errors: kBadArgument.
+// A name that a folder can have, and that is not one of an unfinished checkpoint or of a checkpoint's file.
+// Errors: kBadArgument.
 Status check_folder_name(std::string_view name);
 
 std::string step_name(std::uint64_t step);        // "step-000000000012"

@@ -2,6 +2,7 @@
 #include "api/base/layout/layout.hpp"
 #include "api/client/error.hpp"
 #include "api/client/layout_handle.hpp"
+#include "api/client/mesh_axes.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -121,10 +122,13 @@ Result<Layout> layout_of(muster_session* session, const muster_layout_options& s
     return fail(Code::kBadArgument,
                 "order is {}, which is none of MUSTER_CUT_INNERMOST_FIRST and OUTERMOST_FIRST", said.order);
   std::vector<MeshAxis> axes;
+  std::vector<muster::client::NamedAxis> names;
   for (std::size_t i = 0; i < said.axis_count; ++i) {
     MUSTER_ASSIGN_OR_RETURN(MeshAxis axis, axis_of(session, said.axes[i], i));
     axes.push_back(std::move(axis));
+    names.push_back({said.axes[i].name, said.axes[i].ranks == 0});
   }
+  MUSTER_RETURN_IF_ERROR(muster::client::check_apart(session, names));
   return Layout::make(std::span(said.shape, static_cast<std::size_t>(said.dims)), std::move(axes),
                       said.order == MUSTER_CUT_OUTERMOST_FIRST ? muster::ShardOrder::kOutermostFirst
                                                                : muster::ShardOrder::kInnermostFirst);

@@ -2,6 +2,7 @@
 #include "api/base/shard/tensor_parallel.hpp"
 #include "api/client/error.hpp"
 #include "api/client/layout_handle.hpp"
+#include "api/client/mesh_axes.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -83,6 +84,9 @@ muster_status_t muster_tp_layout(muster_session* session, const muster_tp_rule* 
       MUSTER_ASSIGN_OR_RETURN(MeshAxis axis, axis_of(session, tp, std::move(placement)));
       axes.push_back(std::move(axis));
     }
+    const muster::client::NamedAxis dims_of_mesh[] = {{shard, true}, {tp, true}};
+    if (shard != nullptr && tp != nullptr)
+      MUSTER_RETURN_IF_ERROR(muster::client::check_apart(session, dims_of_mesh));
     auto made = Layout::make(std::span(shape, static_cast<std::size_t>(dims)), std::move(axes));
     if (!made) return failure(made.error().code(), "parameter \"{}\": {}", name, made.error().message());
     *layout = new muster_layout{*std::move(made)};

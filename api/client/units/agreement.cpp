@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #define XXH_INLINE_ALL
@@ -61,12 +62,47 @@ Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, 
                  line(of_a), b_rank, line(of_b));
 }
 
-}  // namespace
+// The ranks of `others`, in a group of their own. A rank that has agreed may fail in its step, and abort the
+// step's groups, while another one has not yet returned from here.
+//
+// Owns    the group.
+// Thread  the session's.
+// Bound   -
+// Fails   make(): as muster_group_make.
+class MeetingPlace {
+ public:
+  static Result<MeetingPlace> make(muster_session* session, muster_group others) {
+    std::size_t members = 0;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, others, nullptr, 0, &members)));
+    std::vector<std::int32_t> ranks(members);
+    MUSTER_RETURN_IF_ERROR(
+        status_of(muster_group_ranks(session, others, ranks.data(), ranks.size(), &members)));
+    MeetingPlace place(session, members);
+    MUSTER_RETURN_IF_ERROR(
+        status_of(muster_group_make(session, ranks.data(), members, "units agree", &place.group_)));
+    return place;
+  }
+  MeetingPlace(MeetingPlace&& other) noexcept
+      : session_(other.session_),
+        members_(other.members_),
+        group_(std::exchange(other.group_, MUSTER_GROUP_SELF)) {}
+  MeetingPlace& operator=(MeetingPlace&&) = delete;
+  ~MeetingPlace() {
+    if (group_ != MUSTER_GROUP_SELF) (void)muster_group_free(session_, group_);
+  }
+  std::size_t members() const { return members_; }
+  muster_group group() const { return group_; }
 
-Status agree(muster_session* session, muster_group group, const Status& own, const std::string& description) {
-  if (group == MUSTER_GROUP_SELF) return own;
-  std::size_t members = 0;
-  MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, group, nullptr, 0, &members)));
+ private:
+  MeetingPlace(muster_session* session, std::size_t members) : session_(session), members_(members) {}
+
+  muster_session* session_;
+  std::size_t members_;
+  muster_group group_ = MUSTER_GROUP_SELF;
+};
+
+Status compare_all(muster_session* session, muster_group group, std::size_t members, const Status& own,
+                   const std::string& description) {
   muster_session_info info = MUSTER_SESSION_INFO_INIT;
   MUSTER_RETURN_IF_ERROR(status_of(muster_session_query(session, &info)));
   const XXH128_hash_t digest = XXH3_128bits(description.data(), description.size());
@@ -94,6 +130,14 @@ Status agree(muster_session* session, muster_group group, const Status& own, con
   MUSTER_ASSIGN_OR_RETURN(const MemberTexts all, gather(session, group, members, description));
   return difference(openings[0].rank, all.of(0), other->rank,
                     all.of(static_cast<std::size_t>(other - openings.begin())));
+}
+
+}  // namespace
+
+Status agree(muster_session* session, muster_group group, const Status& own, const std::string& description) {
+  if (group == MUSTER_GROUP_SELF) return own;
+  MUSTER_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::make(session, group));
+  return compare_all(session, place.group(), place.members(), own, description);
 }
 
 }  // namespace muster::client

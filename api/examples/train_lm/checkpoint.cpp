@@ -1,32 +1,96 @@
 #include "api/examples/train_lm/checkpoint.hpp"
 
+#include <cstddef>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
+#include <string_view>
 
 namespace train_lm {
 namespace {
 
-// The user's state of a checkpoint. Batches depend on all of it.
-struct Position {
-  std::int64_t next_step;
-  std::uint64_t seed;
-  std::int64_t batch, context;
-  std::uint64_t text_bytes;
-};
+namespace fs = std::filesystem;
 
 constexpr const char* kParts[] = {"", ".moment1", ".moment2"};
 
-void check_same(const char* what, std::uint64_t saved, std::uint64_t said, const std::string& folder) {
-  if (saved == said) return;
-  throw UsageError("the checkpoint in " + folder + " was made with " + what + " " + std::to_string(saved) +
-                   ", but this run has " + std::to_string(said));
+[[noreturn]] void refuse_made_otherwise(const std::string& folder, const std::string& what,
+                                        const std::string& saved, const std::string& said) {
+  throw UsageError("the checkpoint in " + folder + " was made with " + what + " " + saved +
+                   ", but this run has " + said);
+}
+
+template<class Number>
+void check_same(const char* what, Number saved, Number said, const std::string& folder) {
+  if (saved != said) refuse_made_otherwise(folder, what, std::to_string(saved), std::to_string(said));
+}
+
+std::string dtype_text(std::int64_t dtype) {
+  return dtype == MUSTER_F32 ? "f32" : dtype == MUSTER_BF16 ? "bf16" : std::to_string(dtype);
+}
+
+// Batches depend on these.
+void check_same_batches(const RunState& saved, const RunState& own, const std::string& folder) {
+  check_same("--seed", saved.seed, own.seed, folder);
+  check_same("--batch", saved.batch, own.batch, folder);
+  check_same("--context", saved.context, own.context, folder);
+  check_same("a text of bytes", saved.text_bytes, own.text_bytes, folder);
+}
+
+void check_same_run(const RunState& saved, const RunState& own, const std::string& folder) {
+  check_same("a text of the hash", saved.text_hash, own.text_hash, folder);
+  check_same("--layers", saved.layers, own.layers, folder);
+  check_same("--width", saved.width, own.width, folder);
+  check_same("--heads", saved.heads, own.heads, folder);
+  check_same("a vocabulary of", saved.vocabulary, own.vocabulary, folder);
+  if (saved.tied != own.tied)
+    refuse_made_otherwise(folder, "--tied", saved.tied != 0 ? "given" : "left out",
+                          own.tied != 0 ? "it given" : "it left out");
+  if (saved.dtype != own.dtype)
+    refuse_made_otherwise(folder, "--dtype", dtype_text(saved.dtype), dtype_text(own.dtype));
+}
+
+// Two paths may name one folder.
+bool is_same_folder(const std::string& a, const std::string& b) {
+  const auto plain = [](const std::string& path) {
+    std::error_code error;
+    fs::path whole = fs::weakly_canonical(fs::absolute(path, error), error);
+    if (error) whole = fs::path(path).lexically_normal();
+    return whole.has_filename() ? whole : whole.parent_path();
+  };
+  return plain(a) == plain(b);
+}
+
+// What --resume or --save names: the folder of a run, or one checkpoint in it.
+struct Named {
+  std::string folder;
+  std::string checkpoint;  // empty: the newest one
+};
+
+Named named_by(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path + "/metadata.json", error)) return {path, ""};
+  fs::path whole = fs::absolute(path, error).lexically_normal();
+  if (!whole.has_filename()) whole = whole.parent_path();
+  return {whole.parent_path().string(), whole.filename().string()};
 }
 
 }  // namespace
 
 Checkpoint::Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text)
-    : runtime_(runtime), options_(options), text_bytes_(text.size()) {
+    : runtime_(runtime), options_(options) {
   if (options.save.empty() && options.resume.empty()) return;
+  own_ = {.next_step = 0,
+          .seed = options.seed,
+          .batch = options.batch,
+          .context = options.context,
+          .text_bytes = text.size(),
+          .text_hash = text.hash(),
+          .layers = options.layers,
+          .width = options.width,
+          .heads = options.heads,
+          .vocabulary = kVocabulary,
+          .tied = options.tied ? 1 : 0,
+          .dtype = options.dtype};
   std::vector<muster_tensor> arrays;
   for (std::size_t unit = 0; unit < units.count(); ++unit)
     for (std::size_t i = 0; i < units.parameters(unit).size(); ++i) {
@@ -62,7 +126,7 @@ std::int64_t Checkpoint::resume(bool again) {
 
 // Else old checkpoints would be taken for this run's, and make room for them.
 void Checkpoint::refuse_another_run() const {
-  if (options_.save == options_.resume) return;
+  if (!options_.resume.empty() && is_same_folder(options_.save, named_by(options_.resume).folder)) return;
   std::size_t count = 0;
   check(muster_checkpoint_list(folder_.get(), nullptr, 0, &count));
   if (count > 0)
@@ -73,36 +137,57 @@ void Checkpoint::refuse_another_run() const {
 }
 
 std::optional<std::int64_t> Checkpoint::load(const std::string& path, std::int64_t most_steps) const {
-  const Folder folder = open(path, 0);
+  const Named named = named_by(path);
+  const Folder folder = open(named.folder, 0);
   muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
-  const muster_status_t found = muster_checkpoint_query(folder.get(), nullptr, &info);
-  if (found == MUSTER_ERR_NOT_FOUND) return std::nullopt;
+  const char* name = named.checkpoint.empty() ? nullptr : named.checkpoint.c_str();
+  const muster_status_t found = muster_checkpoint_query(folder.get(), name, &info);
+  if (found == MUSTER_ERR_NOT_FOUND && name == nullptr) return std::nullopt;
   check(found);
-  Position position{};
-  if (info.user_bytes != sizeof position)
-    throw UsageError(path + "/" + info.name + " was not made by train_lm");
+  const std::string shown = named.folder + "/" + info.name;
+  const RunState saved = load_state(folder.get(), info, shown);
+  if (saved.next_step > most_steps)
+    throw UsageError("the checkpoint in " + path + " has done " + std::to_string(saved.next_step) +
+                     " steps; choose more --steps");
+  load_tensors(folder.get(), info, shown);
+  if (runtime_.rank() == 0)
+    std::cerr << "train_lm: goes on from " + shown +
+                     (info.damaged == 0 ? ""
+                                        : ", after " + std::to_string(info.damaged) + " that are damaged") +
+                     "\n";
+  return saved.next_step;
+}
+
+// Refuses what another model, text or batch has made, before anything of it is loaded.
+RunState Checkpoint::load_state(muster_checkpoints* folder, const muster_checkpoint_info& info,
+                                const std::string& shown) const {
+  RunState saved{};
+  const bool older = info.user_bytes == offsetof(RunState, text_hash);
+  if (info.user_bytes != sizeof saved && !older) throw UsageError(shown + " was not made by train_lm");
+  muster_checkpoint_load_options said = MUSTER_CHECKPOINT_LOAD_OPTIONS_INIT;
+  said.name = info.name;
+  said.user = &saved;
+  said.user_capacity = sizeof saved;
+  check(muster_checkpoint_load(folder, &said, nullptr));
+  check_same_batches(saved, own_, shown);
+  if (!older) check_same_run(saved, own_, shown);
+  return saved;
+}
+
+// A checkpoint that says nothing of its model must have its tensors, and no others.
+void Checkpoint::load_tensors(muster_checkpoints* folder, const muster_checkpoint_info& info,
+                              const std::string& shown) const {
+  if (info.tensors != tensors_.size())
+    throw UsageError(shown + " has " + std::to_string(info.tensors) + " tensors, but this model has " +
+                     std::to_string(tensors_.size()));
   muster_checkpoint_load_options said = MUSTER_CHECKPOINT_LOAD_OPTIONS_INIT;
   said.name = info.name;
   said.tensors = tensors_.data();
   said.tensor_count = tensors_.size();
-  said.user = &position;
-  said.user_capacity = sizeof position;
-  check(muster_checkpoint_load(folder.get(), &said, nullptr));
-  check_same("--seed", position.seed, options_.seed, path);
-  check_same("--batch", static_cast<std::uint64_t>(position.batch),
-             static_cast<std::uint64_t>(options_.batch), path);
-  check_same("--context", static_cast<std::uint64_t>(position.context),
-             static_cast<std::uint64_t>(options_.context), path);
-  check_same("a text of bytes", position.text_bytes, text_bytes_, path);
-  if (position.next_step > most_steps)
-    throw UsageError("the checkpoint in " + path + " has done " + std::to_string(position.next_step) +
-                     " steps; choose more --steps");
-  if (runtime_.rank() == 0)
-    std::cerr << "train_lm: goes on from " + path + "/" + info.name +
-                     (info.damaged == 0 ? ""
-                                        : ", after " + std::to_string(info.damaged) + " that are damaged") +
-                     "\n";
-  return position.next_step;
+  const muster_status_t loaded = muster_checkpoint_load(folder, &said, nullptr);
+  if (loaded == MUSTER_ERR_NOT_FOUND || loaded == MUSTER_ERR_BAD_ARGUMENT)
+    throw UsageError(shown + " was made by another model: " + muster_last_error());
+  check(loaded);
 }
 
 bool Checkpoint::is_due(std::int64_t steps_done) const {
@@ -113,14 +198,15 @@ bool Checkpoint::is_due(std::int64_t steps_done) const {
 void Checkpoint::save(std::int64_t steps_done, muster_point updated) {
   check(muster_checkpoint_wait(folder_.get()));  // one save in flight
   runtime_.wait(updated);
-  const Position position{steps_done, options_.seed, options_.batch, options_.context, text_bytes_};
+  RunState state = own_;
+  state.next_step = steps_done;
   muster_checkpoint_save_options said = MUSTER_CHECKPOINT_SAVE_OPTIONS_INIT;
   said.flags = MUSTER_CHECKPOINT_REPLACE;  // of a run that has come this far already, and was resumed before
   said.step = static_cast<std::uint64_t>(steps_done);
   said.tensors = tensors_.data();
   said.tensor_count = tensors_.size();
-  said.user = &position;
-  said.user_bytes = sizeof position;
+  said.user = &state;
+  said.user_bytes = sizeof state;
   check(muster_checkpoint_save_async(folder_.get(), &said));
 }
 

@@ -7,6 +7,7 @@
 #include "api/examples/train_lm/text.hpp"
 #include "api/examples/train_lm/units.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,20 @@
 
 namespace train_lm {
 
+// The user's state of a checkpoint, as its bytes are: what a run must have in common with the one that it
+// goes on from. Older checkpoints end before text_hash.
+struct RunState {
+  std::int64_t next_step;
+  std::uint64_t seed;
+  std::int64_t batch, context;
+  std::uint64_t text_bytes;
+  std::uint64_t text_hash;
+  std::int64_t layers, width, heads, vocabulary;
+  std::int64_t tied;   // 1 or 0
+  std::int64_t dtype;  // of activations and gathered weights
+};
+static_assert(sizeof(RunState) == 96 && offsetof(RunState, text_hash) == 40);
+
 // Owns    the folders' handles, and the layouts of what is saved.
 // Thread  one. All ranks make the same calls.
 // Bound   one save in flight; the one before ends before the next begins.
@@ -25,9 +40,9 @@ class Checkpoint {
  public:
   Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text);
 
-  // Loads the newest checkpoint, and returns the step with which the run goes on; 0 if there is none. After a
-  // loss (`again`) that of --save comes before that of --resume. The folder of --save must hold no other
-  // run's: UsageError.
+  // Loads the checkpoint that --resume names, or the newest of that folder. Returns the step with which the
+  // run goes on; 0 if there is none. After a loss (`again`) that of --save comes before that of --resume. The
+  // folder of --save must hold no other run's: UsageError.
   std::int64_t resume(bool again);
   bool is_due(std::int64_t steps_done) const;
   // The weights of the last step may be read after `updated`. Waits for that, copies, and returns while the
@@ -44,10 +59,14 @@ class Checkpoint {
   Folder open(const std::string& path, std::uint32_t keep) const;
   void refuse_another_run() const;
   std::optional<std::int64_t> load(const std::string& path, std::int64_t most_steps) const;
+  RunState load_state(muster_checkpoints* folder, const muster_checkpoint_info& info,
+                      const std::string& shown) const;
+  void load_tensors(muster_checkpoints* folder, const muster_checkpoint_info& info,
+                    const std::string& shown) const;
 
   Runtime& runtime_;
   const Options& options_;
-  std::uint64_t text_bytes_;
+  RunState own_{};
   std::int64_t start_ = 0;  // what was resumed is there already
   std::vector<std::unique_ptr<muster_layout, Close>> layouts_;
   std::vector<std::string> names_;

@@ -4,6 +4,7 @@
 // computes what), program.* (a part of a step recorded once and replayed) and runtime.* (the session, buffers
 // and plans).
 #include "api/examples/train_lm/checkpoint.hpp"
+#include "api/examples/train_lm/folder_lock.hpp"
 #include "api/examples/train_lm/generate.hpp"
 #include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/page.hpp"
@@ -17,6 +18,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 
 namespace train_lm {
 namespace {
@@ -57,7 +59,22 @@ class Run {
   }
   std::int64_t tokens_per_step() const { return options_.batch * options_.context; }
 
+  // Nobody trains for a folder into which another run saves. After a loss another rank may be the first.
+  void hold_folder() {
+    if (options_.save.empty()) return;
+    std::string refusal;
+    try {
+      if (first() && !held_) held_.emplace(options_.save);
+    } catch (const std::runtime_error& error) {
+      refusal = error.what();
+      if (has_lost_) std::cerr << "train_lm: " + refusal + "\n";  // else main() says it
+    }
+    refusal = runtime_.from_first(refusal);
+    if (!refusal.empty()) throw UsageError(refusal);
+  }
+
   void train() {
+    hold_folder();
     Trainer trainer(runtime_, mesh_, options_, text_, true);
     Checkpoint checkpoint(runtime_, trainer.units(), options_, text_);
     const std::int64_t start = checkpoint.resume(has_lost_);
@@ -201,6 +218,7 @@ class Run {
   std::int64_t first_ = 0;       // step of this run
   std::int64_t steps_done_ = 0;  // also those that were done again
   bool has_lost_ = false;        // ranks
+  std::optional<FolderLock> held_;
   std::string sample_;
   bool recording_ = false;
   std::string lost_trace_;  // why the trace could not be written

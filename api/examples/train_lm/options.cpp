@@ -79,7 +79,8 @@ void add_checkpoints(CLI::App& app, Options& o) {
       ->check(in_range(std::uint32_t{0}, std::uint32_t{1} << 20));
   app.add_option(
          "--resume", o.resume,
-         "Go on from the newest checkpoint in this folder, on any mesh; from the start if there is none")
+         "Go on from the newest checkpoint in this folder, or from this one, on any mesh; from the start if "
+         "there is none")
       ->check(empty_fault);
   app.add_flag("--elastic", o.elastic,
                "If ranks are lost, the others go on from the newest checkpoint on a smaller mesh; start it "

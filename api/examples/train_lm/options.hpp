@@ -46,7 +46,7 @@ struct Options {
   std::string save = {};        // the folder of the run's checkpoints; empty: none
   std::int64_t save_every = 0;  // steps; 0: at the end alone
   std::uint32_t keep = 2;       // how many of the newest stay; 0: all
-  std::string resume = {};      // the folder of which the newest checkpoint is the start
+  std::string resume = {};      // the checkpoint that is the start, or the folder of which the newest is
   bool elastic = false;         // if ranks are lost, the others go on from the newest checkpoint
 
   // Inner features of the feed-forward part: 8/3 of the width, as usual with three matrices.

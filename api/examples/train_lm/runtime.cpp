@@ -213,6 +213,14 @@ void Runtime::meet_all() {
   if (ranks_ > 1) check(muster_barrier(session_.get(), all_));
 }
 
+std::string Runtime::from_first(const std::string& text) {
+  if (ranks_ == 1) return text;
+  const void* said = nullptr;
+  std::uint64_t bytes = 0;
+  check(muster_object_broadcast(session_.get(), all_, 0, text.data(), text.size(), &said, &bytes));
+  return {static_cast<const char*>(said), static_cast<std::size_t>(bytes)};
+}
+
 std::uint64_t Runtime::counter(const char* name) {
   std::uint64_t value = 0;
   check(muster_counter(session_.get(), name, &value));

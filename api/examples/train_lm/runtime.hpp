@@ -81,7 +81,8 @@ class Runtime {
   // The point of the newest start on a lane; MUSTER_POINT_NONE before the first.
   muster_point newest(muster_lane lane) const { return newest_[lane]; }
   void wait(muster_point point);
-  void meet_all();  // a barrier of all that train
+  void meet_all();                                  // a barrier of all that train
+  std::string from_first(const std::string& text);  // that of rank 0, at all that train
 
   std::uint64_t counter(const char* name);
   void trace_begin();

@@ -29,6 +29,7 @@ class Text {
   // The first bytes, which sampling continues.
   std::span<const char> prompt() const { return std::span(bytes_).first(static_cast<std::size_t>(context_)); }
   std::size_t size() const { return bytes_.size(); }
+  std::uint64_t hash() const;  // of all bytes; takes a second per GiB
 
  private:
   std::string bytes_;

@@ -75,7 +75,7 @@ typedef struct muster_checkpoint_save_options {
   uint32_t size;
   uint32_t flags;   /* MUSTER_CHECKPOINT_REPLACE                                                                  */
   uint64_t step;    /* the newest checkpoint has the highest step; if two have it, the one whose name sorts last  */
-  const char* name; /* at most 200 bytes, no '/'; NULL: "step-" and the step in 12 digits                          */
+  const char* name; /* at most 200 bytes, no '/', no file of a checkpoint; NULL: "step-" and the step in 12 digits */
   const muster_checkpoint_tensor* tensors; /* members may have other ones, as the stages of a pipeline do      */
   size_t tensor_count;
   const void* user; /* bytes of member 0; the others' are ignored                                                  */

@@ -94,8 +94,9 @@ typedef struct muster_box {
  * takes its size from the mesh; else that asks the daemon the first time. A layout keeps the sizes of the mesh that the session
  * uses at this moment (muster_mesh_use). On failure *layout is NULL.
  * Errors: BAD_ARGUMENT naming axis, field and value (a shape of 2^63 elements or more, more than 65536 ranks, lengths that do not
- * add up to what is left of the dim, cuts into more than 65536 boxes of a rank), NOT_FOUND (no such dim of the mesh), and what
- * ended the session if it has ended. */
+ * add up to what is left of the dim, cuts into more than 65536 boxes of a rank, two axes of one name, two dims of the mesh of which
+ * one has ranks of the other, as dp_shard_cp and cp), NOT_FOUND (no such dim of the mesh), and what ended the session if it has
+ * ended. */
 MUSTER_API muster_status_t muster_layout_create(muster_session* session, const muster_layout_options* options,
                                                 muster_layout** layout);
 /* NULL is allowed. Plans that were made with it live on. */

@@ -2,11 +2,13 @@
 #include <muster/layouts.h>
 
 #include "tests/api/client/made_layouts.hpp"
+#include "tests/api/client/running_ranks.hpp"
 
 #include <cstring>
 #include <string>
 
 #include <gmock/gmock.h>
+#include <muster/tensor_parallel.h>
 
 namespace muster::test {
 namespace {
@@ -119,6 +121,51 @@ TEST(CLayouts, RefuseAxesThatAreNone) {
   axis = shard("tp", 2, 0);
   axis.fused_count = 1;
   EXPECT_EQ(of(axis), "axes[1].fused is NULL, but it has 1 entries");
+}
+
+TEST(CLayouts, RefuseAxesOfOneName) {
+  EXPECT_THAT(refusal(described({9}, {shard("tp", 2, 0), replicate("dp", 2), shard("tp", 2, 0)})),
+              HasSubstr("axes 0 and 2 are both tp; a dim of the mesh can be one axis of a layout"));
+  made({9}, {shard(nullptr, 2, 0), shard(nullptr, 2, 0)});
+}
+
+using LayoutsOfAMesh = RunningRanks;
+
+// Goal:   a layout has as many ranks as the mesh has along its axes, so no two axes may share a dim.
+TEST_F(LayoutsOfAMesh, RefuseADimTwice) {
+  mesh = "dp_shard=2,cp=2,tp=1";
+  with_ranks(4, [&](Member& member) {
+    const auto refused = [&](const char* a, const char* b) {
+      const muster_layout_options options = described({8, 4}, {shard(a, 0, 0), replicate(b, 0)});
+      auto* layout = reinterpret_cast<muster_layout*>(8);
+      EXPECT_EQ(muster_layout_create(member.session, &options, &layout), MUSTER_ERR_BAD_ARGUMENT);
+      EXPECT_EQ(layout, nullptr);
+      return std::string(muster_last_error());
+    };
+    EXPECT_THAT(refused("cp", "cp"), HasSubstr("axes 0 and 1 are both cp"));
+    EXPECT_THAT(refused("tp", "tp"), HasSubstr("axes 0 and 1 are both tp"));
+    EXPECT_THAT(refused("dp_shard_cp", "cp"),
+                HasSubstr("axes 0 (dp_shard_cp) and 1 (cp) overlap: these dims"));
+    EXPECT_THAT(refused("dp_shard", "world"),
+                HasSubstr("axes 0 (dp_shard) and 1 (world) overlap: these dims"));
+    const LayoutHandle apart =
+        made({8, 4}, {shard("dp_shard", 0, 0), shard("cp", 0, 0), shard("tp", 0, 1)}, member.session);
+    std::int32_t ranks = 0;
+    EXPECT_EQ(muster_layout_ranks(apart.get(), &ranks), MUSTER_OK);
+    EXPECT_EQ(ranks, 4);
+    muster_tp_rule rule{};
+    rule.pattern = "*";
+    rule.style = MUSTER_TP_COLUMN;
+    const std::int64_t shape[] = {8, 4};
+    muster_layout* layout = nullptr;
+    EXPECT_EQ(muster_tp_layout(member.session, &rule, 1, "a", shape, 2, "cp", "cp", &layout),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("axes 0 and 1 are both cp"));
+    EXPECT_EQ(muster_tp_layout(member.session, &rule, 1, "a", shape, 2, "dp_shard_cp", "cp", &layout),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("overlap"));
+    meet_and_leave(member);
+  });
 }
 
 TEST(CLayouts, RefuseFieldsThatAnAxisDoesNotUse) {

@@ -83,6 +83,30 @@ TEST_F(UnitRules, RefuseASecondReductionWithoutMemoryForIt) {
   });
 }
 
+// Goal:   a rank that fails directly after its first muster_step_begin does not end that of another rank,
+//         which may still be in it. So both give up the same step, and begin the next one together.
+TEST_F(UnitRules, BreakNoFirstStepThatAnotherRankBegins) {
+  with_ranks(2, [&](Member& member) {
+    for (int turn = 0; turn < 20; ++turn) {
+      OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+      ok(unit.step());
+      if (member.rank == 1) {
+        EXPECT_EQ(unit.backward(), MUSTER_ERR_STATE);
+      } else {
+        muster_point ready = MUSTER_POINT_NONE;
+        muster_status_t status = muster_unit_forward_begin(unit.units, 0, &ready);
+        if (status == MUSTER_OK) status = muster_point_wait(member.session, ready, -1);
+        EXPECT_EQ(status, MUSTER_ERR_ABORTED) << muster_last_error();
+      }
+      ok(muster_step_abandon(unit.units));
+      ok(unit.step());
+      ok(unit.forward());
+      ok(unit.forward_end());
+      ok(unit.step_end());
+    }
+  });
+}
+
 // Makes units of one vector or matrix over dp_shard=4,tp=2, to see which are refused.
 class Attempts {
  public:

@@ -38,6 +38,38 @@ TEST_F(CheckpointCommand, InspectsARunAndACheckpoint) {
   EXPECT_EQ(muster({"checkpoint", "inspect", run_ + "/none"}).code, 4);
 }
 
+// Goal:   scripts see by the exit status that there is nothing to look at.
+TEST_F(CheckpointCommand, InspectFailsWhereItCanReadNoCheckpoint) {
+  const auto expect_none = [](const std::string& path, const std::string& text) {
+    const Ran plain = muster({"checkpoint", "inspect", path});
+    EXPECT_EQ(plain.code, 4);
+    EXPECT_EQ(plain.out, "");
+    EXPECT_THAT(plain.err, HasSubstr(text));
+    const Ran json = muster({"checkpoint", "inspect", path, "--json"});
+    EXPECT_EQ(json.code, 4);
+    EXPECT_EQ(json.json().at("checkpoints").size(), 0U);
+  };
+  std::filesystem::create_directory(folder_.path() + "/empty");
+  expect_none(folder_.path() + "/empty", "empty has no checkpoint\n");
+  std::filesystem::remove(run_ + "/step-1/metadata.json");
+  expect_none(run_ + "/step-1", "step-1 has no checkpoint\n");
+  std::filesystem::resize_file(run_ + "/step-2/metadata.json", 20);
+  expect_none(run_, run_ + " has no checkpoint that can be read\n");
+}
+
+// Goal:   a folder named as a file of the format hides no run.
+TEST_F(CheckpointCommand, TakesNoNameOfTheFormat) {
+  const std::string file = folder_.path() + "/m.safetensors", other = folder_.path() + "/other";
+  ASSERT_EQ(muster({"checkpoint", "export", run_, "-o", file}).code, 0);
+  for (const char* name : {"metadata.json", "rank-0.bin"}) {
+    const Ran refused = muster({"checkpoint", "import", file, other, "--name", name});
+    EXPECT_EQ(refused.code, 2) << name;
+    EXPECT_THAT(refused.err, HasSubstr(std::string(name) + "\" is a file of a checkpoint"));
+  }
+  std::filesystem::rename(run_ + "/step-1", run_ + "/metadata.json");
+  EXPECT_THAT(muster({"checkpoint", "inspect", run_}).out, HasSubstr("step-2"));
+}
+
 TEST_F(CheckpointCommand, VerifiesEachByte) {
   const Ran sound = muster({"checkpoint", "verify", run_});
   EXPECT_EQ(sound.code, 0) << sound.err;

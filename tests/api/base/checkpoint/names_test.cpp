@@ -10,7 +10,8 @@ TEST(CheckpointNames, AFolderNameLeadsNowhereElse) {
   EXPECT_TRUE(check_folder_name("größer").ok());
   for (const std::string& name :
        {std::string(), std::string("a/b"), std::string(".."), std::string(".x"), std::string("a\nb"),
-        std::string("a\xff"), std::string(201, 'a'), std::string("a.partial-1")})
+        std::string("a\xff"), std::string(201, 'a'), std::string("a.partial-1"), std::string("metadata.json"),
+        std::string("rank-0.bin")})
     EXPECT_EQ(check_folder_name(name).code(), Code::kBadArgument) << name;
 }
 
