@@ -70,6 +70,7 @@ class Way final : public Network {
   }
   bool arm() override { return ended_.empty(); }
   int descriptor() const noexcept override { return -1; }
+  std::size_t freed_on_close_from() const noexcept override { return SIZE_MAX; }
   std::string describe() const override { return "a fuzzer"; }
 
   // A message has come for that receive.
