@@ -291,14 +291,14 @@ TEST_F(UnitCases, HaveTheSameGradientsInChunks) {
 class FewGroupsOfUnits : public UnitCases {
  protected:
   void SetUp() override {
-    node_.options.job_defaults.groups_made_max = 1;
+    node_.options.job_defaults.groups_made_max = 2;
     UnitCases::SetUp();
   }
 };
 
 // Goal:   case F21: of 8 ranks 3 are refused, 1 is NEVER, 8 is ALWAYS, and 4 gathers backwards in {0..3} and
 //         {4..7}. UnitRules has the error for a parameter that tp cuts.
-// Method: each rank has room for one made group, which must be that one.
+// Method: each rank has room for two made groups: that one, and one in which the units agree before.
 TEST_F(FewGroupsOfUnits, KeepSlicesAmongSoManyRanks) {
   with_ranks(8, [&](Member& member) {
     muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
@@ -318,7 +318,8 @@ TEST_F(FewGroupsOfUnits, KeepSlicesAmongSoManyRanks) {
       const std::int32_t ranks[] = {half, half + 1, half + 2, half + 3};
       muster_group group = 0;
       ok(muster_group_make(member.session, ranks, 4, "units/4", &group));
-      EXPECT_EQ(muster_group_make(member.session, ranks, 4, "more", &group), MUSTER_ERR_NO_RESOURCE);
+      ok(muster_group_make(member.session, ranks, 4, "more", &group));
+      EXPECT_EQ(muster_group_make(member.session, ranks, 4, "most", &group), MUSTER_ERR_NO_RESOURCE);
       meet_and_leave(member);
     }
   });
