@@ -44,10 +44,15 @@ BUGS = {
     "departure_without_cause": Bug(GRAPH, "  if (root == nullptr) root = heard;\n",
                                    "  root = heard != nullptr ? nullptr : heard;\n"),
     # Who opens a lane that nobody has meets newcomers there, and never hears of those before them.
-    "lane_without_a_past": Bug(MATCH_QUEUE, "    here->epochs = pairs.epochs;\n"
-                               "    for (const Member& member : pairs.members)"
-                               " here->members.push_back({member.stands, 1, {}});\n",
-                               "    here->members.resize(pairs.members.size());\n"),
+    "lane_without_a_past": Bug(MATCH_QUEUE,
+                               "    here->epochs = pairs.epochs;\n"
+                               "    const std::vector<Rank>& ranks = groups_[group.value].ranks;\n"
+                               "    for (std::size_t i = 0; i < ranks.size(); ++i)\n"
+                               "      if (world_.is_local(ranks[i]))"
+                               " here->members.push_back({pairs.members[i].stands, 1, {}});\n",
+                               "    for (const Rank rank : groups_[group.value].ranks)\n"
+                               "      if (world_.is_local(rank) && !pairs.members.empty())"
+                               " here->members.emplace_back();\n"),
 }
 
 

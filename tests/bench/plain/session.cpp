@@ -7,6 +7,7 @@
 #include "api/base/status.hpp"
 #include "api/client/error.hpp"
 #include "api/client/groups.hpp"
+#include "api/client/mesh_axes.hpp"
 #include "api/client/shown_units.hpp"
 #include "kernels/check.hpp"
 #include "kernels/table.hpp"
@@ -16,6 +17,7 @@
 #include <deque>
 #include <memory>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -178,6 +180,11 @@ muster_status_t muster_object_gather(muster_session*, muster_group, std::int32_t
   return not_here("a gather of objects");
 }
 
+muster_status_t muster_object_broadcast(muster_session*, muster_group, std::int32_t, const void*,
+                                        std::uint64_t, const void**, std::uint64_t*) {
+  return not_here("a broadcast of objects");
+}
+
 muster_status_t muster_compare(muster_session*, muster_group, const muster_tensor*, std::size_t,
                                std::int64_t) {
   return MUSTER_OK;  // one rank is like itself
@@ -296,4 +303,9 @@ muster_status_t muster_trace_begin(muster_session*) {
 muster_status_t muster_trace_end(muster_session*, const char*) {
   return not_here("a trace");
 }
+}
+
+// A mesh of one rank has no dims that overlap.
+muster::Status muster::client::check_apart(muster_session*, std::span<const NamedAxis>) {
+  return {};
 }
