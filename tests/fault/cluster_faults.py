@@ -10,7 +10,6 @@ judgements mean. With --promised, times count as they are promised: on a machine
 with 1 if a judgement was not kept, with 77 if no network namespaces can be made.
 """
 
-import argparse
 import contextlib
 import pathlib
 import random
@@ -27,7 +26,7 @@ sys.path.insert(0, str(ROOT / "deploy"))
 
 import fault_verdicts
 from cluster_of_namespaces import Failed, Nodes, enter_namespaces, why_not
-from fault_cluster import FaultCluster
+from fault_cluster import FaultCluster, absolute, parser_of
 from fault_kinds import KINDS
 from node_faults import NodeFaults
 
@@ -262,22 +261,13 @@ class Course:
                 say(f"VIOLATED {letter}: {text}")
 
 
-def absolute(text):
-    return pathlib.Path(text).resolve()
-
-
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    build = ROOT / "build" / "release"
+    parser = parser_of(__doc__, "enduring_rank")
     parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=4711)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), metavar="NAME")
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=NETWORKS, metavar="NAME")
     parser.add_argument("--keep", type=absolute, metavar="FOLDER")
-    parser.add_argument("--bin", type=absolute, default=build / "bin")
-    parser.add_argument("--rank", type=absolute, default=build / "tests" / "enduring_rank")
     parser.add_argument("--brief", action="store_true")
     parser.add_argument("--promised", action="store_true")
     parser.add_argument("--list", action="store_true")

@@ -3,6 +3,7 @@
 Job `train` is on all nodes. Job `beside` is on all but the last.
 """
 
+import argparse
 import contextlib
 import json
 import os
@@ -20,6 +21,7 @@ from cluster_of_namespaces import Cluster, Failed, inside
 from fault_verdicts import Job, Seen
 from node_faults import NodeFaults
 
+BUILD = SOURCES.parent.parent / "build" / "release"
 DEADLINE_S = 8.0  # of both jobs
 LOOK_S = 0.02
 STORE_ROOM = 256
@@ -35,6 +37,20 @@ os.closerange(3 + len(high), 1000)
 os.environ["LISTEN_PID"] = str(os.getpid())
 os.execv(sys.argv[2], sys.argv[2:])
 """
+
+
+def absolute(text):
+    return pathlib.Path(text).resolve()
+
+
+def parser_of(purpose, rank):
+    """The options that all programs here have. `rank`: what the ranks run, if nobody says another."""
+    parser = argparse.ArgumentParser(description=purpose,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=4711)
+    parser.add_argument("--bin", type=absolute, default=BUILD / "bin")
+    parser.add_argument("--rank", type=absolute, default=BUILD / "tests" / rank)
+    return parser
 
 
 class Steward:

@@ -14,7 +14,6 @@ Prints how often a node was suspected, which is no alarm, and the longest operat
 was otherwise, with 77 if no network namespaces can be made or no packets can be lost.
 """
 
-import argparse
 import json
 import pathlib
 import re
@@ -30,7 +29,7 @@ sys.path.insert(0, str(ROOT / "deploy"))
 
 import fault_verdicts
 from cluster_of_namespaces import Failed, Nodes, enter_namespaces, run, why_not
-from fault_cluster import FaultCluster
+from fault_cluster import FaultCluster, parser_of
 from node_faults import INTERFACE
 
 COUNT = 3
@@ -154,20 +153,11 @@ class Course:
             f"{doubts} suspicions; {len(self.found)} alarms")
 
 
-def absolute(text):
-    return pathlib.Path(text).resolve()
-
-
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    build = ROOT / "build" / "release"
+    parser = parser_of(__doc__, "enduring_rank")
     parser.add_argument("--seconds", type=float, default=600)
     parser.add_argument("--per-million", type=int, default=MILLION // 20)
-    parser.add_argument("--seed", type=int, default=4711)
     parser.add_argument("--network", choices=NETWORKS, default=NETWORKS[0], metavar="NAME")
-    parser.add_argument("--bin", type=absolute, default=build / "bin")
-    parser.add_argument("--rank", type=absolute, default=build / "tests" / "enduring_rank")
     return parser.parse_args()
 
 

@@ -18,7 +18,6 @@ Fault number i of a seed is always the same kind at the same moment. Ends with 1
 with 77 if no network namespaces can be made.
 """
 
-import argparse
 import contextlib
 import json
 import os
@@ -37,7 +36,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "deploy"))
 
 from cluster_of_namespaces import Failed, Nodes, enter_namespaces, inside, run, why_not
-from fault_cluster import WITH_PARENT, FaultCluster
+from fault_cluster import WITH_PARENT, FaultCluster, parser_of
 
 COUNT = 3
 BLOCK = 12  # faults on one cluster
@@ -349,22 +348,13 @@ class Course:
             f"took {self.making_s * 1000:.0f} ms")
 
 
-def absolute(text):
-    return pathlib.Path(text).resolve()
-
-
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    build = ROOT / "build" / "release"
+    parser = parser_of(__doc__, "steady_rank")
     parser.add_argument("--count", type=int, default=7)
-    parser.add_argument("--seed", type=int, default=4711)
     parser.add_argument("--from", type=int, default=0, dest="first")
     parser.add_argument("--kinds", nargs="+", choices=MakingFault.KINDS, default=MakingFault.KINDS,
                         metavar="NAME")
     parser.add_argument("--network", nargs="+", choices=NETWORKS, default=NETWORKS, metavar="NAME")
-    parser.add_argument("--bin", type=absolute, default=build / "bin")
-    parser.add_argument("--rank", type=absolute, default=build / "tests" / "steady_rank")
     parser.add_argument("--brief", action="store_true")
     return parser.parse_args()
 

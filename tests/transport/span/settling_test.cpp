@@ -1,10 +1,10 @@
 // What nodes have begun with each other ends, whatever is lost between them and whenever.
 #include "tests/support/property_cases.hpp"
-#include "tests/transport/case_shares.hpp"
 #include "tests/transport/conformance_rows.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/oracle.hpp"
 #include "tests/transport/span/span_cluster.hpp"
+#include "tests/transport/span/span_flight.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -27,14 +27,6 @@ constexpr std::uint32_t kSettlingRanks = 6;
 class Settling : public ::testing::Test {
  protected:
   using Link = std::pair<std::uint32_t, std::uint32_t>;
-  struct Flight {
-    Shape shape;
-    Case made;
-    std::vector<std::byte> arena;
-    std::vector<Share> shares;
-    SpanLaunch launched;
-  };
-
   void run(std::uint64_t seed) {
     Random random(seed);
     nodes_ = 3 + static_cast<std::uint32_t>(random.below(2));
@@ -51,9 +43,7 @@ class Settling : public ::testing::Test {
       return all;
     };
     cluster_ = std::make_unique<SpanCluster>(nodes_, networks, false, 1);
-    communicators_ = cluster_->open(
-        cluster_->span_of(kSettlingGroup, kSettlingRanks,
-                          [this](std::uint32_t member, std::uint32_t) { return node_of(member); }));
+    communicators_ = cluster_->open(cluster_->span_of(kSettlingGroup, kSettlingRanks, spread_));
     const std::uint64_t flights = 1 + random.below(3);
     for (std::uint64_t number = 1; number <= flights; ++number) launch(drawn(random), 1, number);
     turn(random.below(60));
@@ -64,16 +54,12 @@ class Settling : public ::testing::Test {
       turn(random.below(10));
     }
     ASSERT_TRUE(cluster_->until([&] {
-      return std::all_of(flights_.begin(), flights_.end(), [](const Flight& f) { return f.launched.over(); });
+      return std::all_of(flights_.begin(), flights_.end(), [](const SpanFlight& f) { return f.over(); });
     })) << text();
     std::vector<std::vector<std::byte>> then;
-    for (const Flight& flight : flights_) {
+    for (const SpanFlight& flight : flights_) {
       then.push_back(flight.arena);
-      EXPECT_TRUE(are_right(flight.made.members, flight.shares, flight.arena, flight.made.after,
-                            [&](std::uint32_t member) {
-                              return flight.launched.outcomes[node_of(member)]->failure() == nullptr;
-                            }))
-          << text();
+      EXPECT_TRUE(flight.is_right_where_ok(spread_)) << text();
     }
     turn(60);
     for (std::size_t i = 0; i < then.size(); ++i)
@@ -90,7 +76,7 @@ class Settling : public ::testing::Test {
       ASSERT_TRUE(cluster_->until([&] { return cluster_->are_connected(link.first, link.second); }))
           << text();
     flights_.clear();
-    const Flight& again = launch(drawn(random), 2, 1);
+    const SpanFlight& again = launch(drawn(random), 2, 1);
     ASSERT_TRUE(cluster_->until([&] { return again.launched.over(); })) << text();
     EXPECT_TRUE(again.launched.first_failure().ok()) << again.launched.first_failure().text();
     EXPECT_TRUE(again.arena == again.made.after) << text();
@@ -102,8 +88,6 @@ class Settling : public ::testing::Test {
     flights_.clear();
   }
 
-  std::uint32_t node_of(std::uint32_t member) const { return member % nodes_; }
-
   static Shape drawn(Random& random) {
     static constexpr muster_op kDrawn[] = {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER, MUSTER_REDUCE_SCATTER,
                                            MUSTER_BROADCAST,  MUSTER_REDUCE,     MUSTER_ALL_TO_ALL,
@@ -114,27 +98,9 @@ class Settling : public ::testing::Test {
     return shape_of(op, MUSTER_I32, has_reduction(op) ? MUSTER_SUM : 0, kSettlingRanks, count, Place::kApart);
   }
 
-  Flight& launch(const Shape& shape, std::uint64_t epoch, std::uint64_t number) {
-    Flight& flight = flights_.emplace_back();
-    flight.shape = shape;
-    flight.made = make_case(shape);
-    flight.arena = flight.made.before;
-    flight.shares =
-        *shares_of(flight.shape.collective, kSettlingRanks, flight.made.members, flight.arena.data());
-    SpanLaunch& launched = flight.launched;
-    launched.outcomes.resize(nodes_);
-    for (std::uint32_t node = 0; node < nodes_; ++node) {
-      std::vector<LocalMember> members;
-      for (const Share& share : flight.shares) {
-        if (node_of(static_cast<std::uint32_t>(share.index)) != node) continue;
-        launched.signatures.push_back(signature_of(flight.shape.collective, share, kSettlingRanks));
-        members.push_back({&share, nullptr, bases_of(share), &launched.signatures.back()});
-      }
-      launched.outcomes[node] = std::make_unique<StepOutcome>();
-      const MatchKey key{{kSettlingGroup, 3, -1, -1}, epoch, number};
-      EXPECT_TRUE(
-          communicators_[node]->launch(flight.shape.collective, members, key, *launched.outcomes[node]).ok());
-    }
+  SpanFlight& launch(const Shape& shape, std::uint64_t epoch, std::uint64_t number) {
+    SpanFlight& flight = flights_.emplace_back();
+    launch_on_all(flight, shape, spread_, communicators_, {{kSettlingGroup, 3, -1, -1}, epoch, number});
     return flight;
   }
 
@@ -171,7 +137,7 @@ class Settling : public ::testing::Test {
 
   std::string text() const {
     std::string all = fmt::format("{} nodes, {} lost", nodes_, what_);
-    for (const Flight& flight : flights_) {
+    for (const SpanFlight& flight : flights_) {
       all += "; " + flight.shape.text() + ", over at:";
       for (const auto& outcome : flight.launched.outcomes) all += outcome->over() ? " yes" : " no";
     }
@@ -179,11 +145,12 @@ class Settling : public ::testing::Test {
   }
 
   std::uint32_t nodes_ = 0;
+  const Spread spread_ = [this](std::uint32_t member, std::uint32_t) { return member % nodes_; };
   std::string what_;
   std::unique_ptr<MemoryHub> hub_;
   std::unique_ptr<SpanCluster> cluster_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
-  std::deque<Flight> flights_;
+  std::deque<SpanFlight> flights_;
 };
 
 // Goal:   all operations end on all nodes after a loss, also those between nodes that still hear each other;

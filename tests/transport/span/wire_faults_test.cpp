@@ -6,12 +6,12 @@
 #include "transport/span/wire.hpp"
 
 #include "tests/support/property_cases.hpp"
-#include "tests/transport/case_shares.hpp"
 #include "tests/transport/conformance_rows.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/oracle.hpp"
 #include "tests/transport/span/meddling_network.hpp"
 #include "tests/transport/span/span_cluster.hpp"
+#include "tests/transport/span/span_flight.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -62,15 +62,6 @@ class WireFaults : public ::testing::Test {
   }
   void TearDown() override { end(); }
 
-  // A collective in flight, and the memory of its members.
-  struct Flight {
-    Shape shape;
-    Case made;
-    std::vector<std::byte> arena;
-    std::vector<Share> shares;
-    SpanLaunch launched;
-    bool over() const { return launched.over(); }
-  };
   static Shape drawn(Random& random) {
     const bool is_long = random.below(4) == 0;
     const std::uint64_t count = is_long ? 3'000 + random.below(10'000) : 1 + random.below(300);
@@ -78,27 +69,9 @@ class WireFaults : public ::testing::Test {
     const muster_op op = ops[random.below(4)];
     return shape_of(op, MUSTER_I32, has_reduction(op) ? MUSTER_SUM : 0, kRanksOfWire, count, Place::kApart);
   }
-  Flight& launch(const Shape& shape, std::uint64_t epoch, std::uint64_t number) {
-    Flight& flight = launches_.emplace_back();
-    flight.shape = shape;
-    flight.made = make_case(shape);
-    flight.arena = flight.made.before;
-    flight.shares =
-        *shares_of(flight.shape.collective, kRanksOfWire, flight.made.members, flight.arena.data());
-    SpanLaunch& launched = flight.launched;
-    launched.outcomes.resize(kNodesOfWire);
-    for (std::uint32_t node = 0; node < kNodesOfWire; ++node) {
-      std::vector<LocalMember> members;
-      for (const Share& share : flight.shares) {
-        if (wire_turns(static_cast<std::uint32_t>(share.index), kRanksOfWire) != node) continue;
-        launched.signatures.push_back(signature_of(flight.shape.collective, share, kRanksOfWire));
-        members.push_back({&share, nullptr, bases_of(share), &launched.signatures.back()});
-      }
-      launched.outcomes[node] = std::make_unique<StepOutcome>();
-      const MatchKey key{{kGroupOfWire, 3, -1, -1}, epoch, number};
-      EXPECT_TRUE(
-          communicators_[node]->launch(flight.shape.collective, members, key, *launched.outcomes[node]).ok());
-    }
+  SpanFlight& launch(const Shape& shape, std::uint64_t epoch, std::uint64_t number) {
+    SpanFlight& flight = launches_.emplace_back();
+    launch_on_all(flight, shape, wire_turns, communicators_, {{kGroupOfWire, 3, -1, -1}, epoch, number});
     return flight;
   }
   // What engines and supervisors do: who loses a node ends the epoch of the group, and the other end hears.
@@ -110,20 +83,12 @@ class WireFaults : public ::testing::Test {
         (*cluster_)[peer.value].lose(NodeIndex(node), Status(Code::kPeerLost, "it has given up"));
       });
   }
-  // Members whose node says that all is well have what the oracle says.
-  static bool is_right_where_ok(const Flight& flight) {
-    return are_right(
-        flight.made.members, flight.shares, flight.arena, flight.made.after, [&](std::uint32_t member) {
-          return flight.launched.outcomes[wire_turns(member, kRanksOfWire)]->failure() == nullptr;
-        });
-  }
-
   std::unique_ptr<MemoryHub> hub_;
   std::vector<MeddlingNetwork*> networks_;
   Meddler meddler_;
   std::unique_ptr<SpanCluster> cluster_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
-  std::deque<Flight> launches_;
+  std::deque<SpanFlight> launches_;
   int damaged_ = 0;  // connections that ended because of it
 };
 
@@ -149,13 +114,13 @@ TEST_F(WireFaults, EndAConnectionWhereAByteWasChanged) {
       chunks += is_of_head ? 0 : 1;
     };
     damaged_ = 0;
-    const Flight& flight = launch(shape, 1, 1);
+    const SpanFlight& flight = launch(shape, 1, 1);
     ASSERT_TRUE(cluster_->until([&] {
       end_what_is_lost(1);
       return flight.over() && damaged_ > 0;
     })) << seed
         << ": it was not found, or somebody hangs: " << flight.shape.text();
-    ASSERT_TRUE(is_right_where_ok(flight)) << seed << ": " << flight.shape.text();
+    ASSERT_TRUE(flight.is_right_where_ok(wire_turns)) << seed << ": " << flight.shape.text();
   }
   EXPECT_GT(chunks, last / 4);
 }
@@ -174,7 +139,7 @@ TEST_F(WireFaults, TakeNothingThatComesAgain) {
     meddler_ = [&](MessageOnItsWay& message) {
       if (message.is_head) present.push_back(message);
     };
-    Flight& flight = launch(drawn(random), epoch, 1);
+    SpanFlight& flight = launch(drawn(random), epoch, 1);
     ASSERT_TRUE(cluster_->until([&] {
       for (int i = 0; i < 20 && !old.empty() && done < replays; ++i) {
         const MessageOnItsWay& head = old[random.below(old.size())];
@@ -218,7 +183,7 @@ TEST_F(WireFaults, WriteNothingLate) {
     const auto by = static_cast<std::uint32_t>(random.below(kNodesOfWire));
     const NodeIndex here(by), silent((by + 1) % kNodesOfWire);
     hub_->hold(here, silent);
-    const Flight& broken = launch(shape, 1, 1);
+    const SpanFlight& broken = launch(shape, 1, 1);
     const std::uint64_t moment = 10 + random.below(40);
     ASSERT_TRUE(cluster_->until([&, turns = std::uint64_t{0}]() mutable { return ++turns > moment; }));
     (*cluster_)[by].end({kGroupOfWire, 1, Code::kAborted, 0, false, "it was broken off"});
@@ -226,7 +191,7 @@ TEST_F(WireFaults, WriteNothingLate) {
     hub_->restore(silent, here);
     ASSERT_TRUE(cluster_->until([&] { return broken.over(); })) << seed;
     const std::vector<std::byte> then = broken.arena;
-    Flight& again = launch(drawn(random), 2, 1);
+    SpanFlight& again = launch(drawn(random), 2, 1);
     ASSERT_TRUE(cluster_->until([&] { return again.over(); })) << seed;
     ASSERT_TRUE(again.launched.first_failure().ok()) << seed << again.launched.first_failure().text();
     ASSERT_TRUE(again.arena == again.made.after) << seed << ": " << again.shape.text();

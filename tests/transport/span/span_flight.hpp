@@ -1,0 +1,58 @@
+// A collective in flight on several nodes, and the memory of its members.
+#pragma once
+
+#include "tests/transport/case_shares.hpp"
+#include "tests/transport/collective_case.hpp"
+#include "tests/transport/span/span_cluster.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace muster::transport::test {
+
+struct SpanFlight {
+  Shape shape;
+  Case made;
+  std::vector<std::byte> arena;
+  std::vector<Share> shares;
+  SpanLaunch launched;
+
+  bool over() const { return launched.over(); }
+  // Whether the members whose node says that all is well have what the oracle says.
+  bool is_right_where_ok(const Spread& spread) const {
+    return are_right(made.members, shares, arena, made.after, [&](std::uint32_t member) {
+      return launched.outcomes[spread(member, static_cast<std::uint32_t>(shape.ranks))]->failure() == nullptr;
+    });
+  }
+};
+
+// Launches the shape on all nodes, which each have a communicator of the group; a member's is that of
+// `spread`. The flight stays where it is until it is over.
+inline void launch_on_all(SpanFlight& flight, const Shape& shape, const Spread& spread,
+                          const std::vector<std::unique_ptr<Communicator>>& communicators,
+                          const MatchKey& key) {
+  const auto ranks = static_cast<std::uint32_t>(shape.ranks);
+  flight.shape = shape;
+  flight.made = make_case(shape);
+  flight.arena = flight.made.before;
+  flight.shares = *shares_of(flight.shape.collective, shape.ranks, flight.made.members, flight.arena.data());
+  SpanLaunch& launched = flight.launched;
+  launched.outcomes.resize(communicators.size());
+  for (std::uint32_t node = 0; node < communicators.size(); ++node) {
+    std::vector<LocalMember> members;
+    for (const Share& share : flight.shares) {
+      if (spread(static_cast<std::uint32_t>(share.index), ranks) != node) continue;
+      launched.signatures.push_back(signature_of(flight.shape.collective, share, shape.ranks));
+      members.push_back({&share, nullptr, bases_of(share), &launched.signatures.back()});
+    }
+    launched.outcomes[node] = std::make_unique<StepOutcome>();
+    EXPECT_TRUE(
+        communicators[node]->launch(flight.shape.collective, members, key, *launched.outcomes[node]).ok());
+  }
+}
+
+}  // namespace muster::transport::test
