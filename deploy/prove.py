@@ -85,6 +85,7 @@ PROOFS = [
     Proof("random-direct", 2, "direct_conformance_test", CASES, "*Random*"),
     Proof("conformance-public", 2, "random_collectives_test", FULL, "*AtEachLength"),
     Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),
+    Proof("redistributions", 4, "redistribution_test", _cases(20_000), "*Any*"),
     Proof("agreement", 1, "agreement_test", CASES),
     Proof("gathering", 2, "supervisor_parts_test", _cases(20_000), "Gathering*"),
     Proof("overlap", 1, "base_overlap_test", CASES),

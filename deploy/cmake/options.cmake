@@ -90,3 +90,22 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   target_compile_options(muster_test_flags INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-Wno-array-bounds -Wno-stringop-overflow>)
 endif()
+# A compiler's cache may have a precompiled header that is older than the sources in a new clone.
+set(_clang_flags -fpch-validate-input-files-content)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  target_compile_options(muster_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${_clang_flags}>)
+endif()
+
+# Where GCC compiles what ships, Clang compiles the tests, if it is there: it takes six tenths of the time.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  find_program(MUSTER_TEST_COMPILER clang++-14)
+endif()
+function(muster_compile_as_test target)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND MUSTER_TEST_COMPILER)
+    set(as_clang ${PROJECT_SOURCE_DIR}/deploy/cmake/by_clang.sh ${MUSTER_TEST_COMPILER} ${CMAKE_CXX_COMPILER})
+    set_target_properties(${target} PROPERTIES
+      CXX_COMPILER_LAUNCHER "${as_clang};${CMAKE_CXX_COMPILER_LAUNCHER}")
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:${_clang_flags};-fpch-instantiate-templates;-Wno-unknown-warning-option>")
+  endif()
+endfunction()

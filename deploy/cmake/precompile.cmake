@@ -9,7 +9,7 @@ set(_muster_library_headers
   <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <optional> <span>
   <string> <string_view> <utility> <vector> <fmt/format.h> <tl/expected.hpp>)
 
-# HOT: for targets that are optimised where others are not. PROGRAM: for programs, not for libraries.
+# HOT: for targets that are optimised where others are not. PROGRAM: for programs of tests, not for libraries.
 function(_muster_header_set name)
   cmake_parse_arguments(ARG "HOT;PROGRAM" "FLAGS" "HEADERS;ON" ${ARGN})
   if(NOT ARG_FLAGS)
@@ -24,6 +24,7 @@ function(_muster_header_set name)
   target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
   set_target_properties(${target} PROPERTIES MUSTER_HOT ${ARG_HOT})
   if(ARG_PROGRAM)
+    muster_compile_as_test(${target})
     target_compile_options(${target} PRIVATE -fPIE)
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   endif()

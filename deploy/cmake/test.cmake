@@ -41,6 +41,7 @@ function(muster_test name)
     GTest::gmock GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests MUSTER_HOT ${ARG_HOT})
+  muster_compile_as_test(${name})
   if(ARG_HOT)
     muster_precompile(${name} tests)
   elseif("muster::engine" IN_LIST ARG_ON)
@@ -75,6 +76,7 @@ function(muster_test_program name)
   target_link_libraries(${name} PRIVATE muster_test_flags ${ARG_ON})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests MUSTER_HOT ON)
+  muster_compile_as_test(${name})
 endfunction()
 
 # muster_bench(): a program in build/<preset>/bench that `make bench` builds and runs with `--json FILE

@@ -36,7 +36,8 @@ struct Shape {
 };
 const Shape kMeshes[] = {{4, "dp_shard=4"},      {2, "dp_replicate=2"},
                          {4, "tp=2,dp_shard=2"}, {8, "dp_replicate=2,dp_shard=2,tp=2"},
-                         {3, "dp_shard=3"},      {4, "cp=2,dp_shard=2"}};
+                         {3, "dp_shard=3"},      {4, "cp=2,dp_shard=2"},
+                         {6, "tp=3,dp_shard=2"}};
 
 struct Outcome {
   int status = -1;

@@ -1,12 +1,12 @@
-// Cases of sharded units with the numbers that are known for them, and lanes that are slow.
+// Cases of sharded units with the numbers that are known for them.
 #include "tests/api/client/units_model.hpp"
 #include "tests/support/folder.hpp"
 
-#include <chrono>
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <string>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -17,130 +17,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A lane on which nothing begins between hold() and release().
-class HeldLane {
- public:
-  HeldLane(const Member& member, muster_lane lane) : session_(member.session), lane_(lane) {
-    ok(muster_timeline_create(session_, &timeline_));
-  }
-  void hold() {
-    muster_collective nothing = MUSTER_COLLECTIVE_INIT;
-    nothing.op = MUSTER_BARRIER;
-    nothing.group = MUSTER_GROUP_SELF;
-    muster_submit submit = MUSTER_SUBMIT_INIT;
-    submit.lane = lane_;
-    submit.waits[submit.wait_count++] = muster_timeline_point(timeline_, ++value_);
-    muster_point point = MUSTER_POINT_NONE;
-    ok(muster_collect(session_, &nothing, &submit, &point));
-  }
-  void release() { ok(muster_timeline_signal(session_, timeline_, value_)); }
-
- private:
-  muster_session* session_;
-  muster_lane lane_;
-  std::uint32_t timeline_ = 0;
-  std::uint64_t value_ = 0;
-};
-
-// The lanes of a set take the next numbers, in this order.
-enum class SetLane : std::uint32_t { kGather, kReduce, kAllReduce, kCompute };
-
-muster_lane next_lane(const Member& member) {
-  muster_lane lane = MUSTER_LANE_NONE;
-  ok(muster_lane_create(member.session, MUSTER_LANE_COPY, "probe", &lane));
-  ok(muster_lane_destroy(member.session, lane));
-  return lane;
-}
-
-HeldLane held(const Member& member, muster_lane first, SetLane which) {
-  return {member, which == SetLane::kCompute ? muster_lane{MUSTER_LANE_COMPUTE}
-                                             : first + static_cast<muster_lane>(which)};
-}
-
-constexpr std::uint64_t kBlockBytes = 256;
-
-// A root and blocks of kBlockBytes each, in two parameters.
-std::vector<UnitSpec> equal_units(int blocks, std::int32_t after_forward = MUSTER_RESHARD_DEFAULT) {
-  std::vector<UnitSpec> specs{{"root", {{{8, 8}}}, after_forward, MUSTER_UNIT_ROOT}};
-  for (int i = 0; i < blocks; ++i)
-    specs.push_back({"block." + std::to_string(i), {{{9, 6}}, {{10}}}, after_forward, 0});
-  return specs;
-}
-
 class UnitCases : public RunningRanks {
  protected:
-  // What the ranks have of all gradients after a second step, in whose backward a lane stood still.
-  using Shards = std::vector<std::vector<float>>;
-  Shards gradients(bool slow) {
-    Shards found(4);
-    mesh = "dp_replicate=2,dp_shard=2";
-    with_ranks(4, [&](Member& member) {
-      const muster_lane first = next_lane(member);
-      Setting setting;
-      setting.reduce_dtype = MUSTER_BF16;
-      Model model(member, equal_units(6), setting);
-      model.initialise();
-      model.step(1.0 / 64);
-      model.wait();
-      HeldLane lane = held(member, first, SetLane::kAllReduce);
-      ok(muster_step_begin(model.units, MUSTER_POINT_NONE, 0));
-      for (std::size_t u = 0; u < 7; ++u) model.forward(u);
-      if (slow) lane.hold();
-      for (std::size_t u = 7; u-- > 0;) model.backward(u, 0, 0);
-      muster_point done[2];
-      ok(muster_step_end(model.units, model.latest(), done));
-      model.wait();  // gradients are written, into places that reductions have left
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      if (slow) {
-        EXPECT_EQ(muster_point_test(member.session, done[0]), MUSTER_PENDING) << "the lane is held";
-        lane.release();
-      }
-      for (const muster_point point : done) ok(muster_point_wait(member.session, point, -1));
-      found[static_cast<std::size_t>(member.rank)] = model.shards(MUSTER_UNIT_GRADIENT_SHARD);
-      meet_and_leave(member);
-    });
-    return found;
-  }
-  // What the ranks have of all parameters after ten steps. In each but the first nothing begins on some lane
-  // until all has been started.
-  Shards trained(const std::string& shape, std::int32_t after_forward, const SetLane* slow,
-                 std::uint32_t prefetch = 1) {
-    Shards found(4);
-    mesh = shape;
-    with_ranks(4, [&](Member& member) {
-      const muster_lane first = next_lane(member);
-      Setting setting;
-      setting.prefetch = prefetch;
-      Model model(member, equal_units(4, after_forward), setting);
-      model.initialise();
-      model.step(1.0 / 64);
-      HeldLane lane = held(member, first, slow == nullptr ? SetLane::kCompute : *slow);
-      for (int step = 1; step < 10; ++step) {
-        if (slow != nullptr) lane.hold();
-        model.step(1.0 / 64);
-        if (slow == nullptr) continue;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));  // for what would begin too early
-        lane.release();
-      }
-      model.wait();
-      found[static_cast<std::size_t>(member.rank)] = model.shards();
-      const bool all_are_freed =
-          after_forward == MUSTER_RESHARD_ALWAYS || after_forward == MUSTER_RESHARD_DEFAULT;
-      if (all_are_freed) {
-        EXPECT_EQ(model.info().place_bytes, (2 + prefetch) * kBlockBytes)
-            << "the root, and 1 + prefetch blocks";
-      }
-      EXPECT_EQ(model.info().gradient_bytes, 3 * kBlockBytes) << "the root's, and two blocks'";
-      meet_and_leave(member);
-    });
-    return found;
-  }
-  void expect_equal_bits(const std::string& shape, std::int32_t after_forward) {
-    const Shards usual = trained(shape, after_forward, nullptr);
-    for (const SetLane slow : {SetLane::kGather, SetLane::kReduce, SetLane::kAllReduce, SetLane::kCompute})
-      EXPECT_EQ(trained(shape, after_forward, &slow), usual)
-          << "after_forward " << after_forward << ", lane " << static_cast<std::uint32_t>(slow);
-  }
   void expect_divided() {
     with_ranks(8, [&](Member& member) {
       muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
@@ -157,76 +35,6 @@ class UnitCases : public RunningRanks {
     });
   }
 };
-
-// Goal:   case F12: a slow all-reduce lane mixes up no layers' gradients, which are reduced in bf16 for
-//         parameters in f32.
-// Method: the lane is held until all gradients of seven layers are scattered, and 50 ms more.
-TEST_F(UnitCases, HaveTheSameGradientsHoweverSlowAllReducesAre) {
-  const Shards usual = gradients(false);
-  EXPECT_EQ(gradients(true), usual);
-  EXPECT_NE(usual[0], usual[1]);
-}
-
-// Goal:   case F13: whichever lane is slow, and whatever is freed after forward, parameters are the same to
-//         the bit after ten steps. Two blocks are gathered at most, and one waits for its reduction.
-TEST_F(UnitCases, TrainToTheSameBitsWhicheverLaneIsSlow) {
-  for (const std::int32_t after_forward :
-       {MUSTER_RESHARD_ALWAYS, MUSTER_RESHARD_NEVER, MUSTER_RESHARD_DEFAULT})
-    expect_equal_bits("dp_replicate=2,dp_shard=2", after_forward);
-}
-
-// Goal:   case F13, however far ahead units are gathered.
-TEST_F(UnitCases, TrainToTheSameBitsAtAnyDepthOfPrefetch) {
-  const std::string shape = "dp_replicate=2,dp_shard=2";
-  const Shards usual = trained(shape, MUSTER_RESHARD_ALWAYS, nullptr);
-  for (const std::uint32_t prefetch : {0U, 2U})
-    for (const SetLane slow : {SetLane::kGather, SetLane::kCompute})
-      EXPECT_EQ(trained(shape, MUSTER_RESHARD_ALWAYS, &slow, prefetch), usual)
-          << "prefetch " << prefetch << ", lane " << static_cast<std::uint32_t>(slow);
-}
-
-// Goal:   case F13, where two of four ranks keep what they do not free.
-TEST_F(UnitCases, TrainToTheSameBitsOfSlicesWhicheverLaneIsSlow) {
-  expect_equal_bits("dp_shard=4", 2);
-}
-
-// Goal:   case F15: how many gradients may wait for their reduction is one number for all modules of a set,
-//         from 1 to 16. There is no number per module of which the largest would count.
-// Method: no reduction ends. With 3, three modules' gradients wait, a fourth's are written, and no more.
-TEST_F(UnitCases, LetSoManyGradientsWaitForTheirReduction) {
-  mesh = "dp_shard=2";
-  with_ranks(2, [&](Member& member) {
-    for (const std::uint32_t inputs : {0U, 17U}) {
-      muster_units_options options = MUSTER_UNITS_OPTIONS_INIT;
-      options.reduce_inputs = inputs;
-      muster_units* units = nullptr;
-      EXPECT_EQ(muster_units_create(member.session, &options, &units), MUSTER_ERR_BAD_ARGUMENT);
-      EXPECT_EQ(muster_last_error(), "reduce_inputs is " + std::to_string(inputs) + "; 1 to 16 are possible");
-    }
-    const muster_lane first = next_lane(member);
-    Setting setting;
-    setting.reduce_inputs = 3;
-    Model model(member, equal_units(6), setting);
-    model.initialise();
-    model.step(1.0 / 64);
-    model.wait();
-    EXPECT_EQ(model.info().gradient_bytes, (1 + 4) * kBlockBytes) << "the root's lie apart";
-    HeldLane lane = held(member, first, SetLane::kReduce);
-    lane.hold();
-    ok(muster_step_begin(model.units, MUSTER_POINT_NONE, 0));
-    for (std::size_t u = 0; u < 7; ++u) model.forward(u);
-    for (std::size_t u = 6; u > 2; --u) model.backward(u, 0, 0);
-    model.wait();
-    model.backward(2, 0, 0);
-    EXPECT_EQ(muster_point_test(member.session, model.latest()), MUSTER_PENDING);
-    lane.release();
-    muster_point done[2];
-    ok(muster_step_end(model.units, model.latest(), done));
-    model.wait();
-    for (const muster_point point : done) ok(muster_point_wait(member.session, point, -1));
-    meet_and_leave(member);
-  });
-}
 
 // Goal:   case F18: weights that two modules share lie in one unit of two parts: one gather, and the sum of
 //         both gradients. UnitRules has the error for a parameter in two units.
@@ -424,6 +232,57 @@ void save_and_load(Member& member, const Model& model, std::uint32_t units, cons
   for (const muster_checkpoint_tensor& tensor : tensors)
     ok(muster_layout_destroy(const_cast<muster_layout*>(tensor.layout)));
   ok(muster_checkpoints_close(folder));
+}
+
+std::uint64_t counter(const Member& member, const char* name) {
+  std::uint64_t value = 0;
+  ok(muster_counter(member.session, name, &value));
+  return value;
+}
+
+// Goal:   whole units take of the arena what their shapes say, and stay inside each budget.
+// Method: the engine counts the bytes of live buffers, at most at once. The least budget has room for the
+//         root and one of four equal units. Shards, gradients and the test's copies are not counted.
+TEST_F(UnitCases, TakeFromTheArenaWhatTheirShapesSay) {
+  constexpr std::uint64_t kUnit = 64 * sizeof(float);
+  constexpr std::uint64_t kLeast = 2 * kUnit;
+  constexpr std::uint64_t kAll = 4 * kUnit;  // with two modules ahead
+  const std::vector<UnitSpec> specs = {{"root", {{{8, 8}}}, MUSTER_RESHARD_DEFAULT, MUSTER_UNIT_ROOT},
+                                       {"a", {{{8, 8}}}},
+                                       {"b", {{{8, 8}}}},
+                                       {"c", {{{8, 8}}}},
+                                       {"d", {{{8, 8}}}}};
+  constexpr std::uint64_t kCopies = 5 * (kUnit + 4);
+  mesh = "dp_shard=2";
+  struct Case {
+    std::uint64_t budget;
+    std::uint64_t places;
+  };
+  for (const Case& c : {Case{kLeast, kLeast}, Case{kLeast * 3 / 2, kLeast * 3 / 2}, Case{2 * kLeast, kAll},
+                        Case{3 * kLeast, kAll}, Case{0, kAll}})
+    with_ranks(2, [&](Member& member) {
+      {
+        OneUnit first(member, MUSTER_UNIT_OPTIONS_INIT);  // after it the session has what units agree through
+        ok(first.step());
+        ok(first.step_end());
+      }
+      const std::uint64_t before = counter(member, "buffer_bytes");
+      Setting setting;
+      setting.prefetch = 2;
+      setting.budget = c.budget;
+      Model model(member, specs, setting);
+      model.initialise();
+      for (int step = 0; step < 3; ++step) model.step(1.0 / 64);
+      model.wait();
+      const muster_units_info info = model.info();
+      EXPECT_EQ(info.least_bytes, kLeast);
+      EXPECT_EQ(info.shard_bytes, 2 * 5 * kUnit / 2) << "a half of each unit and of its gradient";
+      EXPECT_EQ(info.gradient_bytes, 3 * kUnit) << "the root's, and two units'";
+      EXPECT_EQ(counter(member, "buffer_bytes_peak") - before - kCopies - 5 * kUnit - 3 * kUnit, c.places)
+          << "with a budget of " << c.budget;
+      EXPECT_EQ(info.whole_bytes_peak, c.places) << "with a budget of " << c.budget;
+      meet_and_leave(member);
+    });
 }
 
 // Goal:   case F8: 5 rows over 4 ranks, and 1 over 2, are trained, saved and loaded; some rank has none.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <ranges>
 #include <span>
@@ -125,6 +126,7 @@ class Model {
   void forward(std::size_t u) {
     muster_point ready = MUSTER_POINT_NONE;
     ok(muster_unit_forward_begin(units, static_cast<muster_unit>(u), &ready));
+    if (before_computing) before_computing({&ready, 1});
     for (std::size_t p = 0; p < specs_[u].parameters.size(); ++p) {
       const muster_tensor whole = view(u, p, MUSTER_UNIT_WHOLE);
       muster_tensor copy = whole;
@@ -138,6 +140,7 @@ class Model {
   void backward(std::size_t u, std::uint32_t flags, int microbatch) {
     muster_point ready[2];
     ok(muster_unit_backward_begin(units, static_cast<muster_unit>(u), ready));
+    if (before_computing) before_computing(ready);
     const bool kept = microbatch > 0 && (setting_.backward_flags & MUSTER_BACKWARD_KEEP_GRADIENTS) != 0;
     for (std::size_t p = 0; p < specs_[u].parameters.size(); ++p) {
       if ((specs_[u].parameters[p].flags & MUSTER_PARAMETER_FROZEN) != 0) continue;
@@ -186,6 +189,8 @@ class Model {
   }
 
   muster_units* units = nullptr;
+  // Called in each forward and backward, with what computing there waits for.
+  std::function<void(std::span<const muster_point>)> before_computing;
 
  private:
   void add(const UnitSpec& spec) {
