@@ -259,6 +259,7 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
   if (!has_data(said.op)) return c;
   c.dtype = has_faces(said.op) ? MUSTER_U8 : said.dtype;
   c.redop = said.redop;
+  c.tag = said.tag;
   if (said.redop == MUSTER_PREMUL_SUM) c.scale = said.scale;
   if (has_root(said.op) || is_transfer(said.op)) {
     if (said.peer < 0 || said.peer >= ranks)
@@ -267,7 +268,6 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
     const bool sends = row_of(said.op).peer == PeerRole::kReceiver;
     c.root = sends ? index : said.peer;
     if (is_transfer(said.op)) c.receiver = sends ? said.peer : index;
-    if (is_transfer(said.op)) c.tag = said.tag;
     if (is_transfer(said.op) && said.peer == index)
       return fail(Code::kBadArgument, "peer {} of {} is this rank itself; copy instead", said.peer,
                   op_name(said.op));

@@ -33,7 +33,7 @@ struct Collective {
   muster_redop redop = 0;
   std::int32_t root = 0;      // BROADCAST, REDUCE, GATHER, SCATTER; SEND and RECV: index of the sender
   std::int32_t receiver = 0;  // SEND and RECV only
-  std::uint32_t tag = 0;      // SEND and RECV only
+  std::uint32_t tag = 0;      // SEND and RECV match by it; others must agree on it
   // Elements of the vector (ALL_REDUCE, BROADCAST, REDUCE, SEND, RECV), or of every block if `counts` is
   // empty (ALL_GATHER, REDUCE_SCATTER). 0 in operations that agree pair by pair: each Share has its counts.
   std::uint64_t count = 0;

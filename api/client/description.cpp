@@ -66,7 +66,7 @@ Status check_unused(const muster_collective& c) {
   MUSTER_RETURN_IF_ERROR(check_none(!has_data(c.op) && c.dtype != 0, c, "dtype", c.dtype));
   MUSTER_RETURN_IF_ERROR(check_none(!has_reduction(c.op) && c.redop != 0, c, "redop", c.redop));
   MUSTER_RETURN_IF_ERROR(check_none(!has_root(c.op) && !is_transfer(c.op) && c.peer != 0, c, "peer", c.peer));
-  MUSTER_RETURN_IF_ERROR(check_none(!is_transfer(c.op) && c.tag != 0, c, "tag", c.tag));
+  MUSTER_RETURN_IF_ERROR(check_none(!has_data(c.op) && c.tag != 0, c, "tag", c.tag));
   if (!vectors || receives(c.op)) MUSTER_RETURN_IF_ERROR(check_no_range(c.source, c, "source"));
   if (!vectors || sends(c.op)) MUSTER_RETURN_IF_ERROR(check_no_range(c.target, c, "target"));
   MUSTER_RETURN_IF_ERROR(check_none(!vectors && c.count != 0, c, "count", c.count));

@@ -52,6 +52,7 @@ using Pieces = std::vector<std::vector<muster_piece>>;
 // and of these the trainable ones. So each lies aligned, and without gaps wherever ranks exchange it.
 struct UnitFacts {
   std::string name, module;
+  std::uint32_t tag = 0;  // of its collectives, so that ranks do not take one unit for another
   UnitDim shard, replicate, tensor;
   bool root = false;
   bool whole_in_backward = true;

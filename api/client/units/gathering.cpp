@@ -43,6 +43,7 @@ Result<muster_plan> UnitGathering::plan_gather(muster_group group, muster_range 
   c.source = source;
   c.target = whole_;
   c.target_blocks = blocks.get();
+  c.tag = facts_.tag;
   c.site = facts_.name.c_str();
   return plans_.plan(c);
 }

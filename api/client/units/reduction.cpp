@@ -86,6 +86,7 @@ Result<muster_plan> GradientReduction::make_collective(Step step, Segment segmen
   c.scale = c.redop == MUSTER_PREMUL_SUM ? facts_.division.scale : 0;
   c.target = {target.buffer, target.offset_bytes};
   c.source = step == Step::kReduce ? c.target : whole(segment);
+  c.tag = facts_.tag;
   c.site = facts_.name.c_str();
   const Blocks blocks(facts_.gradient_pieces(segment));
   if (step == Step::kSumOverTp) {

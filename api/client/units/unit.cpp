@@ -36,10 +36,12 @@ bool is_gradient(std::int32_t which) {
 }  // namespace
 
 Result<std::unique_ptr<Unit>> Unit::make(muster_session* session, const muster_unit_options& options,
-                                         std::uint32_t set_flags, const std::string& shared_name) {
+                                         std::uint32_t set_flags, const std::string& set_name,
+                                         std::uint32_t number) {
   MUSTER_ASSIGN_OR_RETURN(UnitFacts facts, UnitFacts::make(session, options, set_flags));
+  facts.tag = number + 1;
   std::unique_ptr<Unit> unit(new Unit(session, std::move(facts)));
-  if (Status allocated = unit->allocate(shared_name); !allocated.ok()) {
+  if (Status allocated = unit->allocate(fmt::format("{}/{}", set_name, number)); !allocated.ok()) {
     (void)unit->release();
     return fail(std::move(allocated));
   }

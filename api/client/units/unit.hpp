@@ -33,9 +33,10 @@ struct UnitPlaces {
 // Fails   make() as muster_unit_create; views with kBadArgument and kState.
 class Unit {
  public:
-  // set_flags: of its set. shared_name: of memory that its ranks have between them.
+  // The unit of that number of a set with these flags and this name.
   static Result<std::unique_ptr<Unit>> make(muster_session* session, const muster_unit_options& options,
-                                            std::uint32_t set_flags, const std::string& shared_name);
+                                            std::uint32_t set_flags, const std::string& set_name,
+                                            std::uint32_t number);
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
@@ -63,6 +64,7 @@ class Unit {
         memory_(session),
         gathering_(session, facts_),
         reduction_(session, facts_) {}
+  // shared_name: of memory that its ranks have between them.
   Status allocate(const std::string& shared_name);
   muster_tensor shard_view(const UnitParameter& p) const;
   Status check_view(std::uint32_t parameter, std::int32_t which) const;

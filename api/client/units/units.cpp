@@ -83,8 +83,8 @@ Status muster_units::check(const muster_unit_options& options) const {
 
 Result<muster_unit> muster_units::add(const muster_unit_options& options) {
   MUSTER_RETURN_IF_ERROR(check(options));
-  MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit,
-                          Unit::make(session_, options, flags_, fmt::format("{}/{}", name_, units_.size())));
+  const auto number = static_cast<std::uint32_t>(units_.size());
+  MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit, Unit::make(session_, options, flags_, name_, number));
   const bool another = units_.empty() || units_.back()->facts().module != unit->facts().module;
   warn_of_empty_parts(unit->facts());
   modules_.push_back(units_.empty() ? 0 : modules_.back() + (another ? 1 : 0));

@@ -98,6 +98,8 @@ typedef struct muster_face {
  *                  that differ are a MISMATCH. In a group with members on several nodes a run is a start: a tag without its
  *                  partner waits until the deadline.
  *
+ * `tag` tells apart operations that are alike in all else, such as equal layers: members that give different ones hear MISMATCH.
+ *
  * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
  * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
  * are the own blocks inside it moves no byte, nor does a broadcast in place. The source of an ALL_REDUCE must lie elsewhere;
@@ -133,7 +135,7 @@ typedef struct muster_collective {
   muster_dtype dtype; /* BARRIER: 0. EXCHANGE does not look at it                      */
   muster_redop redop; /* 0 where there is no reduction                                 */
   int32_t peer;       /* root, or partner of SEND and RECV: index in the group; else 0 */
-  uint32_t tag;       /* SEND, RECV: the same number at both; else 0                   */
+  uint32_t tag;       /* The same number at all members, else MISMATCH; BARRIER: 0     */
   muster_range source;
   muster_range target;
   uint64_t count;              /* elements of the vector; of each block, where it is cut and its blocks have no counts    */

@@ -19,7 +19,8 @@
  * The calls do not wait for work: a trainer may run a step ahead of its lanes. They wait only while the ring is full.
  *
  * What agrees. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the first
- * muster_step_begin compares. Create units in the order in which forward uses them. If muster_units_broadcast is called before the
+ * muster_step_begin compares. If a rank uses another unit than the others do, its gather or reduction is a MISMATCH: `tag` is the
+ * unit's number plus 1. Create units in the order in which forward uses them. If muster_units_broadcast is called before the
  * first step, that call compares.
  *
  * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. Together they are never larger than

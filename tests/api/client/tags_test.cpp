@@ -76,7 +76,39 @@ TEST_F(Tags, MatchInAnyOrderAcrossLanes) {
   EXPECT_THAT(got, ElementsAre(100.0f, 1.0f, 2.0f, 3.0f, 104.0f));
 }
 
-TEST_F(Tags, AreOfMessagesAlone) {
+// Goal:   members that give operations, alike in all else, different tags hear of it; nothing moves.
+TEST_F(Tags, TellAlikeOperationsApart) {
+  for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_ALL_GATHER}) {
+    std::vector<muster_point> points(2, MUSTER_POINT_NONE);
+    for (const bool differ : {true, false}) {
+      for (int rank = 0; rank < 2; ++rank) {
+        muster_collective c = MUSTER_COLLECTIVE_INIT;
+        c.op = op;
+        c.group = group_of(sessions_[rank], "world");
+        c.dtype = MUSTER_F32;
+        c.redop = op == MUSTER_ALL_REDUCE ? MUSTER_SUM : 0;
+        c.tag = 7 + static_cast<std::uint32_t>(differ ? rank : 0);
+        c.count = 2;
+        c.source = {vectors_[rank].buffer, 0};
+        c.target = {vectors_[rank].buffer, 16};
+        const muster_submit submit = on(MUSTER_LANE_GATHER);
+        EXPECT_EQ(muster_collect(sessions_[rank], &c, &submit, &points[rank]), MUSTER_OK);
+      }
+      for (int rank = 0; rank < 2; ++rank) {
+        EXPECT_EQ(muster_point_wait(sessions_[rank], points[rank], -1),
+                  differ ? MUSTER_ERR_MISMATCH : MUSTER_OK);
+        if (!differ) continue;
+        EXPECT_THAT(muster_last_error(), HasSubstr("tag: 7 at rank 0 and 8 at rank 1"));
+        EXPECT_EQ(vectors_[rank].data[4], 100 * rank + 4) << "nothing has moved";
+        EXPECT_EQ(muster_lane_reset(sessions_[rank], MUSTER_LANE_GATHER), MUSTER_OK) << muster_last_error();
+      }
+    }
+    for (int i = 4; i < 8; ++i)
+      for (int rank = 0; rank < 2; ++rank) vectors_[rank].data[i] = static_cast<float>(100 * rank + i);
+  }
+}
+
+TEST_F(Tags, AreOfOperationsThatMoveData) {
   muster_collective barrier = MUSTER_COLLECTIVE_INIT;
   barrier.op = MUSTER_BARRIER;
   barrier.group = group_of(sessions_[0], "world");

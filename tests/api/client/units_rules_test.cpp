@@ -1,7 +1,7 @@
 // Units by a real node's ranks: calls out of order, ranks that differ, failures, and what follows them.
 #include <muster/units.h>
 
-#include "tests/api/client/one_unit.hpp"
+#include "tests/api/client/units_model.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -416,6 +416,27 @@ TEST_F(UnitRules, HearOfALostRank) {
     EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_PEER_LOST);
     EXPECT_THAT(muster_last_error(), HasSubstr("rank 2"));
     EXPECT_EQ(muster_step_abandon(unit->units), MUSTER_ERR_PEER_LOST);
+  });
+}
+
+// Goal:   ranks that gather, or reduce, another of two equal units than the others do, hear of it.
+TEST_F(UnitRules, SayThatRanksUseOtherUnits) {
+  const std::vector<UnitSpec> specs{{"a", {{{8}}}}, {"b", {{{8}}}}};
+  with_ranks(2, [&](Member& member) {
+    const auto other = static_cast<std::size_t>(member.rank);
+    Model model(member, specs, {});
+    model.initialise();
+    model.step(0);
+    model.wait();
+    ok(muster_step_begin(model.units, MUSTER_POINT_NONE, 0));
+    muster_point ready = MUSTER_POINT_NONE;
+    ok(muster_unit_forward_begin(model.units, static_cast<muster_unit>(other), &ready));
+    EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_MISMATCH);
+    EXPECT_THAT(muster_last_error(), HasSubstr("tag: 1 at rank 0 and 2 at rank 1"));
+    ok(muster_step_abandon(model.units));
+    model.step(0);
+    model.wait();
+    meet_and_leave(member);
   });
 }
 
