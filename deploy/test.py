@@ -209,7 +209,7 @@ def build_commands(preset, jobs):
 
 
 def test_preset(preset, jobs):
-    """The outcome of the tests of a preset that is built."""
+    """The outcome of the tests of a preset that is built, of which `jobs` run at a time."""
     results = ROOT / "build" / preset.name / "results.xml"
     results.unlink(missing_ok=True)
     details = ROOT / "build" / preset.name / "gtest"
@@ -229,14 +229,15 @@ def test_preset(preset, jobs):
 
 
 def test_presets(presets, lean):
-    jobs = str(len(os.sched_getaffinity(0)))
+    cores = len(os.sched_getaffinity(0))
     total = Outcome()
-    builds = Builds(presets, lambda preset: build_commands(preset, jobs), ROOT / "build")
+    builds = Builds(presets, lambda preset: build_commands(preset, str(cores)), ROOT / "build")
     try:
         for preset in presets:
             start = time.monotonic()
             fault = builds.wait(preset)
-            outcome = Outcome(failed=[f"{preset.name}: {fault}"]) if fault else test_preset(preset, jobs)
+            jobs = cores + 1 if preset is presets[-1] else cores  # no build takes the core of a test that waits
+            outcome = Outcome(failed=[f"{preset.name}: {fault}"]) if fault else test_preset(preset, str(jobs))
             total.add(outcome)
             print(f"{preset.name}: {outcome.passed} passed, {len(outcome.failed)} failed, "
                   f"{len(outcome.skipped)} skipped in {time.monotonic() - start:.0f} s; "
