@@ -86,7 +86,7 @@ Result<StagedFolder> StagedFolder::make(const std::string& folder, const std::st
   MUSTER_RETURN_IF_ERROR(make_folder(folder));
   if (existing == Existing::kRefuse && exists(final_path(folder, name)))
     return fail(Code::kDuplicate,
-                "there is {} already; choose another name, or say that it is to be replaced",
+                "there is {} already; choose another name, replace it with MUSTER_CHECKPOINT_REPLACE, or remove it",
                 final_path(folder, name));
   const std::string path = path_of(folder, name, nonce);
   if (::mkdir(path.c_str(), 0777) != 0) return fail(trouble("create", path, errno));

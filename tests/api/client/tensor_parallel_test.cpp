@@ -241,6 +241,9 @@ TEST_F(TensorParallel, RefusesWhatItCannotCut) {
     EXPECT_EQ(rule, 0U);
     ok(muster_tp_style_of(&own, 1, "y", &style, &rule));
     EXPECT_EQ(rule, SIZE_MAX);
+    const muster_tp_rule unknown{"x*", 9, MUSTER_SPLIT_CEIL, 0, nullptr, 0, 0};
+    EXPECT_EQ(muster_tp_style_of(&unknown, 1, "xy", &style, &rule), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(), HasSubstr("rules[0].style is 9"));
     muster_op op = -1;
     ok(muster_tp_collective(MUSTER_TP_COLUMN, MUSTER_TP_INPUT_GRADIENT, 0, &op));
     EXPECT_EQ(op, MUSTER_ALL_REDUCE);

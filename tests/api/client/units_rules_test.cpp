@@ -300,6 +300,7 @@ TEST_F(UnitRules, SayWhatOneRankWasRefused) {
     EXPECT_EQ(small.step(), MUSTER_ERR_NO_RESOURCE);
     EXPECT_THAT(muster_last_error(),
                 HasSubstr("rank 0: the budget is 64 bytes, but 832 must be whole at once (unit)"));
+    EXPECT_EQ(small.info().least_bytes, 832U);
     meet_and_leave(member);
   });
 }
