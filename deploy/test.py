@@ -236,7 +236,8 @@ def test_presets(presets, lean):
         for preset in presets:
             start = time.monotonic()
             fault = builds.wait(preset)
-            jobs = cores + 1 if preset is presets[-1] else cores  # no build takes the core of a test that waits
+            # Of later presets the builds are done or nearly so: nothing takes the core of a test that waits.
+            jobs = cores if preset is presets[0] else cores + 1
             outcome = Outcome(failed=[f"{preset.name}: {fault}"]) if fault else test_preset(preset, str(jobs))
             total.add(outcome)
             print(f"{preset.name}: {outcome.passed} passed, {len(outcome.failed)} failed, "

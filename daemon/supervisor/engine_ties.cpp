@@ -56,7 +56,7 @@ void EngineTies::begin(std::uint64_t epoch) {
   epoch_ = epoch;
   for (Other& other : others_) {
     turn(other, Tie::kApart);
-    other.tried = false;
+    other.failures = 0;
     other.why = failure(Code::kPeerLost, "it was not connected yet");
   }
 }
@@ -111,7 +111,7 @@ void EngineTies::end(const Status* why) {
 bool EngineTies::settled() const {
   return std::all_of(others_.begin(), others_.end(), [&](const Other& other) {
     if (other.epoch != epoch_ || !peers_.is_up(other.node)) return true;
-    return other.tie == Tie::kJoined || (other.tie == Tie::kApart && other.tried);
+    return other.tie == Tie::kJoined || (other.tie == Tie::kApart && other.failures > 0);
   });
 }
 
@@ -150,7 +150,7 @@ void EngineTies::on_up(const std::string& node, std::uint64_t its_epoch) {
   Other* const other = find(node);
   if (other == nullptr) return;
   other->epoch = its_epoch;
-  other->tried = false;
+  other->failures = 0;
   other->asked.reset();
   if (!stands()) return;
   if (its_epoch != epoch_) {
@@ -211,8 +211,9 @@ void EngineTies::apart(Other& other, const Status& why) {
                spec_.name, other.node, why.message());
   turn(other, Tie::kApart);
   other.why = why;
-  other.tried = true;
-  other.timer = loop_.after(kRetry, [this, &other] {
+  const std::uint32_t doublings = std::min<std::uint32_t>(other.failures++, 16);
+  const Nanos delay = std::min<Nanos>(kFirstRetry * (1 << doublings), kLastRetry);
+  other.timer = loop_.after(delay, [this, &other] {
     other.timer = 0;
     reconcile(other);
   });
@@ -335,7 +336,7 @@ void EngineTies::on_word(const EngineWord& word) {
   }
   if (other->tie != Tie::kConnecting) return;
   turn(*other, Tie::kJoined);
-  other->tried = true;
+  other->failures = 0;
   other->why = {};
   MUSTER_LOG(kInfo, "supervisor", "job {}: its engine is connected with that of node {} again", spec_.name,
              other->node);

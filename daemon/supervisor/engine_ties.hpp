@@ -32,7 +32,9 @@ namespace muster::supervisor {
 // Fails   never: an attempt that fails is made again, and lacks() says why.
 class EngineTies {
  public:
-  static constexpr Nanos kRetry = std::chrono::seconds(2);
+  // Attempts that fail are made again after so long, and each time after twice as long.
+  static constexpr Nanos kFirstRetry = std::chrono::milliseconds(250);
+  static constexpr Nanos kLastRetry = std::chrono::seconds(2);
   // For the other node's answer: it may have to start its engine.
   static constexpr Nanos kAnswerTime = std::chrono::seconds(15);
 
@@ -86,7 +88,7 @@ class EngineTies {
     std::uint64_t epoch = 0;  // of its part, as far as it has said; 0: it has none
     Tie tie = Tie::kApart;
     std::uint32_t generation = 0;  // of the connection, or of the attempt
-    bool tried = false;            // since it was last up
+    std::uint32_t failures = 0;    // attempts since it was last up, or was joined
     Status why;                    // it is apart
     std::optional<Call> asked;     // its `join`, until this node's engine can answer
     std::uint64_t round = 0;       // counts changes: an answer to an earlier question is out of date

@@ -39,7 +39,7 @@ const char* peer_state_name(PeerState state) noexcept;
 class Membership {
  public:
   static constexpr Nanos kFirstRetry = std::chrono::milliseconds(100);
-  static constexpr Nanos kLastRetry = std::chrono::seconds(2);
+  static constexpr Nanos kLastRetry = std::chrono::seconds(1);
   static constexpr std::size_t kLinesBytesMax = 8 << 10;  // of a configuration that a greeting carries
 
   struct Peer {
