@@ -85,9 +85,10 @@ Result<StagedFolder> StagedFolder::make(const std::string& folder, const std::st
   MUSTER_RETURN_IF_ERROR(checkpoint::check_folder_name(name));
   MUSTER_RETURN_IF_ERROR(make_folder(folder));
   if (existing == Existing::kRefuse && exists(final_path(folder, name)))
-    return fail(Code::kDuplicate,
-                "there is {} already; choose another name, replace it with MUSTER_CHECKPOINT_REPLACE, or remove it",
-                final_path(folder, name));
+    return fail(
+        Code::kDuplicate,
+        "there is {} already; choose another name, replace it with MUSTER_CHECKPOINT_REPLACE, or remove it",
+        final_path(folder, name));
   const std::string path = path_of(folder, name, nonce);
   if (::mkdir(path.c_str(), 0777) != 0) return fail(trouble("create", path, errno));
   auto lock = DiskFile::folder(path);

@@ -31,7 +31,8 @@ Result<std::span<const muster_tp_rule>> rules_of(const muster_tp_rule* rules, st
   for (std::size_t i = 0; i < count; ++i) {
     if (rules[i].pattern == nullptr) return fail(Code::kBadArgument, "rules[{}].pattern must not be NULL", i);
     if (rules[i].style < MUSTER_TP_REPLICATE || rules[i].style > MUSTER_TP_VOCABULARY)
-      return fail(Code::kBadArgument, "rules[{}].style is {}, which is no muster_tp_style", i, rules[i].style);
+      return fail(Code::kBadArgument, "rules[{}].style is {}, which is no muster_tp_style", i,
+                  rules[i].style);
   }
   return std::span(rules, count);
 }

@@ -175,7 +175,8 @@ Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<Un
     arranged.push_back({"a slice of " + unit.name, unit.slice_bytes, scheduled.back().module + 1, true});
   const auto arrangement = muster::shard::arrange(arranged, prefetch_, budget_);
   if (!arrangement) {
-    if (const auto unbounded = muster::shard::arrange(arranged, prefetch_, 0)) least_bytes_ = unbounded->least;
+    if (const auto unbounded = muster::shard::arrange(arranged, prefetch_, 0))
+      least_bytes_ = unbounded->least;
     return arrangement.error();
   }
   least_bytes_ = arrangement->least;
