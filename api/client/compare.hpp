@@ -18,7 +18,8 @@ namespace muster::client {
 
 // Owns    a buffer of the session, for the members' digests, and which plan gathers them in each group.
 // Thread  the session's.
-// Bound   32 bytes for each member, and a plan for each group.
+// Bound   32 bytes for each member; a plan for each group, and a count. The count outlives the group, because
+//         another member may have kept it.
 // Fails   prepare(): as Plans::cached and Buffers::alloc. judged(): CORRUPT and MISMATCH, see judge().
 class Comparison {
  public:
@@ -30,6 +31,9 @@ class Comparison {
   Status prepare(muster_group group);
   // Writes this rank's digest into the buffer and returns the plan whose run gathers all members' digests.
   Result<muster_plan> offer(muster_group group, const Held& held);
+  // One more result in that epoch of a group that spans nodes; returns how many there are with it. Members
+  // count alike, because they ran all of them in that epoch, in one order.
+  std::uint64_t count_shared(muster_group group, std::uint64_t epoch);
   // The result of the gathered digests: see judge(). The text names `what`.
   Status judged(muster_group group, std::string_view what);
   // The group is gone.
@@ -42,6 +46,10 @@ class Comparison {
     muster_plan plan = 0;
     std::byte* memory = nullptr;
   };
+  struct Counted {
+    std::uint64_t epoch = 0;
+    std::uint64_t results = 0;
+  };
   Groups& groups_;
   Buffers& buffers_;
   Plans& plans_;
@@ -49,6 +57,7 @@ class Comparison {
   std::byte* memory_ = nullptr;
   std::uint64_t bytes_ = 0;
   std::unordered_map<muster_group, Gathering> gatherings_;
+  std::unordered_map<muster_group, Counted> counted_;
 };
 
 }  // namespace muster::client

@@ -57,6 +57,11 @@ void CompletionWriter::publish(std::uint32_t timeline, std::uint64_t value) {
   Published<std::uint64_t>(&page_->timelines[timeline].reached).store_release(value);
 }
 
+void CompletionWriter::set_epoch(std::uint32_t lane, std::uint64_t epoch) {
+  MUSTER_ASSERT(lane < kLanesMax);
+  Published<std::uint64_t>(&page_->timelines[lane].epoch).store(epoch);
+}
+
 void CompletionWriter::fail(std::uint32_t lane, std::uint64_t from_value, Code status,
                             std::int32_t culprit_rank, std::string_view text) {
   MUSTER_ASSERT(lane < kLanesMax);

@@ -40,6 +40,8 @@ class CompletionWriter {
 
   // All work up to `value` is complete and its memory can be read. Publish a batch, then wake() once.
   void publish(std::uint32_t timeline, std::uint64_t value);
+  // The next value is that of a collective of this epoch. Call it before publish().
+  void set_epoch(std::uint32_t lane, std::uint64_t epoch);
 
   // `from_value` and all later values fail with `status` until a reset. No effect if that value has failed
   // already. A step that was in flight may make an earlier value fail later. `culprit_rank` is -1 if no rank
@@ -131,6 +133,12 @@ class CompletionReader {
   // How many starts of the lane have failed, and may still touch their memory.
   std::uint32_t quarantined(std::uint32_t lane) const {
     return Untrusted<std::uint32_t>(&page_->timelines[lane].quarantined).load_acquire();
+  }
+
+  // The epoch in which the latest collective of the lane has completed. The caller knows that it has, and has
+  // started none behind it.
+  std::uint64_t epoch(std::uint32_t lane) const {
+    return Untrusted<std::uint64_t>(&page_->timelines[lane].epoch).load();
   }
 
   // Of `submitted` starts of the lane: the value up to which all have their outcome, or fail at once. Later

@@ -7,7 +7,8 @@
 
 namespace muster::engine {
 
-void Publication::reached(std::uint32_t lane, std::uint64_t value) {
+void Publication::reached(std::uint32_t lane, std::uint64_t value, std::uint64_t epoch) {
+  if (epoch != 0) completion_.set_epoch(lane, epoch);
   completion_.publish(lane, value);
   news_ = true;
 }

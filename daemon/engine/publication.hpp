@@ -22,8 +22,8 @@ class Publication {
   Publication(const shm::SubmissionView& submission, shm::CompletionView& page)
       : completion_(page.writable_page(), submission.header()), counters_(page.writable_page()) {}
 
-  // Each makes take_news() true once.
-  void reached(std::uint32_t lane, std::uint64_t value);
+  // Each makes take_news() true once. `epoch`: of a collective; 0: of a kernel.
+  void reached(std::uint32_t lane, std::uint64_t value, std::uint64_t epoch);
   void stopped(std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause);
   void resumed(std::uint32_t lane, std::uint64_t to);
   void quarantined(std::uint32_t lane, std::uint32_t starts);
