@@ -51,9 +51,9 @@ Result<muster_plan> Comparison::offer(muster_group group, const Held& held) {
   return gathering.plan;
 }
 
-std::uint64_t Comparison::count_shared(muster_group group, std::uint64_t epoch) {
-  Counted& counted = counted_[group];
-  if (counted.epoch != epoch) counted = {epoch, 0};
+std::uint64_t Comparison::count_shared(const shm::GroupEpoch& met) {
+  Counted& counted = counted_[met.group];
+  if (counted.epoch != met.epoch) counted = {met.epoch, 0};
   return ++counted.results;
 }
 

@@ -56,7 +56,7 @@ Status Runs::run_sampled(muster_plan plan, Nanos timeout) {
   std::uint64_t counted = 0;
   if (record.by_engine) {
     MUSTER_RETURN_IF_ERROR(run_by_engine(record, timeout));
-    counted = comparison_.count_shared(group, completion_.epoch(*record.usual_lane));
+    counted = comparison_.count_shared(completion_.group_epoch(*record.usual_lane));
   } else {
     MUSTER_RETURN_IF_ERROR(run_directly(record, timeout, &counted));
   }

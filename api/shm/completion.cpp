@@ -57,9 +57,10 @@ void CompletionWriter::publish(std::uint32_t timeline, std::uint64_t value) {
   Published<std::uint64_t>(&page_->timelines[timeline].reached).store_release(value);
 }
 
-void CompletionWriter::set_epoch(std::uint32_t lane, std::uint64_t epoch) {
+void CompletionWriter::set_group_epoch(std::uint32_t lane, const GroupEpoch& met) {
   MUSTER_ASSERT(lane < kLanesMax);
-  Published<std::uint64_t>(&page_->timelines[lane].epoch).store(epoch);
+  Published<std::uint64_t>(&page_->timelines[lane].group).store(met.group);
+  Published<std::uint64_t>(&page_->timelines[lane].epoch).store(met.epoch);
 }
 
 void CompletionWriter::fail(std::uint32_t lane, std::uint64_t from_value, Code status,

@@ -67,7 +67,10 @@ struct alignas(kLineBytes) TimelineWord {
   // Starts that have failed but may still touch their memory: their deadline passed while they ran.
   std::uint32_t quarantined = 0;
   std::uint32_t reserved = 0;
-  std::uint64_t epoch = 0;  // of the collective that reached its value last, in its group (decision D18)
+  // Of the latest collective here of a group that spans nodes: the group's number, which is the same on all
+  // of them, and the epoch in which all had met.
+  std::uint64_t group = 0;
+  std::uint64_t epoch = 0;
 };
 static_assert(sizeof(TimelineWord) == kLineBytes);
 

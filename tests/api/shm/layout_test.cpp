@@ -61,7 +61,8 @@ TEST(Layout, PinsATimelineAndAFailureText) {
   EXPECT_EQ(offsetof(TimelineWord, status), 24u);
   EXPECT_EQ(offsetof(TimelineWord, culprit_rank), 28u);
   EXPECT_EQ(offsetof(TimelineWord, revision), 32u);
-  EXPECT_EQ(offsetof(TimelineWord, epoch), 48u);
+  EXPECT_EQ(offsetof(TimelineWord, group), 48u);
+  EXPECT_EQ(offsetof(TimelineWord, epoch), 56u);
   EXPECT_EQ(sizeof(FailureText), 256u);
   EXPECT_EQ(offsetof(FailureText, text), 8u);
 }

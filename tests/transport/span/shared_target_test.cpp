@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(Spanning, SharedTargets,
 
 // Goal:   all members of a node find the oracle's result in the one memory that they name.
 TEST_P(SharedTargets, HaveTheResultOfTheOracle) {
-  const std::uint64_t cases = muster::test::property_cases(300);
+  const std::uint64_t cases = muster::test::property_cases(150);
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     const Shape shape = drawn(seed);
     run(shape, in_one_memory(shape));
@@ -132,7 +132,7 @@ TEST_P(SharedTargets, HaveTheResultOfTheOracle) {
 // Goal:   a node writes its result once, not once for each of its members.
 // Method: the members say that they share a target, and yet each has its own. One of a node is written.
 TEST_P(SharedTargets, AreWrittenOnceOnEachNode) {
-  const std::uint64_t cases = muster::test::property_cases(150);
+  const std::uint64_t cases = muster::test::property_cases(75);
   for (std::uint64_t seed = 1; seed <= cases; ++seed) {
     Shape shape = drawn(seed);
     shape.place = Place::kApart;
