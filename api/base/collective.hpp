@@ -43,6 +43,7 @@ struct Collective {
   std::vector<std::uint32_t> first_piece;
   double scale = 1.0;  // PREMUL_SUM
   // Node-shared memory with one result for all, and its byte offset there. 0: each member has its own target.
+  // Of a group that spans nodes each node has a memory, which goes by the same number.
   std::uint64_t shared_memory = 0;
   std::uint64_t shared_offset = 0;
 };

@@ -92,9 +92,7 @@ std::string counts_of(const Party& p) {
 }
 
 std::string target_of(const Party& p) {
-  const Collective& c = *p.collective;
-  if (c.shared_memory == 0) return "its own memory";
-  return fmt::format("byte {} of node-shared memory {}", c.shared_offset, c.shared_memory);
+  return target_text(p.collective->shared_memory, p.collective->shared_offset);
 }
 
 std::uint64_t block_count(const Party& p, std::size_t i) {
@@ -288,6 +286,11 @@ std::string compare_edges(Parties parties) {
 }
 
 }  // namespace
+
+std::string target_text(std::uint64_t shared_memory, std::uint64_t shared_offset) {
+  if (shared_memory == 0) return "its own memory";
+  return fmt::format("byte {} of node-shared memory {:x}", shared_offset, shared_memory);
+}
 
 std::string difference(std::span<const Party> parties) {
   if (auto found = compare_common(parties); !found.empty()) return found;

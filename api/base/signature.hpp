@@ -44,5 +44,7 @@ struct Party {
 // both ends); missing ones have null pointers and are skipped. The text blames no rank: nobody knows which
 // value is right.
 std::string difference(std::span<const Party> parties);
+// Where a target lies (Collective): "byte 64 of node-shared memory 5f3a9c", or "its own memory".
+std::string target_text(std::uint64_t shared_memory, std::uint64_t shared_offset);
 
 }  // namespace muster

@@ -51,6 +51,12 @@ Result<muster_plan> Comparison::offer(muster_group group, const Held& held) {
   return gathering.plan;
 }
 
+std::uint64_t Comparison::count_shared(const shm::GroupEpoch& met) {
+  Counted& counted = counted_[met.group];
+  if (counted.epoch != met.epoch) counted = {met.epoch, 0};
+  return ++counted.results;
+}
+
 Status Comparison::judged(muster_group group, std::string_view what) {
   MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
   std::vector<Held> all(facts->ranks.size());

@@ -137,15 +137,14 @@ Held held_of(std::span<const View> views) {
   return held;
 }
 
-bool is_shared_result(const Collective& c) noexcept {
-  return row_of(c.op).same_for_all && c.shared_memory == 0;
+bool is_shared_result(const Collective& c, bool spans) noexcept {
+  return row_of(c.op).same_for_all && (c.shared_memory == 0 || spans);
 }
 
-Held held_of(const DirectPlan& plan) {
-  const Share& mine = plan.mine;
+Held held_of(const Collective& c, const Share& mine) {
   // The root of a broadcast may have no target: then its source is compared.
   const bool gives = mine.target == nullptr || mine.target_blocks.empty();
-  const std::size_t element = dtype_bytes(plan.what.dtype);
+  const std::size_t element = dtype_bytes(c.dtype);
   const std::byte* data = gives ? mine.source : mine.target;
   Held held;
   Digest digest;
@@ -159,9 +158,9 @@ Held held_of(const DirectPlan& plan) {
   return held;
 }
 
-std::string result_name(const DirectPlan& plan, std::string_view site) {
-  return fmt::format("after {} of {}{}{}{}", op_name(plan.what.op), dtype_name(plan.what.dtype),
-                     site.empty() ? "" : " (", site, site.empty() ? "" : ")");
+std::string result_name(const Collective& c, std::string_view site) {
+  return fmt::format("after {} of {}{}{}{}", op_name(c.op), dtype_name(c.dtype), site.empty() ? "" : " (",
+                     site, site.empty() ? "" : ")");
 }
 
 Status judge(std::string_view what, std::span<const std::int32_t> ranks, std::span<const Held> held) {

@@ -6,7 +6,6 @@
 
 #include "api/base/signature.hpp"
 #include "api/base/status.hpp"
-#include "api/client/direct/operation.hpp"
 
 #include <cstdint>
 #include <span>
@@ -31,12 +30,13 @@ struct View {
 };
 Held held_of(std::span<const View> views);
 
-// Whether every member gets the whole result in memory of its own.
-bool is_shared_result(const Collective& collective) noexcept;
-// The result of a plan for which is_shared_result() holds, at this member.
-Held held_of(const DirectPlan& plan);
+// Whether every member gets the whole result, and there is more than one copy of it. A target that members
+// share is one copy, or one for each node of a group that `spans` nodes.
+bool is_shared_result(const Collective& collective, bool spans) noexcept;
+// The result of an operation for which is_shared_result() holds, at this member.
+Held held_of(const Collective& collective, const Share& mine);
 // "after all_reduce of f32 (model.py:311)", for judge().
-std::string result_name(const DirectPlan& plan, std::string_view site);
+std::string result_name(const Collective& collective, std::string_view site);
 
 // Compares what all members hold, in group order. The result depends on that alone, so each member finds the
 // same. CORRUPT: digests differ. MISMATCH: number, dtype or elements of the views differ. `what` begins the

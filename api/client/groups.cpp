@@ -68,6 +68,7 @@ Result<Groups::Facts> Groups::ask_facts(muster_group group) {
   facts.rank = answer->rank;
   const Nanos own(answer->deadline_ns);
   facts.deadline = own.count() > 0 ? own : Nanos(connection_.welcome().deadline_ns);
+  facts.spans = answer->spans != 0;
   facts.name.assign(answer->name, strnlen(answer->name, sizeof answer->name));
   facts.ranks.resize(static_cast<std::size_t>(answer->ranks));
   if (!list.empty()) std::memcpy(facts.ranks.data(), list.data(), list.size());

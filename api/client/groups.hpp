@@ -29,7 +29,8 @@ class Groups {
   struct Facts {
     std::int32_t rank = 0;  // the caller's index in the group; -1: it is no member
     std::string name;
-    Nanos deadline{0};  // default of its operations
+    Nanos deadline{0};   // default of its operations
+    bool spans = false;  // members are on several nodes
     std::vector<std::int32_t> ranks;
   };
 
@@ -83,5 +84,7 @@ class Groups {
 
 // For units, which know no more of a session than the C API. A failure changes nothing.
 void abort_group(muster_session* session, muster_group group, std::string_view reason);
+// The same: whether members of the group are on several nodes.
+Result<bool> spans_nodes(muster_session* session, muster_group group);
 
 }  // namespace muster::client

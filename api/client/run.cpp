@@ -1,5 +1,6 @@
 #include "api/client/run.hpp"
 
+#include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
 #include "api/client/digest.hpp"
 
@@ -37,29 +38,33 @@ Status Runs::run(muster_plan plan, Nanos timeout) {
 Status Runs::run_once(muster_plan plan, Nanos timeout) {
   MUSTER_ASSIGN_OR_RETURN(PlanRecord* const record, runnable(plan));
   if (direct_ != nullptr) MUSTER_RETURN_IF_ERROR(prepare(*record));
-  if (direct_ == nullptr || record->by_engine) {
-    MUSTER_RETURN_IF_ERROR(submission_.check_lane(*record->usual_lane));
-    return run_by_engine(*record, timeout);
-  }
-  const bool sampled = connection_.welcome().digests != 0 && is_shared_result(record->told->described.what);
-  return sampled ? run_sampled(plan, timeout) : run_directly(*record, timeout);
+  const bool by_engine = direct_ == nullptr || record->by_engine;
+  if (by_engine) MUSTER_RETURN_IF_ERROR(submission_.check_lane(*record->usual_lane));
+  const bool sampled = direct_ != nullptr && connection_.welcome().digests != 0 &&
+                       is_shared_result(record->told->described.what, by_engine);
+  if (sampled) return run_sampled(plan, timeout);
+  return by_engine ? run_by_engine(*record, timeout) : run_directly(*record, timeout);
 }
 
 // All members have the same count, because an operation counts only after they have agreed on it.
 Status Runs::run_sampled(muster_plan plan, Nanos timeout) {
-  const muster_group group = plans_.find(plan)->told->described.group;
+  const muster_group group = plans_.find(plan)->told->message.group;
   // Does all that may be refused to this rank alone before others wait for it. This may make a plan, which
   // moves the records: find the record afterwards.
   MUSTER_RETURN_IF_ERROR(comparison_.prepare(group));
   PlanRecord& record = *plans_.find(plan);
   std::uint64_t counted = 0;
-  MUSTER_RETURN_IF_ERROR(run_directly(record, timeout, &counted));
-  const DirectPlan& direct = *record.direct;
-  MUSTER_FAULT_MEMORY("result.written", direct.mine.target, direct.target_bytes);
+  if (record.by_engine) {
+    MUSTER_RETURN_IF_ERROR(run_by_engine(record, timeout));
+    counted = comparison_.count_shared(completion_.group_epoch(*record.usual_lane));
+  } else {
+    MUSTER_RETURN_IF_ERROR(run_directly(record, timeout, &counted));
+  }
+  const Collective& what = record.told->described.what;
+  const Share& mine = record.told->described.mine;
+  MUSTER_FAULT_MEMORY("result.written", mine.target, got_count(mine) * dtype_bytes(what.dtype));
   if (counted % connection_.welcome().digests != 0) return {};
-  const auto held = held_of(direct);
-  const std::string what = result_name(direct, record.told->message.site);
-  return compare(group, held, what, timeout);
+  return compare(group, held_of(what, mine), result_name(what, record.told->message.site), timeout);
 }
 
 Status Runs::compare(muster_group group, const Held& held, std::string_view what, Nanos timeout) {

@@ -158,6 +158,11 @@ void abort_group(muster_session* session, muster_group group, std::string_view r
   static_cast<void>(session->groups().abort(group, reason));
 }
 
+Result<bool> spans_nodes(muster_session* session, muster_group group) {
+  MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->groups().facts(group));
+  return facts->spans;
+}
+
 void show_units(muster_session* session, const void* set, const shm::UnitFigures* figures) {
   if (figures == nullptr)
     session->shown_units().remove(set);

@@ -57,6 +57,12 @@ void CompletionWriter::publish(std::uint32_t timeline, std::uint64_t value) {
   Published<std::uint64_t>(&page_->timelines[timeline].reached).store_release(value);
 }
 
+void CompletionWriter::set_group_epoch(std::uint32_t lane, const GroupEpoch& met) {
+  MUSTER_ASSERT(lane < kLanesMax);
+  Published<std::uint64_t>(&page_->timelines[lane].group).store(met.group);
+  Published<std::uint64_t>(&page_->timelines[lane].epoch).store(met.epoch);
+}
+
 void CompletionWriter::fail(std::uint32_t lane, std::uint64_t from_value, Code status,
                             std::int32_t culprit_rank, std::string_view text) {
   MUSTER_ASSERT(lane < kLanesMax);

@@ -30,6 +30,12 @@
 
 namespace muster::shm {
 
+// An epoch of a group that spans nodes (decision D18): the same for all of its members.
+struct GroupEpoch {
+  std::uint64_t group = 0;  // a number of the group, whatever its handles are
+  std::uint64_t epoch = 0;
+};
+
 // Owns    what it has published so far; not the page.
 // Thread  one at a time per timeline; wake, beat and close from any.
 // Bound   every call is a handful of stores; wake makes one system call if the client sleeps.
@@ -40,6 +46,8 @@ class CompletionWriter {
 
   // All work up to `value` is complete and its memory can be read. Publish a batch, then wake() once.
   void publish(std::uint32_t timeline, std::uint64_t value);
+  // The next value is that of a collective of a group that spans nodes. Call it before publish().
+  void set_group_epoch(std::uint32_t lane, const GroupEpoch& met);
 
   // `from_value` and all later values fail with `status` until a reset. No effect if that value has failed
   // already. A step that was in flight may make an earlier value fail later. `culprit_rank` is -1 if no rank
@@ -131,6 +139,13 @@ class CompletionReader {
   // How many starts of the lane have failed, and may still touch their memory.
   std::uint32_t quarantined(std::uint32_t lane) const {
     return Untrusted<std::uint32_t>(&page_->timelines[lane].quarantined).load_acquire();
+  }
+
+  // Of the lane's latest collective of a group that spans nodes. The caller knows that it has completed, and
+  // has started none behind it.
+  GroupEpoch group_epoch(std::uint32_t lane) const {
+    const TimelineWord& word = page_->timelines[lane];
+    return {Untrusted<std::uint64_t>(&word.group).load(), Untrusted<std::uint64_t>(&word.epoch).load()};
   }
 
   // Of `submitted` starts of the lane: the value up to which all have their outcome, or fail at once. Later

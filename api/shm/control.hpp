@@ -216,6 +216,8 @@ struct GroupAnswer {  // followed by ranks[ranks] of std::int32_t
   MessageHeader header;
   std::int32_t rank = 0, ranks = 0;
   std::int64_t deadline_ns = 0;  // the group's default; 0: the job's
+  std::uint32_t spans = 0;       // 1: members are on several nodes
+  std::uint32_t reserved = 0;
   char name[kNameBytes] = {};
 };
 struct GroupMake {  // followed by ranks[ranks] of std::int32_t

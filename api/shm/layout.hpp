@@ -24,7 +24,7 @@
 namespace muster::shm {
 
 constexpr std::uint64_t kMagicCompletion = 0x4d55535445524351;  // "MUSTERCQ"
-constexpr std::uint32_t kAbiVersion = 10;
+constexpr std::uint32_t kAbiVersion = 11;
 constexpr std::uint32_t kRingCapacity = 1024;  // commands; a power of two
 constexpr std::uint32_t kLaneDepth = 1024;     // limit of starts in flight on one lane
 constexpr std::uint32_t kCountersMax = 64;
@@ -66,6 +66,11 @@ struct alignas(kLineBytes) TimelineWord {
   std::uint64_t revision = 0;  // odd while the four fields above, or the failure text, are being changed
   // Starts that have failed but may still touch their memory: their deadline passed while they ran.
   std::uint32_t quarantined = 0;
+  std::uint32_t reserved = 0;
+  // Of the latest collective here of a group that spans nodes: the group's number, which is the same on all
+  // of them, and the epoch in which all had met.
+  std::uint64_t group = 0;
+  std::uint64_t epoch = 0;
 };
 static_assert(sizeof(TimelineWord) == kLineBytes);
 

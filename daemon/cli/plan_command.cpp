@@ -143,8 +143,6 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
   if (question.nodes > question.ranks)
     return usage(
         fmt::format("--nodes {} is more than the {} ranks of the group", question.nodes, question.ranks));
-  if (question.nodes > 1 && question.shared)
-    return usage("a node-shared buffer is of one node; leave --nodes or --shared out");
   const auto link = link_of(question);
   if (!link) return tl::unexpected(link.error());
   const auto own_cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));

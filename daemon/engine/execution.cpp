@@ -42,8 +42,8 @@ void Execution::overdue(Rank rank, std::uint32_t lane, scheduler::Cause& cause) 
   reports_.overdue(rank, lane, turn_, cause);
 }
 
-void Execution::reached(Rank rank, std::uint32_t lane, std::uint64_t value) {
-  slots_.of(rank).session->publication().reached(lane, value);
+void Execution::reached(Rank rank, std::uint32_t lane, std::uint64_t value, const transport::MatchKey& key) {
+  slots_.of(rank).session->publication().reached(lane, value, key);
 }
 
 void Execution::stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause) {

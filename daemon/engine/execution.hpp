@@ -48,7 +48,7 @@ class Execution final : public scheduler::Actions {
   void launch(std::uint32_t step_index, const scheduler::Step& step) override;
   void submitted(const scheduler::Request& request) override;
   void overdue(Rank rank, std::uint32_t lane, scheduler::Cause& cause) override;
-  void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override;
+  void reached(Rank rank, std::uint32_t lane, std::uint64_t value, const transport::MatchKey& key) override;
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause) override;
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override;
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 namespace muster::engine {
 namespace {
 
@@ -14,6 +17,14 @@ constexpr std::uint32_t kNamesPerRankMax = 1024;
 std::uint64_t names_bytes_max(const control::JobSpec& spec) {
   std::uint64_t bytes = 0;
   return __builtin_mul_overflow(spec.arena_bytes_max, spec.world.local_count(), &bytes) ? UINT64_MAX : bytes;
+}
+
+// Which memory a group shares by that name: a number that is the same on all nodes of the group (D19), and
+// not 0. A group of this node alone has its place in the table; one that spans nodes has its key.
+std::uint64_t shared_memory_of(GroupId id, const scheduler::Group& group, std::string_view name) {
+  const std::uint64_t sharers[] = {group.key, group.spans() ? 0 : id.value};
+  const std::uint64_t seed = XXH3_64bits(sharers, sizeof sharers);
+  return std::max<std::uint64_t>(1, XXH3_64bits_withSeed(name.data(), name.size(), seed));
 }
 
 }  // namespace
@@ -89,14 +100,13 @@ Result<Handle> JobBuffers::alloc_named(Session& session, const shm::BufferAlloc&
     if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end())
       return fail(Code::kBadArgument, "rank {} is not a member of group {}, which shares the buffer '{}'",
                   rank.value, graph_.groups()[group.value].name, name);
-    MUSTER_RETURN_IF_ERROR(check_on_node(graph_.lanes().world(), graph_.groups()[group.value]));
     scope = {NameScope::Kind::kGroup, group.value};
     buffer.shared_by = group;
+    buffer.shared_memory = shared_memory_of(group, graph_.groups()[group.value], name);
   }
   MUSTER_ASSIGN_OR_RETURN(buffer.name, named_.open(scope, std::string(name), request.bytes));
   if (session.buffers().holds(buffer.name.identity()))
     return fail(Code::kDuplicate, "this session has the buffer '{}' already", name);
-  if (scope.kind == NameScope::Kind::kGroup) buffer.shared_memory = buffer.name.identity();
   auto grant = arena(rank).adopt(buffer.name.memory(), 0, request.bytes);
   if (!grant) {
     if (!buffer.name.found()) buffer.name.drop();

@@ -508,6 +508,7 @@ Result<std::vector<std::int32_t>> JobGroups::group_ranks(const Session& session,
   }
   answer->ranks = static_cast<std::int32_t>(ranks.size());
   answer->deadline_ns = table_.deadline(id).count();
+  answer->spans = parts_.spec.world.are_local(found.ranks) ? 0 : 1;
   found.name.copy(answer->name, sizeof answer->name - 1);
   return ranks;
 }

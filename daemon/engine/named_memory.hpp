@@ -67,7 +67,7 @@ class NamedMemory {
 
     bool valid() const { return home_ != nullptr; }
     const std::shared_ptr<device::Memory>& memory() const { return at_->second.memory; }
-    // Which memory it is: equal for all holders of one name, never used again. Not 0.
+    // Which memory it is: equal for all holders of one name on this node, never used again. Not 0.
     std::uint64_t identity() const { return at_->second.identity; }
     // The name existed before, so the memory has its contents.
     bool found() const { return found_; }

@@ -7,7 +7,8 @@
 
 namespace muster::engine {
 
-void Publication::reached(std::uint32_t lane, std::uint64_t value) {
+void Publication::reached(std::uint32_t lane, std::uint64_t value, const transport::MatchKey& key) {
+  if (key.place.group != 0) completion_.set_group_epoch(lane, {key.place.group, key.epoch});
   completion_.publish(lane, value);
   news_ = true;
 }

@@ -6,6 +6,7 @@
 #include "api/shm/descriptor.hpp"
 #include "api/shm/segment.hpp"
 #include "scheduler/run/cause.hpp"
+#include "transport/collective/span.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -22,8 +23,8 @@ class Publication {
   Publication(const shm::SubmissionView& submission, shm::CompletionView& page)
       : completion_(page.writable_page(), submission.header()), counters_(page.writable_page()) {}
 
-  // Each makes take_news() true once.
-  void reached(std::uint32_t lane, std::uint64_t value);
+  // Each makes take_news() true once. `key`: of a collective of a group that spans nodes; else empty.
+  void reached(std::uint32_t lane, std::uint64_t value, const transport::MatchKey& key);
   void stopped(std::uint32_t lane, std::uint64_t from, const scheduler::Cause& cause);
   void resumed(std::uint32_t lane, std::uint64_t to);
   void quarantined(std::uint32_t lane, std::uint32_t starts);

@@ -186,7 +186,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     if (rank.present()) unsettled_.stir(part.rank);
     if (of_former) continue;
     lane.finish(part.value, well);
-    if (well) actions_.reached(part.rank, part.lane, part.value);
+    if (well) actions_.reached(part.rank, part.lane, part.value, flight.step.key);
     if (cause == nullptr) continue;
     if (const CollectiveWork* work = part.plan->collective()) {
       const Place place = place_of(*work, part.lane_id);

@@ -60,8 +60,9 @@ class Actions {
   virtual ~Actions() = default;
   // Enqueue the step; report it to Graph::finished() with its index once its work is done.
   virtual void launch(std::uint32_t step_index, const Step& step) = 0;
-  // The lane's timeline reached `value`.
-  virtual void reached(Rank rank, std::uint32_t lane, std::uint64_t value) = 0;
+  // The lane's timeline reached `value`, by a step with this key (Step::key).
+  virtual void reached(Rank rank, std::uint32_t lane, std::uint64_t value,
+                       const transport::MatchKey& key) = 0;
   // The lane stopped: values from `from` on will never be reached. Called again, with a `from` that may be
   // lower, if an earlier launched step fails too.
   virtual void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Cause& cause) = 0;

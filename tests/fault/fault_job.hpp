@@ -46,9 +46,9 @@ inline void expect_all(const Node& node, const std::string& job) {
 class FaultRank : public PipedProcess {
  public:
   // `fault`: a value of MUSTER_FAULT_AT; empty: none.
-  FaultRank(const Node& node, const std::string& job, int rank, int world, int victim,
+  FaultRank(const std::string& endpoint, const std::string& job, int rank, int world, int victim,
             const std::vector<std::string>& steps, const std::string& fault)
-      : PipedProcess(MUSTER_RANK_PROGRAM, words_of(node, job, rank, world, victim, steps),
+      : PipedProcess(MUSTER_RANK_PROGRAM, words_of(endpoint, job, rank, world, victim, steps),
                      {fault.empty() ? std::vector<std::string>{} : std::vector{"MUSTER_FAULT_AT=" + fault},
                       60'000, 0}) {}
 
@@ -56,10 +56,10 @@ class FaultRank : public PipedProcess {
   void go() const { static_cast<void>(tell("")); }
 
  private:
-  static std::vector<std::string> words_of(const Node& node, const std::string& job, int rank, int world,
-                                           int victim, const std::vector<std::string>& steps) {
-    std::vector<std::string> words = {"fault_rank",         node.endpoint(),       job,
-                                      std::to_string(rank), std::to_string(world), std::to_string(victim)};
+  static std::vector<std::string> words_of(const std::string& endpoint, const std::string& job, int rank,
+                                           int world, int victim, const std::vector<std::string>& steps) {
+    std::vector<std::string> words = {
+        "fault_rank", endpoint, job, std::to_string(rank), std::to_string(world), std::to_string(victim)};
     words.insert(words.end(), steps.begin(), steps.end());
     return words;
   }
@@ -97,7 +97,7 @@ struct FaultJob {
     std::signal(SIGPIPE, SIG_IGN);
     const auto start = [&](int rank, const std::string& its) {
       ranks[static_cast<std::size_t>(rank)] =
-          std::make_unique<FaultRank>(node, job, rank, kWorld, victim, steps, its);
+          std::make_unique<FaultRank>(node.endpoint(), job, rank, kWorld, victim, steps, its);
     };
     for (int rank = 0; rank < kWorld; ++rank)
       if (rank != victim) start(rank, {});

@@ -113,11 +113,8 @@ struct Saying {
   std::vector<muster_face> sends, receives;
 };
 
-// Whether a target may lie in the one memory of all: on several nodes there is none.
-enum class Targets : bool { kOwn, kAny };
-
 // The members of an operation of any kind, each as it says it. A transfer has two of them.
-std::vector<Saying> draw(Random& random, int world, Targets targets = Targets::kAny) {
+std::vector<Saying> draw(Random& random, int world) {
   for (;;) {
     Shape shape = muster::transport::test::random_shape(random.next());
     if (shape.ranks != world || !shape.pieces.empty()) continue;  // pieces: tests/api/client/pieces_test.cpp
@@ -127,8 +124,7 @@ std::vector<Saying> draw(Random& random, int world, Targets targets = Targets::k
     std::size_t bytes = 0;
     const auto members = muster::transport::test::placements_of(shape, &bytes);
     if (bytes > kDrawnMax) continue;
-    const bool shares =
-        targets == Targets::kAny && muster::may_share_target(shape.collective.op) && random.below(3) == 0;
+    const bool shares = muster::may_share_target(shape.collective.op) && random.below(3) == 0;
     const std::uint64_t at = 4096 * random.below(3);
     std::vector<Saying> all;
     for (const Placement& member : members) {
@@ -290,7 +286,6 @@ class Mutation : public muster::test::RunningRanks {
     EXPECT_EQ(muster_buffer_alloc(member.session, kRoom, &memory.source, nullptr), MUSTER_OK);
     EXPECT_EQ(muster_buffer_alloc(member.session, kRoom, &memory.target, &address), MUSTER_OK);
     memory.own = static_cast<std::byte*>(address);
-    if (node_.several()) return memory;
     muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
     options.bytes = kRoom;
     options.name = "common";
@@ -384,7 +379,7 @@ TEST_F(Mutation, FindsEveryMutatedField) {
       between.arrive_and_wait();
       Random random(static_cast<std::uint64_t>(world));  // all ranks draw alike
       for (std::uint64_t i = 0; i < cases; ++i) {
-        std::vector<Saying> all = draw(random, world, several ? Targets::kOwn : Targets::kAny);
+        std::vector<Saying> all = draw(random, world);
         const muster_op right = all[0].c.op;
         const Change change = mutate(random, all, world);
         const std::size_t odd = change.odd;

@@ -441,6 +441,16 @@ class RandomCollectives : public muster::test::RunningRanks {
     std::barrier<>& meeting;
   };
 
+  // Nodes add in another order than one node.
+  Shape shape_for_nodes(Shape shape) const {
+    return node_.several() ? cases::added_exactly(std::move(shape)) : shape;
+  }
+  static bool is_first_of_node(const Member& member) {
+    muster_session_info info = MUSTER_SESSION_INFO_INIT;
+    EXPECT_EQ(muster_session_query(member.session, &info), MUSTER_OK);
+    return info.local_rank == 0;
+  }
+
   // Takes what `next` gives, until that is nothing. Called by one rank at a time.
   void take_all(int world, std::size_t room, const std::function<std::optional<Drawn>()>& next) {
     std::barrier meeting(world);
@@ -449,11 +459,10 @@ class RandomCollectives : public muster::test::RunningRanks {
       const Attendance attendance(meeting);
       Taker taker(member, room);
       while (true) {
+        const bool shared = now && now->shares;
         meeting.arrive_and_wait();  // all have looked at the one before
-        if (member.rank == 0) {
-          if (now && now->shares) taker.restore_common();
-          now = HasFailure() ? std::nullopt : next();
-        }
+        if (shared && is_first_of_node(member)) taker.restore_common();
+        if (member.rank == 0) now = HasFailure() ? std::nullopt : next();
         meeting.arrive_and_wait();
         if (!now) return;
         const std::optional<Part> part = taker.part_in(*now);
@@ -479,7 +488,7 @@ class RandomCollectives : public muster::test::RunningRanks {
     std::uint64_t taken = 0;
     take_all(kWorld, room, [&]() -> std::optional<Drawn> {
       if (taken == 2 * rows.size()) return std::nullopt;
-      auto made = drawn(rows[taken / 2], kWorld, taken, room, Turns::kNone);
+      auto made = drawn(shape_for_nodes(rows[taken / 2]), kWorld, taken, room, Turns::kNone);
       EXPECT_TRUE(made) << "no room: " << rows[taken / 2].text();
       if (made) made->starts = taken % 2 != 0;
       ++taken;
@@ -498,7 +507,7 @@ TEST_F(RandomCollectives, GiveTheBitsOfTheOracle) {
     take_all(world, kRoom, [&]() -> std::optional<Drawn> {
       while (taken < cases / 3) {
         ++seed;
-        auto one = drawn(cases::random_shape(seed), world, seed);
+        auto one = drawn(shape_for_nodes(cases::random_shape(seed)), world, seed);
         if (one) {
           ++taken;
           return one;
@@ -550,7 +559,7 @@ TEST_F(RandomCollectives, ReduceEveryDtypeByEveryOperator) {
     Shape shape =
         cases::varied(cases::shape_of(one.op, one.dtype, one.redop, 3, one.count, Place::kApart), next);
     if (one.shares) shape.scattered = false;
-    auto made = drawn(std::move(shape), 3, next);
+    auto made = drawn(shape_for_nodes(std::move(shape)), 3, next);
     made->starts = one.starts;
     made->shares = one.shares;
     made->in_common = false;

@@ -155,6 +155,8 @@ RequestHead SpanOperation::head() const {
   head.direct = wants_direct() ? 1 : 0;
   head.root = c.root;
   head.count = c.count;
+  head.shared_memory = c.shared_memory;
+  head.shared_offset = c.shared_offset;
   head.common = launched_.members.front().signature->common;
   for (const LocalMember& each : launched_.members) head.balance += each.signature->balance;
   return head;

@@ -1,6 +1,7 @@
 #include "transport/span/peer_nodes.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/signature.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -83,9 +84,13 @@ std::string PeerNodes::difference(const RequestHead& mine, const std::vector<std
     if (theirs.redop != mine.redop) return differ("redop", redop_name(mine.redop), redop_name(theirs.redop));
     if (theirs.root != mine.root) return differ("root", mine.root, theirs.root);
     if (theirs.count != mine.count) return differ("count", mine.count, theirs.count);
+    if (std::pair(theirs.shared_memory, theirs.shared_offset) !=
+        std::pair(mine.shared_memory, mine.shared_offset))
+      return differ("target", target_text(mine.shared_memory, mine.shared_offset),
+                    target_text(theirs.shared_memory, theirs.shared_offset));
     if (theirs.common != mine.common)
-      return fmt::format("the blocks, the scale or the target of {}, on nodes {} and {}", op_name(mine.op),
-                         self, at(node));
+      return fmt::format("the blocks or the scale of {}, on nodes {} and {}", op_name(mine.op), self,
+                         at(node));
   }
   return fmt::format("what two members send to each other in {}", op_name(mine.op));
 }

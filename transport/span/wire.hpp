@@ -49,10 +49,11 @@ struct RequestHead {
   std::int32_t root = 0;
   std::uint32_t reserved_last = 0;
   std::uint64_t count = 0;
-  Hash128 common, balance;      // Signature; the balance of all members of the node
-  std::uint64_t first_tag = 0;  // of the node's further messages to the receiver
+  std::uint64_t shared_memory = 0, shared_offset = 0;  // Collective; for the text of a difference
+  Hash128 common, balance;                             // Signature; the balance of all members of the node
+  std::uint64_t first_tag = 0;                         // of the node's further messages to the receiver
 };
-static_assert(sizeof(RequestHead) == 112);
+static_assert(sizeof(RequestHead) == 128);
 
 // "My node has all requests, and they are equal."
 struct ReadyHead {

@@ -2,6 +2,7 @@
 
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
+#include "api/client/groups.hpp"
 #include "api/client/layout_handle.hpp"
 #include "api/client/units/resources.hpp"
 
@@ -290,7 +291,10 @@ Result<UnitFacts> UnitFacts::make(muster_session* session, const muster_unit_opt
   MUSTER_RETURN_IF_ERROR(take_after_forward(options.after_forward, unit));
   MUSTER_RETURN_IF_ERROR(check_pieces(unit));
   if ((set_flags & MUSTER_UNITS_ALONE) != 0) MUSTER_RETURN_IF_ERROR(check_alone(unit));
-  unit.shares = (set_flags & MUSTER_UNITS_SHARE_ON_NODE) != 0 && can_share(unit);
+  if ((set_flags & MUSTER_UNITS_SHARE_ON_NODE) != 0 && can_share(unit)) {
+    MUSTER_ASSIGN_OR_RETURN(const bool spans, spans_nodes(session, unit.shard.group));
+    unit.shares = !spans;
+  }
   return unit;
 }
 

@@ -52,8 +52,8 @@ Status Unit::allocate(const std::string& shared_name) {
   // Ranks that have another part of the unit by tensor parallelism are another group, so names do not meet.
   auto shards = facts_.shares ? memory_.shared_buffer(facts_.whole_bytes, facts_.shard.group, shared_name)
                               : memory_.buffer(facts_.shards_bytes);
-  const bool spans = !shards && facts_.shares && shards.error().code() == Code::kUnsupported;
-  if (spans) {  // its ranks are on several nodes
+  const bool of_device = !shards && facts_.shares && shards.error().code() == Code::kUnsupported;
+  if (of_device) {  // which ranks cannot share
     facts_.shares = false;
     shards = memory_.buffer(facts_.shards_bytes);
   }

@@ -102,8 +102,10 @@ typedef struct muster_face {
  *
  * A target in a node-shared buffer (ALL_REDUCE, ALL_GATHER, BROADCAST; the members of `group` are among those who share it)
  * is one result for all: every member names the same place, and each brings its part of it. An all-gather whose sources
- * are the own blocks inside it moves no byte, nor does a broadcast in place. The source of an ALL_REDUCE must lie elsewhere;
- * the root of a BROADCAST names the target too.
+ * are the own blocks inside it moves no byte on a node, nor does a broadcast in place. The source of an ALL_REDUCE must lie
+ * elsewhere; the root of a BROADCAST names the target too. If members are on several nodes, the result is written once on
+ * each node, and all name the same place of the buffer of one name. If not all members share the buffer, each has a target of
+ * its own there.
  *
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
  * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once. Integers wrap, except
@@ -208,9 +210,9 @@ MUSTER_API muster_status_t muster_object_gather(muster_session* session, muster_
  * views, whose elements in row-major order make one 128-bit digest. Digests are gathered, so all members find the same; equal
  * bits are what counts (0.0 is not -0.0). Strides, shapes and places may differ. timeout_ns: 0 for the group's default. After a
  * difference the group may run again. By itself Muster compares a sample of runs alone (`digests` in musterd.yaml); use this to
- * check what was started. Errors: CORRUPT (at every member: the ranks outside the majority, or that there is none, and the
- * digests), MISMATCH (the members' views differ in number, dtype or elements), BAD_ARGUMENT (a view that leaves its buffer),
- * STALE, UNSUPPORTED (memory that this process does not see), those of muster_plan_run. */
+ * check what was started. Members may be on several nodes. Errors: CORRUPT (at every member: the ranks outside the majority,
+ * or that there is none, and the digests), MISMATCH (the members' views differ in number, dtype or elements), BAD_ARGUMENT (a
+ * view that leaves its buffer), STALE, UNSUPPORTED (memory that this process does not see), those of muster_plan_run. */
 MUSTER_API muster_status_t muster_compare(muster_session* session, muster_group group, const muster_tensor* views,
                                           size_t count, int64_t timeout_ns);
 /* Meet all members of a group: BARRIER, run. Errors: those of muster_run. */

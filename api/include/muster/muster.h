@@ -329,6 +329,8 @@ typedef struct muster_buffer_options {
  *               see each other's writes. It stays as a named one does, until its last holder has freed it; that of a made mesh
  *               ends with the mesh. ALL_GATHER, ALL_REDUCE and BROADCAST into it bring one result for all members instead of
  *               one each: see muster_collective. For all else the ranks themselves order their writes and reads of a range.
+ *               If members are on several nodes, each node has a memory of its own under that name, with contents and bytes
+ *               of its own. It goes with its node: what the other nodes have stays.
  *  imported     `memory` is a memfd (memfd_create with MFD_ALLOW_SEALING, then F_ADD_SEALS with F_SEAL_SHRINK; no huge
  *               pages), for memory that a framework has already. Its pages are reserved if they are not. It has no name.
  *

@@ -224,6 +224,52 @@ TEST_F(Buffers, ReduceAndBroadcastIntoOneSharedResult) {
   });
 }
 
+// Goal:   ranks see each other's writes where they are on one node. On two, each node has a memory of its
+// own. Method: each of four ranks writes its slot.
+TEST_F(Buffers, AreOneMemoryForTheMembersOnANode) {
+  with_ranks(4, [&](Member& member) {
+    const Special all = create(member, named("slots", 4 * sizeof(float), member.group));
+    ASSERT_EQ(all.status, MUSTER_OK) << muster_last_error();
+    all.data[member.rank] = static_cast<float>(member.rank + 1);
+    meet_and_leave(member);
+    for (int rank = 0; rank < 4; ++rank) {
+      const bool here = !node_.several() || rank / 2 == member.rank / 2;
+      EXPECT_EQ(all.data[rank], here ? static_cast<float>(rank + 1) : 0.0f) << "rank " << rank;
+    }
+    meet_and_leave(member);
+  });
+}
+
+// Goal:   a group whose members do not all share the memory has a result for each of them, as ever.
+// Method: the first two of four ranks share a buffer, in which each has a place of its own.
+TEST_F(Buffers, AreOrdinaryTargetsOfAGroupThatDoesNotShareThem) {
+  with_ranks(4, [&](Member& member) {
+    Special place{vector_of(member, 20).buffer};
+    if (member.rank < 2) {
+      const std::int32_t two[] = {0, 1};
+      muster_group pair = 0;
+      ASSERT_EQ(muster_group_make(member.session, two, 2, "pair", &pair), MUSTER_OK) << muster_last_error();
+      place = create(member, named("result", 20 * sizeof(float), pair));
+    } else {
+      muster_buffer_info info = MUSTER_BUFFER_INFO_INIT;
+      ASSERT_EQ(muster_buffer_query(member.session, place.buffer, &info), MUSTER_OK);
+      place.data = static_cast<float*>(info.address);
+    }
+    const Vector own = vector_of(member, 10);
+    const std::size_t at = member.rank == 1 ? 10 : 0;
+    muster_collective sum = over(member, MUSTER_ALL_REDUCE, 10);
+    sum.source = {own.buffer, 0};
+    sum.target = {place.buffer, at * sizeof(float)};
+    for (const bool engine : {false, true}) {
+      std::fill_n(own.data, 10, static_cast<float>(member.rank + 1));
+      std::fill_n(place.data + at, 10, -1.0f);
+      ASSERT_EQ(engine ? start_and_wait(member, sum) : member.run(sum), MUSTER_OK) << member.error;
+      for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(place.data[at + i], 10.0f);
+      meet_and_leave(member);
+    }
+  });
+}
+
 TEST_F(Buffers, SayWhoMeansAnotherSharedResult) {
   with_ranks(2, [&](Member& member) {
     const Special all = create(member, named("result", 400, member.group));

@@ -8,7 +8,7 @@
 
 namespace muster::test {
 
-inline constexpr const char* kSharesMemory = "a buffer cannot be shared by ranks of several nodes";
+inline constexpr const char* kMovesBytes = "between nodes bytes move, and units share on one node alone";
 inline constexpr const char* kNamesRanks = "between nodes a verdict names nodes, and lanes for runs";
 inline constexpr const char* kLooksInside =
     "it looks into the engine, handles, limits or samples of one node";
@@ -19,17 +19,12 @@ struct OfOneNode {
   const char* why;
 };
 inline constexpr OfOneNode kOfOneNode[] = {
-    {"Buffers.GatherIntoOneSharedResult", kSharesMemory},
-    {"Buffers.MoveNothingWhereShardsLieInTheSharedResult", kSharesMemory},
-    {"Buffers.ReduceAndBroadcastIntoOneSharedResult", kSharesMemory},
-    {"Buffers.SayWhoMeansAnotherSharedResult", kSharesMemory},
-    {"Buffers.SayWhoPutsABlockOfTheSharedResultElsewhere", kSharesMemory},
+    {"Buffers.MoveNothingWhereShardsLieInTheSharedResult", kMovesBytes},
+    {"Buffers.SayWhoPutsABlockOfTheSharedResultElsewhere", kNamesRanks},
     {"Collectives.NamesThePairThatDiffers", kNamesRanks},
     {"Collectives.SaysWhoMeantSomethingElseAndWhere", kNamesRanks},
-    {"FewGroups.TakeSharedMemoryWithThemWhereNobodyCouldFindItAgain", kSharesMemory},
     {"FewGroupsInShortTime.SayWhatHasRunOutWhereOthersFreeNone", kLooksInside},
     {"Groups.AreFoundByTheirRanksAndNameAndReduceOnBothPaths", kLooksInside},
-    {"Groups.KeepSharedMemoryForTheNextSessions", kSharesMemory},
     {"Interrupt.EndsWhatWaitsInTheEngine", kRunsByLane},
     {"Interrupt.LeavesAPointToItsOperation", kRunsByLane},
     {"LastFailure.NamesLaneAndPointOfWhatWasStarted", kNamesRanks},
@@ -38,13 +33,9 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"LastFailure.NamesWhoHoldsOtherBytesAndNobodyWhereMembersDisagree", kNamesRanks},
     {"MeshDeadlines.AreThoseOfAllGroupsOfTheMesh", kNamesRanks},
     {"Open.RefusesImpossibleDegreesInTheSameWordsToEachRank", kLooksInside},
-    {"Mutation.TakesNothingThatMatchesForADifference", kSharesMemory},
-    {"Offsets.AreNoneOfKernelsFacesBarriersAndSharedTargets", kSharesMemory},
     {"Pieces.MustBeTheSameAtAllMembers", kNamesRanks},
-    {"Pieces.OfASharedTargetAreWrittenOnce", kSharesMemory},
     {"Recount.IsComparedAsEver", kNamesRanks},
     {"Recount.KeepsTheTag", kRunsByLane},
-    {"Recount.ReachesIntoAResultThatAllShare", kSharesMemory},
     {"Run.EndsAtItsOwnDeadline", kNamesRanks},
     {"Run.EndsWhereTheEngineDoesNotAnswer", kLooksInside},
     {"Run.FindsADifferenceOnEveryMember", kNamesRanks},
@@ -53,18 +44,13 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"Run.NamesExactlyTheMissingAtTheDeadline", kNamesRanks},
     {"Run.RunsAgainAfterADisagreement", kNamesRanks},
     {"Run.SendsAndReceives", kRunsByLane},
-    {"Samples.AreNoneWithoutTheSetting", kLooksInside},
-    {"Samples.AreOfEverySoManyRunsWhoseResultAllShare", kLooksInside},
-    {"Samples.AreOfRunsByTheEngineToo", kLooksInside},
-    {"Samples.FindNoFaultWhereThereIsNone", kLooksInside},
     {"Samples.LeaveARefusedRunForAnotherTry", kLooksInside},
-    {"Samples.StayInStepAcrossALossAndAReturn", kLooksInside},
     {"Session.BlamesTheMissingRankAtTheDeadline", kNamesRanks},
     {"Session.HasOneRecordingAtATimeWhichIsWhoseBeganIt", kLooksInside},
     {"Session.TellsBothSidesWhatTheyDisagreeOn", kNamesRanks},
     {"Tags.OfAnExchangeHaveDtypesOfTheirOwn", kNamesRanks},
     {"UnitRules.SayThatOneRankHasNoGradientOfAParameter", kNamesRanks},
-    {"UnitSets.EndAStepWhenAllHaveReadWhatTheyShare", kSharesMemory},
+    {"UnitSets.EndAStepWhenAllHaveReadWhatTheyShare", kMovesBytes},
 };
 
 // Why the present test is skipped on two nodes; nullptr: it runs.

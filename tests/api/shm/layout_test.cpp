@@ -15,7 +15,7 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 10u);
+  EXPECT_EQ(kAbiVersion, 11u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
@@ -61,6 +61,8 @@ TEST(Layout, PinsATimelineAndAFailureText) {
   EXPECT_EQ(offsetof(TimelineWord, status), 24u);
   EXPECT_EQ(offsetof(TimelineWord, culprit_rank), 28u);
   EXPECT_EQ(offsetof(TimelineWord, revision), 32u);
+  EXPECT_EQ(offsetof(TimelineWord, group), 48u);
+  EXPECT_EQ(offsetof(TimelineWord, epoch), 56u);
   EXPECT_EQ(sizeof(FailureText), 256u);
   EXPECT_EQ(offsetof(FailureText, text), 8u);
 }
@@ -72,6 +74,7 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 24u + 8u + 16u + 64u + 256u);
   EXPECT_EQ(sizeof(DirectGroupAnswer), 16u + 16u + 24u);
   EXPECT_EQ(sizeof(DirectEndAnswer), 16u + 8u + 16u);
+  EXPECT_EQ(sizeof(GroupAnswer), 16u + 8u + 8u + 8u + 64u);
   EXPECT_EQ(sizeof(GroupMake), 16u + 8u + 64u);
   EXPECT_EQ(sizeof(GroupShrink), 16u + 16u);
   EXPECT_EQ(sizeof(MeshMake), 16u + 8u + 256u);

@@ -447,6 +447,11 @@ TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
   const std::uint64_t bytes = choices.back().at("bytes");
   EXPECT_EQ(choices.back().at("why"),
             fmt::format("{} bytes sent by node 0 in 2 rounds", 2 * (bytes - bytes / 4)));
+  // A target that members share on each node moves the same bytes between nodes.
+  const Ran shared =
+      muster({"plan", "explain", "all_reduce", "--ranks", "8", "--nodes", "4", "--shared", "--json"});
+  EXPECT_EQ(shared.code, 0) << shared.err;
+  EXPECT_EQ(shared.json().at("choices"), choices);
   const Ran streams = muster({"plan", "explain", "all_to_all", "--ranks", "8", "--nodes", "2"});
   EXPECT_NE(streams.out.find("one stream for each pair of nodes"), std::string::npos) << streams.out;
   EXPECT_EQ(muster({"plan", "explain", "all_reduce", "--ranks", "2", "--nodes", "3"}).code, 2);

@@ -35,7 +35,7 @@ class Streams final : public Actions {
     const Status status = executor->launch(step_index, step);
     if (!status.ok()) refused += status.text() + "\n";
   }
-  void reached(Rank, std::uint32_t, std::uint64_t) override {}
+  void reached(Rank, std::uint32_t, std::uint64_t, const transport::MatchKey&) override {}
   void stopped(Rank, std::uint32_t, std::uint64_t, const Cause&) override {}
   void resumed(Rank, std::uint32_t, std::uint64_t) override {}
   void retired(Rank, std::uint32_t, std::uint64_t, Plan&, bool) override { ++retired_starts; }

@@ -101,7 +101,7 @@ class History final : public Actions {
       for (const Step::Part& b : step.parts) expect_heard(a, b);
     if (step.parts.size() > 1) ++meetings;
   }
-  void reached(Rank, std::uint32_t, std::uint64_t) override {}
+  void reached(Rank, std::uint32_t, std::uint64_t, const transport::MatchKey&) override {}
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t, const Cause& cause) override {
     ++stops;
     Client& c = ranks_[rank.value];

@@ -34,7 +34,7 @@ class Stage final : public Actions {
     launched.push_back(step_index);
     steps[step_index] = step;
   }
-  void reached(Rank rank, std::uint32_t lane, std::uint64_t value) override {
+  void reached(Rank rank, std::uint32_t lane, std::uint64_t value, const transport::MatchKey&) override {
     points[{rank.value, lane}] = value;
   }
   void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Cause& verdict) override {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -31,28 +32,36 @@ struct SpanFlight {
 };
 
 // Launches the shape on all nodes, which each have a communicator of the group; a member's is that of
-// `spread`. The flight stays where it is until it is over.
-inline void launch_on_all(SpanFlight& flight, const Shape& shape, const Spread& spread,
-                          const std::vector<std::unique_ptr<Communicator>>& communicators,
-                          const MatchKey& key) {
+// `spread`. `meant_on(node)`: the collective that its members mean. The flight stays where it is until it is
+// over.
+template<class MeantOn>
+void launch_on_all(SpanFlight& flight, const Shape& shape, Case made, const Spread& spread,
+                   const std::vector<std::unique_ptr<Communicator>>& communicators, const MatchKey& key,
+                   MeantOn meant_on) {
   const auto ranks = static_cast<std::uint32_t>(shape.ranks);
   flight.shape = shape;
-  flight.made = make_case(shape);
+  flight.made = std::move(made);
   flight.arena = flight.made.before;
   flight.shares = *shares_of(flight.shape.collective, shape.ranks, flight.made.members, flight.arena.data());
   SpanLaunch& launched = flight.launched;
   launched.outcomes.resize(communicators.size());
   for (std::uint32_t node = 0; node < communicators.size(); ++node) {
+    const Collective& meant = launched.collectives.emplace_back(meant_on(node));
     std::vector<LocalMember> members;
     for (const Share& share : flight.shares) {
       if (spread(static_cast<std::uint32_t>(share.index), ranks) != node) continue;
-      launched.signatures.push_back(signature_of(flight.shape.collective, share, shape.ranks));
+      launched.signatures.push_back(signature_of(meant, share, shape.ranks));
       members.push_back({&share, nullptr, bases_of(share), &launched.signatures.back()});
     }
     launched.outcomes[node] = std::make_unique<StepOutcome>();
-    EXPECT_TRUE(
-        communicators[node]->launch(flight.shape.collective, members, key, *launched.outcomes[node]).ok());
+    EXPECT_TRUE(communicators[node]->launch(meant, members, key, *launched.outcomes[node]).ok());
   }
+}
+inline void launch_on_all(SpanFlight& flight, const Shape& shape, const Spread& spread,
+                          const std::vector<std::unique_ptr<Communicator>>& communicators,
+                          const MatchKey& key) {
+  launch_on_all(flight, shape, make_case(shape), spread, communicators, key,
+                [&](std::uint32_t) { return shape.collective; });
 }
 
 }  // namespace muster::transport::test

@@ -143,7 +143,7 @@ TEST_P(CombiningGroup, CombinesMembersBeforeNodes) {
 
 // Goal:   nodes that do not mean the same operation all hear MISMATCH, and nothing is written.
 // Method: of a random operation one node's members mean another: another operation, type, operator, root or
-//         count, or other blocks for one pair.
+//         target, or other blocks for one pair.
 TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
   open(false);
   const std::uint64_t cases = muster::test::property_cases(400);
@@ -160,7 +160,7 @@ TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
     Collective other = shape.collective;
     std::vector<Share> others = shares;
     const auto odd = static_cast<std::uint32_t>(random.below(kNodes));
-    switch (random.below(4)) {
+    switch (random.below(5)) {
       case 0:
         other.dtype = MUSTER_I32;
         break;
@@ -171,6 +171,10 @@ TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
       case 2:
         if (!has_root(op) || is_pairwise(op)) continue;
         other.root = 1;
+        break;
+      case 3:
+        if (!may_share_target(op)) continue;
+        other.shared_memory = 9;
         break;
       default:
         if (op != MUSTER_ALL_TO_ALL) continue;
