@@ -28,8 +28,9 @@ PeerLink::PeerLink(Loop& loop, shm::Descriptor socket, TlsStream::Role role,
       times_(times) {
   timer_ = loop_.after(times_.admission, [this] {
     timer_ = 0;
-    end(failure(Code::kTimeout, "it has not said who it is within {} ms",
-                times_.admission / std::chrono::milliseconds(1)));
+    const Status why = failure(Code::kTimeout, "it has not said who it is within {} ms",
+                               times_.admission / std::chrono::milliseconds(1));
+    secured_ ? refuse(why) : end(why);
   });
   Status begun;
   if (own_ != nullptr) {
@@ -107,6 +108,11 @@ void PeerLink::close(Status why) {
   flush();
 }
 
+void PeerLink::refuse(const Status& why) {
+  send({{"refused", why.message()}});
+  close(why);
+}
+
 void PeerLink::on_readable() {
   std::array<std::byte, kPiece> bytes;
   const ssize_t n = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -139,7 +145,7 @@ void PeerLink::take(std::span<const std::byte> wire) {
 void PeerLink::hear() {
   while (!closing_ && !ended_) {
     auto frame = frames_.next();
-    if (!frame) return close(frame.error());
+    if (!frame) return refuse(frame.error());
     if (!*frame) return;
     events_.heard(**std::move(frame));
   }

@@ -18,7 +18,8 @@
 
 namespace muster::control {
 
-// The owner greets, checks the other's greeting, and then admits the link or closes it.
+// The owner greets, checks the other's greeting, and then admits the link or refuses it. The link itself
+// refuses what is no frame, and a peer that has proved a name and then does not greet.
 //
 // Owns    the socket, the keys of this connection, and what is to be sent.
 // Thread  the loop's. A callback may send and close; it must not destroy the link.
@@ -55,6 +56,8 @@ class PeerLink {
   // Sends what is left, and says goodbye. `ended` is called with `why` once the peer has heard it, or its
   // time is over.
   void close(Status why);
+  // Closes, and the peer hears why: {"refused": text}, if frames can be sent at all.
+  void refuse(const Status& why);
 
   // The name that the peer has proved; empty in plain text, and before `secured`.
   const std::string& peer() const;

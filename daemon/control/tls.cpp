@@ -39,6 +39,24 @@ Result<std::string> node_of(const X509* certificate, std::string_view cluster) {
   return node_of_uri(uris.front(), cluster);
 }
 
+// Why the other side refuses this node's certificate, as its alert says; null: the error is another.
+const char* refusal_in(unsigned long error) {
+  if (ERR_GET_LIB(error) != ERR_LIB_SSL) return nullptr;
+  const int alert = ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET;
+  switch (alert) {
+    case SSL_AD_BAD_CERTIFICATE:
+    case SSL_AD_UNSUPPORTED_CERTIFICATE:
+    case SSL_AD_CERTIFICATE_REVOKED:
+    case SSL_AD_CERTIFICATE_EXPIRED:
+    case SSL_AD_CERTIFICATE_UNKNOWN:
+    case SSL_AD_UNKNOWN_CA:
+    case SSL_AD_ACCESS_DENIED:
+      return SSL_alert_desc_string_long(alert);
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 struct Credentials::Parts {
@@ -112,7 +130,17 @@ Result<Credentials> Credentials::of_certificates(std::string_view cluster, std::
     if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1)
       return fail(openssl::failed_to("adding to the node's chain"));
   MUSTER_ASSIGN_OR_RETURN(parts->node, node_of(chain.front().get(), cluster));
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
+  // The name is checked during the handshake: so an alert tells the other side.
+  const auto verify = [](int is_good, X509_STORE_CTX* store) {
+    if (is_good != 1 || X509_STORE_CTX_get_error_depth(store) != 0) return is_good;
+    auto* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+    const auto node = node_of(X509_STORE_CTX_get_current_cert(store), Parts::of(ssl).cluster);
+    if (node) return 1;
+    *static_cast<std::string*>(SSL_get_app_data(ssl)) = node.error().message();
+    X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
+    return 0;
+  };
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify);
   SSL_CTX_set_verify_depth(context, kChainLengthMax);
   SSL_CTX_set_app_data(context, parts.get());
   return Credentials(std::move(parts));
@@ -165,7 +193,7 @@ struct TlsStream::Parts {
   Role role = Role::kClient;
   std::string wanted;
   std::string peer;
-  std::string said;  // by secret: how the client calls itself
+  std::string said;  // by secret: how the client calls itself; else what is wrong with the peer's name
   Status broken;
   bool established = false;
   bool closed = false;
@@ -212,9 +240,14 @@ Status TlsStream::refusal(int result) {
     return failure(Code::kProtocol, "the other side has closed the connection");
   }
   const long verified = SSL_get_verify_result(ssl);
+  const char* const refused = refusal_in(ERR_peek_error());
   const std::string reason = openssl::take_reason();
+  if (verified == X509_V_ERR_HOSTNAME_MISMATCH) return failure(Code::kDenied, "{}", parts_->said);
   if (verified != X509_V_OK)
     return failure(Code::kDenied, "its certificate is refused: {}", X509_verify_cert_error_string(verified));
+  // A client has ended its part of the handshake before the server looks at its certificate.
+  if (refused != nullptr)
+    return failure(Code::kDenied, "it refuses the certificate of node {}: {}", parts_->own->node, refused);
   if (parts_->established) return failure(Code::kProtocol, "TLS: {}", reason);
   if (!parts_->own->secret.empty())
     return failure(Code::kDenied, "the two nodes do not have the same secret: {}", reason);

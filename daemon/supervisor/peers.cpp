@@ -151,18 +151,15 @@ void Peers::on_heard(Id id, const Json& frame) {
   if (connection.up && frame.contains("ping")) return connection.link->send({{"pong", true}});
   if (connection.up && frame.contains("pong")) return;
   if (connection.up) return events_.heard(connection.name, frame);
-  connection.link->close(failure(Code::kProtocol, "it has sent a message before its greeting"));
+  connection.link->refuse(failure(Code::kProtocol, "it has sent a message before its greeting"));
 }
 
 void Peers::greeted(Id id, const Json& greeting) {
   Connection& connection = connections_.at(id);
   if (!connection.greeting.is_null())
-    return connection.link->close(failure(Code::kProtocol, "it has greeted twice"));
+    return connection.link->refuse(failure(Code::kProtocol, "it has greeted twice"));
   const auto name = membership_.check(connection.link->peer(), connection.name, greeting);
-  if (!name) {
-    connection.link->send({{"refused", name.error().message()}});
-    return connection.link->close(name.error());
-  }
+  if (!name) return connection.link->refuse(name.error());
   connection.name = *name;
   connection.greeting = greeting;
   connection.link->send({{"welcome", true}});

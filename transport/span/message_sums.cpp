@@ -5,8 +5,8 @@ namespace muster::transport::span {
 std::optional<bool> MessageSums::came(MessageTag tag, WireSum sum, Flow& flow) {
   const auto found = said_.find(tag);
   if (found == said_.end()) {
-    waiting_[tag] = {sum, &flow};
-    return std::nullopt;
+    if (waiting_.try_emplace(tag, Waiting{sum, &flow}).second) return std::nullopt;
+    return false;
   }
   const bool is_right = found->second == sum;
   said_.erase(found);

@@ -31,7 +31,8 @@ class MessageSums {
  public:
   static constexpr std::size_t kMax = std::size_t{1} << 14;
 
-  // A message has come. Whether it is as it was sent; nothing: its sum has not come, and the flow waits.
+  // A message has come. Whether it is as it was sent; nothing: its sum has not come, and the flow waits. It
+  // is not if another of that tag waits: a peer that says one tag twice would keep one of the two for ever.
   std::optional<bool> came(MessageTag tag, WireSum sum, Flow& flow);
   // A sum has come: the flow that has waited for it, and whether its message is as it was sent.
   std::optional<std::pair<Flow*, bool>> said(MessageTag tag, WireSum sum);

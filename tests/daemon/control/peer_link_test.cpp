@@ -118,6 +118,31 @@ TEST_F(PeerLinks, DeliverTheLastFrameBeforeTheyClose) {
   }
 }
 
+// Goal:   whoever is not let in hears why, whatever the reason.
+TEST_F(PeerLinks, TellThePeerWhyTheyEnd) {
+  const Lab lab;
+  for (const bool plain : {false, true}) {
+    const auto certified = [&](const char* node) { return plain ? nullptr : own(lab, node); };
+    client_ = {};
+    server_ = {};
+    auto [mine, theirs] = connection();
+    client_.open(loop_, std::move(mine), Role::kClient, certified("a"));
+    server_.open(loop_, std::move(theirs), Role::kServer, certified("b"), "", {.admission = 300ms});
+    ASSERT_TRUE(until([&] { return client_.ended && server_.ended; }));
+    EXPECT_EQ(server_.ended->code(), Code::kTimeout);
+    EXPECT_EQ(client_.heard, std::vector<Json>({{{"refused", server_.ended->message()}}}));
+
+    client_ = {};
+    server_ = {};
+    open(certified("a"), certified("b"), "");
+    ASSERT_TRUE(until([&] { return client_.secured && server_.secured; }));
+    client_.link->send({{"text", std::string(kGreetingBytesMax, 'x')}});
+    ASSERT_TRUE(until([&] { return client_.ended && server_.ended; }));
+    EXPECT_EQ(server_.ended->code(), Code::kProtocol);
+    EXPECT_EQ(client_.heard, std::vector<Json>({{{"refused", server_.ended->message()}}}));
+  }
+}
+
 TEST_F(PeerLinks, EndWhenThePeerSaysNothing) {
   const Lab lab;
   auto [mine, theirs] = connection();

@@ -62,9 +62,10 @@ class ClusterTest : public ::testing::Test {
     options.jobs = {job};
   }
   void trust(std::size_t n, const control::CertifiedKey& own) {
-    nodes_[n]->options.roster.load_credentials = [this, own]() -> Result<OwnCredentials> {
+    Roster& roster = nodes_[n]->options.roster;
+    roster.load_credentials = [this, own, cluster = roster.cluster]() -> Result<OwnCredentials> {
       MUSTER_ASSIGN_OR_RETURN(
-          auto made, control::Credentials::of_certificates(lab_.cluster, lab_.authority.certificate, own));
+          auto made, control::Credentials::of_certificates(cluster, lab_.authority.certificate, own));
       return OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)),
                             control::good_until(own.certificate).value()};
     };
