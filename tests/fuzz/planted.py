@@ -75,6 +75,10 @@ PLANTED = [
     Planted("list_behind_its_message", "agreement", "daemon/engine/agreement_wire.cpp",
             "  if (bytes.size() != sizeof head + bytes_for(head.first) + bytes_for(head.second)) return "
             "std::nullopt;\n", ""),
+    # A contribution that comes with its request is taken whatever its length.
+    Planted("contribution_of_any_length", "span", "transport/span/row_operation.cpp",
+            "    if (came.size() == bytes)\n      std::memcpy(into, came.data(), bytes);\n",
+            "    if (!came.empty())\n      std::memcpy(into, came.data(), came.size());\n"),
     # Nodes whose blocks differ take each other's bytes.
     Planted("difference_overlooked", "span", "transport/span/operation.cpp",
             "    common = common && peer.request->head.common == mine.common;\n", ""),

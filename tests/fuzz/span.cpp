@@ -19,6 +19,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,7 @@ constexpr std::int32_t kRanks = 3;
 constexpr std::int32_t kRemote = 1;  // the member on the other node
 constexpr std::uint64_t kGroup = 7;
 constexpr std::uint64_t kCountMax = 3000;
+constexpr std::size_t kArenaMax = std::size_t{1} << 20;
 constexpr MessageTag kNumbers = (MessageTag{1} << 36) - 1;  // of a tag; above it the generation
 constexpr int kTurnsMax = 20'000;
 
@@ -136,11 +138,32 @@ class Way final : public Network {
   std::vector<std::vector<std::byte>> requests_;
 };
 
+// What the memory of an operation holds before. Made once: drawing it anew took most of an execution.
+Bytes untouched(std::size_t bytes) {
+  static const std::vector<std::byte> drawn = [] {
+    std::vector<std::byte> made(kArenaMax);
+    std::mt19937 random(1);
+    for (std::byte& each : made) each = std::byte(random() & 0xff);
+    return made;
+  }();
+  MUSTER_PROMISE(bytes <= drawn.size());
+  return Bytes(drawn).first(bytes);
+}
+
+// The workers of all executions: a backend leaves no task on them.
+device::host::Pool& workers() {
+  static const std::unique_ptr<device::host::Pool> pool = device::host::Pool::open_manual({});
+  return *pool;
+}
+device::Device& host_device() {
+  static const std::unique_ptr<device::Device> opened = *device::host::open_device(workers());
+  return *opened;
+}
+
 // An operation that this node has launched. Its memory goes as soon as it is over.
 struct Running {
   OperationKey key;
   test::Shape shape;
-  test::Case made;
   std::vector<std::byte> arena;
   std::vector<Share> shares;
   std::vector<Signature> signatures;
@@ -154,16 +177,13 @@ struct Running {
 // Fails   a broken promise.
 class Node {
  public:
-  explicit Node(fuzz::Bytes& bytes)
-      : bytes_(bytes),
-        pool_(device::host::Pool::open_manual({})),
-        device_(*device::host::open_device(*pool_)) {
+  explicit Node(fuzz::Bytes& bytes) : bytes_(bytes) {
     auto way = std::make_unique<Way>();
     way_ = way.get();
     SpanningOptions options{.nodes = {"a", "b"}, .here = NodeIndex(0), .reproducible = bytes_.flag()};
     if (bytes_.flag()) options.direct_from_bytes = 1;
     backend_ = spanning_backend(std::move(way), options, clock_);
-    MUSTER_PROMISE(backend_->use(*device_, [] {}).ok());
+    MUSTER_PROMISE(backend_->use(host_device(), [] {}).ok());
     Span group;
     group.group = kGroup;
     group.nodes = {NodeIndex(0), NodeIndex(1)};
@@ -189,7 +209,7 @@ class Node {
 
   void turn() {
     static_cast<void>(backend_->progress());
-    while (pool_->run_once() > 0) {
+    while (workers().run_once() > 0) {
     }
     static_cast<void>(backend_->progress());
     for (auto& request : way_->take_requests()) {
@@ -208,19 +228,21 @@ class Node {
       one = running_.erase(one);
     }
   }
-  void check(const Running& one) const {
+  void check(Running& one) const {
     const Status* const why = one.outcome.failure();
+    const Bytes before = untouched(one.arena.size());
     if (why == nullptr) MUSTER_PROMISE(was_meant(one));
-    if (why != nullptr && why->code() == Code::kMismatch) MUSTER_PROMISE(one.arena == one.made.before);
-    std::vector<std::byte> rest = one.arena;
+    if (why != nullptr && why->code() == Code::kMismatch) MUSTER_PROMISE(same(one.arena, before));
     const std::size_t element = std::max<std::size_t>(1, dtype_bytes(one.shape.collective.dtype));
     for (const Share& share : one.shares) {
-      if (share.target == nullptr) continue;
-      const auto begin = share.target - one.arena.data();
-      const auto bytes = static_cast<std::ptrdiff_t>(extent_of(share.target_blocks) * element);
-      std::copy_n(one.made.before.begin() + begin, bytes, rest.begin() + begin);
+      const std::size_t bytes = extent_of(share.target_blocks) * element;
+      if (share.target != nullptr && bytes > 0)
+        std::memcpy(share.target, &before[static_cast<std::size_t>(share.target - one.arena.data())], bytes);
     }
-    MUSTER_PROMISE(rest == one.made.before);
+    MUSTER_PROMISE(same(one.arena, before));
+  }
+  static bool same(Bytes a, Bytes b) {
+    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
   }
 
   // The other node has said the same of it.
@@ -278,9 +300,10 @@ class Node {
       c.receiver = c.root == kRemote ? 0 : kRemote;
       c.tag = static_cast<std::uint32_t>(bytes_.below(2));
     }
-    one->made = test::make_case(one->shape);
-    one->arena = one->made.before;
-    std::vector<test::Placement> here = one->made.members;
+    std::size_t bytes = 0;
+    std::vector<test::Placement> here = test::placements_of(one->shape, &bytes);
+    const Bytes before = untouched(bytes);
+    one->arena.assign(before.begin(), before.end());
     std::erase_if(here, [](const test::Placement& member) { return member.index == kRemote; });
     one->shares = *test::shares_of(c, kRanks, here, one->arena.data());
     for (const Share& share : one->shares) one->signatures.push_back(signature_of(c, share, kRanks));
@@ -371,8 +394,6 @@ class Node {
 
   fuzz::Bytes& bytes_;
   muster::test::ManualClock clock_;
-  std::unique_ptr<device::host::Pool> pool_;
-  std::unique_ptr<device::Device> device_;
   Way* way_ = nullptr;
   std::list<std::unique_ptr<Running>> running_;
   std::vector<OperationKey> keys_;  // of all that were launched
