@@ -2,6 +2,7 @@
 
 #include "api/base/words.hpp"
 #include "api/shm/layout.hpp"
+#include "daemon/cli/groups_merge.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/cli/trace_file.hpp"
 #include "daemon/control/own_version.hpp"
@@ -57,8 +58,13 @@ int run_jobs(const DaemonAddress& address, Output output) {
 }
 
 int run_groups(const DaemonAddress& address, const std::string& job, Output output) {
-  return ask_and_print(address, {{"command", "groups"}, {"job", job}}, output, [&](const Json& result) {
-    return fmt::format("job {}\n", job) + groups_text(result, config::screen_columns());
+  auto reports = ask_reports(address, job, "groups");
+  if (!reports) return complain(reports.error());
+  const Json groups = merged_groups(*reports);
+  if (groups.is_null()) return complain({kFailed, reports->front().why});
+  return print(groups, output, [&](const Json& result) {
+    return fmt::format("job {}\n", job) + groups_text(result, config::screen_columns()) +
+           unanswered_text(job, *reports);
   });
 }
 

@@ -98,22 +98,23 @@ void add_questions(CLI::App& app, Line& line) {
     filled(of->add_option("--job", line.job, "Name of the job; else the only one there is"), control::kJob);
     return of;
   };
-  asked_of_job("groups", "The groups of a job",
+  asked_of_job("groups", "The groups of a job, and on which nodes their members are",
                [&line](const std::string& job) { return run_groups(line.address(), job, line.output()); });
   asked_of_job("hang", "Who waits for whom in a job, and whose fault it is", [&line](const std::string& job) {
     return run_hang(line.address(), job, line.output());
   })->footer(kVerdictWords);
-  CLI::App* flight =
-      asked_of_job("flight", "What each rank of a job has run, also for PyTorch's analyser (torchfrtrace)",
-                   [&line](const std::string& job) {
-                     return run_flight(line.address(), job, line.flight, line.output());
-                   });
+  CLI::App* flight = asked_of_job(
+      "flight", "What each rank of a job has run, on all nodes, also for PyTorch's analyser (torchfrtrace)",
+      [&line](const std::string& job) {
+        return run_flight(line.address(), job, line.flight, line.output());
+      });
   filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"),
          control::kFile);
   filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"),
          control::kFolder);
   CLI::App* top = asked_of_job(
-      "top", "Operations, bytes and exposed time by rank and group, also of a stuck engine; q ends it",
+      "top",
+      "Operations, bytes and exposed time by rank and group, on all nodes, also of a stuck engine; q ends it",
       [&line](const std::string& job) { return run_top(line.address(), job, line.top, line.output()); });
   seconds(top->add_option("--interval", line.top.seconds, "Seconds between two looks"), 0.1);
   top->add_flag("--once", line.top.once, "One table, then the end");
@@ -130,10 +131,11 @@ void add_questions(CLI::App& app, Line& line) {
                  [&line] { return run_end(line.address(), line.job, line.output()); }),
            line);
   CLI::App* trace =
-      asked_of_job("trace", "Record what a job does, for ui.perfetto.dev", [&line](const std::string& job) {
-        return run_trace(line.address(), job, line.file, line.seconds,
-                         line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
-      });
+      asked_of_job("trace", "Record what the ranks of this node do in a job, for ui.perfetto.dev",
+                   [&line](const std::string& job) {
+                     return run_trace(line.address(), job, line.file, line.seconds,
+                                      line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
+                   });
   filled(trace->add_option("-o,--output", line.file, "Where to write it")->required(), control::kFile);
   CLI::Option* how_long = seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
   trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")

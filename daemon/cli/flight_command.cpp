@@ -1,10 +1,10 @@
 #include "daemon/cli/flight_command.hpp"
 
 #include "api/base/words.hpp"
+#include "daemon/cli/flight_merge.hpp"
 #include "daemon/cli/trace_file.hpp"
-#include "daemon/config/diagnostic.hpp"
-#include "daemon/config/table.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -12,8 +12,6 @@
 
 namespace muster::cli {
 namespace {
-
-constexpr std::size_t kFlightBytesMax = std::size_t{1} << 30;
 
 template<class Number>
 void add_little_endian(Number number, std::string* out) {
@@ -71,10 +69,6 @@ std::optional<Trouble> write_folder(const std::string& folder, const Json& ranks
   std::filesystem::create_directories(folder, error);
   if (error) return Trouble{kFailed, fmt::format("cannot make {}: {}", folder, error.message())};
   for (const auto& [rank, dump] : ranks.items()) {
-    // The name comes from an engine and becomes part of a path.
-    if (rank.empty() || rank.find_first_not_of("0123456789") != std::string::npos)
-      return Trouble{kFailed,
-                     fmt::format("the daemon's answer is of {}, which is no rank", config::in_quotes(rank))};
     const std::string path = folder + "/rank_" + rank;
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     const std::string bytes = pickled(dump);
@@ -84,8 +78,8 @@ std::optional<Trouble> write_folder(const std::string& folder, const Json& ranks
   return std::nullopt;
 }
 
-std::string told(const FlightPaths& paths, std::uint64_t bytes, std::size_t ranks, std::size_t entries) {
-  std::string text = fmt::format("{} operations of {} ranks\n", entries, ranks);
+std::string told(const FlightPaths& paths, std::uint64_t bytes, const MergedFlight& flight) {
+  std::string text = fmt::format("{} operations of {} ranks\n", flight.entries, flight.ranks);
   if (!paths.file.empty()) text += fmt::format("{} of JSON in {}\n", bytes_text(bytes), paths.file);
   if (!paths.folder.empty())
     text += fmt::format("one pickle a rank in {0}; read it with: torchfrtrace {0} -p rank_\n", paths.folder);
@@ -106,34 +100,27 @@ int run_flight(const DaemonAddress& address, const std::string& job, const Fligh
     return complain({kUsage, "flight: say where to write, with -o FILE, --pickles FOLDER or both"});
   if (!paths.file.empty())
     if (const auto trouble = check_writable(paths.file)) return complain(*trouble);
-  const auto answer = ask(address, {{"command", "flight"}, {"job", job}});
-  if (!answer) return complain(answer.error());
-  if (answer->descriptors.size() != 1) return complain({kFailed, "the daemon sent no record"});
-  const auto text = control::read_descriptor(answer->descriptors.front(), kFlightBytesMax);
-  if (!text) return complain(trouble_of(text.error()));
-  const Json flight = Json::parse(*text, nullptr, false);
-  try {
-    const Json& ranks = flight.at("ranks");
-    std::size_t entries = 0;
-    for (const Json& dump : ranks) entries += dump.at("entries").size();
-    std::uint64_t bytes = 0;
-    if (!paths.file.empty()) {
-      const auto written = write_trace(*answer, paths.file);
-      if (!written) return complain(written.error());
-      bytes = *written;
-    }
-    if (!paths.folder.empty())
-      if (const auto trouble = write_folder(paths.folder, ranks)) return complain(*trouble);
-    if (output == Output::kText) return print_text(told(paths, bytes, ranks.size(), entries));
-    return print_json({{"job", job},
-                       {"path", paths.file},
-                       {"folder", paths.folder},
-                       {"bytes", bytes},
-                       {"ranks", ranks.size()},
-                       {"entries", entries}});
-  } catch (const Json::exception& error) {  // a daemon of another version
-    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+  auto reports = ask_reports(address, job, "flight");
+  if (!reports) return complain(reports.error());
+  const MergedFlight flight = merged_flight(job, *reports);
+  if (std::all_of(reports->begin(), reports->end(), silent)) return complain({kFailed, reports->front().why});
+  std::uint64_t bytes = 0;
+  if (!paths.file.empty()) {
+    const std::string text = flight.json.dump(-1, ' ', false, Json::error_handler_t::replace);
+    if (const auto trouble = write_whole(text, paths.file)) return complain(*trouble);
+    bytes = text.size();
   }
+  if (!paths.folder.empty())
+    if (const auto trouble = write_folder(paths.folder, flight.json.at("ranks"))) return complain(*trouble);
+  if (output == Output::kText) return print_text(told(paths, bytes, flight) + unanswered_text(job, *reports));
+  return print_json({{"job", job},
+                     {"path", paths.file},
+                     {"folder", paths.folder},
+                     {"bytes", bytes},
+                     {"ranks", flight.ranks},
+                     {"entries", flight.entries},
+                     {"operations", flight.json.at("operations").size()},
+                     {"unanswered", flight.json.at("unanswered")}});
 }
 
 }  // namespace muster::cli

@@ -24,9 +24,9 @@ OrTrouble<DaemonAnswer> answer_of(Result<control::Packet> packet) {
 
 bool may_repeat(const Json& command) {
   // A repeated "token" voids the former token, which nobody has received.
-  static constexpr std::array<std::string_view, 11> kRepeatable{
-      "version", "status",   "jobs",        "groups", "hang",      "flight",
-      "token",   "counters", "trace_begin", "absent", "expect_all"};
+  static constexpr std::array<std::string_view, 12> kRepeatable{
+      "version", "status",   "jobs",        "groups", "hang",       "flight",
+      "token",   "counters", "trace_begin", "absent", "expect_all", "reports"};
   const auto name = command.find("command");
   return name != command.end() && name->is_string() &&
          std::find(kRepeatable.begin(), kRepeatable.end(), name->get_ref<const std::string&>()) !=

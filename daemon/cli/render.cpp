@@ -91,6 +91,19 @@ std::string nodes_text(const Json& job) {
   return (known.empty() ? "" : fmt::format("job {}: attached {}\n", text(job, "name"), known)) + unknown;
 }
 
+// The members of a group on each node of a job.
+std::string places_text(const Json& group) {
+  std::string all;
+  for (const Json& place : group.at("on"))
+    all += fmt::format("{}{}:{}", all.empty() ? "" : " ", text(place, "node"),
+                       place.at("ranks").get<std::uint64_t>());
+  return all;
+}
+
+std::string has_text(const Json& nodes) {
+  return fmt::format("{} {}", joined(nodes), nodes.size() == 1 ? "has" : "have");
+}
+
 }  // namespace
 
 std::string version_text(const Json& versions) {
@@ -151,10 +164,15 @@ std::string jobs_text(const Json& result, std::size_t columns) {
 
 std::string group_table(const Json& groups, std::size_t columns) {
   std::vector<config::Cells> rows;
-  for (const Json& group : groups)
+  bool several = false;
+  for (const Json& group : groups) {
     rows.push_back({fmt::format("{}", group.at("id").get<std::uint32_t>()),
                     rank_list(group.at("ranks").get<std::vector<std::uint32_t>>(), ','),
                     fmt::format("{}", group.at("ranks").size()), joined(group.at("names"))});
+    several = several || group.contains("on");
+    if (several) rows.back().insert(rows.back().end() - 1, places_text(group));
+  }
+  if (several) return config::table({"GROUP", "RANKS", "SIZE", "NODES", "NAMES"}, rows, {columns, {"SIZE"}});
   return config::table({"GROUP", "RANKS", "SIZE", "NAMES"}, rows, {columns, {"SIZE"}});
 }
 
@@ -166,8 +184,11 @@ std::string groups_text(const Json& result, std::size_t columns) {
     each = *low == *high ? fmt::format("{}", *low) : fmt::format("{} to {}", *low, *high);
   std::string made;
   for (const Json& group : result.value("made", Json::array()))
-    made += fmt::format("made while it runs: {} of ranks {}\n", text(group, "name"),
-                        rank_list(group.at("ranks").get<std::vector<std::uint32_t>>(), ','));
+    made += fmt::format("made while it runs: {} of ranks {}{}\n", text(group, "name"),
+                        rank_list(group.at("ranks").get<std::vector<std::uint32_t>>(), ','),
+                        group.contains("on")
+                            ? fmt::format(" on {}; {} it", places_text(group), has_text(group.at("nodes")))
+                            : "");
   return group_table(result.at("groups"), columns) + made +
          fmt::format("{} groups, {} per rank; agreed on as {}\n", result.at("total").get<std::uint64_t>(),
                      each, text(result, "hash"));

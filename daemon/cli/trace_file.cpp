@@ -50,18 +50,23 @@ std::optional<Trouble> check_writable(const std::string& path) {
   return std::nullopt;
 }
 
+std::optional<Trouble> write_whole(const std::string& text, const std::string& path) {
+  const std::string partial = path + ".partial";
+  const bool beside = replaceable(path) && !check_writable(partial);
+  const std::string& target = beside ? partial : path;
+  int error = write_all(target, text);
+  if (error == 0 && beside && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;
+  if (error == 0) return std::nullopt;
+  if (beside) ::unlink(partial.c_str());
+  return cannot_write(path, error);
+}
+
 OrTrouble<std::uint64_t> write_trace(const DaemonAnswer& answer, const std::string& path) {
   if (answer.descriptors.size() != 1) return tl::unexpected(Trouble{kFailed, "the daemon sent no trace"});
   const auto text = control::read_descriptor(answer.descriptors.front(), kTraceBytesMax);
   if (!text) return troubled(text.error());
-  const std::string partial = path + ".partial";
-  const bool beside = replaceable(path) && !check_writable(partial);
-  const std::string& target = beside ? partial : path;
-  int error = write_all(target, *text);
-  if (error == 0 && beside && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;
-  if (error == 0) return text->size();
-  if (beside) ::unlink(partial.c_str());
-  return tl::unexpected(cannot_write(path, error));
+  if (auto trouble = write_whole(*text, path)) return tl::unexpected(*std::move(trouble));
+  return text->size();
 }
 
 }  // namespace muster::cli

@@ -12,8 +12,10 @@ namespace muster::cli {
 // Whether the file can be written, checked before there is a trace. Changes nothing.
 std::optional<Trouble> check_writable(const std::string& path);
 
-// `answer`: of trace_end. Writes beside `path` first, if possible, so that a full disk leaves no half trace
-// there. Returns its bytes.
+// Writes beside `path` first, if possible, so that a full disk leaves no half file there.
+std::optional<Trouble> write_whole(const std::string& text, const std::string& path);
+
+// `answer`: of trace_end. Returns its bytes.
 OrTrouble<std::uint64_t> write_trace(const DaemonAnswer& answer, const std::string& path);
 
 }  // namespace muster::cli

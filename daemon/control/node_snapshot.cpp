@@ -1,5 +1,7 @@
 #include "daemon/control/node_snapshot.hpp"
 
+#include "daemon/control/fields.hpp"
+
 #include <algorithm>
 #include <cstddef>
 #include <initializer_list>
@@ -13,7 +15,6 @@
 namespace muster::control {
 namespace {
 
-constexpr std::size_t kNodeTextBytesMax = 512;  // of a name or a place in a program
 constexpr std::size_t kDifferenceBytesMax = 4096;
 constexpr std::uint64_t kAgeMax = std::uint64_t{1} << 60;  // 36 years, in ns
 constexpr std::uint64_t kNumberMax = std::numeric_limits<std::uint64_t>::max();
@@ -89,87 +90,13 @@ Json wait_facts_json(const blame::Snapshot& snapshot, const blame::Wait& wait) {
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// Reads fields of a message that may hold anything. After the first bad field it reads zeros.
-//
-// Owns    the reason.
-// Thread  one.
-// Bound   texts as their callers say; numbers as their callers say.
-// Fails   why(): kProtocol.
-class Fields {
- public:
-  const Status& why() const { return why_; }
+Nanos age_in(Fields& fields, const Json& from, const char* name) {
+  return Nanos(static_cast<std::int64_t>(fields.number(from, name, kAgeMax)));
+}
 
-  std::uint64_t number(const Json& from, const char* name, std::uint64_t most) {
-    const Json& field = at(from, name);
-    const bool negative = !field.is_number_unsigned() && field.is_number_integer() && field < 0;
-    if (field.is_number_integer() && !negative && field.get<std::uint64_t>() <= most)
-      return field.get<std::uint64_t>();
-    bad(name);
-    return 0;
-  }
-  std::uint32_t word(const Json& from, const char* name,
-                     std::uint32_t most = std::numeric_limits<std::uint32_t>::max()) {
-    return static_cast<std::uint32_t>(number(from, name, most));
-  }
-  // -1 or a number from 0 on.
-  std::int32_t index(const Json& from, const char* name) {
-    const Json& field = at(from, name);
-    if (field.is_number_integer() && field == -1) return -1;
-    return static_cast<std::int32_t>(number(from, name, std::numeric_limits<std::int32_t>::max()));
-  }
-  bool yes(const Json& from, const char* name) {
-    const Json& field = at(from, name);
-    if (!field.is_boolean()) bad(name);
-    return field.is_boolean() && field.get<bool>();
-  }
-  std::string text(const Json& from, const char* name, std::size_t most = kNodeTextBytesMax) {
-    const Json& field = at(from, name);
-    if (field.is_string()) return field.get_ref<const std::string&>().substr(0, most);
-    bad(name);
-    return {};
-  }
-  Nanos age(const Json& from, const char* name) {
-    return Nanos(static_cast<std::int64_t>(number(from, name, kAgeMax)));
-  }
-  Instant when(const Json& from, const char* name) { return -age(from, name); }
-  const Json& list(const Json& from, const char* name) {
-    static const Json kNone = Json::array();
-    const Json& field = at(from, name);
-    if (field.is_array()) return field;
-    bad(name);
-    return kNone;
-  }
-  std::vector<std::uint32_t> ranks(const Json& from, const char* name, std::uint32_t world) {
-    std::vector<std::uint32_t> all;
-    for (const Json& entry : list(from, name)) {
-      const bool good = entry.is_number_unsigned() && entry.get<std::uint64_t>() < world;
-      if (!good) bad(name);
-      if (good) all.push_back(entry.get<std::uint32_t>());
-    }
-    return all;
-  }
-  template<class Enum>
-  Enum one_of(const Json& from, const char* name, std::initializer_list<Enum> values,
-              const char* (*name_of)(Enum) noexcept) {
-    const Json& field = at(from, name);
-    for (const Enum value : values)
-      if (field.is_string() && field.get_ref<const std::string&>() == name_of(value)) return value;
-    bad(name);
-    return *values.begin();
-  }
-  static bool has(const Json& from, const char* name) { return from.is_object() && from.contains(name); }
-  static const Json& at(const Json& from, const char* name) {
-    static const Json kNothing;
-    return has(from, name) ? *from.find(name) : kNothing;
-  }
-
- private:
-  void bad(const char* name) {
-    if (why_.ok())
-      why_ = failure(Code::kProtocol, "the snapshot of an engine has no '{}', or a bad one", name);
-  }
-  Status why_;
-};
+Instant when_in(Fields& fields, const Json& from, const char* name) {
+  return -age_in(fields, from, name);
+}
 
 blame::SpanKey key_in(const Json& json, Fields& fields) {
   blame::SpanKey key;
@@ -200,13 +127,13 @@ void read_rank(const Json& json, blame::Snapshot& snapshot, Fields& fields) {
   rank.pid = static_cast<std::int32_t>(fields.word(json, "pid", std::numeric_limits<std::int32_t>::max()));
   rank.process = fields.one_of(json, "process", kProcessStates, &blame::process_state_name);
   rank.where = fields.text(json, "cgroup");
-  if (Fields::has(json, "heard_ns")) rank.heard = fields.when(json, "heard_ns");
+  if (Fields::has(json, "heard_ns")) rank.heard = when_in(fields, json, "heard_ns");
   if (!Fields::has(json, "finished")) return;
   const Json& finished = Fields::at(json, "finished");
-  rank.finished =
-      blame::LastOperation{fields.text(finished, "group"), fields.text(finished, "op"),
-                           fields.one_of(finished, "path", kPaths, &path_name),
-                           fields.number(finished, "number", kNumberMax), fields.when(finished, "ago_ns")};
+  rank.finished = blame::LastOperation{fields.text(finished, "group"), fields.text(finished, "op"),
+                                       fields.one_of(finished, "path", kPaths, &path_name),
+                                       fields.number(finished, "number", kNumberMax),
+                                       when_in(fields, finished, "ago_ns")};
 }
 
 blame::Wait wait_in(const Json& json, std::uint32_t world, Fields& fields) {
@@ -219,9 +146,9 @@ blame::Wait wait_in(const Json& json, std::uint32_t world, Fields& fields) {
   wait.number = fields.number(json, "number", kNumberMax);
   wait.operation = {fields.text(json, "op"), fields.number(json, "bytes", kNumberMax),
                     fields.text(json, "dtype"), fields.text(json, "site")};
-  wait.since = fields.when(json, "waiting_ns");
+  wait.since = when_in(fields, json, "waiting_ns");
   for (const Json& arrived : fields.list(json, "arrived"))
-    wait.arrived.push_back({fields.word(arrived, "rank", world - 1), fields.when(arrived, "ago_ns")});
+    wait.arrived.push_back({fields.word(arrived, "rank", world - 1), when_in(fields, arrived, "ago_ns")});
   for (const Json& missing : fields.list(json, "missing"))
     wait.missing.push_back(missing_in(missing, world, fields));
   wait.inside = fields.ranks(json, "inside", world);
@@ -239,8 +166,8 @@ blame::Straggler straggler_in(const Json& json, std::uint32_t world, Fields& fie
   straggler.rank = fields.word(json, "rank", world - 1);
   straggler.group = fields.word(json, "group_id");
   straggler.group_name = fields.text(json, "group");
-  straggler.median = fields.age(json, "median_ns");
-  straggler.others = fields.age(json, "others_ns");
+  straggler.median = age_in(fields, json, "median_ns");
+  straggler.others = age_in(fields, json, "others_ns");
   straggler.operations = fields.word(json, "operations");
   return straggler;
 }
@@ -275,10 +202,10 @@ Json snapshot_json(const blame::Snapshot& snapshot) {
 }
 
 Result<blame::Snapshot> snapshot_in(const Json& json, std::uint32_t world) {
-  Fields fields;
+  Fields fields("the snapshot of an engine");
   blame::Snapshot snapshot;
   snapshot.ranks.resize(world);
-  snapshot.patience = fields.age(json, "patience_ns");
+  snapshot.patience = age_in(fields, json, "patience_ns");
   for (const Json& rank : fields.list(json, "ranks")) read_rank(rank, snapshot, fields);
   for (const Json& wait : fields.list(json, "waits")) snapshot.waits.push_back(wait_in(wait, world, fields));
   for (const Json& each : fields.list(json, "queued"))

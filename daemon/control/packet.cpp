@@ -56,25 +56,23 @@ bool shallow(std::span<const std::byte> bytes, std::size_t items_max) {
   }
 }
 
-Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::size_t bytes_max) {
-  // First of all: in a user-space file system even fstat() may take long.
-  if (fcntl(descriptor.get(), F_GET_SEALS) < 0)
-    return fail(Code::kProtocol, "a control message's descriptor is no memory file");
-  struct stat info {};
-  if (fstat(descriptor.get(), &info) != 0 || info.st_size < 0 ||
-      static_cast<std::size_t>(info.st_size) > bytes_max)
-    return fail(Code::kProtocol, "a control message's memory has {} bytes; {} are allowed", info.st_size,
-                bytes_max);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(info.st_size));
-  MUSTER_RETURN_IF_ERROR(shm::check_memory(descriptor, bytes.size()));
+// Bytes of a memory file that text_bytes() or read_all() has checked.
+Status read_at(const shm::Descriptor& descriptor, std::size_t offset, std::span<std::byte> bytes) {
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n =
-        pread(descriptor.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));
+        pread(descriptor.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
     if (n <= 0)
-      return fail(Code::kProtocol, "a control message's memory cannot be read: {}", std::strerror(errno));
+      return failure(Code::kProtocol, "a control message's memory cannot be read: {}", std::strerror(errno));
     done += static_cast<std::size_t>(n);
   }
+  return {};
+}
+
+Result<std::vector<std::byte>> read_all(const shm::Descriptor& descriptor, std::size_t bytes_max) {
+  MUSTER_ASSIGN_OR_RETURN(const std::size_t size, text_bytes(descriptor, bytes_max));
+  std::vector<std::byte> bytes(size);
+  MUSTER_RETURN_IF_ERROR(read_at(descriptor, 0, bytes));
   return bytes;
 }
 
@@ -231,6 +229,26 @@ Result<Json> result_of(const Packet& answer) {
 
 Result<shm::Descriptor> text_descriptor(const std::string& text) {
   return write_all(std::as_bytes(std::span(text)));
+}
+
+Result<std::size_t> text_bytes(const shm::Descriptor& descriptor, std::size_t bytes_max) {
+  // First of all: in a user-space file system even fstat() may take long.
+  if (fcntl(descriptor.get(), F_GET_SEALS) < 0)
+    return fail(Code::kProtocol, "a control message's descriptor is no memory file");
+  struct stat info {};
+  if (fstat(descriptor.get(), &info) != 0 || info.st_size < 0 ||
+      static_cast<std::size_t>(info.st_size) > bytes_max)
+    return fail(Code::kProtocol, "a control message's memory has {} bytes; {} are allowed", info.st_size,
+                bytes_max);
+  MUSTER_RETURN_IF_ERROR(shm::check_memory(descriptor, static_cast<std::size_t>(info.st_size)));
+  return static_cast<std::size_t>(info.st_size);
+}
+
+Result<std::vector<std::uint8_t>> read_text(const shm::Descriptor& descriptor, std::size_t offset,
+                                            std::size_t count) {
+  std::vector<std::uint8_t> bytes(count);
+  MUSTER_RETURN_IF_ERROR(read_at(descriptor, offset, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
 }
 
 Result<std::string> read_descriptor(const shm::Descriptor& descriptor, std::size_t bytes_max) {

@@ -65,6 +65,11 @@ Result<Json> result_of(const Packet& answer);
 
 // A descriptor with the text: sealed, read from offset 0.
 Result<shm::Descriptor> text_descriptor(const std::string& text);
+// Its size in bytes. kProtocol: it is no sealed memory file, or larger than `bytes_max`.
+Result<std::size_t> text_bytes(const shm::Descriptor& descriptor, std::size_t bytes_max);
+// `count` of its bytes from `offset` on, all within the size that text_bytes() has given.
+Result<std::vector<std::uint8_t>> read_text(const shm::Descriptor& descriptor, std::size_t offset,
+                                            std::size_t count);
 // Reads such a descriptor to its end.
 Result<std::string> read_descriptor(const shm::Descriptor& descriptor, std::size_t bytes_max);
 

@@ -71,6 +71,10 @@ FlightLog::Pair& FlightLog::pair_of(const FlightEntry& entry) {
                  static_cast<std::uint32_t>(entry.receiver)}];
 }
 
+std::uint64_t numbered_by_epoch(std::uint64_t epoch, std::uint64_t number) {
+  return (epoch - 1) << 32 | (number & 0xffffffff);
+}
+
 void FlightLog::launched(const scheduler::Step& step, std::uint64_t number, Instant now) {
   bool numbered = false;
   for (const scheduler::Step::Part& part : step.parts) {
@@ -84,6 +88,7 @@ void FlightLog::launched(const scheduler::Step& step, std::uint64_t number, Inst
     }
     entry->state = FlightEntry::State::kStarted;
     entry->number = number;
+    if (step.key.number != 0) entry->span_number = numbered_by_epoch(step.key.epoch, step.key.number);
     entry->started = now;
   }
 }

@@ -27,6 +27,8 @@ struct FlightEntry {
   std::uint64_t target_bytes = 0;
   // In its channel, or among the messages of its pair; 0: not known yet, since it still waits.
   std::uint64_t number = 0;
+  // Of a collective of a group that spans nodes, once it was launched: its number on all of them, by epochs.
+  std::uint64_t span_number = 0;
   bool uneven = false;  // blocks of several sizes
   Instant created{0};
   Instant started{0};
@@ -35,6 +37,9 @@ struct FlightEntry {
   State state = State::kScheduled;
   std::array<char, shm::kSiteBytes> site{};  // zero-terminated; empty: not given
 };
+
+// Numbers begin anew with each epoch: one number that rises over all of them.
+std::uint64_t numbered_by_epoch(std::uint64_t epoch, std::uint64_t number);
 
 // Owns    the entries.
 // Thread  under the engine's lock.

@@ -51,29 +51,45 @@ std::vector<std::uint32_t> world_ranks(const scheduler::Group& group) {
   return ranks;
 }
 
-void set_group(const scheduler::Group& group, std::uint32_t id, const std::string& channel,
-               std::int64_t sender, std::int64_t receiver, Record& record) {
+// The groups of a job, and whether it has ranks on several nodes.
+struct GroupNames {
+  std::span<const scheduler::Group> all;
+  bool several_nodes = false;
+};
+
+// The same name on all nodes of a group, and no other group of any node has it. Made groups of several nodes
+// may have other numbers on each, and those of one node the numbers of others elsewhere.
+std::string name_of(const GroupNames& groups, std::uint32_t id) {
+  const scheduler::Group& group = groups.all[id];
+  const bool of_mesh = group.key == std::uint64_t{id} + 1;  // as JobGroups gives keys
+  if (!groups.several_nodes || of_mesh || group.ranks.empty()) return std::to_string(id);
+  return group.spans() ? fmt::format("made-{:x}", group.key) : fmt::format("{}@{}", id, group.ranks[0].value);
+}
+
+void set_group(const GroupNames& groups, std::uint32_t id, const std::string& channel, std::int64_t sender,
+               std::int64_t receiver, Record& record) {
+  const scheduler::Group& group = groups.all[id];
+  const std::string name = name_of(groups, id);
   const auto members = static_cast<std::int64_t>(group.ranks.size());
   record.group.description = group.name;
   if (sender < 0 || sender >= members || receiver < 0 || receiver >= members) {
-    record.group.name = fmt::format("{}:{}", id, channel);
+    record.group.name = fmt::format("{}:{}", name, channel);
     record.group.ranks = world_ranks(group);
     return;
   }
   const std::uint32_t from = group.ranks[static_cast<std::size_t>(sender)].value;
   const std::uint32_t to = group.ranks[static_cast<std::size_t>(receiver)].value;
-  record.group.name = fmt::format("{}:{}:{}>{}", id, channel, from, to);
+  record.group.name = fmt::format("{}:{}:{}>{}", name, channel, from, to);
   record.group.ranks = {std::min(from, to), std::max(from, to)};
   record.sends_up = from < to;
 }
 
-Record record_of(std::span<const scheduler::Group> groups, const scheduler::LaneTable& lanes,
-                 const FlightEntry& entry) {
+Record record_of(const GroupNames& groups, const scheduler::LaneTable& lanes, const FlightEntry& entry) {
   Record record;
   const bool pair = entry.sender >= 0;
-  set_group(groups[entry.group], entry.group, pair ? "engine" : lanes.label(entry.lane_id), entry.sender,
-            entry.receiver, record);
-  record.number = entry.number;
+  set_group(groups, entry.group, pair ? "engine" : lanes.label(entry.lane_id), entry.sender, entry.receiver,
+            record);
+  record.number = groups.all[entry.group].spans() && !pair ? entry.span_number : entry.number;
   record.op = entry.op;
   record.dtype = entry.dtype;
   record.uneven = entry.uneven;
@@ -89,16 +105,14 @@ Record record_of(std::span<const scheduler::Group> groups, const scheduler::Lane
 }
 
 // A record without an end time has ended, at the latest, when the rank's next operation began.
-Record record_of(std::span<const scheduler::Group> groups, const DirectRecords::Flight& flight,
-                 Instant discovered) {
+Record record_of(const GroupNames& groups, const DirectRecords::Flight& flight, Instant discovered) {
   Record record;
   std::int64_t sender = -1;
   std::int64_t receiver = -1;
   if (flight.what.op == MUSTER_SEND) sender = flight.member, receiver = flight.what.peer;
   if (flight.what.op == MUSTER_RECV) sender = flight.what.peer, receiver = flight.member;
-  set_group(groups[flight.group.value], flight.group.value, "direct", sender, receiver, record);
-  // Numbers begin anew with each epoch.
-  record.number = (flight.epoch - 1) << 32 | (flight.number & 0xffffffff);
+  set_group(groups, flight.group.value, "direct", sender, receiver, record);
+  record.number = numbered_by_epoch(flight.epoch, flight.number);
   record.op = flight.what.op;
   record.dtype = flight.what.dtype;
   record.uneven = flight.uneven;
@@ -112,7 +126,7 @@ Record record_of(std::span<const scheduler::Group> groups, const DirectRecords::
   return record;
 }
 
-// A waiting start gets the next number of its channel that the rank has not used.
+// What has no number, such as a waiting start, gets the next of its channel that the rank has not used.
 void number_the_waiting(std::vector<Record>& records) {
   std::map<std::string, std::uint64_t> highest;
   for (const Record& record : records)
@@ -121,11 +135,11 @@ void number_the_waiting(std::vector<Record>& records) {
     if (record.number == 0) record.number = ++highest[record.group.name];
 }
 
-std::vector<Record> records_of(std::span<const scheduler::Group> groups, const scheduler::LaneTable& lanes,
+std::vector<Record> records_of(const GroupNames& groups, const scheduler::LaneTable& lanes,
                                const RankFlights& flights, Instant now) {
   std::vector<Record> records;
   for (const FlightEntry& entry : flights.started)
-    if (entry.group < groups.size()) records.push_back(record_of(groups, lanes, entry));
+    if (entry.group < groups.all.size()) records.push_back(record_of(groups, lanes, entry));
   for (std::size_t i = 0; i < flights.run.size(); ++i) {
     const Instant next = i + 1 < flights.run.size() ? flights.run[i + 1].begun : now;
     records.push_back(record_of(groups, flights.run[i],
@@ -276,7 +290,7 @@ Json entry_json(const Record& record, std::uint64_t id, std::uint64_t group_id) 
   return entry;
 }
 
-Json dump_of(const std::vector<Record>& records) {
+Json dump_of(const std::vector<Record>& records, bool lost) {
   Json config = Json::object();
   Json status = Json::object();
   Json entries = Json::array();
@@ -300,11 +314,9 @@ Json dump_of(const std::vector<Record>& records) {
     if (record.state == FlightEntry::State::kCompleted) raise("last_completed_collective");
     entries.push_back(entry_json(record, entries.size(), id));
   }
-  return {{"version", kVersion},
-          {"comm_lib_version", "muster " + control::own_version()},
-          {"pg_config", config},
-          {"pg_status", status},
-          {"entries", entries}};
+  return {{"version", kVersion}, {"comm_lib_version", "muster " + control::own_version()},
+          {"older_lost", lost},  {"pg_config", config},
+          {"pg_status", status}, {"entries", entries}};
 }
 
 }  // namespace
@@ -312,10 +324,12 @@ Json dump_of(const std::vector<Record>& records) {
 std::vector<Json> flight_dump(std::span<const scheduler::Group> groups, const scheduler::LaneTable& lanes,
                               const RankTable<RankFlights>& ranks, Instant now) {
   std::vector<std::vector<Record>> all;
-  for (const RankFlights& flights : ranks) all.push_back(records_of(groups, lanes, flights, now));
+  const GroupNames known{groups, ranks.world().nodes().size() > 1};
+  for (const RankFlights& flights : ranks) all.push_back(records_of(known, lanes, flights, now));
   forget_what_others_have_lost(ranks, all);
   std::vector<Json> dumps;
-  for (const std::vector<Record>& records : all) dumps.push_back(dump_of(records));
+  for (std::uint32_t local = 0; local < all.size(); ++local)
+    dumps.push_back(dump_of(all[local], ranks[LocalRank(local)].lost));
   return dumps;
 }
 

@@ -19,10 +19,11 @@ struct RankFlights {
   bool lost = false;                       // older ones have been overwritten
 };
 
-// By LocalRank: {"version", "pg_config", "pg_status", "entries", "comm_lib_version"}. The analyser matches
-// entries of a process group by number. So each lane of a group is a process group, as are its direct path
-// and each direction between two ranks. A completed operation is left out if another member's record of it
-// was overwritten. Times are the node's monotonic clock.
+// By LocalRank: {"version", "pg_config", "pg_status", "entries", "comm_lib_version", "older_lost"}. The
+// analyser matches entries of a process group by number. So each lane of a group is a process group, as are
+// its direct path and each direction between two ranks. A process group has one name and one count of
+// operations on all nodes. A completed operation is left out if another member's record of it on this node
+// was overwritten; "older_lost" says that records of this rank were. Times are the node's monotonic clock.
 std::vector<control::Json> flight_dump(std::span<const scheduler::Group> groups,
                                        const scheduler::LaneTable& lanes, const RankTable<RankFlights>& ranks,
                                        Instant now);

@@ -11,6 +11,8 @@ namespace {
 using control::Json;
 using control::Packet;
 
+constexpr std::size_t kTextOfOneNodeMax = std::size_t{1} << 30;  // it is passed on, and not read
+constexpr std::size_t kKindBytes = 32;                           // of a report, in a message
 constexpr std::size_t kAskerBytes = 32;     // of the asker's command, in the reason that ranks hear
 constexpr std::size_t kRankTextBytes = 32;  // of a bad rank in a message
 
@@ -32,12 +34,13 @@ Result<Rank> rank_in(const Job& job, const Json& body) {
 }  // namespace
 
 JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, PeerQuestions& questions,
-                         Retries& retries, const Connections& connections, const Options& options,
-                         std::function<void()> save)
+                         GatheredTexts& texts, Retries& retries, const Connections& connections,
+                         const Options& options, std::function<void()> save)
     : table_(table),
       jobs_(jobs),
       spanning_(spanning),
       questions_(questions),
+      texts_(texts),
       retries_(retries),
       connections_(connections),
       options_(options),
@@ -57,6 +60,8 @@ bool JobCommands::run(const std::string& command, const Caller& caller, const Js
     counters(caller, body, reply);
   } else if (command == "hang") {
     hang(caller, body, reply);
+  } else if (command == "reports") {
+    reports(caller, body, reply);
   } else if (command == "groups" || command == "expect_all" || command == "flight") {
     forward(caller, body, {{"command", command}}, reply);
   } else if (command == "trace_begin" || command == "trace_end") {
@@ -193,6 +198,31 @@ void JobCommands::hang(const Caller& caller, const Json& body, const Reply& repl
                        });
 }
 
+// Of all nodes, each as it knows its own part. Who asks merges them.
+void JobCommands::reports(const Caller& caller, const Json& body, const Reply& reply) {
+  const auto job = job_for(caller, body);
+  if (!job) return refuse(reply, job.error());
+  const std::string kind = body.value("kind", "");
+  if (!NodeTexts::is_kind(kind))
+    return refuse(
+        reply, failure(Code::kBadArgument, "nodes have no reports of kind '{}'", kind.substr(0, kKindBytes)));
+  const World& world = (*job)->spec.world;
+  if (world.nodes().size() < 2)
+    return texts_.ask_alone(**job, kind, [reply, world](const Result<shm::Descriptor>& text) {
+      const auto bytes = text ? control::text_bytes(*text, kTextOfOneNodeMax) : fail(text.error());
+      if (!bytes) return refuse(reply, bytes.error());
+      const int descriptor = text->get();
+      reply(control::success(text_of_one_node(world, *bytes)), std::span(&descriptor, 1));
+    });
+  texts_.gather(**job, kind, patience_in(body, GatheredTexts::kTime), [reply, world](const auto& texts) {
+    TextsOfNodes all = texts_of_nodes(world, texts);
+    const auto text = control::text_descriptor(all.text + "\n");  // never empty
+    if (!text) return refuse(reply, text.error());
+    const int descriptor = text->get();
+    reply(control::success(std::move(all.result)), std::span(&descriptor, 1));
+  });
+}
+
 // Does not ask the engine, which may be stuck.
 void JobCommands::counters(const Caller& caller, const Json& body, const Reply& reply) {
   const auto job = job_for(caller, body);
@@ -201,7 +231,10 @@ void JobCommands::counters(const Caller& caller, const Json& body, const Reply& 
   const RunningJobs::Facts facts = jobs_.facts(name);
   if (facts.counters < 0)
     return refuse(reply, failure(Code::kState, "job {} is still starting; try again", name));
-  reply(control::success({{"job", name}, {"engine_pid", facts.engine_pid}}), std::span(&facts.counters, 1));
+  Json result{{"job", name}, {"engine_pid", facts.engine_pid}};
+  const World& world = (*job)->spec.world;
+  if (world.nodes().size() > 1) result["node"] = world.name_of(world.here());
+  reply(control::success(std::move(result)), std::span(&facts.counters, 1));
 }
 
 // Passes a question to the job's engine, and the engine's answer back unchanged.

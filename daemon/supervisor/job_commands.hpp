@@ -3,6 +3,7 @@
 #pragma once
 
 #include "daemon/supervisor/connections.hpp"
+#include "daemon/supervisor/gathered_texts.hpp"
 #include "daemon/supervisor/peer_questions.hpp"
 #include "daemon/supervisor/retries.hpp"
 #include "daemon/supervisor/running_jobs.hpp"
@@ -22,7 +23,7 @@ namespace muster::supervisor {
 class JobCommands {
  public:
   JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, PeerQuestions& questions,
-              Retries& retries, const Connections& connections, const Options& options,
+              GatheredTexts& texts, Retries& retries, const Connections& connections, const Options& options,
               std::function<void()> save);
 
   // False: `command` is not about one job.
@@ -37,6 +38,7 @@ class JobCommands {
   void token(const Caller& caller, const control::Json& body, const Reply& reply);
   void absent(const Caller& caller, const control::Json& body, const Reply& reply);
   void hang(const Caller& caller, const control::Json& body, const Reply& reply);
+  void reports(const Caller& caller, const control::Json& body, const Reply& reply);
   void counters(const Caller& caller, const control::Json& body, const Reply& reply);
   void forward(const Caller& caller, const control::Json& body, const control::Json& question,
                const Reply& reply);
@@ -46,6 +48,7 @@ class JobCommands {
   RunningJobs& jobs_;
   SpanningJobs& spanning_;
   PeerQuestions& questions_;
+  GatheredTexts& texts_;
   Retries& retries_;
   const Connections& connections_;
   const Options& options_;

@@ -30,6 +30,23 @@ std::string text_field(const Json& message, const char* name) {
   return field != message.end() && field->is_string() ? field->get<std::string>() : std::string();
 }
 
+bool may_be_asked(const std::string& command) {
+  return NodeTexts::is_kind(command) ||
+         std::find(kAllowed.begin(), kAllowed.end(), command) != kAllowed.end();
+}
+
+Json body_of(const Result<Json>& result) {
+  return result ? control::success(*result) : control::failed(result.error());
+}
+
+// A text of this node, as one part.
+Result<Json> whole(const Result<shm::Descriptor>& text) {
+  if (!text) return fail(text.error());
+  MUSTER_ASSIGN_OR_RETURN(const std::size_t bytes, control::text_bytes(*text, KeptTexts::kTextBytesMax));
+  MUSTER_ASSIGN_OR_RETURN(auto all, control::read_text(*text, 0, bytes));
+  return Json{{"report", 0u}, {"bytes", bytes}, {"from", 0u}, {"text", Json::binary(std::move(all))}};
+}
+
 Result<Json> result_from(const std::string& peer, const Json& message) {
   const Status why = control::status_of(message);
   if (!why.ok()) return fail(why.code(), "node {}: {}", peer, why.message().substr(0, kErrorBytesMax));
@@ -60,7 +77,7 @@ struct AllNodes {
 }  // namespace
 
 PeerQuestions::PeerQuestions(control::Loop& loop, const Clock& clock, const JobTable& table, Ways ways)
-    : loop_(loop), clock_(clock), table_(table), ways_(std::move(ways)) {}
+    : loop_(loop), clock_(clock), table_(table), ways_(std::move(ways)), kept_(loop) {}
 
 PeerQuestions::~PeerQuestions() {
   for (const auto& [number, question] : questions_) loop_.unwatch(question.timer);
@@ -77,7 +94,7 @@ void PeerQuestions::ask_nodes(const Job& job, const std::string& command, Nanos 
   for (const std::string& node : world.nodes())
     all->answers.push_back({node, fail(Code::kPending, "no answer yet"), Instant(0)});
   for (std::uint32_t n = 0; n < world.nodes().size(); ++n)
-    ask(job, NodeIndex(n), command, time, [this, all, n](Result<Json> result) {
+    ask_node(job, NodeIndex(n), {{"command", command}}, time, [this, all, n](Result<Json> result) {
       all->answers[n].result = std::move(result);
       all->answers[n].heard = clock_.now();
       all->close();
@@ -85,8 +102,8 @@ void PeerQuestions::ask_nodes(const Job& job, const std::string& command, Nanos 
   all->close();
 }
 
-void PeerQuestions::ask(const Job& job, NodeIndex node, const std::string& command, Nanos time,
-                        Answered answered) {
+void PeerQuestions::ask_node(const Job& job, NodeIndex node, const Json& question, Nanos time,
+                             Answered answered) {
   const std::string& name = job.spec.world.name_of(node);
   const bool own = node == job.spec.world.here();
   const auto open = std::count_if(questions_.begin(), questions_.end(),
@@ -99,13 +116,19 @@ void PeerQuestions::ask(const Job& job, NodeIndex node, const std::string& comma
     settle(number, fail(Code::kTimeout, "{} did not answer within {:.1f} s", who, seconds));
   };
   questions_[number] = {name, own, std::move(answered), loop_.after(time, late)};
-  if (own)
-    return ways_.ask_engine(job.spec.name, {{"command", command}}, [this, number](Result<Packet> answer) {
-      settle(number, answer ? control::result_of(*answer) : fail(answer.error()));
-    });
-  const Json question{
-      {"question", number}, {"job", job.spec.name}, {"epoch", job.spec.epoch}, {"command", command}};
-  if (!ways_.send(name, question)) settle(number, fail(Code::kDaemonLost, "{}", ways_.why_not(name)));
+  if (own) return ask_here(job.spec.name, question.at("command"), number);
+  Json message{{"question", number}, {"job", job.spec.name}, {"epoch", job.spec.epoch}};
+  message.update(question);
+  if (!ways_.send(name, message)) settle(number, fail(Code::kDaemonLost, "{}", ways_.why_not(name)));
+}
+
+void PeerQuestions::ask_here(const std::string& job, const std::string& command, std::uint64_t number) {
+  if (NodeTexts::is_kind(command))
+    return ways_.text_of(
+        job, command, [this, number](const Result<shm::Descriptor>& text) { settle(number, whole(text)); });
+  ways_.ask_engine(job, {{"command", command}}, [this, number](Result<Packet> answer) {
+    settle(number, answer ? control::result_of(*answer) : fail(answer.error()));
+  });
 }
 
 // Once for each question: what comes later is no answer any more.
@@ -134,7 +157,7 @@ void PeerQuestions::hear_answer(const std::string& peer, std::uint64_t number, c
 }
 
 Status PeerQuestions::may_ask(const std::string& peer, const Job* job, const std::string& command) const {
-  if (std::find(kAllowed.begin(), kAllowed.end(), command) == kAllowed.end())
+  if (!may_be_asked(command))
     return failure(Code::kBadArgument, "nodes do not ask each other '{}'", command.substr(0, kErrorBytesMax));
   const auto is_peer = [&](const std::string& node) { return node == peer; };
   if (job == nullptr || std::none_of(job->spec.world.nodes().begin(), job->spec.world.nodes().end(), is_peer))
@@ -155,21 +178,31 @@ void PeerQuestions::hear_question(const std::string& peer, std::uint64_t number,
   const Asker asker{peer, number};
   if (const Status may = may_ask(peer, table_.find(name, epoch), command); !may.ok())
     return answer(asker, control::failed(may));
+  if (message.contains("report")) {  // a further part of a text
+    const auto from = number_field(message, "from").value_or(0);
+    return answer(asker, body_of(kept_.part(peer, number_field(message, "report").value_or(0), from)));
+  }
   const Subject subject{epoch, command};
   const bool is_asked = asked_.contains(subject);
   asked_[subject].push_back(asker);
   if (is_asked) return;
-  ways_.ask_engine(name, {{"command", command}},
-                   [this, subject](const Result<Packet>& said) { answer_all(subject, said); });
+  if (NodeTexts::is_kind(command))
+    return ways_.text_of(name, command, [this, subject](Result<shm::Descriptor> said) {
+      const auto text = said ? std::make_shared<const shm::Descriptor>(*std::move(said)) : nullptr;
+      answer_all(subject, [&](const std::string& asks) -> Result<Json> {
+        return text ? kept_.first(asks, text) : fail(said.error());
+      });
+    });
+  ways_.ask_engine(name, {{"command", command}}, [this, subject](const Result<Packet>& said) {
+    const Result<Json> result = said ? control::result_of(*said) : fail(said.error());
+    answer_all(subject, [&](const std::string&) { return result; });
+  });
 }
 
-void PeerQuestions::answer_all(const Subject& subject, const Result<Packet>& answer_of_engine) {
+void PeerQuestions::answer_all(const Subject& subject, const ResultFor& result_for) {
   const auto node = asked_.extract(subject);
   if (node.empty()) return;
-  const auto result =
-      answer_of_engine ? control::result_of(*answer_of_engine) : fail(answer_of_engine.error());
-  Json body = result ? control::success(*result) : control::failed(result.error());
-  for (const Asker& asker : node.mapped()) answer(asker, body);
+  for (const Asker& asker : node.mapped()) answer(asker, body_of(result_for(asker.peer)));
 }
 
 void PeerQuestions::answer(const Asker& asker, Json body) const {
@@ -185,6 +218,7 @@ void PeerQuestions::answer(const Asker& asker, Json body) const {
 }
 
 void PeerQuestions::on_down(const std::string& peer, const Status& why) {
+  kept_.forget(peer);
   for (auto& [subject, askers] : asked_)
     std::erase_if(askers, [&](const Asker& asker) { return asker.peer == peer; });
   std::vector<std::uint64_t> lost;

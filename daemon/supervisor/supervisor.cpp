@@ -81,7 +81,9 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
       peers_(loop_, clock_, options_, events_of_peers()),
       jobs_(loop_, table_, memory_, store_, options_, events_of_jobs()),
       spanning_(loop_, clock_, table_, jobs_, peers_, options_),
+      texts_(jobs_, clock_),
       questions_(loop_, clock_, table_, ways_of_questions()),
+      gathered_(clock_, table_, questions_),
       retries_(loop_, clock_, table_),
       rendezvous_(loop_, clock_, spanning_, peers_, options_, events_of_rendezvous()),
       claims_(loop_, table_, jobs_, retries_, refusals_, rendezvous_, options_,
@@ -95,7 +97,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
                 options_.random_word, [this] { save(); }),
       drain_(loop_, table_, jobs_, options_.drain_timeout, events_of_drain()),
       handover_(loop_, clock_, options_, acceptor_.entrance(), jobs_, store_, saved_, [this] { save(); }),
-      job_commands_(table_, jobs_, spanning_, questions_, retries_, connections_, options_,
+      job_commands_(table_, jobs_, spanning_, questions_, gathered_, retries_, connections_, options_,
                     [this] { save(); }),
       report_(loop_, clock_,
               {options_, table_, jobs_, questions_, claims_, memory_, saved_, acceptor_.entrance(), adoption_,
@@ -138,7 +140,9 @@ PeerQuestions::Ways Supervisor::ways_of_questions() {
           .ask_engine =
               [this](const std::string& job, const control::Json& command, EngineProcess::Answered answered) {
                 jobs_.ask(job, command, {}, std::move(answered));
-              }};
+              },
+          .text_of = [this](const std::string& job, const std::string& kind,
+                            const NodeTexts::Said& said) { texts_.ask(job, kind, said); }};
 }
 
 RunningJobs::Events Supervisor::events_of_jobs() {

@@ -13,6 +13,7 @@
 //   Drain         the end                                   Handover     a successor
 //   Peers         supervisors of other nodes                SpanningJobs jobs of several nodes
 //   PeerQuestions what nodes ask each other                 Rendezvous   ranks that wait for all others
+//   NodeTexts     what this node says of a job, as text     GatheredTexts what all of its nodes say
 //   JobCommands, StatusReport, CommandService               what command lines may ask
 #pragma once
 
@@ -24,11 +25,13 @@
 #include "daemon/supervisor/command_service.hpp"
 #include "daemon/supervisor/connections.hpp"
 #include "daemon/supervisor/drain.hpp"
+#include "daemon/supervisor/gathered_texts.hpp"
 #include "daemon/supervisor/handover.hpp"
 #include "daemon/supervisor/inheritance.hpp"
 #include "daemon/supervisor/job_commands.hpp"
 #include "daemon/supervisor/job_memory.hpp"
 #include "daemon/supervisor/job_table.hpp"
+#include "daemon/supervisor/node_texts.hpp"
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/peer_questions.hpp"
 #include "daemon/supervisor/peers.hpp"
@@ -103,7 +106,9 @@ class Supervisor {
   Peers peers_;
   RunningJobs jobs_;
   SpanningJobs spanning_;
+  NodeTexts texts_;
   PeerQuestions questions_;
+  GatheredTexts gathered_;
   Retries retries_;
   Rendezvous rendezvous_;
   Claims claims_;

@@ -1,10 +1,8 @@
 // `muster run` over two nodes: two daemons on loopback addresses, and launchers that only choose a daemon.
-#include "daemon/control/tcp.hpp"
-#include "tests/daemon/cli/program.hpp"
 #include "tests/support/program_facts.hpp"
+#include "tests/system/nodes_as_programs.hpp"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -29,72 +27,11 @@ std::vector<pid_t> pids_in(const std::string& text) {
   return pids;
 }
 
-class RunHosts : public ::testing::Test {
+class RunHosts : public NodesAsPrograms {
  protected:
-  RunHosts() {
-    const std::string cluster = folder_.write(
-        "cluster.yaml",
-        fmt::format("cluster: {{name: lab-a, port: {}, network: ofi}}\n"
-                    "nodes:\n"
-                    "  - {{host: \"node[01-02]\", address: \"127.0.0.[1-2]\", devices: {{kind: host, count: "
-                    "2}}}}\n"
-                    "jobs:\n"
-                    "  - {{name: train, mesh: {{dims: {{dp_replicate: 2, tp: 2}}}}}}\n",
-                    free_port()));
-    for (const int n : {1, 2}) {
-      std::filesystem::create_directory(folder_of(n));
-      Start start{{program("musterd"), "--socket", socket(n)}, {}, {}};
-      for (const std::string& setting :
-           {fmt::format("node.name=node0{}", n), "node.runtime_directory=" + folder_of(n),
-            "jobs_from=" + cluster, std::string("peers.plaintext=true")})
-        start.arguments.insert(start.arguments.end(), {"--set", setting});
-      daemons_.push_back(std::make_unique<Running>(start));
-    }
-    for (const int n : {1, 2})
-      EXPECT_TRUE(until([&] { return state(n, "train") == "ready"; }))
-          << muster({"status", "--endpoint", socket(n)}).out << daemons_.front()->err();
-  }
-  static std::uint16_t free_port() { return control::TcpListener::open({"127.0.0.1", 0})->port(); }
-  std::string folder_of(int n) const { return fmt::format("{}/node0{}", folder_.path(), n); }
-  std::string socket(int n) const { return folder_of(n) + "/s"; }
-  std::string choosing() const { return "env MUSTER_ENDPOINT=" + folder_.path() + "/{host}/s"; }
-  // Of a job on that node; empty: it is not there.
-  std::string state(int n, const std::string& job) const {
-    const Ran ran = muster({"status", "--json", "--endpoint", socket(n)});
-    if (ran.code != 0) return "";
-    const Json status = ran.json();
-    for (const Json& each : status.at("jobs"))
-      if (each.at("name") == job) return each.at("state");
-    return "";
-  }
-  static bool until(const std::function<bool()>& done) {
-    for (int waited = 0; waited < kPatienceMs; waited += 100, usleep(50000))
-      if (done()) return true;
-    return false;
-  }
-
-  // `muster run` on node 1 with a shell as each rank.
-  Start run_line(std::vector<std::string> options, const std::string& script,
-                 std::vector<std::string> environment = {}) const {
-    Start start{{program("muster"), "run", "--endpoint", socket(1)}, std::move(environment), {}};
-    start.arguments.insert(start.arguments.end(), options.begin(), options.end());
-    start.arguments.insert(start.arguments.end(), {"--", "sh", "-c", script});
-    return start;
-  }
-  // The same over both nodes, in the job of the cluster file.
-  Start hosts_line(std::vector<std::string> options, const std::string& script,
-                   std::vector<std::string> environment = {}) const {
-    const std::vector<std::string> hosts{"--hosts", "node01:2,node02:2", "--job",
-                                         "train",   "--launcher",        choosing()};
-    options.insert(options.begin(), hosts.begin(), hosts.end());
-    return run_line(options, script, std::move(environment));
-  }
   static bool all_gone(const std::vector<pid_t>& pids) {
     return until([&] { return std::none_of(pids.begin(), pids.end(), exists); });
   }
-
-  const Folder folder_;
-  std::vector<std::unique_ptr<Running>> daemons_;
 };
 
 constexpr const char* kTellPlace =

@@ -1,5 +1,6 @@
 #include "daemon/cli/top_command.hpp"
 
+#include "daemon/cli/top_rates.hpp"
 #include "daemon/config/table.hpp"
 
 #include <gmock/gmock.h>
@@ -19,7 +20,7 @@ class Top : public ::testing::Test {
       : writer_(*shm::JobCountersWriter::create(2, std::vector<std::string>{"tp", ""}, 1,
                                                 shm::memory_headroom())),
         reader_(*shm::JobCountersReader::attach(shm::Descriptor(dup(writer_.descriptor())))) {}
-  Look look(Nanos at) const { return look_at(reader_, at); }
+  control::JobLook look(Nanos at) const { return control::look_at(reader_, at); }
 
   shm::JobCountersWriter writer_;
   shm::JobCountersReader reader_;
@@ -30,7 +31,7 @@ TEST_F(Top, TellsRatesByTheEnginesOwnTime) {
   writer_.set(0, RankCount::kPid, 77);
   writer_.set(0, RankCount::kStepsCompleted, 100);
   writer_.beat(Nanos(1'000'000'000));
-  const Look before = look(Nanos(1'000'000'000));
+  const control::JobLook before = look(Nanos(1'000'000'000));
   writer_.set(0, RankCount::kStepsCompleted, 150);
   writer_.set(0, RankCount::kRuns, 50);
   writer_.set(0, RankCount::kBytesMoved, 4 << 20);
@@ -40,7 +41,7 @@ TEST_F(Top, TellsRatesByTheEnginesOwnTime) {
   writer_.set(0, GroupCount::kOperations, 20);
   writer_.set(0, GroupCount::kExposedNs, 1'000'000'000);
   writer_.beat(Nanos(3'000'000'000));
-  const Json now = rates(reader_, before, look(Nanos(3'050'000'000)));
+  const Json now = rates(before, look(Nanos(3'050'000'000)));
   const Json& rank = now.at("ranks").at(0);
   EXPECT_EQ(rank.at("ops_per_s"), 50.0);
   EXPECT_EQ(rank.at("bytes_per_s"), 2.0 * (1 << 20));
@@ -59,10 +60,9 @@ TEST_F(Top, TellsRatesByTheEnginesOwnTime) {
 TEST_F(Top, ShowsTheUnitsOfARankAndHowItsBudgetLimitsThem) {
   writer_.set(0, RankCount::kAttached, 1);
   writer_.beat(Nanos(1'000'000'000));
-  const Look before = look(Nanos(1'000'000'000));
-  EXPECT_TRUE(rates(reader_, before, before).at("ranks").at(0).at("units").is_null());
-  EXPECT_THAT(top_text("train", rates(reader_, before, before), config::kColumnsMax),
-              Not(HasSubstr("BUDGET")));
+  const control::JobLook before = look(Nanos(1'000'000'000));
+  EXPECT_TRUE(rates(before, before).at("ranks").at(0).at("units").is_null());
+  EXPECT_THAT(top_text("train", rates(before, before), config::kColumnsMax), Not(HasSubstr("BUDGET")));
   writer_.set(0, RankCount::kWholeBytes, 3 << 20);
   writer_.set(0, RankCount::kPlaceBytes, 4 << 20);
   writer_.set(0, RankCount::kWholeBudget, 5 << 20);
@@ -71,7 +71,7 @@ TEST_F(Top, ShowsTheUnitsOfARankAndHowItsBudgetLimitsThem) {
   writer_.set(0, RankCount::kDemands, 14);
   writer_.set(0, RankCount::kPrefetchSkipped, 6);
   writer_.beat(Nanos(3'000'000'000));
-  const Json now = rates(reader_, before, look(Nanos(3'000'000'000)));
+  const Json now = rates(before, look(Nanos(3'000'000'000)));
   const Json& units = now.at("ranks").at(0).at("units");
   EXPECT_EQ(units.at("whole_bytes"), 3 << 20);
   EXPECT_EQ(units.at("demands_per_s"), 7.0);
@@ -85,7 +85,7 @@ TEST_F(Top, ShowsTheUnitsOfARankAndHowItsBudgetLimitsThem) {
 TEST_F(Top, SaysThatAnEngineIsSilentAndInventsNoRates) {
   writer_.set(0, RankCount::kStepsCompleted, 100);
   writer_.beat(Nanos(1'000'000'000));
-  const Json now = rates(reader_, look(Nanos(2'000'000'000)), look(Nanos(5'000'000'000)));
+  const Json now = rates(look(Nanos(2'000'000'000)), look(Nanos(5'000'000'000)));
   EXPECT_EQ(now.at("engine_stuck"), true);
   EXPECT_EQ(now.at("engine_silent_s"), 4.0);
   EXPECT_EQ(now.at("ranks").at(0).at("ops_per_s"), 0.0);
@@ -96,10 +96,10 @@ TEST_F(Top, SaysThatAnEngineIsSilentAndInventsNoRates) {
 TEST_F(Top, TakesASmallerCountForANewStart) {
   writer_.set(1, RankCount::kRuns, 1000);
   writer_.beat(Nanos(1'000'000'000));
-  const Look before = look(Nanos(1'000'000'000));
+  const control::JobLook before = look(Nanos(1'000'000'000));
   writer_.set(1, RankCount::kRuns, 10);
   writer_.beat(Nanos(2'000'000'000));
-  EXPECT_EQ(rates(reader_, before, look(Nanos(2'000'000'000))).at("ranks").at(1).at("ops_per_s"), 10.0);
+  EXPECT_EQ(rates(before, look(Nanos(2'000'000'000))).at("ranks").at(1).at("ops_per_s"), 10.0);
 }
 
 // Goal:   who comes late is marked, with the group in which it is worst.
@@ -112,7 +112,7 @@ TEST_F(Top, MarksARankThatComesLate) {
   writer_.set(1, RankCount::kLagNs, 20'100'000);
   writer_.set(1, RankCount::kLagOthersNs, 20'000);
   writer_.set(1, RankCount::kLateIn, 1);
-  const Json now = rates(reader_, look(Nanos(1)), look(Nanos(1)));
+  const Json now = rates(look(Nanos(1)), look(Nanos(1)));
   EXPECT_EQ(now.at("ranks").at(0).at("late"), false);
   EXPECT_EQ(now.at("ranks").at(1).at("late"), true);
   const Json& lag = now.at("ranks").at(1).at("lag");
@@ -134,7 +134,7 @@ TEST_F(Top, ShowsNoLagWhereNoneIsKnown) {
   writer_.set(1, RankCount::kLagGroup, 77);
   writer_.set(1, RankCount::kLateIn, 2);
   writer_.set(1, RankCount::kLagNs, 30'000'000);
-  const Json now = rates(reader_, look(Nanos(1)), look(Nanos(1)));
+  const Json now = rates(look(Nanos(1)), look(Nanos(1)));
   EXPECT_TRUE(now.at("ranks").at(0).at("lag").is_null());
   EXPECT_TRUE(now.at("ranks").at(1).at("lag").at("group").is_null()) << "a group without a row";
   EXPECT_THAT(top_text("train", now, config::kColumnsMax),
@@ -143,8 +143,8 @@ TEST_F(Top, ShowsNoLagWhereNoneIsKnown) {
 
 // Goal:   a group that was made has a row while it is there, and none of the numbers of the one before it.
 TEST_F(Top, ShowsAMadeGroupAndNothingOfTheFormerInItsRow) {
-  const auto group_at = [&](const Look& before, const Look& after) {
-    return rates(reader_, before, after).at("groups");
+  const auto group_at = [&](const control::JobLook& before, const control::JobLook& after) {
+    return rates(before, after).at("groups");
   };
   writer_.beat(Nanos(1'000'000'000));
   EXPECT_TRUE(group_at(look(Nanos(1)), look(Nanos(1))).empty()) << "nobody's rows are not shown";
@@ -152,10 +152,10 @@ TEST_F(Top, ShowsAMadeGroupAndNothingOfTheFormerInItsRow) {
   writer_.set(1, GroupCount::kMembers, 3);
   writer_.set(1, GroupCount::kId, 9);
   writer_.set(1, GroupCount::kRuns, 100);
-  const Look first = look(Nanos(1));
+  const control::JobLook first = look(Nanos(1));
   writer_.set(1, GroupCount::kRuns, 150);
   writer_.beat(Nanos(2'000'000'000));
-  const Look second = look(Nanos(1));
+  const control::JobLook second = look(Nanos(1));
   const Json made = group_at(first, second);
   ASSERT_EQ(made.size(), 1u);
   EXPECT_EQ(made.at(0).at("group"), "survivors");
@@ -178,10 +178,10 @@ TEST_F(Top, TakesAGroupsSmallerSumForADeparture) {
   writer_.set(0, GroupCount::kMembers, 2);
   writer_.set(0, GroupCount::kExposedNs, 8'000'000'000);
   writer_.beat(Nanos(1'000'000'000));
-  const Look before = look(Nanos(1'000'000'000));
+  const control::JobLook before = look(Nanos(1'000'000'000));
   writer_.set(0, GroupCount::kExposedNs, 4'000'000'000);
   writer_.beat(Nanos(2'000'000'000));
-  EXPECT_EQ(rates(reader_, before, look(Nanos(2'000'000'000))).at("groups").at(0).at("exposed"), 0.0);
+  EXPECT_EQ(rates(before, look(Nanos(2'000'000'000))).at("groups").at(0).at("exposed"), 0.0);
 }
 
 }  // namespace

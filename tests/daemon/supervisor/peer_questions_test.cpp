@@ -56,7 +56,9 @@ class PeerQuestionsTest : public ::testing::Test {
             .ask_engine =
                 [this](const std::string& job, const Json& command, EngineProcess::Answered answered) {
                   to_engine_.push_back({job, command.at("command"), std::move(answered)});
-                }};
+                },
+            .text_of = [](const std::string&, const std::string&,
+                          const NodeTexts::Said&) { ADD_FAILURE() << "no text was asked for"; }};
   }
   void ask(Nanos time = kLong) {
     questions_.ask_nodes(*table_.find("train"), "snapshot", time,
