@@ -35,6 +35,7 @@ class Figures {
     set(look_.groups[0].values, GroupCount::kRow, 2);
     set(look_.groups[2].values, GroupCount::kMembers, 2);
     set(look_.groups[2].values, GroupCount::kRow, 4);
+    set(look_.groups[2].values, GroupCount::kId, 2);
   }
   control::JobLook after(std::uint64_t turns) {
     look_.beat = kSecond * static_cast<std::int64_t>(turns + 10);
