@@ -458,6 +458,7 @@ class RandomCollectives : public muster::test::RunningRanks {
     with_ranks(world, [&](Member& member) {
       const Attendance attendance(meeting);
       Taker taker(member, room);
+      if (is_first_of_node(member)) taker.restore_common();
       while (true) {
         const bool shared = now && now->shares;
         meeting.arrive_and_wait();  // all have looked at the one before

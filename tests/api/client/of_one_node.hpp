@@ -12,6 +12,8 @@ inline constexpr const char* kMovesBytes = "between nodes bytes move, and units 
 inline constexpr const char* kNamesRanks = "between nodes a verdict names nodes, and lanes for runs";
 inline constexpr const char* kLooksInside =
     "it looks into the engine, handles, limits or samples of one node";
+inline constexpr const char* kClearsOnce =
+    "its first rank clears the memory of all, which two nodes have twice";
 inline constexpr const char* kRunsByLane = "between nodes a run is a start on its lane, matched by tag";
 
 struct OfOneNode {
@@ -36,6 +38,7 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"Pieces.MustBeTheSameAtAllMembers", kNamesRanks},
     {"Recount.IsComparedAsEver", kNamesRanks},
     {"Recount.KeepsTheTag", kRunsByLane},
+    {"Recount.ReachesIntoAResultThatAllShare", kClearsOnce},
     {"Run.EndsAtItsOwnDeadline", kNamesRanks},
     {"Run.EndsWhereTheEngineDoesNotAnswer", kLooksInside},
     {"Run.FindsADifferenceOnEveryMember", kNamesRanks},

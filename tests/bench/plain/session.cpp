@@ -71,6 +71,9 @@ kernels::Tensor tensor_of(const muster_session& session, const muster_tensor& t)
 
 void muster::client::show_units(muster_session*, const void*, const shm::UnitFigures*) {}
 void muster::client::abort_group(muster_session*, muster_group, std::string_view) {}
+muster::Result<bool> muster::client::spans_nodes(muster_session*, muster_group) {
+  return false;
+}
 
 extern "C" {
 
