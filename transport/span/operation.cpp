@@ -154,6 +154,7 @@ RequestHead SpanOperation::head() const {
   head.redop = static_cast<std::uint8_t>(c.redop);
   head.direct = wants_direct() ? 1 : 0;
   head.root = c.root;
+  head.said_tag = c.tag;
   head.count = c.count;
   head.shared_memory = c.shared_memory;
   head.shared_offset = c.shared_offset;

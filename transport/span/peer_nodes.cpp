@@ -83,6 +83,7 @@ std::string PeerNodes::difference(const RequestHead& mine, const std::vector<std
     if (theirs.dtype != mine.dtype) return differ("dtype", dtype_name(mine.dtype), dtype_name(theirs.dtype));
     if (theirs.redop != mine.redop) return differ("redop", redop_name(mine.redop), redop_name(theirs.redop));
     if (theirs.root != mine.root) return differ("root", mine.root, theirs.root);
+    if (theirs.said_tag != mine.said_tag) return differ("tag", mine.said_tag, theirs.said_tag);
     if (theirs.count != mine.count) return differ("count", mine.count, theirs.count);
     if (std::pair(theirs.shared_memory, theirs.shared_offset) !=
         std::pair(mine.shared_memory, mine.shared_offset))

@@ -47,7 +47,7 @@ struct RequestHead {
   std::uint8_t op = 0, dtype = 0, redop = 0;
   std::uint8_t direct = 0;  // the node would move it through the memory of members (operation.hpp)
   std::int32_t root = 0;
-  std::uint32_t reserved_last = 0;
+  std::uint32_t said_tag = 0;  // Collective; `tag` is that of the key, which only messages have
   std::uint64_t count = 0;
   std::uint64_t shared_memory = 0, shared_offset = 0;  // Collective; for the text of a difference
   Hash128 common, balance;                             // Signature; the balance of all members of the node
