@@ -64,7 +64,7 @@ TEST(GroupsMerge, HasTheGroupsOfAllNodesEachOnce) {
 
 TEST(GroupsMerge, SaysWhatIsKnownWhereANodeIsAway) {
   std::vector<NodeReport> reports{{"node0", {0, 1}, "", "node node0 is away: no route"},
-                                  node1(said({made("high", {2, 3})}))};
+                                  node1(said(Json::array({made("high", {2, 3})})))};
   const Json groups = merged_groups(reports);
   EXPECT_EQ(groups.at("groups").size(), 2u);
   EXPECT_EQ(groups.at("made").size(), 1u);
@@ -75,7 +75,7 @@ TEST(GroupsMerge, SaysWhatIsKnownWhereANodeIsAway) {
 }
 
 TEST(GroupsMerge, LooksOnOneNodeAsBefore) {
-  std::vector<NodeReport> reports{{"", {0, 1, 2, 3}, said({made("low", {0, 1})}).dump(), ""}};
+  std::vector<NodeReport> reports{{"", {0, 1, 2, 3}, said(Json::array({made("low", {0, 1})})).dump(), ""}};
   const Json groups = merged_groups(reports);
   EXPECT_FALSE(groups.at("groups").at(0).contains("on"));
   EXPECT_EQ(groups.at("made").at(0), made("low", {0, 1}));
@@ -93,19 +93,19 @@ TEST(GroupsMerge, BelievesNoNodeThatLies) {
     EXPECT_EQ(groups.at("unanswered").size(), 1u);
   };
   const auto other = [](const char* field, const Json& value) {
-    Json json = said({made("high", {2, 3})});
+    Json json = said(Json::array({made("high", {2, 3})}));
     json[field] = value;
     return json;
   };
   refused(Json::array(), "the list of groups of node1 has no 'groups'");
-  refused(said({made("low", {0, 1})}), "'made'");
-  refused(said({made("none", {})}), "'made'");
-  refused(said({made("far", {2, 4})}), "'ranks'");
-  refused(said({{{"name", 5}, {"ranks", {2}}}}), "'name'");
+  refused(said(Json::array({made("low", {0, 1})})), "'made'");
+  refused(said(Json::array({made("none", {})})), "'made'");
+  refused(said(Json::array({made("far", {2, 4})})), "'ranks'");
+  refused(said(Json::array({Json{{"name", 5}, {"ranks", Json::array({2})}}})), "'name'");
   refused(other("per_rank", {2, 2}), "'per_rank'");
   refused(other("per_rank", {2, 2, 1, -1}), "'per_rank'");
   refused(other("total", "many"), "'total'");
-  refused(other("groups", {{{"id", 0}}}), "'name'");
+  refused(other("groups", Json::array({Json{{"id", 0}}})), "'name'");
   std::vector<NodeReport> reports{node0(said()), node1(other("hash", "11111111"))};
   EXPECT_EQ(merged_groups(reports).at("hash"), "cbda545b");
   EXPECT_THAT(reports[1].why, HasSubstr("not those of node0: hashes 11111111 and cbda545b"));
