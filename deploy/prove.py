@@ -86,6 +86,8 @@ PROOFS = [
     Proof("conformance-public", 2, "random_collectives_test", FULL, "*AtEachLength"),
     Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),
     Proof("redistributions", 4, "redistribution_test", _cases(20_000), "*Any*"),
+    Proof("two-nodes-random-public", 2, "random_collectives_test", {**TWO_NODES, **_cases(5_000)},
+          "*GiveTheBitsOfTheOracle:*ReduceEveryDtype*"),
     Proof("two-nodes-digests", 1, "digest_test", TWO_NODES),
     Proof("shared-between-nodes", 1, "spanning_group_test", _cases(5_000), "*SharedTargets*"),
     Proof("agreement", 1, "agreement_test", CASES),
