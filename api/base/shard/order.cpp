@@ -26,7 +26,7 @@ std::vector<std::size_t> near(const List& list, std::span<const std::size_t> mod
 }  // namespace
 
 UnitOrder::UnitOrder(std::vector<std::size_t> modules)
-    : modules_(std::move(modules)), ends_of_(modules_.size()) {}
+    : modules_(std::move(modules)), ends_of_(modules_.size()), latest_(modules_.size()) {}
 
 void UnitOrder::begin_step() {
   if (follows_ && begun_.size() < before_.size() && !begun_.empty()) ++changes_;
@@ -50,20 +50,23 @@ std::vector<std::size_t> UnitOrder::next(std::size_t depth) const {
 }
 
 void UnitOrder::end(std::size_t unit) {
+  latest_[unit] = ended_.size();
   ends_of_[unit].push_back(ended_.size());
-  ended_.push_back(unit);
+  ended_.push_back({unit});
 }
 
 bool UnitOrder::can_go_back(std::size_t unit) const {
-  return std::ranges::find(ended_, unit) != ended_.end();
+  return std::ranges::find(ended_, unit, &Ended::unit) != ended_.end();
 }
 
 std::vector<std::size_t> UnitOrder::go_back(std::size_t unit, std::size_t depth) {
   if (ends_of_[unit].empty()) return {};
   const std::size_t at = ends_of_[unit].back();
   ends_of_[unit].pop_back();
-  std::vector<std::size_t> earlier(ended_.begin(), ended_.begin() + static_cast<std::ptrdiff_t>(at));
-  std::ranges::reverse(earlier);
+  ended_[at].gone_back = true;
+  std::vector<std::size_t> earlier;
+  for (std::size_t i = at; i-- > 0;)
+    if (!ended_[i].gone_back || latest_[ended_[i].unit] == i) earlier.push_back(ended_[i].unit);
   return near(earlier, modules_, modules_[unit], depth);
 }
 

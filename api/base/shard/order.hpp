@@ -32,7 +32,9 @@ class UnitOrder {
   // A forward of the unit has ended in this step.
   bool can_go_back(std::size_t unit) const;
   // The backward of the unit's latest forward begins: the units whose forward ended before that one, up to
-  // `depth` modules back. None if that forward has had a backward before. can_go_back(unit) holds.
+  // `depth` modules back. What has gone back is left out if the unit has had a forward since: it is of an
+  // earlier microbatch. None if that forward has had a backward before.
+  // can_go_back(unit) holds.
   std::vector<std::size_t> go_back(std::size_t unit, std::size_t depth);
 
   // Steps whose order was not that of the step before.
@@ -42,8 +44,13 @@ class UnitOrder {
   std::vector<std::size_t> modules_;
   std::vector<std::size_t> before_;  // forwards of the step before
   std::vector<std::size_t> begun_;   // of this step
-  std::vector<std::size_t> ended_;
+  struct Ended {
+    std::size_t unit = 0;
+    bool gone_back = false;
+  };
+  std::vector<Ended> ended_;                       // forwards, in their order
   std::vector<std::vector<std::size_t>> ends_of_;  // by unit: indexes in ended_
+  std::vector<std::size_t> latest_;                // by unit: of its last forward there
   bool follows_ = false;
   std::size_t changes_ = 0;
 };

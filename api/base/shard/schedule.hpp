@@ -178,7 +178,7 @@ class UnitSchedule {
   void add_uses(std::size_t unit, PointSet& points) const;
   const ScheduleCounts& counts() const { return counts_; }
   const UnitOrder& order() const { return order_; }
-  // Points after which all reductions of the step are complete.
+  // Points after which all reductions of the step are complete, and shards are read no more.
   std::span<const muster_point> reduced() const { return reduced_.points(); }
 
  private:

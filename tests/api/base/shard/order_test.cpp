@@ -126,6 +126,20 @@ TEST(UnitOrders, GoBackOnceForEachForward) {
   EXPECT_EQ(order.go_back(0, 2), Units{}) << "its first";
 }
 
+// Goal:   microbatches that each go back at once are not gathered again.
+TEST(UnitOrders, GoBackOverNoForwardThatHasGoneBack) {
+  UnitOrder order = order_of(2);
+  order.begin_step();
+  for (int microbatch = 0; microbatch < 2; ++microbatch) {
+    for (const std::size_t unit : {0, 1}) {
+      order.begin(unit);
+      order.end(unit);
+    }
+    EXPECT_EQ(order.go_back(1, 2), (Units{0})) << microbatch;
+    EXPECT_EQ(order.go_back(0, 2), Units{}) << microbatch;
+  }
+}
+
 // Goal:   case F5: several losses go back through one trunk.
 TEST(UnitOrders, GoBackAgainWithoutAPrediction) {
   UnitOrder order = order_of(3);

@@ -144,6 +144,8 @@ TEST(ScheduleWaits, APrefetchInVainIsWaitedForByTheNextGather) {
   EXPECT_TRUE(model.schedule.is_whole(1));
   const muster_point vain = point_of(Timeline::kGather, 5);
   model.end_step();
+  const auto ended = model.schedule.reduced();
+  EXPECT_NE(std::find(ended.begin(), ended.end(), vain), ended.end()) << "it reads shards until then";
   model.begin_step();
   model.begin_forward(0);
   model.begin_forward(1);
