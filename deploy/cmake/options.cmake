@@ -102,9 +102,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
 endif()
 function(muster_compile_as_test target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND MUSTER_TEST_COMPILER)
-    set(as_clang ${PROJECT_SOURCE_DIR}/deploy/cmake/by_clang.sh ${MUSTER_TEST_COMPILER} ${CMAKE_CXX_COMPILER})
-    set_target_properties(${target} PROPERTIES
-      CXX_COMPILER_LAUNCHER "${as_clang};${CMAKE_CXX_COMPILER_LAUNCHER}")
+    set(as_clang ${PROJECT_SOURCE_DIR}/deploy/cmake/by_clang.sh ${MUSTER_TEST_COMPILER} ${CMAKE_CXX_COMPILER}
+      ${CMAKE_CXX_COMPILER_LAUNCHER})
+    set_target_properties(${target} PROPERTIES CXX_COMPILER_LAUNCHER "${as_clang}")
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:${_clang_flags};-fpch-instantiate-templates;-Wno-unknown-warning-option>")
   endif()
