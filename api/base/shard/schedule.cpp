@@ -106,7 +106,7 @@ Result<std::vector<std::size_t>> UnitSchedule::end_step(muster_point after) {
       unit.uses.add(after);
       MUSTER_RETURN_IF_ERROR(finish_backward(i, {}, reduced));
     }
-    // A prefetch in vain: nothing that has used it is waited for.
+    // A prefetch that nobody used: no later work waits for it, so the optimiser must.
     if (unit.state == State::kWhole && unit.uses.points().empty()) reduced_.add(unit.arrived);
     if (unit.said.after_forward != AfterForward::kKeep) drop(unit);
     if (std::exchange(unit.partial, false)) partial = unit.said.name;
