@@ -2,6 +2,7 @@
 
 #include "api/base/log.hpp"
 #include "daemon/supervisor/job_wish.hpp"
+#include "daemon/supervisor/retry.hpp"
 #include "daemon/supervisor/said.hpp"
 
 #include <algorithm>
@@ -211,9 +212,7 @@ void EngineTies::apart(Other& other, const Status& why) {
                spec_.name, other.node, why.message());
   turn(other, Tie::kApart);
   other.why = why;
-  const std::uint32_t doublings = std::min<std::uint32_t>(other.failures++, 16);
-  const Nanos delay = std::min<Nanos>(kFirstRetry * (1 << doublings), kLastRetry);
-  other.timer = loop_.after(delay, [this, &other] {
+  other.timer = loop_.after(doubled_wait(kFirstRetry, other.failures++, kLastRetry), [this, &other] {
     other.timer = 0;
     reconcile(other);
   });

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/membership.hpp"
 
 #include "daemon/control/own_version.hpp"
+#include "daemon/supervisor/retry.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -187,8 +188,7 @@ bool Membership::ended(const std::string& name, const Status& why, Instant now) 
   if (changed || peer.state == PeerState::kUp) peer.since = now;
   peer.state = state;
   peer.why = why;
-  const std::uint32_t doublings = std::min<std::uint32_t>(peer.failures++, 16);
-  peer.dial_at = now + std::min<Nanos>(kFirstRetry * (1 << doublings), kLastRetry);
+  peer.dial_at = now + doubled_wait(kFirstRetry, peer.failures++, kLastRetry);
   return changed;
 }
 
