@@ -6,13 +6,12 @@ which an input that takes a second, and does so again, is too; the input is then
 `build/fuzz/fuzz/fuzz_NAME FILE` runs it again. What was learnt is kept in build/fuzz/corpus; `--keep` adds to
 tests/fuzz/corpus what covers something new there. `--jobs` targets run at a time, one on each core.
 `--record FILE` appends a line for each target: date, commit, target, executions, edges, result.
-`--executions N` runs N inputs of all targets together, of slow ones fewer; --seconds may end a target before.
+`--executions N` ends each target once all together have run N inputs, if --seconds does not end it before.
 `--wire` takes the targets of what other nodes send.
 """
 
 import argparse
 import datetime
-import math
 import os
 import re
 import subprocess
@@ -34,8 +33,6 @@ INPUT_SECONDS_MAX = 10
 INPUT_BYTES_MAX = 4096
 KEPT_BYTES_MAX = 1024  # inputs of the tree stay small
 WIRE = ["agreement", "heartbeat", "peers", "span"]
-# An input of these takes so many times as long as one of the others.
-SLOWNESS = {"span": 10}
 # Its inputs have thousands of features each, and to weigh these took two thirds of the time.
 OPTIONS = {"span": ["-entropic=0"]}
 
@@ -144,7 +141,7 @@ def main(arguments):
     parser.add_argument("--record", type=Path, metavar="FILE", help="append what each target did")
     options = parser.parse_args(arguments[1:])
     names = options.names or (WIRE if options.wire else targets())
-    shares = {name: 1 / SLOWNESS.get(name, 1) for name in names}
+    limit = [f"-runs={-(-options.executions // len(names))}"] if options.executions else []
     unknown = sorted(set(names) - set(targets()))
     if unknown:
         print(f"fuzz: no target {', '.join(unknown)}; there are {', '.join(targets())}")
@@ -154,9 +151,8 @@ def main(arguments):
         return 1
 
     def run(name):
-        runs = math.ceil(options.executions * shares[name] / sum(shares.values()))
         result = run_target(name, options.seconds, [BUILD / "corpus" / name, HERE / "corpus" / name],
-                            BUILD / "found", extra=[f"-runs={runs}"] if runs else [])
+                            BUILD / "found", extra=limit)
         if result.code == 0 and options.keep:
             keep(name)
         return name, result
