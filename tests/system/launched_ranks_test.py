@@ -2,8 +2,8 @@
 """Ranks that other launchers start on two nodes form one job: launched_ranks_test.py PROGRAMS RANK_PROGRAM
 
 The nodes are network namespaces with a daemon each. One launcher is Open MPI's mpirun, if it is installed;
-its launch agent enters the namespace of a node. In torchrun's place ranks are started with exactly the
-variables that it sets, because PyTorch need not be here. Ends with 77 if no namespaces can be made.
+its launch agent enters the namespace of a node. Another is torchrun, if `deploy/setup.sh torch` has been run;
+the cases that need no more than its variables set these alone. Ends with 77 if no namespaces can be made.
 """
 
 import glob
@@ -28,6 +28,7 @@ PATIENCE_S = 60
 OPERATIONS = 40  # rounds that each rank completes before a test goes on
 PER_NODE = 2
 WITH_PARENT = ["setpriv", "--pdeathsig", "KILL"]  # the command behind it ends with this program
+TORCHRUN = ROOT / "build/torch/bin/torchrun"
 AGENT = """#!/bin/sh
 # mpirun calls it with a host, and a command line for a shell there.
 node=$1; shift
@@ -38,6 +39,10 @@ exec ip netns exec "$node" unshare --ipc --uts sh -c 'hostname "$0" && exec sh -
 
 class LaunchCluster(Cluster):
     """Its daemons soon end a job whose ranks have left."""
+
+    def __init__(self, nodes, folder, programs, *more):
+        super().__init__(folder, programs, nodes.names, *more)
+        self.addresses = nodes.addresses
 
     def words(self, name):
         return super().words(name) + ["--set", "limits.made_job_linger=500ms"]
@@ -122,7 +127,7 @@ def waits_for(cluster, name, words):
     return any(words in entry["why"] for entry in cluster.status(name)["cluster"]["waiting"])
 
 
-def torchrun_forms_one_job(cluster, program, folder):
+def ranks_like_torchruns_form_one_job(cluster, program, folder):
     ranks = Ranks(cluster, program, folder / "torchrun")
     for rank in (3, 0, 2):
         ranks.start(rank)
@@ -153,6 +158,34 @@ def a_killed_rank_is_heard_of(cluster, program, folder):
     for rank in (0, 2, 3):
         check(ranks.end(rank) == 1, f"rank {rank}: {ranks.said(rank)}")
         check("rank 1" in ranks.said(rank), f"rank {rank} hears no name: {ranks.said(rank)}")
+    expect_gone(cluster, "torchrun-")
+
+
+def torchrun_forms_one_job(cluster, program, folder):
+    """Its agent on each node makes the ranks of that node."""
+    stop = folder / "agents"
+    said = [folder / f"agent.{name}.out" for name in cluster.names]
+    agents = []
+    for node, name in enumerate(cluster.names):
+        words = inside(name, TORCHRUN, "--nnodes", len(cluster.names), "--nproc-per-node", PER_NODE,
+                       "--node-rank", node, "--master-addr", cluster.addresses[0], "--master-port", 29600,
+                       "--no-python", program, stop)
+        with open(said[node], "w", encoding="utf-8") as out:
+            agents.append(subprocess.Popen(
+                WITH_PARENT + words, env={**os.environ, "MUSTER_ENDPOINT": str(cluster.socket(name))},
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out))
+
+    def all_said():
+        return "".join(path.read_text(encoding="utf-8") for path in said)
+    until(lambda: any(agent.poll() is not None for agent in agents)
+          or len(working(stop)) == PER_NODE * len(agents), lambda: all_said() + cluster.logs())
+    check(all(agent.poll() is None for agent in agents), all_said())
+    for node, name in enumerate(cluster.names):
+        job = job_at(cluster, name, "torchrun-none.29600")[0]
+        check(job["local"] == [PER_NODE * node, PER_NODE * node + 1], f"on {name} it is {job}")
+    stop.touch()
+    check([agent.wait(PATIENCE_S) for agent in agents] == [0] * len(agents), all_said())
+    check(all_said().count("operations") == PER_NODE * len(agents), f"not all ranks were right: {all_said()}")
     expect_gone(cluster, "torchrun-")
 
 
@@ -190,7 +223,11 @@ def main():
         print(f"skipped: no network namespaces can be made here: {why}")
         return 77
     enter_namespaces()
-    cases = [torchrun_forms_one_job, a_killed_rank_is_heard_of]
+    cases = [ranks_like_torchruns_form_one_job, a_killed_rank_is_heard_of]
+    if TORCHRUN.exists():
+        cases.append(torchrun_forms_one_job)
+    else:
+        print("left out: torchrun_forms_one_job, for there is no torchrun (deploy/setup.sh torch)")
     if shutil.which("mpirun"):
         cases.append(mpirun_forms_one_job)
     else:
@@ -199,7 +236,7 @@ def main():
         nodes = Nodes(2)
         try:
             folder = pathlib.Path(folder)
-            with LaunchCluster(folder, pathlib.Path(programs), nodes.names, "ofi", PER_NODE,
+            with LaunchCluster(nodes, folder, pathlib.Path(programs), "ofi", PER_NODE,
                                "dp_replicate=2,tp=2") as cluster:
                 cluster.await_job()
                 for case in cases:
