@@ -1,6 +1,7 @@
 # muster_test(): a GoogleTest program under tests/, mirroring the folder of the code it tests.
 #
-#   muster_test(mesh_test SOURCES mesh_test.cpp ON muster::mesh [LABELS tsan] [TIMEOUT 120] [ARGS …] [HOT])
+#   muster_test(mesh_test SOURCES mesh_test.cpp ON muster::mesh [LABELS tsan] [TIMEOUT 120] [ARGS …] [HOT]
+#               [LONG])
 #
 # Labels, and which preset of `make test` runs them beside release, which runs all:
 #   unit    implied, unless system or model is said     debug (ASan, UBSan)
@@ -8,6 +9,7 @@
 #   system  starts programs; alone on the machine       -
 #   model   trains; alone on the machine                -
 # HOT: works on long vectors, so it is optimised, under the sanitizers too.
+# LONG: takes half a minute under a sanitizer. It starts first, or the cores would wait for it in the end.
 # Several SOURCES are compiled as one: names in their anonymous namespaces must differ.
 # Tests and benchmarks are built when asked for: target tests_all, tests_<label> or the program's own name.
 add_custom_target(tests_all)
@@ -21,7 +23,7 @@ set(_muster_given_costs MUSTER_SET_costs__meeting=130ns MUSTER_SET_costs__turn=1
   MUSTER_SET_costs__cached_rate=80000000000B MUSTER_SET_costs__memory_rate=20000000000B)
 
 function(muster_test name)
-  cmake_parse_arguments(ARG "HOT" "TIMEOUT" "SOURCES;ON;VENDOR;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(ARG "HOT;LONG" "TIMEOUT" "SOURCES;ON;VENDOR;LABELS;ARGS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "muster_test(${name}): unknown arguments '${ARG_UNPARSED_ARGUMENTS}'")
   endif()
@@ -57,6 +59,9 @@ function(muster_test name)
   add_test(NAME ${name} COMMAND ${name} ${ARG_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT ${ARG_TIMEOUT} RUN_SERIAL ${alone}
     ENVIRONMENT "${_muster_given_costs}")
+  if(ARG_LONG)
+    set_tests_properties(${name} PROPERTIES COST 60)
+  endif()
   add_dependencies(tests_all ${name})
   foreach(label IN LISTS ARG_LABELS)
     if(NOT TARGET tests_${label})
@@ -82,9 +87,11 @@ endfunction()
 # muster_bench(): a program in build/<preset>/bench that `make bench` builds and runs with `--json FILE
 # --plots FOLDER`.
 #
-#   muster_bench(ring_bench SOURCES ring_bench.cpp ON muster::shm)
+#   muster_bench(ring_bench SOURCES ring_bench.cpp ON muster::shm [MEASURED])
+#
+# MEASURED: its own code is what is measured, so the compiler of what ships compiles it. Others only call.
 function(muster_bench name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;ON;VENDOR" ${ARGN})
+  cmake_parse_arguments(ARG "MEASURED" "" "SOURCES;ON;VENDOR" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "muster_bench(${name}): unknown arguments '${ARG_UNPARSED_ARGUMENTS}'")
   endif()
@@ -92,6 +99,9 @@ function(muster_bench name)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(${name} PRIVATE muster_flags ${ARG_ON} ${ARG_VENDOR})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bench)
+  if(NOT ARG_MEASURED)
+    muster_compile_as_test(${name})
+  endif()
   muster_compile_together(${name})
   add_dependencies(benches ${name})
 endfunction()
