@@ -17,6 +17,11 @@ Result<std::vector<std::byte>> frame_of(const Json& body) {
   return frame;
 }
 
+bool fits_frame(const Json& body) {
+  const auto frame = frame_of(body);
+  return frame && parse_body(std::span(*frame).subspan(kFrameLengthBytes), kOfFrames);
+}
+
 void FrameReader::add(std::span<const std::byte> bytes) {
   bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<std::ptrdiff_t>(taken_));
   taken_ = 0;

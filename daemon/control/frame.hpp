@@ -13,12 +13,14 @@
 namespace muster::control {
 
 constexpr std::size_t kFrameLengthBytes = 4;
-constexpr std::size_t kFrameBytesMax = std::size_t{1} << 20;      // of a body
-constexpr std::size_t kGreetingBytesMax = std::size_t{16} << 10;  // of a body, before the peer is known
+constexpr std::size_t kFrameBytesMax = std::size_t{1} << 20;       // of a body
+constexpr std::size_t kGreetingBytesMax = std::size_t{128} << 10;  // of a body, before the peer is known
 constexpr BodyLimits kOfFrames{kFrameBytesMax, std::size_t{1} << 16};
 
 // kBadArgument: the body is larger than kFrameBytesMax.
 Result<std::vector<std::byte>> frame_of(const Json& body);
+// Whether an admitted peer reads a frame of this body: it is neither too large nor of too many items.
+bool fits_frame(const Json& body);
 
 // Takes frames out of a stream that comes in pieces of any size.
 //

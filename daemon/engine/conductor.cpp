@@ -129,7 +129,8 @@ Json Conductor::execute(Packet& packet) {
   }
   if (command == "attach") return attach(packet);
   if (command == "report") {
-    attach_waiting(true);  // a supervisor that has just begun hears of them by the report
+    // A supervisor that takes over hears of the ranks that wait by this report.
+    if (packet.body.value("takes_over", false)) attach_waiting(true);
     return report();
   }
   if (command == "counters") return counters();

@@ -120,7 +120,7 @@ void Adoption::settle_job(const SavedJob& job) {
 
 void Adoption::ask_report(const std::string& job, std::uint64_t epoch) {
   if (heirs_.table.find(job, epoch) == nullptr) return;
-  heirs_.jobs.ask(job, Json{{"command", "report"}}, {},
+  heirs_.jobs.ask(job, Json{{"command", "report"}, {"takes_over", true}}, {},
                   [this, job, epoch](const Result<Packet>& answer) { on_report(job, epoch, answer); });
 }
 

@@ -186,8 +186,9 @@ void EngineTies::on_lost(const std::string& node, const Status& why) {
 void EngineTies::on_doubted(const std::string& node) {
   Other* const other = find(node);
   if (other == nullptr || !stands() || other->tie != Tie::kJoined) return;
-  ask_engine(*other, [this, other](const Links& links) {
-    const Json& link = links.links[other->index.value];
+  ask_network(*other, [this, other](const Result<Links>& links) {
+    if (!links) return;  // nothing is known of the connection
+    const Json& link = links->links[other->index.value];
     if (!link.value("connected", false)) return;
     const auto age = said_number(link, "heard_ns");
     peers_.vouch(other->node, clock_.now() - Nanos(static_cast<std::int64_t>(age & INT64_MAX)));
@@ -222,24 +223,33 @@ void EngineTies::apart(Other& other, const Status& why) {
 // ---- attempts ----------------------------------------------------------------------------------
 
 // Asks the engine where it is, and what it has to other nodes. Nothing is called if the tie has changed
-// meanwhile; if there is no answer, the attempt has failed.
-void EngineTies::ask_engine(Other& other, std::function<void(const Links&)> answered) {
+// meanwhile.
+void EngineTies::ask_network(Other& other, std::function<void(const Result<Links>&)> answered) {
   jobs_.ask(spec_.name, Json{{"command", "network"}}, {},
             [this, &other, round = other.round,
              answered = std::move(answered)](const Result<control::Packet>& packet) {
-              if (!stands() || other.round != round) return;
-              const auto result = packet ? control::result_of(*packet) : fail(packet.error());
-              if (!result) return apart(other, result.error());
-              auto address = control::address_in(*result);
-              const auto links = result->find("links");
-              const bool whole = links != result->end() && links->is_array() &&
-                                 links->size() == spec_.world.nodes().size() &&
-                                 std::all_of(links->begin(), links->end(),
-                                             [](const Json& link) { return link.is_object(); });
-              if (!address || !whole)
-                return apart(other, failure(Code::kProtocol, "its engine's answer is malformed"));
-              answered({*std::move(address), {links->begin(), links->end()}});
+              if (stands() && other.round == round) answered(links_in(packet));
             });
+}
+
+Result<EngineTies::Links> EngineTies::links_in(const Result<control::Packet>& packet) const {
+  if (!packet) return fail(packet.error());
+  MUSTER_ASSIGN_OR_RETURN(const Json result, control::result_of(*packet));
+  auto address = control::address_in(result);
+  const auto links = result.find("links");
+  const bool whole =
+      links != result.end() && links->is_array() && links->size() == spec_.world.nodes().size() &&
+      std::all_of(links->begin(), links->end(), [](const Json& link) { return link.is_object(); });
+  if (!address || !whole) return fail(Code::kProtocol, "its engine's answer is malformed");
+  return Links{*std::move(address), {links->begin(), links->end()}};
+}
+
+// For an attempt to connect, which fails if there is no answer.
+void EngineTies::ask_engine(Other& other, std::function<void(const Links&)> answered) {
+  ask_network(other, [this, &other, answered = std::move(answered)](const Result<Links>& links) {
+    if (!links) return apart(other, links.error());
+    answered(*links);
+  });
 }
 
 // Begins an attempt if there is none and the node can be asked.
@@ -250,8 +260,10 @@ void EngineTies::reconcile(Other& other) {
     apart(other,
           failure(Code::kTimeout, "it has not answered for {} s", kAnswerTime / std::chrono::seconds(1)));
   };
+  // The timer first: the engine's answer may come at once, and end it.
   if (spec_.world.here() < other.index) {
     turn(other, Tie::kAsking);
+    other.timer = loop_.after(kAnswerTime, too_late);
     ask_engine(other, [this, &other](const Links& links) {
       Json message = about("join");
       control::write_address(links.address, message);
@@ -260,11 +272,10 @@ void EngineTies::reconcile(Other& other) {
     });
   } else if (other.epoch != 0 || spec_.temporary()) {
     turn(other, Tie::kApart);
+    other.timer = loop_.after(kAnswerTime, too_late);
     peers_.send(other.node, about("apart"));
-  } else {
-    return;  // it begins its part when it has heard of this one
   }
-  other.timer = loop_.after(kAnswerTime, too_late);
+  // Else the node begins its part when it has heard of this one.
 }
 
 void EngineTies::heard(const std::string& node, const std::string& step, const Json& message) {

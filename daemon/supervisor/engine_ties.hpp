@@ -102,6 +102,8 @@ class EngineTies {
   Other* find(std::string_view node);
   void turn(Other& other, Tie tie);
   void begin(std::uint64_t epoch);
+  void ask_network(Other& other, std::function<void(const Result<Links>&)> answered);
+  Result<Links> links_in(const Result<control::Packet>& packet) const;
   void ask_engine(Other& other, std::function<void(const Links&)> answered);
   void reconcile(Other& other);
   void answer(Other& other);

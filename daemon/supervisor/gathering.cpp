@@ -333,7 +333,8 @@ std::string Gathering::text_of(const Job& job) const {
   for (const auto& [rank, waiting] : here.ranks) came[rank] = true;
   std::string where = fmt::format("ranks {} on node {}", rank_list(keys_of(here.ranks)), roster_.here);
   for (const auto& [peer, there] : peers_of(job)) {
-    for (const std::uint32_t rank : there.ranks) came[rank] = true;
+    for (const std::uint32_t rank : there.ranks)
+      if (rank < here.world) came[rank] = true;  // while the job is made, a peer may speak of another world
     where += fmt::format(", {} on node {}", rank_list(there.ranks), peer);
   }
   std::vector<std::uint32_t> missing;

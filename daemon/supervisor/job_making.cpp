@@ -24,9 +24,10 @@ Status status_in(const Json& message) {
 }
 
 // What a peer answers to `prepare`.
-Result<control::EngineAddress> prepared_in(const Json& message) {
+Result<RunningJobs::HeldEngine> prepared_in(const Json& message) {
   MUSTER_RETURN_IF_ERROR(status_in(message));
-  return control::address_in(message);
+  MUSTER_ASSIGN_OR_RETURN(auto address, control::address_in(message));
+  return RunningJobs::HeldEngine{std::move(address), said_text(message, "groups")};
 }
 
 }  // namespace
@@ -86,6 +87,7 @@ void JobMaking::begin(std::uint64_t epoch, Nanos patience) {
   if (!leads()) return;
   await_all();
   addresses_.assign(unanswered_.size(), {});
+  groups_.assign(unanswered_.size(), {});
   timer_ = loop_.after(patience, [this, patience] {
     timer_ = 0;
     const double seconds = std::chrono::duration<double>(patience).count();
@@ -97,20 +99,20 @@ void JobMaking::begin(std::uint64_t epoch, Nanos patience) {
   tell_all("prepare", message);
 }
 
-void JobMaking::held(const Result<control::EngineAddress>& address) {
+void JobMaking::held(const Result<RunningJobs::HeldEngine>& engine) {
   if (stage_ != Stage::kPreparing) return;
   if (leads()) {
     stage_ = Stage::kHeld;
-    return prepared(peers_.here(), address);
+    return prepared(peers_.here(), engine);
   }
-  Json answer = Json::object();
-  if (address) {
-    control::write_address(*address, answer);
+  Json answer{{"groups", engine ? engine->groups : ""}};
+  if (engine) {
+    control::write_address(engine->address, answer);
     stage_ = Stage::kHeld;
   } else {
-    answer = control::failed(cut(address.error()));
+    answer = control::failed(cut(engine.error()));
     stop();
-    events_.failed_here(cut(address.error()));
+    events_.failed_here(cut(engine.error()));
   }
   say("prepared", std::move(answer));
 }
@@ -143,11 +145,24 @@ bool JobMaking::all_answered(const std::string& node, const Status& status) {
   return unanswered_.empty();
 }
 
-void JobMaking::prepared(const std::string& node, const Result<control::EngineAddress>& address) {
+void JobMaking::prepared(const std::string& node, const Result<RunningJobs::HeldEngine>& engine) {
   const auto nodes = spec_.world.nodes();
-  const auto index = std::find(nodes.begin(), nodes.end(), node) - nodes.begin();
-  if (address) addresses_[static_cast<std::size_t>(index)] = *address;
-  if (!all_answered(node, address ? Status() : address.error())) return;
+  const auto index = static_cast<std::size_t>(std::find(nodes.begin(), nodes.end(), node) - nodes.begin());
+  if (engine) {
+    addresses_[index] = engine->address;
+    groups_[index] = engine->groups;
+  }
+  if (!all_answered(node, engine ? Status() : engine.error())) return;
+  // Else operations of groups that do not correspond would never meet.
+  const auto other = std::find_if(groups_.begin(), groups_.end(),
+                                  [this](const std::string& each) { return each != groups_.front(); });
+  if (other != groups_.end()) {
+    const std::string& differs = nodes[static_cast<std::size_t>(other - groups_.begin())];
+    return end(failure(Code::kVersion,
+                       "node {}: it lists other groups for the job's mesh than node {}; install the same "
+                       "release on both",
+                       differs, nodes.front()));
+  }
   Json message = Json::object();
   const auto addresses = std::exchange(addresses_, {});
   if (const Status written = control::write_addresses(addresses, message); !written.ok()) return end(written);

@@ -44,7 +44,7 @@ class JobMaking {
   // The leader asks the others, and gives up after that time. The caller then starts this node's engine.
   void begin(std::uint64_t epoch, Nanos patience);
   // This node's engine has answered, or could not be started.
-  void held(const Result<control::EngineAddress>& address);
+  void held(const Result<RunningJobs::HeldEngine>& engine);
   // What this node's engine says of that of another node.
   void on_word(const EngineWord& word);
   // `prepared`, `connect`, `connected` or `commit`, of this epoch.
@@ -70,7 +70,7 @@ class JobMaking {
   void tell_all(const char* step, const control::Json& message);
   void await_all();
   bool all_answered(const std::string& node, const Status& status);
-  void prepared(const std::string& node, const Result<control::EngineAddress>& address);
+  void prepared(const std::string& node, const Result<RunningJobs::HeldEngine>& engine);
   void connect(std::span<const control::EngineAddress> addresses);
   void on_connected(const Status& status);
   void connected(const std::string& node, const Status& status);
@@ -84,9 +84,11 @@ class JobMaking {
   const Events events_;
   Stage stage_ = Stage::kIdle;
   std::uint64_t epoch_ = 0;
-  // For the leader: who has not answered yet, and where the engines are, by NodeIndex.
+  // For the leader: who has not answered yet; where the engines are, and the hashes of their lists of groups,
+  // by NodeIndex.
   std::set<std::string> unanswered_;
   std::vector<control::EngineAddress> addresses_;
+  std::vector<std::string> groups_;
   std::set<NodeIndex> unconnected_;  // nodes whose engines this one has not reached yet
   control::Loop::Watch timer_ = 0;
 };

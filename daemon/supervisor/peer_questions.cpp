@@ -56,13 +56,6 @@ Result<Json> result_from(const std::string& peer, const Json& message) {
   return *result;
 }
 
-// Whether the peer can read it.
-bool fits_frame(const Json& message) {
-  const auto frame = control::frame_of(message);
-  return frame &&
-         control::parse_body(std::span(*frame).subspan(control::kFrameLengthBytes), control::kOfFrames);
-}
-
 // Collects the answers of a job's nodes.
 struct AllNodes {
   std::vector<PeerQuestions::NodeAnswer> answers;
@@ -163,11 +156,14 @@ Status PeerQuestions::may_ask(const std::string& peer, const Job* job, const std
   if (job == nullptr || std::none_of(job->spec.world.nodes().begin(), job->spec.world.nodes().end(), is_peer))
     return failure(Code::kNotFound, "it has no such job with ranks on node {}, or a later one", peer);
   std::size_t open = 0;
-  for (const auto& [subject, askers] : asked_)
+  for (auto it = asked_.lower_bound({job->spec.epoch, ""});
+       it != asked_.end() && it->first.first == job->spec.epoch; ++it) {
+    const auto& askers = it->second;
     open += static_cast<std::size_t>(
         std::count_if(askers.begin(), askers.end(), [&](const Asker& asker) { return asker.peer == peer; }));
+  }
   if (open >= kOpenMax)
-    return failure(Code::kBusy, "{} questions of node {} wait for its engine, the limit", open, peer);
+    return failure(Code::kBusy, "{} questions of node {} wait for the job's engine, the limit", open, peer);
   return {};
 }
 
@@ -207,7 +203,7 @@ void PeerQuestions::answer_all(const Subject& subject, const ResultFor& result_f
 
 void PeerQuestions::answer(const Asker& asker, Json body) const {
   body["answer"] = asker.number;
-  if (!fits_frame(body)) {
+  if (!control::fits_frame(body)) {
     body = control::failed(failure(Code::kNoResource,
                                    "what its engine says is more than a message between nodes may have: {} "
                                    "bytes and {} items",

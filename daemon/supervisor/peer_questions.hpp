@@ -30,7 +30,7 @@ namespace muster::supervisor {
 
 // Owns    the open questions of this node, those of peers until the engine has answered, and texts for them.
 // Thread  the supervisor's loop.
-// Bound   kOpenMax questions of this node to each node, and of each peer to this one; kTime for an answer.
+// Bound   kOpenMax questions of this node to each node, and of each peer about each job; kTime for an answer.
 // Fails   each question: the other node's error; kDaemonLost (it is away), kTimeout, kBusy, kProtocol.
 class PeerQuestions {
  public:

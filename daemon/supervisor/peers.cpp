@@ -241,13 +241,16 @@ void Peers::note_refusal(const Connection& connection, const Status& why) {
 
 void Peers::tell(const std::string& peer, const Status& why) {
   const Instant now = clock_.now();
-  if (told_.size() >= kToldMax && !told_.contains(peer)) return;
+  const bool member = roster_.find(peer) != nullptr;
+  if (!member && told_.size() >= kToldMax && !told_.contains(peer)) {
+    std::erase_if(told_, [&](const auto& entry) { return now - entry.second.second >= kLogAgain; });
+    if (told_.size() >= kToldMax) return;
+  }
   auto& [text, at] = told_[peer];
   if (text == why.text() && now - at < kLogAgain) return;
   text = why.text();
   at = now;
-  MUSTER_LOG(kWarning, "peers", "{}{}: {}", roster_.find(peer) != nullptr ? "node " : "connection from ",
-             peer, why.message());
+  MUSTER_LOG(kWarning, "peers", "{}{}: {}", member ? "node " : "connection from ", peer, why.message());
 }
 
 bool Peers::send(const std::string& peer, const Json& message) {

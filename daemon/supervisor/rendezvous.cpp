@@ -112,6 +112,7 @@ Result<control::JobSpec> Rendezvous::spec_of(const Gathering::Placement& placeme
   MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec,
                           control::job_asked_for(asked, options_.job_defaults, placement.job.uid, &world));
   spec.network = options_.roster.network;
+  spec.tie_breaker = options_.roster.tie_breaker;
   spec.asked_on = options_.roster.here;
   spec.gathered = true;
   return spec;

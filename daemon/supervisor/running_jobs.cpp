@@ -2,6 +2,7 @@
 
 #include "api/base/log.hpp"
 #include "daemon/supervisor/kept_names.hpp"
+#include "daemon/supervisor/said.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -145,17 +146,20 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return;
   Status status = answer ? Status() : answer.error();
-  Result<control::EngineAddress> address;
+  HeldEngine held;
   if (answer) {
     const auto result = control::result_of(*answer);
-    address = result ? control::address_in(*result) : fail(result.error());
-    if (!address) status = address.error();
+    auto address = result ? control::address_in(*result) : fail(result.error());
+    if (address)
+      held = {*std::move(address), said_text(*result, "hash")};
+    else
+      status = address.error();
     if (!answer->descriptors.empty())
       keep_counters(it->second, table_.find(name)->spec.epoch, std::move(answer->descriptors.front()));
   }
   status = unless_ending(name, std::move(status));
   if (const OnHeld on_held = std::exchange(it->second.birth.on_held, nullptr)) {
-    if (status.ok()) return on_held(address);  // ranks wait until commit()
+    if (status.ok()) return on_held(held);  // ranks wait until commit()
     on_held(fail(status));
   }
   if (status.ok()) table_.ready(name);

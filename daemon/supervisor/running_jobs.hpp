@@ -44,8 +44,12 @@ class RunningJobs {
       "the daemon is shutting down; try again once it has been started anew";
 
   using OnReady = std::function<void(const Status&)>;
-  // The engine of a job that is held stands, and has this address, or why it never will.
-  using OnHeld = std::function<void(const Result<control::EngineAddress>&)>;
+  struct HeldEngine {
+    control::EngineAddress address;
+    std::string groups;  // the hash of its list of groups
+  };
+  // The engine of a job that is held stands, or why it never will.
+  using OnHeld = std::function<void(const Result<HeldEngine>&)>;
   // All are called on the loop's thread, and may call back into this object.
   struct Events {
     std::function<void(ConnectionId)> owned;     // the connection has one job more; called before the save

@@ -1,11 +1,15 @@
 #include "daemon/supervisor/spanning_jobs.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/control/engine_address.hpp"
+#include "daemon/control/frame.hpp"
 #include "daemon/supervisor/job_wish.hpp"
 #include "daemon/supervisor/said.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+#include <vector>
 
 #include <pwd.h>
 #include <unistd.h>
@@ -79,6 +83,18 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
     if (node != around_.peers.here() && !around_.peers.is_up(node))
       return failure(Code::kBusy, "job {} needs node {}: {}; try again (`muster status`)", name, node,
                      around_.peers.why_not(node));
+  // Before any node hears of it: who reads a frame that is too large ends the connection.
+  const Json longest{{"job", name},
+                     {"epoch", std::numeric_limits<std::uint64_t>::max()},
+                     {"step", "prepare"},
+                     {"generation", std::numeric_limits<std::uint32_t>::max()},
+                     {"address", Json::binary(std::vector<std::uint8_t>(control::kAddressBytesMax))},
+                     {"wish", wish_of(spec)}};
+  if (!control::fits_frame(longest))
+    return failure(Code::kNoResource,
+                   "what is asked for job {} does not fit into a message between nodes: {} bytes and {} "
+                   "items; ask for fewer flattened dimensions",
+                   name, control::kFrameBytesMax, control::kOfFrames.items_max);
   SpanningPart& part = enter(std::move(spec), around_.peers.here(), gid, std::move(wish));
   part.try_begin();
   forget_if_over(name);

@@ -99,15 +99,15 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
   vacancy_.begin(epoch);
   around_.loop.unwatch(std::exchange(timer_, 0));
   if (stage == Stage::kMaking) making_.begin(epoch, wish_.patience);
-  const auto held = [this, epoch](const Result<control::EngineAddress>& address) {
+  const auto held = [this, epoch](const Result<RunningJobs::HeldEngine>& engine) {
     if (epoch_ != epoch) return;
-    if (stage_ == Stage::kMaking) return making_.held(address);
+    if (stage_ == Stage::kMaking) return making_.held(engine);
     if (stage_ != Stage::kBeginning) return;
-    if (address) {
+    if (engine) {
       stage_ = Stage::kJoining;
       return ties_.begin_apart(epoch);
     }
-    why_ = address.error();
+    why_ = engine.error();
     told_ = true;  // nobody knows of it
     stage_ = Stage::kWaiting;
     retry_later();

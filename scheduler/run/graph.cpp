@@ -232,8 +232,10 @@ void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
 // too, the first round stops it, and a start that waits for it fails with its cause.
 void Graph::tick(Instant now) {
   const Instant before = std::exchange(last_tick_, now).value_or(now);
-  if (now - before > kLate)
+  if (now - before > kLate) {
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
+    steps_.forgive(before, now - before);
+  }
   for (const std::uint32_t index : steps_.overdue(now))
     if (actions_.is_outside(index)) {
       const Step& step = steps_.at(index).step;

@@ -69,6 +69,11 @@ void StepTable::give_back(std::uint32_t index) {
   free_.push_back(index);
 }
 
+void StepTable::forgive(Instant moment, Nanos lateness) {
+  for (InFlight& step : steps_)
+    if (step.used && step.since <= moment) step.deadline = later(step.deadline, lateness);
+}
+
 std::vector<std::uint32_t> StepTable::overdue(Instant now) const {
   std::vector<std::uint32_t> overdue;
   for (std::uint32_t i = 0; i < size() && in_flight_ > 0; ++i)

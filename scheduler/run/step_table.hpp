@@ -45,6 +45,8 @@ class StepTable {
   void give_back(std::uint32_t index);
 
   std::uint32_t in_flight() const { return in_flight_; }
+  // Steps launched by that moment get so much more time.
+  void forgive(Instant moment, Nanos lateness);
   // Steps whose deadline has passed and that were not given up.
   std::vector<std::uint32_t> overdue(Instant now) const;
   // The collective in flight that the rank started last on the lane.

@@ -286,6 +286,20 @@ TEST(Gathering, TellsThatAJobCannotBeMade) {
   EXPECT_THAT(several.reasons().back(), HasSubstr("node a: no place"));
 }
 
+// Goal:   a peer that speaks of another world while the job is made changes nothing, and harms nothing.
+TEST(Gathering, HearsOfAnotherWorldWhileItMakesAJob) {
+  Several several(2);
+  ASSERT_TRUE(several.come(0, 0, 2).ok());
+  ASSERT_TRUE(several.come(1, 1, 2).ok());
+  several.deliver_all();
+  ASSERT_THAT(several.made_, SizeIs(1));
+  const Json other{{"job", "train"}, {"uid", 7},   {"world", 60000},
+                   {"mesh", ""},     {"round", 9}, {"ranks", {50000, 1}}};
+  EXPECT_TRUE(several.nodes_[0]->heard("b", Json::from_cbor(Json::to_cbor(Json{{"gathering", other}}))).ok());
+  EXPECT_THAT(several.nodes_[0]->text_of({7, "train"}),
+              HasSubstr("waits for ranks 1: only ranks 0 on node a, 50000 on node b"));
+}
+
 // Goal:   a peer that is lost counts no longer, and neither does a rank that has left.
 TEST(Gathering, ForgetsWhoIsGone) {
   Several several(2);

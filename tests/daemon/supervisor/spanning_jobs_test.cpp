@@ -1,6 +1,7 @@
 #include "daemon/supervisor/spanning_jobs.hpp"
 
 #include "daemon/supervisor/job_wish.hpp"
+#include "scheduler/mesh/group_list.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 
 #include <atomic>
@@ -100,6 +101,14 @@ class SpanningTest : public ClusterTest {
     EXPECT_TRUE(until([&] { return (message = puppet.hears(step)).has_value(); })) << step;
     return message.value_or(Json());
   }
+  // What a node says whose engine stands, and lists the same groups.
+  Json prepared(const Json& address = nullptr) const {
+    const control::JobSpec& job = nodes_[0]->options.jobs.front();
+    const auto mesh = mesh::Mesh::build(*mesh::Degrees::parse(job.mesh), job.world.size(), {});
+    Json said{{"groups", mesh::GroupList(*mesh).hash().hex()}};
+    if (!address.is_null()) said["address"] = address;
+    return said;
+  }
   // In place of the puppet, if there is one.
   void start(std::size_t n) {
     puppets_.erase(n);
@@ -118,14 +127,14 @@ TEST_F(SpanningTest, ConnectsItsEnginesBeforeItCommits) {
   ASSERT_TRUE(until([this] { return waiting(0).find("node2 has not started") != std::string::npos; }));
   EXPECT_THAT(waiting(1), HasSubstr("other nodes may not have started"));
   third.say("node0", epoch, "connected", Json::object());  // nobody has asked yet
-  third.say("node0", epoch, "prepared", {{"address", bytes(3)}});
+  third.say("node0", epoch, "prepared", prepared(bytes(3)));
   const Json connect = awaited(third, "connect");
   EXPECT_EQ(connect.at("epoch"), epoch);
   EXPECT_THAT(connect.at("addresses"), ElementsAre(bytes(0), bytes(0), bytes(3))) << "by node";
   ASSERT_TRUE(until([this] { return waiting(0).find("node2 has not connected") != std::string::npos; }));
   EXPECT_THAT(waiting(0), Not(HasSubstr("more"))) << "the others have, and this one not, whatever it said";
   EXPECT_THAT(waiting(1), HasSubstr("other nodes may not have connected"));
-  third.say("node0", epoch, "prepared", {{"address", bytes(4)}});  // too late
+  third.say("node0", epoch, "prepared", prepared(bytes(4)));  // too late
   EXPECT_EQ(job_at(0), "starting");
   EXPECT_EQ(job_at(1), "starting");
   const auto made =
@@ -158,6 +167,8 @@ TEST_F(SpanningTest, EndsAnAttemptThatANodeCannotFollow) {
   } cases[] = {{"prepared", {{"address", "10.0.0.2"}}, "must be bytes"},
                {"prepared", {{"address", bytes(control::kAddressBytesMax + 1)}}, "and 65536 are possible"},
                {"prepared", no_way, "no way to node0"},
+               {"prepared", Json::object(), "other groups"},
+               {"prepared", {{"groups", std::string(32, '0')}}, "the same release"},
                {"connected", no_way, "no way to node0"}};
   std::uint64_t last = 0;
   for (const auto& one : cases) {
@@ -165,7 +176,7 @@ TEST_F(SpanningTest, EndsAnAttemptThatANodeCannotFollow) {
     ASSERT_NE(epoch, last);
     last = epoch;
     if (std::string(one.step) == "connected") {
-      second.say("node0", epoch, "prepared", Json::object());
+      second.say("node0", epoch, "prepared", prepared());
       awaited(second, "connect");
     }
     second.say("node0", epoch, one.step, one.says);
@@ -236,8 +247,8 @@ TEST_F(SpanningTest, EndsAnAttemptThatLosesAnEngineOrANodeBeforeItCommits) {
   for (const bool node : {false, true}) {
     const std::uint64_t epoch = asked(third);
     ASSERT_EQ(asked(fourth), epoch);
-    third.say("node0", epoch, "prepared", Json::object());
-    fourth.say("node0", epoch, "prepared", Json::object());
+    third.say("node0", epoch, "prepared", prepared());
+    fourth.say("node0", epoch, "prepared", prepared());
     awaited(third, "connect");
     third.say("node0", epoch, "connected", Json::object());
     const auto all_but_one = [this] {

@@ -1,4 +1,5 @@
 // Jobs of several nodes that a user asks for, by the daemon of one of them.
+#include "daemon/control/frame.hpp"
 #include "daemon/supervisor/liveness.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 #include "tests/support/folder.hpp"
@@ -89,6 +90,9 @@ TEST_F(TemporaryJobsTest, SayWhyTheyCannotBeMade) {
   };
   Json kept = wish(two("node0", 2, "node1"), 4, "tp=4");
   kept["keep"] = true;
+  Json long_one = wish(two("node0", 2, "node1"), 4, "tp=4");
+  const Json many(std::vector<std::string>(control::kOfFrames.items_max, ""));
+  long_one["spec"]["flatten"] = Json::array({{{"name", "all"}, {"dims", many}}});
   const struct {
     Json asked;
     Code code;
@@ -104,7 +108,8 @@ TEST_F(TemporaryJobsTest, SayWhyTheyCannotBeMade) {
       {wish(Json::array({{{"node", "node0"}, {"ranks", 2}}}), 2, "tp=2"), Code::kBadArgument, "one node"},
       {wish("node0", 2, "tp=2"), Code::kBadArgument, "must be a list"},
       {wish(Json::array({"node0", "node1"}), 2, "tp=2"), Code::kBadArgument, "a name"},
-      {kept, Code::kBadArgument, "cluster file"}};
+      {kept, Code::kBadArgument, "cluster file"},
+      {long_one, Code::kNoResource, "does not fit into a message between nodes"}};
   for (const auto& one : cases) {
     const auto made = ask_on(owner(0), one.asked);
     ASSERT_FALSE(made) << one.why;

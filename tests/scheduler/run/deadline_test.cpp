@@ -133,5 +133,20 @@ TEST_F(Deadline, DoesNotCountTheTimeForWhichTheEngineWasStopped) {
   EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kTimeout));
 }
 
+// Goal:   nor is that time counted for a step that is launched and goes on in the network.
+TEST_F(Deadline, DoesNotCountThatTimeForALaunchedStepEither) {
+  stage.outside = true;
+  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+  ASSERT_EQ(stage.launched.size(), 1u);
+  stage.pass(kMost);
+  stage.now += kTimeout * 20;
+  stage.graph.tick(stage.now);
+  stage.pass(kTimeout - kMost - Nanos(1));
+  EXPECT_TRUE(stage.stops.empty());
+  stage.pass(Nanos(1));
+  for (const std::uint32_t rank : {0u, 1u, 2u, 3u})
+    EXPECT_TRUE(stage.stopped_with(rank, MUSTER_LANE_REDUCE, Code::kTimeout)) << rank;
+}
+
 }  // namespace
 }  // namespace muster::scheduler::test

@@ -34,6 +34,7 @@ class Stage final : public Actions {
     launched.push_back(step_index);
     steps[step_index] = step;
   }
+  bool is_outside(std::uint32_t) override { return outside; }
   void reached(Rank rank, std::uint32_t lane, std::uint64_t value, const transport::MatchKey&) override {
     points[{rank.value, lane}] = value;
   }
@@ -111,6 +112,7 @@ class Stage final : public Actions {
   }
 
   Instant now{0};
+  bool outside = false;  // launched steps go on outside the workers
   Code last_code = Code::kOk;
   std::deque<std::uint32_t> launched;
   std::map<std::uint32_t, Step> steps;
