@@ -26,7 +26,9 @@ constexpr auto kRequired = Presence::kRequired;
 
 constexpr std::array kKeys{
     Key{"cluster", KeyKind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
-    Key{"cluster.name", KeyKind::kName, kOptional, "muster", 1, 63, "", "Its name in logs and metrics."},
+    Key{"cluster.name", KeyKind::kName, kOptional, "muster", 1, 63, "",
+        "Its name. The nodes' certificates carry it (`muster certs init --cluster`), and a node of another "
+        "name is refused."},
     Key{"cluster.port", KeyKind::kInteger, kOptional, "7733", 1, 65535, "",
         "The port, of TCP and of UDP, on which the daemons of all nodes listen for each other."},
     Key{"cluster.network", KeyKind::kChoice, kOptional, "ucx", 0, 0, "ucx|ofi|none",
@@ -34,8 +36,8 @@ constexpr std::array kKeys{
         "both. "
         "none: no operation spans nodes."},
     Key{"cluster.link", KeyKind::kSection, kOptional, "", 0, 0, "",
-        "What the links between nodes cost, by which the nodes of a job choose algorithms. `make bench` "
-        "measures both."},
+        "What the links between nodes cost, by which the nodes of a job choose algorithms. Measure both "
+        "between two of your nodes; the defaults are those of a virtual link on one machine."},
     Key{"cluster.link.trip", KeyKind::kDuration, kOptional, "20us", 100, 1000 * kMillisecond, "",
         "Until the first byte of a message has come: half a round trip."},
     Key{"cluster.link.rate", KeyKind::kBytes, kOptional, "3000000000B", 1'000'000, std::int64_t{900} << 30,

@@ -106,7 +106,8 @@ constexpr std::array kDeclarations{
          "those, at least 1. A job of more ranks is refused."),
     leaf("limits.ranks_per_job_max", KeyKind::kInteger, "256", 1, kRanksOnNodeMax,
          MUSTER_SLOT(limits.ranks_per_job_max),
-         "Ranks of one job, each of which has a session at most. Their shared memory is made with the job."),
+         "Ranks of one job on this node, each of which has a session at most. Their shared memory is made "
+         "with the job."),
     leaf("limits.buffers_per_rank_max", KeyKind::kInteger, "4096", 1, kSlotsMax,
          MUSTER_SLOT(limits.buffers_per_rank_max), "Buffers of one rank."),
     leaf("limits.plans_per_rank_max", KeyKind::kInteger, "16384", 1, kSlotsMax,
@@ -134,9 +135,9 @@ constexpr std::array kDeclarations{
          "one buffer needs it. At most limits.arena_per_rank_max."),
     leaf("limits.made_job_linger", KeyKind::kDuration, "60s", 0, 24 * kHour,
          MUSTER_SLOT(limits.made_job_linger),
-         "A job that its first rank has created ends this long after its last rank has left; 0s: at once. "
-         "Jobs "
-         "of the cluster file and of `muster run --keep` stay."),
+         "A job that its ranks have created ends this long after no node has a rank of it; 0s: at once. A "
+         "node that is away counts as empty after the same time. Jobs of the cluster file and of `muster run "
+         "--keep` stay."),
     section("liveness", "How long the daemon waits before it gives up a core or a client."),
     leaf("liveness.idle_spin", KeyKind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
          "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once. 10us at "
@@ -165,8 +166,10 @@ constexpr std::array kDeclarations{
          "On host devices: after every Nth run whose result is the same on all members, they compare "
          "digests of it; with three members or more a rank that computes or keeps wrong bits is named. "
          "0: never. What is started, not run, is left to muster_compare."),
-    leaf("jobs_from", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
-         "The cluster file whose jobs the daemon creates at start; empty: none."),
+    leaf(
+        "jobs_from", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
+        "The cluster file: the nodes of the cluster, and jobs. A job is made as soon as all of its nodes are "
+        "up. Empty: no cluster."),
     leaf("auto_create_jobs", KeyKind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),
          "Whether a client that names an unknown job creates it."),
 };

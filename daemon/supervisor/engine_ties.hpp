@@ -1,5 +1,5 @@
-// EngineTies: what the engine of this node's part of a job has to the engines of the job's other nodes, once
-// the part stands. It tells the engine which node is lost, and has it connect again with one that is back.
+// EngineTies: the connections between this node's engine of a job and those of the job's other nodes, once
+// the part runs. It tells the engine which node is lost, and has it connect again with one that is back.
 //
 // Of two nodes the first in the job's list asks. It says `join`, with its engine's address and the generation
 // of the last connection between the two. The other answers `here`, with its address and a new generation,

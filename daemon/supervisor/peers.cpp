@@ -35,19 +35,30 @@ Peers::Peers(control::Loop& loop, const Clock& clock, const Options& options, Ev
 Peers::~Peers() {
   loop_.unwatch(guests_);
   loop_.unwatch(dial_timer_);
+  loop_.unwatch(reminder_);
 }
 
 Status Peers::read_credentials() {
   if (roster_.trust == Trust::kPlainText) return {};
   MUSTER_ASSIGN_OR_RETURN(own_, roster_.load_credentials());
-  if (!own_.good_until) return {};
-  const auto left = *own_.good_until - wall_time_();
+  warn_of_end();
+  return {};
+}
+
+// Each day: a daemon may run for longer than its certificate is good.
+void Peers::warn_of_end() {
+  loop_.unwatch(std::exchange(reminder_, 0));
+  if (!own_.good_until) return;
+  const auto left = std::chrono::floor<std::chrono::hours>(*own_.good_until - wall_time_());
   if (left < kWarnedBefore)
     MUSTER_LOG(kWarning, "peers",
-               "the certificate of node {} is good for {} hours more; write a new one (`muster certs node`) "
-               "and send SIGHUP",
-               roster_.here, std::chrono::floor<std::chrono::hours>(left).count());
-  return {};
+               "the certificate of node {} {}; write a new one (`muster certs node`) and send SIGHUP",
+               roster_.here,
+               left.count() < 0 ? "has expired" : fmt::format("is good for {} hours more", left.count()));
+  reminder_ = loop_.after(std::chrono::days(1), [this] {
+    reminder_ = 0;
+    warn_of_end();
+  });
 }
 
 Status Peers::open() {

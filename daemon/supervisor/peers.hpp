@@ -90,6 +90,7 @@ class Peers {
   using Id = std::uint64_t;
 
   Status read_credentials();
+  void warn_of_end();
   void dial_due();
   void on_guests();
   void on_dialled(const std::string& name, Result<shm::Descriptor> socket);
@@ -119,6 +120,7 @@ class Peers {
   std::map<std::string, std::pair<std::string, Instant>> told_;  // by peer: the last line of the log
   control::Loop::Watch guests_ = 0;
   control::Loop::Watch dial_timer_ = 0;
+  control::Loop::Watch reminder_ = 0;  // of the certificate's end
   Id next_ = 1;
 };
 

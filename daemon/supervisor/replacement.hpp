@@ -37,7 +37,7 @@ class SignalQueue {
 };
 
 // Returns only if it fails, with nothing changed: kNotFound, kDenied, kNoResource. `kept`: descriptors by
-// name. The process must have one thread.
+// name. Other threads of the process end with it.
 Status replace_program(const std::string& program, const std::vector<std::string>& arguments,
                        const std::map<std::string, int>& kept);
 

@@ -33,7 +33,8 @@ namespace muster::supervisor {
 // Owns    what the part waits for.
 // Thread  the supervisor's loop.
 // Bound   the nodes of the job.
-// Fails   never: a job that cannot be made says why in the log and in awaited(), and is tried again.
+// Fails   never: a job that cannot be made says why in the log and in awaited(). One of the cluster file is
+//         tried again; a temporary one is over.
 class SpanningPart {
  public:
   static constexpr Nanos kRetry = std::chrono::seconds(2);

@@ -27,7 +27,7 @@ struct EpochEnd {
   std::string text;
 };
 
-// What a backend has to one other node.
+// The state of a backend's connection to one other node.
 struct NodeLink {
   Status status = failure(Code::kPeerLost, "it is not connected");  // kPending: no message has come yet
   std::uint32_t generation = 0;                                     // of this connection or the latest

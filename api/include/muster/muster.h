@@ -105,7 +105,7 @@ enum {
    * once to each member, and then the group may run again. */
   MUSTER_ERR_MISMATCH = -201,   /* ranks disagree: field, values and ranks are in the text    */
   MUSTER_ERR_TIMEOUT = -202,    /* the deadline passed: the text names the missing ranks      */
-  MUSTER_ERR_PEER_LOST = -203,  /* a member died: the text names it                           */
+  MUSTER_ERR_PEER_LOST = -203,  /* a member died or left, or its node is lost: the text says  */
   MUSTER_ERR_ABORTED = -204,    /* a member called muster_group_abort, was interrupted, or gave the operation up */
   MUSTER_ERR_DEPENDENCY = -205, /* the start, or one before it on its lane, waited for a point that failed */
   MUSTER_ERR_CORRUPT = -206,    /* members hold different bytes where they must be equal: the text names who */
@@ -154,13 +154,14 @@ typedef struct muster_open_options {
 } muster_open_options;
 #define MUSTER_OPEN_OPTIONS_INIT {sizeof(muster_open_options), -1, -1, 0, NULL, NULL, NULL, NULL, 0}
 
-/* Attach as one rank of a job. Local; blocks until the job is ready or the timeout. If nobody has made the job, its first rank
- * does. In a cluster this waits until all ranks of the world have come to some node, unless the launcher says that all are on
- * this one (api/launchers.md). options may be NULL. On failure *session is NULL. Errors: DAEMON_LOST (no daemon there, or no
- * answer in time), DENIED, DUPLICATE (a living process holds the rank: returned after a second in which it might leave, or at
- * once if many calls of this user wait so; DAEMON_LOST if timeout_ns is shorter), NOT_FOUND (no such job), TIMEOUT (ranks of
- * the job are missing on all nodes: which; once one rank gives up, all that wait hear it), BAD_ARGUMENT (rank or number of
- * ranks), CONFIG (mesh not valid, or not the job's), JOB_ENDED (the job or its daemon is ending), VERSION, NO_RESOURCE. */
+/* Attach as one rank of a job. Blocks until the job is ready or the timeout. If nobody has made the job, its first rank makes it.
+ * In a cluster the job is made only when all ranks of the world have called, on any nodes. If the launcher says that all ranks are
+ * on this node, the first rank makes it there too (api/launchers.md). options may be NULL. On failure *session is NULL. Errors:
+ * DAEMON_LOST (no daemon there, or no answer in time), DENIED, DUPLICATE (a living process holds the rank: returned after a second
+ * in which it might leave, or at once if many calls of this user wait so; DAEMON_LOST if timeout_ns is shorter), NOT_FOUND (no
+ * such job), TIMEOUT (ranks of the job are missing on all nodes: which; once one rank gives up, all that wait hear it),
+ * BAD_ARGUMENT (rank or number of ranks), CONFIG (mesh not valid, or not the job's), JOB_ENDED (the job or its daemon is ending),
+ * VERSION, NO_RESOURCE, BUSY (a job of the cluster file is not made yet, for a node is away, say: the text says why; call again). */
 MUSTER_API muster_status_t muster_open(const muster_open_options* options, muster_session** session);
 
 /* Detach. Does not wait for work: what is in flight is cancelled. Members get PEER_LOST from each operation, present or later,
@@ -577,7 +578,7 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
  * itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read from shared memory, so it works while the daemon is stuck.
  * "exposed_ns" is the time in which the compute lane had work but waited for a collective. Errors: NOT_FOUND with the names. */
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
-/* Record every step of the whole job from now on, on all its local ranks. A job has one recording at a time. It belongs to this
+/* Record every step of all ranks of the job on this node from now on. A job has one recording a node at a time. It belongs to this
  * rank until muster_trace_end; if the session ends first it is lost. Errors: BUSY (this rank, another rank or a program such as
  * `muster trace` is recording; the text says which). */
 MUSTER_API muster_status_t muster_trace_begin(muster_session* session);
