@@ -75,13 +75,9 @@ std::vector<std::pair<NodeIndex, Status>> OtherNodes::take_lost() {
 }
 
 // Another node may have told of the same loss first. Then its end has begun an epoch that nobody has used,
-// and that goes on: who has heard of the loss hears of it once. A rank of this node that another has lost
-// lives, since this engine would know otherwise. So the way between the two is lost, and the rank is not to
-// blame.
+// and that goes on: who has heard of the loss hears of it once.
 void OtherNodes::hear(Instant now) {
-  backend_.take_ended([&](transport::EpochEnd end) {
-    const bool names_one = end.loss && end.culprit >= 0;
-    if (names_one && spec_.world.is_local(Rank(static_cast<std::uint32_t>(end.culprit)))) end.culprit = -1;
+  backend_.take_ended([&](const transport::EpochEnd& end) {
     graph_.ended_elsewhere(end, now);
     if (!end.loss) return;
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)

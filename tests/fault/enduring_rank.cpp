@@ -19,10 +19,12 @@
 // a JSON object: "at" is the monotonic clock in ns, "life" when this process began, "what" is
 //
 //   open      the rank is attached
-//   progress  ten times a second: `counts` of completed operations, and `waiting`: when those began that are
-//   not error     an operation of this rank failed: op, begun, code, culprit, text wrong     a result is not
-//   what it should be ended     the session has ended: code and text. Exits 3 refused   anything else that
-//   should not happen. Exits 4
+//   progress  ten times a second, and before a run: `counts` of completed operations, and `waiting`: when
+//             those began that are not
+//   error     an operation of this rank failed: op, begun, code, culprit, text
+//   wrong     a result is not what it should be
+//   ended     the session has ended: code and text. Exits 3
+//   refused   anything else that should not happen. Exits 4
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -463,7 +465,9 @@ class Rank {
     track.point = MUSTER_POINT_NONE;
     track.stopped = status != MUSTER_OK;
     if (!note(track, status)) return;
-    if (track.content == small_.get() && small_->first() % kGatherEvery == 0)
+    // Where this rank was told of a failure first, another may have completed `small` before, and has
+    // forgotten the wish since.
+    if (track.content == small_.get() && small_->first() % kGatherEvery == 0 && track.begun >= forgotten_)
       wishes_.push_back(small_->first());
     if (track.content == local_.get()) run_what_all_wish();
   }
@@ -501,6 +505,9 @@ class Rank {
 
   muster_status_t run(Track& track) {
     prepare(track);
+    running_ = &track;
+    progress(track.begun);
+    running_ = nullptr;
     const muster_status_t status = muster_plan_run(world_.session, track.content->plan(), 0);
     if (status != MUSTER_ERR_BUSY) note(track, status);
     return status;
@@ -537,7 +544,7 @@ class Rank {
     std::string counts, waiting;
     for (const Track& track : tracks_) {
       counts += (counts.empty() ? "" : ",") + quoted(track.name) + ":" + std::to_string(track.completed);
-      if (track.point != MUSTER_POINT_NONE)
+      if (track.point != MUSTER_POINT_NONE || &track == running_)
         waiting += (waiting.empty() ? "" : ",") + quoted(track.name) + ":" + std::to_string(ns(track.begun));
     }
     say("progress", "\"counts\":{" + counts + "},\"waiting\":{" + waiting + "}");
@@ -555,6 +562,7 @@ class Rank {
   Steady::time_point forgotten_;      // when the wishes were
   std::deque<std::uint64_t> wishes_;  // the gathers that are due, by the number of the `small` that says so
   Steady::time_point next_progress_;
+  const Track* running_ = nullptr;  // it is about to be run
 };
 
 // A node may still be starting, or its daemon may not know yet that this rank's last process is gone.

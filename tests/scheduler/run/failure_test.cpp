@@ -397,6 +397,18 @@ TEST_F(Failure, NumbersWhyARankIsAbsentThatLeftBecauseOfAnother) {
   EXPECT_GT(left->fault, 0u);
 }
 
+// Goal:   a rank of this node that another node has lost lives, and is not to blame.
+TEST_F(Failure, BlamesNoRankOfThisNodeThatAnotherHasLost) {
+  reduce(0, 0, MUSTER_LANE_SMALL);
+  reduce(0, 1, MUSTER_LANE_SMALL);
+  const Status why(Code::kPeerLost, "node 3 does not hear node 1", 1);
+  stage.finish_next(&why);
+  for (const std::uint32_t rank : {0u, 1u}) {
+    ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kPeerLost)) << rank;
+    EXPECT_EQ(stage.stops.at({rank, MUSTER_LANE_SMALL}).verdict.culprit, -1);
+  }
+}
+
 // Goal:   a launched step that fails is told to all its members, in words that name it. What waits for it
 // fails
 //         by DEPENDENCY, other groups go on, and the lane works again after its reset.
@@ -405,13 +417,13 @@ TEST_F(Failure, TellsAllMembersOfALaunchedStepThatFails) {
   reduce(0, 1, MUSTER_LANE_SMALL);
   stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {point});
   reduce(1, 2, MUSTER_LANE_HALO);
-  const Status why(Code::kPeerLost, "the link to node 3 broke", 2);
+  const Status why(Code::kPeerLost, "the link to node 3 broke", 9);
   stage.finish_next(&why);
   for (const std::uint32_t rank : {0u, 1u}) {
     ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kPeerLost)) << rank;
     EXPECT_EQ(stage.stop_text(rank, MUSTER_LANE_SMALL),
               "group first: all_reduce on lane small failed: the link to node 3 broke");
-    EXPECT_EQ(stage.stops.at({rank, MUSTER_LANE_SMALL}).verdict.culprit, 2);
+    EXPECT_EQ(stage.stops.at({rank, MUSTER_LANE_SMALL}).verdict.culprit, 9);
   }
   EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kDependency));
   EXPECT_FALSE(stopped(2, MUSTER_LANE_HALO));
