@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 namespace muster::transport::span {
@@ -22,18 +23,25 @@ class NodeConnection::HeadReceive final : public Transfer {
       : connection_(connection), memory_(std::make_unique_for_overwrite<std::byte[]>(kMessageBytesMax)) {}
   // Tries to begin, if it has not begun.
   void begin() {
-    if (begun_ || !connection_.status_.ok()) return;
+    if (begun_ || came_ || !connection_.status_.ok()) return;
     const Status posted =
         connection_.endpoint_->receive(connection_.first_tag_, {memory_.get(), kMessageBytesMax}, *this);
     begun_ = posted.ok();
+    if (begun_) number_ = connection_.heads_received_++;
     if (!begun_ && posted.code() != Code::kNoResource) connection_.fail(posted);
   }
   bool begun() const { return begun_; }
+  bool waits_to_begin() const { return !begun_ && !came_; }
+  bool came_as(std::uint64_t number) const { return came_ && number_ == number; }
   void done(const Status& status, std::size_t bytes) override {
     begun_ = false;
     if (!status.ok()) return connection_.fail(status);
     connection_.heard_at_ = connection_.clock_.now();
-    const auto message = unseal({memory_.get(), bytes});
+    came_ = bytes;
+    connection_.hear_in_order();
+  }
+  void hear() {
+    const auto message = unseal({memory_.get(), *std::exchange(came_, std::nullopt)});
     if (!message) return connection_.fail(failure(Code::kProtocol, "a message of it came damaged"));
     if (kind_of(*message) == HeadKind::kSum)
       connection_.hear_sum(*message);
@@ -47,6 +55,8 @@ class NodeConnection::HeadReceive final : public Transfer {
   NodeConnection& connection_;
   const std::unique_ptr<std::byte[]> memory_;  // touched by what comes alone
   bool begun_ = false;
+  std::uint64_t number_ = 0;         // among all that have begun
+  std::optional<std::size_t> came_;  // bytes of a message that is not heard yet
 };
 
 // Owns    a head on its way. Thread  the network's. Bound  one message. Fails  with its connection.
@@ -109,7 +119,9 @@ class NodeConnection::Bulk final : public Transfer {
     if (sends_) flow_.sending -= memory_.size();
     if (sends_ && !flow_.urgent) connection_.bulk_sending_ -= memory_.size();
     if (is_checked_ && !sends_ && status.ok() && length.ok() && !is_empty) {
-      if (const auto is_right = connection_.sums_.came(tag_, sum_of(memory_), flow_))
+      if (connection_.endpoint_ == nullptr)  // its sum will not come any more
+        connection_.end(flow_, connection_.status_);
+      else if (const auto is_right = connection_.sums_.came(tag_, sum_of(memory_), flow_))
         connection_.end_checked(flow_, *is_right);
     } else {
       connection_.end(flow_, status.ok() ? length : status);
@@ -183,9 +195,10 @@ void NodeConnection::go_on() {
   }
   for (auto each = bulk_.begin(); each != bulk_.end();) (each++)->begin();
   const auto count = [](const auto& all, auto waits) { return std::count_if(all.begin(), all.end(), waits); };
-  waiting_ = static_cast<std::size_t>(count(receives_, [](const auto& each) { return !each->begun(); }) +
-                                      count(sends_, [](const auto& each) { return !each.begun(); }) +
-                                      count(bulk_, [](const auto& each) { return !each.begun(); }));
+  waiting_ =
+      static_cast<std::size_t>(count(receives_, [](const auto& each) { return each->waits_to_begin(); }) +
+                               count(sends_, [](const auto& each) { return !each.begun(); }) +
+                               count(bulk_, [](const auto& each) { return !each.begun(); }));
 }
 
 void NodeConnection::fail(const Status& why) {
@@ -235,6 +248,17 @@ void NodeConnection::begin(Bulk bulk) {
   }
   begun.begin();
   if (flow.pending == pending && !begun.begun()) ++waiting_;
+}
+
+// Messages go to receives in order, but a library may tell of their ends in another.
+void NodeConnection::hear_in_order() {
+  const auto next = [this] {
+    return std::ranges::find_if(receives_, [this](const auto& each) { return each->came_as(heads_heard_); });
+  };
+  for (auto found = next(); found != receives_.end(); found = next()) {
+    ++heads_heard_;
+    (*found)->hear();
+  }
 }
 
 void NodeConnection::hear_sum(Bytes message) {

@@ -29,7 +29,8 @@ class NodeConnection {
   static constexpr std::size_t kReceives = 4;
   static constexpr std::size_t kReceivesOfAll = 64;  // from all peers together, unless they are more
   static constexpr std::size_t kUnsentMax = std::size_t{1} << 16;
-  // Called by progress() of the network for each head that came. The bytes are valid during the call.
+  // Called by progress() of the network for each head that came, in the order in which the peer has sent
+  // them. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
   // `name`: the node's, for texts. `peers`: how many this node has. What `heard` uses, and the clock, outlive
@@ -80,6 +81,7 @@ class NodeConnection {
   class Bulk;
   void end(Flow& flow, const Status& why);
   void end_checked(Flow& flow, bool is_right);
+  void hear_in_order();
   void hear_sum(Bytes message);
   void begin(Bulk bulk);
 
@@ -97,6 +99,8 @@ class NodeConnection {
   Instant heard_at_{0};
   Instant said_at_{0};
   std::vector<std::unique_ptr<HeadReceive>> receives_;
+  std::uint64_t heads_received_ = 0;  // receives of heads that have begun
+  std::uint64_t heads_heard_ = 0;
   std::list<HeadSend> sends_;
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
   std::list<Bulk> bulk_;
