@@ -348,7 +348,8 @@ class Node {
       case 0:
         return say_bytes(span::message_of_ready(key), true);
       case 1:
-        return say_bytes(span::refusal_of(key, why, bytes_.flag()), true);
+        return say_bytes(
+            span::refusal_of(key, why, span::Standing{static_cast<std::uint32_t>(bytes_.below(4))}), true);
       default:
         return say_bytes(span::message_of_end({kGroup, key.epoch, why.code(), 1, bytes_.flag(), "over"}),
                          true);

@@ -50,6 +50,7 @@ class MemoryLinks {
   void cut(NodeIndex from, NodeIndex to);
   void hold(NodeIndex one, NodeIndex other);
   void restore(NodeIndex one, NodeIndex other);
+  MemoryHub::Unmatched unmatched(NodeIndex from, NodeIndex to);
 
   Result<MemoryConnectionRef> connect(MemoryNode& here, NodeIndex peer, std::uint64_t number);
   void close(const MemoryConnectionRef& connection);
@@ -152,6 +153,24 @@ void MemoryLinks::restore(NodeIndex one, NodeIndex other) {
   paths_.restore(one, other);
   paths_.restore(other, one);
   for (const auto& node : nodes_) node->ring();
+}
+
+MemoryHub::Unmatched MemoryLinks::unmatched(NodeIndex from, NodeIndex to) {
+  const std::lock_guard lock(mutex_);
+  MemoryHub::Unmatched found;
+  const auto is_of_pair = [&](std::uint64_t key) { return key >> 48 == from.value; };
+  for (const auto& node : nodes_) {
+    if (node->index != to || node->lost) continue;
+    for (const MemoryPacket& packet : node->flying)
+      found.messages += packet.kind == MemoryPacket::Kind::kMessage && is_of_pair(packet.key) ? 1 : 0;
+    for (const auto& [key, packets] : node->arrived)
+      if (is_of_pair(key)) found.messages += packets.size();
+    for (const auto& [key, receives] : node->posted)
+      if (is_of_pair(key))
+        found.receives += static_cast<std::size_t>(
+            std::ranges::count_if(receives, [](const MemoryOperationRef& each) { return !each->over; }));
+  }
+  return found;
 }
 
 void MemoryLinks::recall_between(NodeIndex one, NodeIndex other) {
@@ -547,6 +566,10 @@ void MemoryHub::hold(NodeIndex one, NodeIndex other) {
 
 void MemoryHub::restore(NodeIndex one, NodeIndex other) {
   links_->restore(one, other);
+}
+
+MemoryHub::Unmatched MemoryHub::unmatched(NodeIndex from, NodeIndex to) {
+  return links_->unmatched(from, to);
 }
 
 std::vector<std::unique_ptr<Network>> memory_networks(std::uint32_t count, MemoryFaults faults) {

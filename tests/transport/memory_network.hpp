@@ -57,6 +57,13 @@ class MemoryHub {
   // Both directions are open again. Endpoints that have lost something stay silent; new ones do not.
   void restore(NodeIndex one, NodeIndex other);
 
+  struct Unmatched {
+    std::size_t messages = 0;  // that are on their way, or have come and were not received
+    std::size_t receives = 0;  // for which no message has come
+  };
+  // Of what one node sends to the other.
+  Unmatched unmatched(NodeIndex from, NodeIndex to);
+
  private:
   const std::shared_ptr<MemoryLinks> links_;
 };

@@ -53,6 +53,8 @@ class Communicator {
     // The most bytes of other operations that an urgent message was sent after: they were with the library,
     // which sends in order.
     std::uint64_t bulk_ahead = 0;
+    // Operations that this node keeps now: they are in flight, or have failed and messages of them go on.
+    std::uint64_t kept = 0;
   };
   virtual Traffic traffic() const { return {}; }
   // Nobody waits for this launched step any more: it has passed its deadline. What it does outside the

@@ -8,7 +8,7 @@ namespace muster::transport::span {
 void hand_over(SpanOperation& operation, EarlyRequest request) {
   const auto node = operation.peers().place_of(request.from);
   if (!node) return;  // no node of that group
-  if (!request.refusal.ok()) return operation.refused(*node, request.refusal, request.refuser_was_ready);
+  if (!request.refusal.ok()) return operation.refused(*node, request.refusal, request.standing);
   operation.peers().came(*node, std::move(request.request));
 }
 
@@ -21,10 +21,11 @@ std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message) {
 
 std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message) {
   const auto head = read_head<RefusalHead>(message);
-  if (!head || head->code >= 0 || !is_known(head->code)) return std::nullopt;
+  if (!head || head->code >= 0 || !is_known(head->code) || head->standing > Standing::kGone)
+    return std::nullopt;
   const Status why(static_cast<Code>(head->code), text_of_bytes(message.subspan(sizeof *head)),
                    head->culprit);
-  return KeyedRequest(key_of(*head), {from, {}, why, head->ready != 0});
+  return KeyedRequest(key_of(*head), {from, {}, why, head->standing});
 }
 
 bool EarlyRequests::keep(const OperationKey& key, EarlyRequest request) {

@@ -15,8 +15,10 @@ namespace muster::transport::span {
 struct EarlyRequest {
   NodeIndex from;
   MatchRequest request;
-  Status refusal = {};  // not OK: that node will not carry the operation out
-  bool refuser_was_ready = false;
+  Status refusal = {};                  // not OK: that node will not carry the operation out
+  Standing standing = Standing::kOpen;  // of a node that refuses
+  // The node waits for an answer of this one.
+  bool asks() const { return refusal.ok() || standing == Standing::kOpen; }
 };
 
 // To the operation that it is for.

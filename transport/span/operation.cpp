@@ -56,12 +56,12 @@ Rest::~Rest() {
 }
 
 void Rest::send_empty(std::uint32_t node, std::uint64_t number) {
-  if (peers_[node].lost) return;
+  if (!peers_[node].settling) return;
   workshop_.connection_to(span_.nodes[node]).send(peers_[node].first_tag + number, {}, flow_, false);
 }
 
 void Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
-  if (peers_[node].lost) return;
+  if (!peers_[node].settling) return;
   if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(workshop_.staging.take(bytes));
   workshop_.connection_to(span_.nodes[node])
       .receive(peers_[node].received_tag() + number, {memory_.back().data(), bytes}, flow_, false);
@@ -73,12 +73,16 @@ SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
       peers_(collective(), span()),
       rest_(peers_, workshop, span()) {}
 
-void SpanOperation::refused(std::uint32_t node, const Status& why, bool was_ready) {
+void SpanOperation::refused(std::uint32_t node, const Status& why, Standing standing) {
   PeerNode& peer = peers_[node];
   if (!peer.takes_part) return;
+  const bool was_done = standing == Standing::kGone && peer.request && !peer.refused;
   peer.refused = true;
-  peer.ready = peer.ready || was_ready;
+  peer.ready = peer.ready || standing == Standing::kReady;
+  peer.agreed = peer.agreed || standing == Standing::kMoving || was_done;
   fail(why);
+  if (standing == Standing::kOpen && !peer.told && !peer.lost)
+    to(node).tell(refusal_of(key(), why, Standing::kGone));
 }
 
 void SpanOperation::lost(NodeIndex node) {
@@ -92,11 +96,14 @@ void SpanOperation::lost(NodeIndex node) {
 void SpanOperation::fail(const Status& why) {
   if (stage_ != Stage::kOpen && stage_ != Stage::kReady && stage_ != Stage::kMoving) return;
   launched_.outcome->fail(why);
-  settles_ = direct_;
+  had_agreed_ = agreed();
+  settles_ = true;
   stage_ = Stage::kDying;
   // A node that has this one's request might wait for its bytes.
+  const Standing moving = direct_ ? Standing::kReady : Standing::kMoving;
+  const Standing standing = had_agreed_ ? moving : Standing::kOpen;
   for (std::uint32_t node = 0; node < peers_.count(); ++node)
-    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why, settles_));
+    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why, standing));
 }
 
 void SpanOperation::finish() {
@@ -126,23 +133,30 @@ std::size_t SpanOperation::advance() {
   return moved + (stage_ == Stage::kDone ? 1 : 0);
 }
 
-// If a node had not been ready, no node has begun to move anything.
+// If a node had not been ready, no node has begun to move anything from or to members. A node that does not
+// have this one's request has not agreed, and never will.
 std::size_t SpanOperation::settle() {
   if (!settles_) return 0;
-  const bool none_has_begun = peers_.any_refused_before_it_was_ready();
-  if (!none_has_begun && !peers_.all_are_ready()) return 0;
+  const bool none_has_begun = direct_ && peers_.any_refused_before_it_was_ready();
+  if (direct_ && !none_has_begun && !peers_.all_are_ready()) return 0;
   settles_ = false;
-  if (!none_has_begun) settle_rest(rest_);
-  return 1;
+  std::size_t begun = 0;
+  for (std::uint32_t node = 0; node < peers_.count(); ++node) {
+    PeerNode& peer = peers_[node];
+    peer.settling = false;
+    if (!peer.takes_part || !peer.told || peer.lost || peer.settled) continue;
+    peer.settled = had_agreed_ || peer.refused;
+    peer.settling = peer.settled && !none_has_begun && (had_agreed_ || peer.agreed) && peer.request;
+    settles_ = settles_ || !peer.settled;
+    begun += peer.settling ? 1 : 0;
+  }
+  if (begun > 0) settle_rest(rest_);
+  return begun + (settles_ ? 0 : 1);
 }
 
 // An empty message comes after its sender's refusal, but may be heard before it.
 bool SpanOperation::ended_well(const Flow& flow) {
-  if (!flow.failure.ok()) {
-    fail(flow.failure);
-  } else if (flow.abandoned && !direct_) {
-    fail(failure(Code::kProtocol, "a node has sent an empty message where bytes were due"));
-  }
+  if (!flow.failure.ok()) fail(flow.failure);
   return flow.failure.ok() && !flow.abandoned;
 }
 
@@ -202,6 +216,7 @@ void SpanOperation::agree() {
   }
   fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
                peers_.difference(mine, workshop_.options.nodes)));
+  settles_ = false;  // no node has agreed
 }
 
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop) {

@@ -3,10 +3,15 @@
 // a member's memory before all requests are there and equal. Short contributions travel with the request.
 //
 // What is large moves straight from and to the memory of members. No such byte moves before every node has
-// said that it is ready: that it has all requests, and they are equal. So if a node fails later, all nodes
-// know what was begun, and they settle: what has not been sent is sent empty, and what comes goes to memory
-// of their own. All of that at once: no node waits for another, of which it might hear no more. So all
-// messages end, and the memory of members is free again.
+// said that it is ready: that it has all requests, and they are equal. All else passes through staging, and
+// moves as soon as this node has agreed.
+//
+// If a node fails later, nodes settle, each two of which one has begun: what has not been sent is sent empty,
+// and what comes goes to memory of their own. So all messages end, no receive stays behind, and the memory of
+// members is free again. A node that has agreed knows all lengths, and settles at once. One that has not
+// leaves its members' memory alone at once, but settles only when it knows whether the other node has agreed.
+// It asks by its refusal. The other node answers by its own; if it has none, the operation is gone there: if
+// its request had come, it has had all that it needed, and so it had agreed.
 //
 // Unless it is urgent, an operation gives the library one chunk for a node at once (chunk_room.hpp).
 //
@@ -72,7 +77,7 @@ class Rest {
   Rest(const Rest&) = delete;
   Rest& operator=(const Rest&) = delete;
 
-  // Message `number` to the node, or from it; nothing if the node is lost.
+  // Message `number` to the node, or from it; nothing if the node is not one that settles now.
   void send_empty(std::uint32_t node, std::uint64_t number);
   void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
   bool over() const { return flow_.pending == 0; }
@@ -112,7 +117,7 @@ class SpanOperation {
   PeerNodes& peers() { return peers_; }
   const PeerNodes& peers() const { return peers_; }
   // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
-  void refused(std::uint32_t node, const Status& why, bool was_ready);
+  void refused(std::uint32_t node, const Status& why, Standing standing);
   // The connection to that node has failed: so does this, if the node takes part.
   void lost(NodeIndex node);
   // It ends with that failure, as soon as no worker touches its members' memory. The nodes that have been
@@ -126,8 +131,8 @@ class SpanOperation {
 
   // Moves what can be moved; returns how much has. Calls finish() at its end.
   virtual std::size_t work() = 0;
-  // Begins all messages that have not begun, to and from nodes that are not lost: empty ones, and with
-  // nothing kept of what comes. It does no work after that.
+  // Begins all messages that have not begun, to and from nodes that settle now: empty ones, and with nothing
+  // kept of what comes. The members may have gone, and what they gave. It does no work after that.
   virtual void settle_rest(Rest& rest) = 0;
   virtual bool flows_are_over() const = 0;
   // No chore runs, and no message touches the memory of members.
@@ -169,7 +174,8 @@ class SpanOperation {
   PeerNodes peers_;
   Stage stage_ = Stage::kOpen;
   bool direct_ = false;
-  bool settles_ = false;
+  bool had_agreed_ = false;  // when it failed
+  bool settles_ = false;     // it has failed, and is not settled with all nodes
   Rest rest_;
 };
 

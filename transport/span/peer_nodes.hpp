@@ -23,7 +23,10 @@ struct PeerNode {
   bool told = false;         // it has this node's request
   bool ready = false;        // it has said so
   bool refused = false;      // it will not carry the operation out
+  bool agreed = false;       // it has said so, or must have: its messages through staging have begun
   bool lost = false;         // the connection that it had is gone
+  bool settled = false;      // after a failure: messages from and to it have all begun, or there are none
+  bool settling = false;     // after a failure: they begin now
   MessageTag first_tag = 0;  // of the messages to it, beside the request
   std::optional<MatchRequest> request;
   // Of the messages from it; its request is there.

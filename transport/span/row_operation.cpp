@@ -76,8 +76,8 @@ class RowOperation final : public SpanOperation {
   std::uint32_t rows_of(std::uint32_t node) const { return unfolded_ ? member_count_[node] : 1; }
   bool gives(std::uint32_t slice) const;
   bool needs(std::uint32_t slice) const;
-  bool goes_inline(const Flight& flight, std::uint32_t round, std::size_t bytes) const {
-    return chunks_ == 1 && !direct_ && flight.index == 0 && round == 0 && bytes <= kInlineBytes;
+  bool goes_inline(std::uint64_t round, std::size_t bytes) const {
+    return chunks_ == 1 && !direct_ && round == 0 && bytes <= kInlineBytes;
   }
   MessageTag number_of(std::uint32_t chunk, std::uint64_t round) const {
     return std::uint64_t{chunk} * schedule_.size() + round;
@@ -186,8 +186,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
   if (flights_.empty()) return {chunks_ != 1 || direct_, {}};
   const Flight& flight = flights_.front();
   for (const Move& move : schedule_.front().sends) {
-    if (move.peer != node || !goes_inline(flight, 0, bytes_of(flight.chunk, move, rows_of(span().here))))
-      continue;
+    if (move.peer != node || !goes_inline(0, bytes_of(flight.chunk, move, rows_of(span().here)))) continue;
     if (flight.stage == Stage::kPacking) return {false, {}};
     return {true, sent(flight, move)};
   }
@@ -428,7 +427,7 @@ void RowOperation::begin_sends(Flight& flight) {
   flight.is_sent = true;
   for (const Move& move : schedule_[flight.round].sends) {
     const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
-    if (bytes == 0 || goes_inline(flight, flight.round, bytes)) continue;
+    if (bytes == 0 || goes_inline(flight.round, bytes)) continue;
     if (flight.flow.urgent) peers()[move.peer].sent_after(to(move.peer).bulk_sending());
     to(move.peer).send(peers()[move.peer].first_tag + flight.number, sent(flight, move), flight.flow,
                        moves() == Moves::kChecked);
@@ -453,7 +452,7 @@ void RowOperation::begin_receives(Flight& flight) {
     if (bytes == 0) continue;
     std::byte* const into =
         move.result ? flight.places[move.first].result : flight.inbox.data() + flight.inbox_at[move.peer];
-    if (!goes_inline(flight, flight.round, bytes)) {
+    if (!goes_inline(flight.round, bytes)) {
       to(move.peer).receive(peers()[move.peer].received_tag() + flight.number, {into, bytes}, flight.flow,
                             moves() == Moves::kChecked);
       continue;
@@ -468,7 +467,7 @@ void RowOperation::begin_receives(Flight& flight) {
   }
 }
 
-// Flights are the chunks before the next one; what is not among them has ended. Nothing goes inline.
+// Flights are the chunks before the next one; what is not among them has ended.
 void RowOperation::settle_rest(Rest& rest) {
   const auto in_flight = static_cast<std::uint32_t>(flights_.size());
   for (std::uint32_t index = next_chunk_ - in_flight; index < chunks_; ++index) {
@@ -481,11 +480,13 @@ void RowOperation::settle_rest(Rest& rest) {
     const RowChunk chunk = row_.chunk(index, chunks_);
     for (std::size_t round = given; round < schedule_.size(); ++round) {
       const MessageTag number = number_of(index, round);
+      const auto is_message = [&](std::size_t bytes) { return bytes > 0 && !goes_inline(round, bytes); };
       for (const Move& move : schedule_[round].receives)
-        if (const std::size_t bytes = bytes_of(chunk, move, rows_of(move.peer)); round >= begun && bytes > 0)
+        if (const std::size_t bytes = bytes_of(chunk, move, rows_of(move.peer));
+            round >= begun && is_message(bytes))
           rest.receive_unread(move.peer, number, bytes);
       for (const Move& move : schedule_[round].sends)
-        if (bytes_of(chunk, move, rows_of(span().here)) > 0) rest.send_empty(move.peer, number);
+        if (is_message(bytes_of(chunk, move, rows_of(span().here)))) rest.send_empty(move.peer, number);
     }
   }
 }

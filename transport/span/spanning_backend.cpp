@@ -8,6 +8,7 @@
 #include "transport/span/operation.hpp"
 #include "transport/span/staging.hpp"
 #include "transport/span/wire.hpp"
+#include "transport/span/wishes.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -24,20 +25,13 @@ using span::HeadKind;
 using span::NodeConnection;
 using span::OperationKey;
 using span::SpanOperation;
+using span::Standing;
+using span::Wishes;
 
 // A node that has said nothing for so long says that it lives.
 constexpr Nanos kSilence = std::chrono::milliseconds(150);
 // Groups whose ends another node has told and that this one does not have. It may make them later.
 constexpr std::size_t kUnknownGroupsMax = 4096;
-
-// What the engine asks for under its lock. It is carried out by the next progress().
-struct Wishes {
-  std::vector<span::Launched> launches;
-  std::vector<const StepOutcome*> cancelled;
-  std::vector<EpochEnd> ends;
-
-  bool empty() const { return launches.empty() && cancelled.empty() && ends.empty(); }
-};
 
 // Owns    the network, the connections to all nodes, and the operations in flight.
 // Thread  as Backend. One mutex guards the network and all that moves on it; progress() gives up if another
@@ -255,7 +249,10 @@ void SpanningBackend::closed(std::uint64_t group) {
 
 Communicator::Traffic SpanningBackend::traffic(std::uint64_t group) const {
   const std::lock_guard lock(wishes_mutex_);
-  return traffic_.contains(group) ? traffic_.at(group) : Communicator::Traffic();
+  auto traffic = traffic_.contains(group) ? traffic_.at(group) : Communicator::Traffic();
+  // The span is here, with the communicator, and with each operation.
+  traffic.kept = static_cast<std::uint64_t>(spans_.at(group).use_count()) - 2;
+  return traffic;
 }
 
 bool SpanningBackend::note(const SpanOperation& past) {
@@ -403,8 +400,9 @@ void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
   const EpochEnd* const end = ended(key.place.group, key.epoch);
   if (end == nullptr) return keep(key, std::move(read->second));
   drop(message);
-  from.tell(span::refusal_of(key, Status(end->code, end->text, end->culprit)));
+  from.tell(span::refusal_of(key, span::cause_of(*end), Standing::kGone));
   from.tell(span::message_of_end(*end));
+  if (SpanOperation* const failed = find(key)) span::hand_over(*failed, std::move(read->second));
 }
 
 // Of an operation that this node has given up before it agreed, nothing need be known any more.
@@ -421,7 +419,10 @@ void SpanningBackend::hear_refusal(NodeConnection& from, Bytes message) {
   auto read = span::read_refusal(from.peer(), message);
   if (!read) return;
   const OperationKey& key = read->first;
-  if (find(key) == nullptr && ended(key.place.group, key.epoch) != nullptr) return drop(message);
+  if (const auto* const end = ended(key.place.group, key.epoch); end != nullptr && find(key) == nullptr) {
+    if (read->second.asks()) from.tell(span::refusal_of(key, span::cause_of(*end), Standing::kGone));
+    return drop(message);
+  }
   keep(key, std::move(read->second));
 }
 
@@ -472,13 +473,13 @@ const EpochEnd* SpanningBackend::ended(std::uint64_t group, std::uint64_t epoch)
 bool SpanningBackend::end_here(const EpochEnd& end) {
   if (ended(end.group, end.epoch) != nullptr) return false;
   ended_[end.group] = end;
-  const Status why(end.code, end.text, end.culprit);
+  const Status why = span::cause_of(end);
   for (auto& operation : operations_)
     if (operation->key().place.group == end.group && operation->key().epoch <= end.epoch &&
         !operation->agreed())
       operation->fail(why);
   for (const auto& [key, early] : early_.take_ended(end.group, end.epoch))
-    if (early.refusal.ok()) connections_[early.from.value]->tell(span::refusal_of(key, why));
+    if (early.asks()) connections_[early.from.value]->tell(span::refusal_of(key, why, Standing::kGone));
   const std::lock_guard lock(wishes_mutex_);
   std::erase_if(latest_, [&](const auto& each) {
     return each.first.place.group == end.group && each.first.epoch <= end.epoch;
@@ -555,8 +556,7 @@ void SpanningBackend::begin(span::Launched launched) {
   const auto key = launched.key;
   const auto at = span::is_urgent(*launched.collective) ? operations_.begin() : operations_.end();
   SpanOperation& begun = **operations_.insert(at, span::begin_operation(std::move(launched), workshop_));
-  if (const EpochEnd* const end = ended(key.place.group, key.epoch))
-    return begun.fail(Status(end->code, end->text, end->culprit));
+  if (const EpochEnd* const end = ended(key.place.group, key.epoch)) return begun.fail(span::cause_of(*end));
   for (span::EarlyRequest& each : early_.take(key)) span::hand_over(begun, std::move(each));
 }
 

@@ -64,6 +64,14 @@ struct ReadyHead {
 };
 static_assert(sizeof(ReadyHead) == 48);
 
+// How far a node had come with an operation that it refuses.
+enum class Standing : std::uint32_t {
+  kOpen = 0,    // it had not agreed, and asks whether the receiver has
+  kReady = 1,   // it has said that it is ready; messages from and to members begin when all nodes have
+  kMoving = 2,  // it had agreed, and messages through staging begin with that
+  kGone = 3,    // an answer to kOpen or to a request: the operation is not there, or is not there any more
+};
+
 // "My node will not carry this operation out." The cause's text follows.
 struct RefusalHead {
   HeadKind kind = HeadKind::kRefusal;
@@ -72,7 +80,7 @@ struct RefusalHead {
   std::int32_t sender = -1, receiver = -1;
   std::uint32_t tag = 0;
   std::int32_t culprit = -1;
-  std::uint32_t ready = 0;  // the node has said that it is ready
+  Standing standing = Standing::kOpen;
   std::uint32_t reserved = 0;
 };
 static_assert(sizeof(RefusalHead) == 64);
@@ -189,9 +197,9 @@ Head head_of(const OperationKey& key) {
 inline std::vector<std::byte> message_of_ready(const OperationKey& key) {
   return message_of(head_of<ReadyHead>(key), {});
 }
-inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why, bool is_ready = false) {
+inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why, Standing standing) {
   auto head = head_of<RefusalHead>(key);
-  head.ready = is_ready ? 1 : 0;
+  head.standing = standing;
   head.code = static_cast<std::int32_t>(why.code());
   head.culprit = why.culprit();
   return message_of(head, bytes_of_text(why.message()));
@@ -212,6 +220,9 @@ inline std::optional<EpochEnd> read_end(Bytes message) {
   if (head->epoch == 0 || head->epoch >= kEpochMax) return std::nullopt;
   return EpochEnd{head->group,   head->epoch,     static_cast<Code>(head->code),
                   head->culprit, head->loss != 0, text_of_bytes(message.subspan(sizeof *head))};
+}
+inline Status cause_of(const EpochEnd& end) {
+  return {end.code, end.text, end.culprit};
 }
 
 // Of a request, a refusal, or who is ready.
