@@ -508,12 +508,16 @@ void Conductor::on_timer() {
       alive_at_ = now;
       engine_->other_nodes().backend().stay_alive();
     }
-    for (const auto& [node, why] : engine_->other_nodes().take_lost()) {
-      if (connecting_.contains(node)) continue;  // await_connected() tells it
-      Json event = refused(why);
+    // A supervisor that has begun another connection meanwhile sees by the generation that it is not this
+    // one.
+    for (const transport::LostLink& link : engine_->other_nodes().take_lost()) {
+      const auto attempt = connecting_.find(link.node);
+      if (attempt != connecting_.end() && attempt->second.generation == link.generation)
+        continue;  // await_connected() tells it
+      Json event = refused(link.why);
       event["event"] = "lost";
-      event["node"] = node.value;
-      event["generation"] = engine_->other_nodes().backend().link(node).generation;
+      event["node"] = link.node.value;
+      event["generation"] = link.generation;
       tell({MessageKind::kCommand, 0, std::move(event), {}});
     }
     if (const Status health = engine_->health(); !health.ok()) {

@@ -69,7 +69,7 @@ void OtherNodes::look() {
   }
 }
 
-std::vector<std::pair<NodeIndex, Status>> OtherNodes::take_lost() {
+std::vector<transport::LostLink> OtherNodes::take_lost() {
   const std::lock_guard lock(lock_);
   return std::exchange(lost_, {});
 }
@@ -83,20 +83,20 @@ void OtherNodes::hear(Instant now) {
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
       if (graph_.groups()[g].spans() && graph_.groups()[g].key == end.group) on_lost_(GroupId(g));
   });
-  backend_.take_lost([&](NodeIndex node, const Status& why) {
-    MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, why.message());
+  backend_.take_lost([&](const transport::LostLink& link) {
+    MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, link.why.message());
     std::vector<GroupId> groups;
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
       const scheduler::Group& group = graph_.groups()[g];
-      if (!group.spans() || !has_members(group, node)) continue;
+      if (!group.spans() || !has_members(group, link.node)) continue;
       on_lost_(GroupId(g));
       if (backend_.in_use(group.key)) groups.emplace_back(g);
     }
     // One fault for all groups: its culprit is the first rank of the node.
     std::int32_t first = 0;
-    while (spec_.world.node_of(Rank(static_cast<std::uint32_t>(first))) != node) ++first;
-    graph_.abort(groups, {Code::kPeerLost, first, why.message()}, now, scheduler::Epochs::Why::kLoss);
-    lost_.emplace_back(node, why);
+    while (spec_.world.node_of(Rank(static_cast<std::uint32_t>(first))) != link.node) ++first;
+    graph_.abort(groups, {Code::kPeerLost, first, link.why.message()}, now, scheduler::Epochs::Why::kLoss);
+    lost_.push_back(link);
   });
 }
 

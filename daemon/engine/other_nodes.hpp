@@ -43,8 +43,8 @@ class OtherNodes {
   void lose(NodeIndex node, const Status& why, NodeFate fate);
   // It is being connected: what was said of the engine that it had before does not hold for this one.
   void expect(NodeIndex node, std::uint32_t generation);
-  // Connections that have ended since the last call, and why.
-  std::vector<std::pair<NodeIndex, Status>> take_lost();
+  // Connections that have ended since the last call.
+  std::vector<transport::LostLink> take_lost();
   // Ends epochs that have ended on other nodes, and those in use of groups with members on a node that is
   // lost.
   void hear(Instant now);
@@ -75,7 +75,7 @@ class OtherNodes {
   RankSlots& slots_;
   transport::Backend& backend_;
   const Lost on_lost_;
-  std::vector<std::pair<NodeIndex, Status>> lost_;
+  std::vector<transport::LostLink> lost_;
   std::vector<Word> words_;          // by NodeIndex
   std::vector<Standing> standings_;  // by NodeIndex
   CatchUp catch_up_;

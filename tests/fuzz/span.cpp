@@ -217,7 +217,7 @@ class Node {
       if (Running* const one = find(span::key_of(*head))) one->request = std::move(request);
     }
     backend_->take_ended([this](const EpochEnd& end) { epoch_ = std::max(epoch_, end.epoch + 1); });
-    backend_->take_lost([](NodeIndex, const Status&) {});
+    backend_->take_lost([](const LostLink&) {});
     backend_->take_words([](NodeIndex, std::uint32_t, Bytes) {});
     for (auto one = running_.begin(); one != running_.end();) {
       if (!(*one)->outcome.over()) {

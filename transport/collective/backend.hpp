@@ -34,6 +34,13 @@ struct NodeLink {
   Instant heard_at{0};                                              // when something last came from the node
 };
 
+// A connection that has ended.
+struct LostLink {
+  NodeIndex node;
+  std::uint32_t generation = 0;  // the node may have a later one by now
+  Status why;
+};
+
 // Owns    its connections. Communicators refer to it, and end before it.
 // Thread  open, use, end, take_ended, take_lost, tell, take_words, in_use: one at a time, as
 //         Communicator::launch. progress, arm: any, several at once, never under the engine lock; link calls
@@ -66,8 +73,8 @@ class Backend {
   // Whether nodes have agreed on an operation of the group's present epoch. Then that epoch must end when a
   // node of the group is lost: a node that comes back has not seen the operation.
   virtual bool in_use(std::uint64_t /*group*/) { return false; }
-  // Calls visit for each connection that has ended since, and why.
-  virtual void take_lost(const std::function<void(NodeIndex, const Status&)>& /*visit*/) {}
+  // Calls visit for each connection that has ended since.
+  virtual void take_lost(const std::function<void(const LostLink&)>& /*visit*/) {}
   // Says something to nodes that have heard nothing since the last call, so that they know that this one
   // lives.
   virtual void stay_alive() {}

@@ -63,7 +63,7 @@ class SpanningBackend final : public Backend {
   NodeLink link(NodeIndex node) override;
   void lose(NodeIndex node, const Status& why) override;
   bool in_use(std::uint64_t group) override;
-  void take_lost(const std::function<void(NodeIndex, const Status&)>& visit) override;
+  void take_lost(const std::function<void(const LostLink&)>& visit) override;
   void stay_alive() override;
   void end(const EpochEnd& end) override;
   void take_ended(const std::function<void(const EpochEnd&)>& visit) override;
@@ -147,7 +147,7 @@ class SpanningBackend final : public Backend {
   std::map<std::uint64_t, std::uint64_t> present_epoch_;    // by group
   std::map<std::uint64_t, Communicator::Traffic> traffic_;  // by group of `spans_`
   std::vector<EpochEnd> heard_;
-  std::vector<std::pair<NodeIndex, Status>> lost_;
+  std::vector<LostLink> lost_;
   span::EngineWords words_;
   std::atomic<bool> any_heard_{false};
   std::atomic<bool> any_lost_{false};
@@ -348,7 +348,7 @@ void SpanningBackend::look_for_losses() {
     for (auto& operation : operations_) operation->lost(NodeIndex(node));
     connections_[node]->close();
     const std::lock_guard lock(wishes_mutex_);
-    lost_.emplace_back(NodeIndex(node), connections_[node]->status());
+    lost_.push_back({NodeIndex(node), connections_[node]->generation(), connections_[node]->status()});
     any_lost_.store(true, std::memory_order_release);
   }
   std::erase_if(former_, [](const auto& each) { return each->quiet(); });
@@ -364,8 +364,8 @@ bool SpanningBackend::in_use(std::uint64_t group) {
   });
 }
 
-void SpanningBackend::take_lost(const std::function<void(NodeIndex, const Status&)>& visit) {
-  for (const auto& [node, why] : taken(lost_, any_lost_)) visit(node, why);
+void SpanningBackend::take_lost(const std::function<void(const LostLink&)>& visit) {
+  for (const LostLink& link : taken(lost_, any_lost_)) visit(link);
 }
 
 void SpanningBackend::stay_alive() {

@@ -77,10 +77,10 @@ class WireFaults : public ::testing::Test {
   // What engines and supervisors do: who loses a node ends the epoch of the group, and the other end hears.
   void end_what_is_lost(std::uint64_t epoch) {
     for (std::uint32_t node = 0; node < kNodesOfWire; ++node)
-      (*cluster_)[node].take_lost([&](NodeIndex peer, const Status& why) {
-        damaged_ += why.message().find("damaged") != std::string::npos ? 1 : 0;
-        (*cluster_)[node].end({kGroupOfWire, epoch, Code::kPeerLost, -1, true, why.message()});
-        (*cluster_)[peer.value].lose(NodeIndex(node), Status(Code::kPeerLost, "it has given up"));
+      (*cluster_)[node].take_lost([&](const LostLink& link) {
+        damaged_ += link.why.message().find("damaged") != std::string::npos ? 1 : 0;
+        (*cluster_)[node].end({kGroupOfWire, epoch, Code::kPeerLost, -1, true, link.why.message()});
+        (*cluster_)[link.node.value].lose(NodeIndex(node), Status(Code::kPeerLost, "it has given up"));
       });
   }
   std::unique_ptr<MemoryHub> hub_;
