@@ -169,7 +169,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
   if (failed != nullptr && !flight.given_up && first.plan->collective() != nullptr)
     cause = matches_.ended(first.plan->collective()->group, first.stamp.epoch);
   if (failed != nullptr && !flight.given_up && cause == nullptr)
-    cause = new_fault(as_known_here(cause_of(flight.step, groups(), lane_names(), *failed)));
+    cause = new_fault(as_known_here(cause_of(flight.step, groups(), lane_names(), *failed), ranks_.world()));
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part& part = flight.step.parts[i];
     RankLanes& rank = ranks_[part.rank];
@@ -199,21 +199,12 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
   settle(now);
 }
 
-// Another node may have lost a rank of this one. The rank lives, since this engine would know otherwise. So
-// the way between the two nodes is lost, and the rank is not to blame.
-Cause Graph::as_known_here(Cause cause) const {
-  if (cause.code == Code::kPeerLost && cause.culprit >= 0 &&
-      ranks_.world().is_local(Rank(static_cast<std::uint32_t>(cause.culprit))))
-    cause.culprit = -1;
-  return cause;
-}
-
 void Graph::ended_elsewhere(const transport::EpochEnd& end, Instant now) {
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     if (!groups()[g].spans() || groups()[g].key != end.group) continue;
     // The job ends on that node. Whether it ends here too, the supervisor says.
     const Code code = end.code == Code::kJobEnded ? Code::kPeerLost : end.code;
-    const CausePtr cause = new_fault(as_known_here({code, end.culprit, end.text}));
+    const CausePtr cause = new_fault(as_known_here({code, end.culprit, end.text}, ranks_.world()));
     const Epochs::Why why = end.loss ? Epochs::Why::kLoss : Epochs::Why::kOther;
     unsettled_.fail(matches_.end_up_to(GroupId(g), end.epoch, cause, why), cause);
   }

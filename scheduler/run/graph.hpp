@@ -68,7 +68,6 @@ class Graph {
   void heard(Rank rank, std::uint64_t fault);
   // Gives the job's next number to a fault that ends places outside the graph.
   CausePtr new_fault(Cause cause);
-  Cause as_known_here(Cause cause) const;
 
   // Makes room for starts of this plan.
   void expect(const CollectiveWork& work) {

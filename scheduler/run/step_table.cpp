@@ -119,4 +119,11 @@ Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable&
                       as_it_is ? why.message() : why.text())};
 }
 
+Cause as_known_here(Cause cause, const World& world) {
+  if (cause.code == Code::kPeerLost && cause.culprit >= 0 &&
+      world.is_local(Rank(static_cast<std::uint32_t>(cause.culprit))))
+    cause.culprit = -1;
+  return cause;
+}
+
 }  // namespace muster::scheduler

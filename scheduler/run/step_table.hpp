@@ -81,4 +81,9 @@ transport::PlaceKey key_of(const Place& place, std::span<const Group> groups, co
 // code; any other becomes kDevice.
 Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable& lanes, const Status& why);
 
+// What another node has told, as this one knows it. It may have lost a rank of this node. The rank lives,
+// since this engine would know otherwise. So the way between the two nodes is lost, and the rank is not to
+// blame.
+Cause as_known_here(Cause cause, const World& world);
+
 }  // namespace muster::scheduler
