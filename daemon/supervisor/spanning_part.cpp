@@ -215,6 +215,9 @@ void SpanningPart::on_gone(const Status& why) {
     stage_ = Stage::kWaiting;
   }
   if (const auto made = std::exchange(wish_.made, nullptr)) made(why);
+  const std::uint64_t next = std::exchange(next_epoch_, 0);
+  if (next != 0 && stage_ == Stage::kWaiting && around_.peers.is_up(leader_) && !around_.jobs.closed())
+    return begin(next, Stage::kMaking);
   retry_later();
 }
 
@@ -278,6 +281,7 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
     if (peer == leader_) hear_prepare(peer, epoch);
     return;
   }
+  if (step == "end" && epoch == next_epoch_) next_epoch_ = 0;
   if (epoch != epoch_) return;  // of an earlier attempt
   if (step == "end") {
     if (stage_ != Stage::kOver) hear_end(message);
@@ -311,9 +315,13 @@ void SpanningPart::hear_prepare(const std::string& peer, std::uint64_t epoch) {
     told_ = true;
     end(fmt::format("node {} makes it anew", peer), Again::kYes);
   }
+  // The earlier part still ends. The leader says so if it will not wait for that.
+  if (!around_.jobs.closed()) {
+    next_epoch_ = epoch;
+    return;
+  }
   Json answer{{"job", spec_.name}, {"epoch", epoch}, {"step", "prepared"}};
-  answer.update(control::failed(around_.jobs.closed() ? failure(Code::kState, RunningJobs::kShuttingDown)
-                                                      : failure(Code::kBusy, "its earlier part still ends")));
+  answer.update(control::failed(failure(Code::kState, RunningJobs::kShuttingDown)));
   around_.peers.send(peer, answer);
 }
 

@@ -128,6 +128,7 @@ class SpanningPart {
   Status why_;         // the last attempt failed
   bool told_ = false;  // the others know that it ends
   control::Loop::Watch timer_ = 0;
+  std::uint64_t next_epoch_ = 0;  // the leader makes the job in it; this node's earlier part still ends
 };
 
 }  // namespace muster::supervisor
