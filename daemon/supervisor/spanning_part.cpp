@@ -216,8 +216,7 @@ void SpanningPart::on_gone(const Status& why) {
   }
   if (const auto made = std::exchange(wish_.made, nullptr)) made(why);
   const std::uint64_t next = std::exchange(next_epoch_, 0);
-  if (next != 0 && stage_ == Stage::kWaiting && around_.peers.is_up(leader_) && !around_.jobs.closed())
-    return begin(next, Stage::kMaking);
+  if (next != 0 && stage_ == Stage::kWaiting && !around_.jobs.closed()) return begin(next, Stage::kMaking);
   retry_later();
 }
 
@@ -253,6 +252,7 @@ void SpanningPart::look_at(const std::string& peer) {
 void SpanningPart::on_down(const std::string& peer, const Status& why) {
   ties_.on_down(peer);
   vacancy_.on_down(peer);
+  if (peer == leader_) next_epoch_ = 0;
   if (stage_ != Stage::kMaking) return;
   const Status lost =
       failure(Code::kPeerLost, "node {} was lost while the job was being made: {}", peer, why.message());
@@ -315,7 +315,7 @@ void SpanningPart::hear_prepare(const std::string& peer, std::uint64_t epoch) {
     told_ = true;
     end(fmt::format("node {} makes it anew", peer), Again::kYes);
   }
-  // The earlier part still ends. The leader says so if it will not wait for that.
+  // Once the earlier part is gone this node takes part, unless the leader has ended the attempt before.
   if (!around_.jobs.closed()) {
     next_epoch_ = epoch;
     return;
