@@ -236,12 +236,15 @@ void Graph::tick(Instant now) {
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
     steps_.forgive(before, now - before);
   }
-  for (const std::uint32_t index : steps_.overdue(now))
-    if (actions_.is_outside(index)) {
-      const Step& step = steps_.at(index).step;
-      give_up_step(index,
-                   overdue(step, groups(), lane_names(), ranks_.world(), actions_.awaited(index, step)), now);
-    }
+  for (const std::uint32_t index : steps_.overdue(now)) {
+    if (!actions_.is_outside(index)) continue;
+    const Step& step = steps_.at(index).step;
+    const std::vector<AwaitedRanks> awaited = actions_.awaited(index, step);
+    // While that was asked, the step may have ended: then finished() brings a better cause than an empty
+    // list.
+    if (actions_.is_outside(index))
+      give_up_step(index, overdue(step, groups(), lane_names(), ranks_.world(), awaited), now);
+  }
   for (const bool roots : {true, false})
     for (const Rank self : ranks_.world().locals())
       for (std::uint64_t left = ranks_[self].busy(); left != 0; left &= left - 1) {

@@ -148,5 +148,17 @@ TEST_F(Deadline, DoesNotCountThatTimeForALaunchedStepEither) {
     EXPECT_TRUE(stage.stopped_with(rank, MUSTER_LANE_REDUCE, Code::kTimeout)) << rank;
 }
 
+// Goal:   a step that fails in the network just as its deadline passes fails by its own cause.
+TEST_F(Deadline, IsNotTheCauseOfALaunchedStepThatHasJustFailed) {
+  stage.outside = stage.ends_when_asked = true;
+  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+  stage.pass(kTimeout);
+  EXPECT_TRUE(stage.stops.empty());
+  const Status missing = failure(Code::kTimeout, "rank 7 is missing");
+  stage.finish_next(&missing);
+  for (const std::uint32_t rank : {0u, 1u, 2u, 3u})
+    EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_REDUCE), HasSubstr("rank 7 is missing")) << rank;
+}
+
 }  // namespace
 }  // namespace muster::scheduler::test

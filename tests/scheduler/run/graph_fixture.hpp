@@ -35,6 +35,10 @@ class Stage final : public Actions {
     steps[step_index] = step;
   }
   bool is_outside(std::uint32_t) override { return outside; }
+  std::vector<AwaitedRanks> awaited(std::uint32_t, const Step&) override {
+    outside = outside && !ends_when_asked;
+    return {};
+  }
   void reached(Rank rank, std::uint32_t lane, std::uint64_t value, const transport::MatchKey&) override {
     points[{rank.value, lane}] = value;
   }
@@ -112,7 +116,8 @@ class Stage final : public Actions {
   }
 
   Instant now{0};
-  bool outside = false;  // launched steps go on outside the workers
+  bool outside = false;          // launched steps go on outside the workers
+  bool ends_when_asked = false;  // they end there while the graph asks for whom they wait
   Code last_code = Code::kOk;
   std::deque<std::uint32_t> launched;
   std::map<std::uint32_t, Step> steps;
