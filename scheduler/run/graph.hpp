@@ -14,7 +14,8 @@
 //   2. A dropped collective ends its place, because the other members would wait for it. They hear of the
 //      fault at the root.
 //   3. A reset moves the rank on at places where that lane failed or dropped a start, and at every place that
-//      the same fault has ended. So a rank hears of one fault once.
+//      the same fault has ended. So a rank hears of one fault once. In a group that spans nodes it moves on
+//      only for a fault that has ended the rank's epoch or a later one, and at all places of the group alike.
 //   4. A launched collective that goes on outside the workers may pass its deadline, or a member of it may be
 //      interrupted. Its place ends and its members hear that at once. Until it is over, its memory is in
 //      quarantine (decision D20).

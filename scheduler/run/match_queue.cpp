@@ -345,6 +345,7 @@ void MatchQueue::Member::move_on(const Epochs& epochs, std::uint64_t fault) {
 }
 
 void MatchQueue::move_on(const Place& place, std::uint64_t fault) {
+  if (groups_[place.group.value].spans()) return;  // heard() does it, at all places of the group
   if (place.is_pair()) return pair(place).move_on(side_of(place), fault);
   member(place).move_on(lineup(place.group, place.lane).epochs, fault);
 }

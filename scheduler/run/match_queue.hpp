@@ -98,7 +98,9 @@ class MatchQueue {
   // ---- epochs of members -----------------------------------------------------------------------
   // The rank has a new client, which stands in the present epochs.
   void attached(Rank rank);
-  // The member has heard of that fault by an operation of this place: it moves on here.
+  // The member has heard of that fault by an operation of this place: it moves on here. Nothing happens if
+  // the group spans nodes. Such a member stands in one epoch at all places of the group, and heard() alone
+  // moves it on. So one that has completed an operation hears of no earlier end at another place.
   void move_on(const Place& place, std::uint64_t fault);
   // The rank has heard of that fault: it moves on at every place that the fault has ended.
   void heard(Rank rank, std::uint64_t fault);

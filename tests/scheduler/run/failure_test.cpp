@@ -358,6 +358,39 @@ TEST_F(Failure, TellsOfTheOldestEndAndThenOfNoOther) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
+// Goal:   in a group that spans nodes a rank stands in one epoch at all places, so no operation hears of an
+//         end that another one, which was completed, is past.
+// Method: an abort stops two lanes. Between their resets a second abort ends the group.
+TEST_F(Failure, TellsOfTheSameEndsAtAllPlacesOfAGroupThatSpansNodes) {
+  Stage wide{world_of(2), {{"wide", {Rank(0), Rank(1)}, 7}}};
+  const auto reduce = [&wide](std::uint32_t rank, std::uint32_t lane) {
+    wide.start(rank, lane, wide.collective(0, rank, Stage::all_reduce(1)));
+  };
+  const auto reset = [&wide](std::uint32_t lane) {
+    wide.stops.erase({0, lane});
+    wide.graph.reset_lane(Rank(0), lane, wide.now);
+  };
+  constexpr std::uint32_t kLanes[] = {MUSTER_LANE_SMALL, MUSTER_LANE_REDUCE};
+  for (const std::uint32_t lane : kLanes) reduce(0, lane);
+  wide.graph.abort({GroupId(0)}, {Code::kAborted, 1, "first"}, wide.now);
+  for (const std::uint32_t lane : kLanes) {
+    ASSERT_EQ(wide.stop_text(0, lane), "first");
+    reset(lane);
+    if (lane == kLanes[0]) wide.graph.abort({GroupId(0)}, {Code::kAborted, 1, "second"}, wide.now);
+  }
+  for (const std::uint32_t lane : kLanes) {
+    reduce(0, lane);
+    ASSERT_TRUE(wide.stopped_with(0, lane, Code::kAborted)) << "lane " << lane;
+    EXPECT_EQ(wide.stop_text(0, lane), "second");
+  }
+  for (const std::uint32_t lane : kLanes) {
+    reset(lane);
+    for (const std::uint32_t rank : {0u, 1u}) reduce(rank, lane);
+  }
+  EXPECT_TRUE(wide.launched.empty()) << "rank 1 has heard of nothing yet";
+  EXPECT_EQ(wide.stop_text(1, kLanes[0]), "first");
+}
+
 // Goal:   a failure that comes to a place after a loss which all there have got over is told there, though
 //         the loss is the younger one.
 TEST_F(Failure, TellsOfAnOlderFailureThatComesAfterALoss) {
