@@ -43,7 +43,7 @@ Stamp PairPlace::stamp(Side side, std::uint32_t tag) {
     message.given_back = false;
     return {mine.stands, message.number};
   }
-  mine.open.push_back({mine.next, tag, spans_ ? ++mine.of_tags[tag] : 0, false, std::nullopt});
+  mine.open.push_back({mine.next, tag, spans_ ? mine.of_tags.increment(tag) : 0, false, std::nullopt});
   return {mine.stands, mine.next++};
 }
 
@@ -56,7 +56,7 @@ void PairPlace::give_back(Side side, const Stamp& stamp) {
     return other.tag == message->tag && other.number > message->number;
   });
   if (last) {
-    if (spans_) --mine.of_tags[message->tag];
+    if (spans_) mine.of_tags.decrement(message->tag);
     return mine.remove(stamp.number);
   }
   message->given_back = true;

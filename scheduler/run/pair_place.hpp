@@ -5,13 +5,13 @@
 // member with other tags on other lanes.
 #pragma once
 
+#include "api/base/tag_counts.hpp"
 #include "scheduler/run/epochs.hpp"
 #include "scheduler/run/place.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <vector>
 
@@ -73,8 +73,8 @@ class PairPlace {
   struct Member {
     std::uint64_t stands = 1;
     std::uint64_t next = 1;
-    std::vector<Message> open;                       // by number
-    std::map<std::uint32_t, std::uint64_t> of_tags;  // starts of this epoch, if the pair spans nodes
+    std::vector<Message> open;  // by number
+    TagCounts of_tags;          // starts of this epoch, if the pair spans nodes
     void begin(std::uint64_t epoch);
     Message* find(std::uint64_t number);
     void remove(std::uint64_t number);

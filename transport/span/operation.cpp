@@ -1,6 +1,8 @@
 #include "transport/span/operation.hpp"
 
 #include "api/base/dtype.hpp"
+#include "kernels/math/reduce.hpp"
+#include "transport/span/choice.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -25,7 +27,14 @@ bool is_urgent(const Collective& c) {
   return is_vector && c.count <= kShortBytes / std::max<std::size_t>(1, dtype_bytes(c.dtype));
 }
 
-Status check_members(const Span& span, const Collective& c, std::span<const LocalMember> members) {
+Status check_launch(const Span& span, const Collective& c, std::span<const LocalMember> members,
+                    bool reproducible) {
+  const bool apart = !combines(c, reproducible);
+  const std::size_t folded = apart ? static_cast<std::size_t>(span.ranks()) : span.nodes.size();
+  if (has_reduction(c.op) && folded > math::kReduceSourcesMax)
+    return failure(Code::kUnsupported, "{} of {} between nodes folds {} contributions{}; {} are the most",
+                   op_name(c.op), dtype_name(c.dtype), folded, apart ? ", one of each rank" : "",
+                   math::kReduceSourcesMax);
   const auto takes_part = [&](std::int32_t index) {
     return !is_transfer(c.op) || index == c.root || index == c.receiver;
   };

@@ -182,8 +182,10 @@ class SpanOperation {
 // It goes before others: what neighbours wait for, barriers, and short vectors.
 bool is_urgent(const Collective& c);
 
-// Each member of this node that the operation has is there, once. kBadArgument.
-Status check_members(const Span& span, const Collective& c, std::span<const LocalMember> members);
+// kBadArgument: each member of this node that the operation has must be there, once. kUnsupported: a
+// reduction has more contributions than one fold takes (math::kReduceSourcesMax). So it has on every node.
+Status check_launch(const Span& span, const Collective& c, std::span<const LocalMember> members,
+                    bool reproducible);
 
 // The kind of operation that the collective needs.
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop);

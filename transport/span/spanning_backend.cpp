@@ -1,6 +1,7 @@
 #include "transport/span/spanning_backend.hpp"
 
 #include "api/base/log.hpp"
+#include "api/base/tag_counts.hpp"
 #include "transport/loopback/loopback.hpp"
 #include "transport/span/early_requests.hpp"
 #include "transport/span/engine_words.hpp"
@@ -33,6 +34,11 @@ constexpr Nanos kSilence = std::chrono::milliseconds(150);
 // Groups whose ends another node has told and that this one does not have. It may make them later.
 constexpr std::size_t kUnknownGroupsMax = 4096;
 
+// Under which launches are counted, for each tag.
+OperationKey counted_at(const OperationKey& key) {
+  return {key.place, 0, key.epoch, 0};
+}
+
 // Owns    the network, the connections to all nodes, and the operations in flight.
 // Thread  as Backend. One mutex guards the network and all that moves on it; progress() gives up if another
 //         thread has it. A second one, which is never held for long, guards what the engine hands over.
@@ -55,6 +61,7 @@ class SpanningBackend final : public Backend {
   ~SpanningBackend() override;
 
   bool spans() const override { return true; }
+  bool is_reproducible() const { return options_.reproducible; }
   Status use(device::Device& device, std::function<void()> wake) override;
   Result<std::unique_ptr<Communicator>> open(const Span& span) override;
 
@@ -80,8 +87,9 @@ class SpanningBackend final : public Backend {
   // ---- of its communicators --------------------------------------------------------------------
   void closed(std::uint64_t group);
   std::uint64_t first_epoch(std::uint64_t group) const;
-  // The number of the latest launch of that place and tag in that epoch, over all communicators of its group.
-  std::uint64_t latest(const OperationKey& of) const;
+  // How many launches of each tag there were, by counted_at().
+  using Launches = std::map<OperationKey, TagCounts>;
+  Launches launches_of(std::uint64_t group) const;  // over all its communicators
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
@@ -143,7 +151,7 @@ class SpanningBackend final : public Backend {
   mutable std::mutex wishes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<const Span>> spans_;  // of the communicators, by group
   Wishes wishes_;
-  std::map<OperationKey, std::uint64_t> latest_;            // by place, tag and epoch; their number is 0
+  Launches launches_;
   std::map<std::uint64_t, std::uint64_t> present_epoch_;    // by group
   std::map<std::uint64_t, Communicator::Traffic> traffic_;  // by group of `spans_`
   std::vector<EpochEnd> heard_;
@@ -158,25 +166,26 @@ class SpanningBackend final : public Backend {
 // have kept it.
 //
 // Owns    its span, and the numbers at which it has begun. Thread  as Communicator.
-// Bound   one launch for each lane of its members. Fails  launch: kBadArgument. After it by the outcome.
+// Bound   one launch for each lane of its members. Fails  launch: check_launch(). After it by the outcome.
 class SpanningCommunicator final : public Communicator {
  public:
   SpanningCommunicator(SpanningBackend& backend, std::shared_ptr<const Span> span)
-      : backend_(backend), span_(std::move(span)) {}
+      : backend_(backend), span_(std::move(span)), before_(backend.launches_of(span_->group)) {}
   ~SpanningCommunicator() override { backend_.closed(span_->group); }
 
   std::int32_t ranks() const noexcept override { return span_->ranks(); }
   Status launch(const Collective& collective, std::span<const LocalMember> members, const MatchKey& key,
                 StepOutcome& outcome) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks()));
-    MUSTER_RETURN_IF_ERROR(span::check_members(*span_, collective, members));
+    MUSTER_RETURN_IF_ERROR(span::check_launch(*span_, collective, members, backend_.is_reproducible()));
     const std::uint32_t tag = is_transfer(collective.op) ? collective.tag : 0;
     span::Launched launched{&collective,
                             span_,
                             {members.begin(), members.end()},
                             {key.place, tag, key.epoch, key.number},
                             &outcome};
-    launched.key.number += base_of(launched.key);
+    if (const auto known = before_.find(counted_at(launched.key)); known != before_.end())
+      launched.key.number += known->second.of(tag);
     std::sort(launched.members.begin(), launched.members.end(),
               [](const LocalMember& a, const LocalMember& b) { return a.share->index < b.share->index; });
     outcome.hold();
@@ -191,20 +200,9 @@ class SpanningCommunicator final : public Communicator {
   Traffic traffic() const override { return backend_.traffic(span_->group); }
 
  private:
-  // How many launches of that place and tag there were in this epoch, before this communicator was opened.
-  std::uint64_t base_of(OperationKey key) {
-    key.number = 0;
-    const auto known = bases_.find(key);
-    if (known != bases_.end()) return known->second;
-    std::erase_if(bases_, [&](const auto& each) {
-      return each.first.place == key.place && each.first.tag == key.tag && each.first.epoch != key.epoch;
-    });
-    return bases_.emplace(key, backend_.latest(key)).first->second;
-  }
-
   SpanningBackend& backend_;
   std::shared_ptr<const Span> span_;
-  std::map<OperationKey, std::uint64_t> bases_;  // by place, tag and epoch
+  const SpanningBackend::Launches before_;  // when it was opened
 };
 
 // Until the network has ended, a library may still touch what was begun on it.
@@ -282,9 +280,12 @@ std::uint64_t SpanningBackend::first_epoch(std::uint64_t group) const {
   return known == present_epoch_.end() ? 1 : known->second;
 }
 
-std::uint64_t SpanningBackend::latest(const OperationKey& of) const {
+SpanningBackend::Launches SpanningBackend::launches_of(std::uint64_t group) const {
   const std::lock_guard lock(wishes_mutex_);
-  return latest_.contains(of) ? latest_.at(of) : 0;
+  Launches of;
+  for (const auto& each : launches_)
+    if (each.first.place.group == group) of.insert(each);
+  return of;
 }
 
 // ---- other nodes -------------------------------------------------------------------------------
@@ -481,7 +482,7 @@ bool SpanningBackend::end_here(const EpochEnd& end) {
   for (const auto& [key, early] : early_.take_ended(end.group, end.epoch))
     if (early.asks()) connections_[early.from.value]->tell(span::refusal_of(key, why, Standing::kGone));
   const std::lock_guard lock(wishes_mutex_);
-  std::erase_if(latest_, [&](const auto& each) {
+  std::erase_if(launches_, [&](const auto& each) {
     return each.first.place.group == end.group && each.first.epoch <= end.epoch;
   });
   return true;
@@ -506,9 +507,7 @@ void SpanningBackend::take_ended(const std::function<void(const EpochEnd&)>& vis
 void SpanningBackend::launch(span::Launched launched) {
   {
     const std::lock_guard lock(wishes_mutex_);
-    OperationKey counted = launched.key;
-    counted.number = 0;
-    latest_[counted] = launched.key.number;
+    launches_[counted_at(launched.key)].set(launched.key.tag, launched.key.number);
     wishes_.launches.push_back(std::move(launched));
   }
   if (quiet_.exchange(false, std::memory_order_relaxed)) wake_();
