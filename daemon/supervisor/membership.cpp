@@ -161,7 +161,8 @@ Status Membership::difference(const Json& greeting) const {
   while (at < ours.size() && at < theirs->size() && ours[at] == (*theirs)[at]) ++at;
   return failure(
       Code::kConfig,
-      "its configuration is another: {} on node {}, {} on node {}; make the cluster files the same",
+      "its configuration is another: {} on node {}, {} on node {}; make the cluster files, and `defaults` of "
+      "musterd.yaml, the same",
       line_at(ours, at), roster_.here, line_at(*theirs, at), text_in(greeting, "node", kNameBytesMax));
 }
 

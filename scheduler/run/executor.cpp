@@ -111,6 +111,11 @@ std::vector<std::uint32_t> Executor::awaited(std::uint32_t step_index) const {
                                       : std::vector<std::uint32_t>();
 }
 
+Instant Executor::moved_at(std::uint32_t step_index) const {
+  const Slot& slot = slots_[step_index];
+  return slot.communicator != nullptr ? slot.communicator->moved_at(slot.outcome) : Instant();
+}
+
 void Executor::cancel(std::uint32_t step_index) {
   Slot& slot = slots_[step_index];
   MUSTER_ASSERT(slot.communicator != nullptr);

@@ -46,6 +46,7 @@ StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Pla
   free_.pop_back();
   InFlight& step = steps_[*index];
   step.used = true;
+  step.timeout = Nanos::max();
   step.deadline = Instant::max();
   step.given_up = false;
   exchange(step, room_of(members, lane, plan));
@@ -72,6 +73,11 @@ void StepTable::give_back(std::uint32_t index) {
 void StepTable::forgive(Instant moment, Nanos lateness) {
   for (InFlight& step : steps_)
     if (step.used && step.since <= moment) step.deadline = later(step.deadline, lateness);
+}
+
+void StepTable::moved(std::uint32_t index, Instant moment) {
+  InFlight& step = at(index);
+  step.deadline = std::max(step.deadline, later(moment, step.timeout));
 }
 
 std::vector<std::uint32_t> StepTable::overdue(Instant now) const {

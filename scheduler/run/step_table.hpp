@@ -25,7 +25,8 @@ class StepTable {
   struct InFlight {
     Step step;
     Instant since{0};
-    Instant deadline{Instant::max()};        // of a collective: the earliest of its members
+    Nanos timeout{Nanos::max()};             // of a collective: the shortest of its members
+    Instant deadline{Instant::max()};        // of a collective
     bool given_up = false;                   // the deadline has passed, and members were told
     std::vector<std::uint32_t> generations;  // of each part's rank at launch (RankLanes::generation)
     bool used = false;
@@ -47,6 +48,8 @@ class StepTable {
   std::uint32_t in_flight() const { return in_flight_; }
   // Steps launched by that moment get so much more time.
   void forgive(Instant moment, Nanos lateness);
+  // Something of the step moved at that moment: its timeout counts from there.
+  void moved(std::uint32_t index, Instant moment);
   // Steps whose deadline has passed and that were not given up.
   std::vector<std::uint32_t> overdue(Instant now) const;
   // The collective in flight that the rank started last on the lane.

@@ -66,6 +66,12 @@ class Communicator {
     static_cast<void>(outcome);
     return {};
   }
+  // For its deadline: when something of a launched step last moved between nodes. The beginning of time:
+  // nothing has, or that is unknown.
+  virtual Instant moved_at(const StepOutcome& outcome) const {
+    static_cast<void>(outcome);
+    return {};
+  }
 };
 
 }  // namespace muster::transport

@@ -91,7 +91,7 @@ void SpanOperation::refused(std::uint32_t node, const Status& why, Standing stan
   peer.agreed = peer.agreed || standing == Standing::kMoving || was_done;
   fail(why);
   if (standing == Standing::kOpen && !peer.told && !peer.lost)
-    to(node).tell(refusal_of(key(), why, Standing::kGone));
+    to(node).tell(refusal_of(launched_.key, why, Standing::kGone));
 }
 
 void SpanOperation::lost(NodeIndex node) {
@@ -112,7 +112,7 @@ void SpanOperation::fail(const Status& why) {
   const Standing moving = direct_ ? Standing::kReady : Standing::kMoving;
   const Standing standing = had_agreed_ ? moving : Standing::kOpen;
   for (std::uint32_t node = 0; node < peers_.count(); ++node)
-    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(key(), why, standing));
+    if (peers_[node].takes_part && peers_[node].told) to(node).tell(refusal_of(launched_.key, why, standing));
 }
 
 void SpanOperation::finish() {
@@ -139,7 +139,9 @@ std::size_t SpanOperation::advance() {
     launched_.outcome->release(workshop_.clock.now());
     ++moved;
   }
-  return moved + (stage_ == Stage::kDone ? 1 : 0);
+  moved += stage_ == Stage::kDone ? 1 : 0;
+  if (moved > 0) moved_at_ = workshop_.clock.now();
+  return moved;
 }
 
 // If a node had not been ready, no node has begun to move anything from or to members. A node that does not
@@ -171,7 +173,7 @@ bool SpanOperation::ended_well(const Flow& flow) {
 
 RequestHead SpanOperation::head() const {
   const Collective& c = collective();
-  auto head = head_of<RequestHead>(key());
+  auto head = head_of<RequestHead>(launched_.key);
   head.op = static_cast<std::uint8_t>(agreed_op(c.op));
   head.dtype = static_cast<std::uint8_t>(c.dtype);
   head.redop = static_cast<std::uint8_t>(c.redop);
@@ -220,12 +222,30 @@ void SpanOperation::agree() {
     direct_ = direct;
     stage_ = direct ? Stage::kReady : Stage::kMoving;
     for (std::uint32_t node = 0; direct && node < peers_.count(); ++node)
-      if (peers_[node].takes_part) to(node).tell(message_of_ready(key()));
+      if (peers_[node].takes_part) to(node).tell(message_of_ready(launched_.key));
     return;
   }
   fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
                peers_.difference(mine, workshop_.options.nodes)));
   settles_ = false;  // no node has agreed
+}
+
+SpanOperation* find(const SpanOperations& operations, const OperationKey& key) {
+  for (const auto& each : operations)
+    if (!each->is_past() && each->launched().key == key) return each.get();
+  return nullptr;
+}
+
+SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome) {
+  for (const auto& each : operations)
+    if (!each->over() && each->launched().outcome == &outcome) return each.get();
+  return nullptr;
+}
+
+std::size_t advance(SpanOperations& operations) {
+  std::size_t moved = 0;
+  for (auto& each : operations) moved += each->advance();
+  return moved;
 }
 
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop) {

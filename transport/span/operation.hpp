@@ -30,6 +30,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -99,8 +100,7 @@ class SpanOperation {
  public:
   virtual ~SpanOperation() = default;
 
-  const OperationKey& key() const { return launched_.key; }
-  const StepOutcome* outcome() const { return launched_.outcome; }
+  const Launched& launched() const { return launched_; }
   const Span& span() const { return *launched_.span; }
   // Whether all nodes have come to it and mean the same.
   bool agreed() const {
@@ -125,6 +125,8 @@ class SpanOperation {
   void fail(const Status& why);
   // Goes on as far as it can. Returns how many times something has moved.
   std::size_t advance();
+  // When something last moved; the beginning of time: nothing has.
+  Instant moved_at() const { return moved_at_; }
 
  protected:
   SpanOperation(Launched launched, const Workshop& workshop);
@@ -173,6 +175,7 @@ class SpanOperation {
   Launched launched_;
   PeerNodes peers_;
   Stage stage_ = Stage::kOpen;
+  Instant moved_at_{0};
   bool direct_ = false;
   bool had_agreed_ = false;  // when it failed
   bool settles_ = false;     // it has failed, and is not settled with all nodes
@@ -186,6 +189,12 @@ bool is_urgent(const Collective& c);
 // reduction has more contributions than one fold takes (math::kReduceSourcesMax). So it has on every node.
 Status check_launch(const Span& span, const Collective& c, std::span<const LocalMember> members,
                     bool reproducible);
+
+// Those of a node, in the order in which they go on.
+using SpanOperations = std::deque<std::unique_ptr<SpanOperation>>;
+SpanOperation* find(const SpanOperations& operations, const OperationKey& key);     // if it is not past
+SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome);  // if it is not over
+std::size_t advance(SpanOperations& operations);
 
 // The kind of operation that the collective needs.
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop);

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -93,6 +92,7 @@ class SpanningBackend final : public Backend {
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
+  Instant moved_at(const StepOutcome& outcome);
   Communicator::Traffic traffic(std::uint64_t group) const;
 
  private:
@@ -113,7 +113,6 @@ class SpanningBackend final : public Backend {
   bool note(const SpanOperation& past);
   // Hands it to the operation, or keeps it until this node comes to that.
   void keep(const OperationKey& key, span::EarlyRequest request);
-  SpanOperation* find(const OperationKey& key);
   // The latest end of the group, if that epoch has ended.
   const EpochEnd* ended(std::uint64_t group, std::uint64_t epoch) const;
   // Fails what has not met all its nodes. False: the epoch had ended before.
@@ -133,7 +132,7 @@ class SpanningBackend final : public Backend {
   span::Staging staging_;
   std::vector<std::unique_ptr<NodeConnection>> connections_;  // by NodeIndex; null: this node
   std::vector<std::unique_ptr<NodeConnection>> former_;       // whose memory a library may still touch
-  std::deque<std::unique_ptr<SpanOperation>> operations_;
+  span::SpanOperations operations_;
   std::unique_ptr<Network> network_;
   std::unique_ptr<Backend> local_;
   std::function<void()> wake_;
@@ -197,6 +196,7 @@ class SpanningCommunicator final : public Communicator {
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome) const override {
     return backend_.awaited(outcome);
   }
+  Instant moved_at(const StepOutcome& outcome) const override { return backend_.moved_at(outcome); }
   Traffic traffic() const override { return backend_.traffic(span_->group); }
 
  private:
@@ -254,8 +254,8 @@ Communicator::Traffic SpanningBackend::traffic(std::uint64_t group) const {
 }
 
 bool SpanningBackend::note(const SpanOperation& past) {
-  const std::uint64_t group = past.key().place.group;
-  if (past.agreed()) done_[group] = std::max(done_[group], past.key().epoch);
+  const std::uint64_t group = past.launched().key.place.group;
+  if (past.agreed()) done_[group] = std::max(done_[group], past.launched().key.epoch);
   const std::uint64_t ahead = past.peers().bulk_ahead();
   const std::lock_guard lock(wishes_mutex_);
   if (spans_.contains(group)) traffic_[group].bulk_ahead = std::max(traffic_[group].bulk_ahead, ahead);
@@ -361,7 +361,8 @@ bool SpanningBackend::in_use(std::uint64_t group) {
   const auto done = done_.find(group);
   if (done != done_.end() && done->second == present) return true;
   return std::any_of(operations_.begin(), operations_.end(), [&](const auto& operation) {
-    return operation->key().place.group == group && operation->key().epoch == present && operation->agreed();
+    return operation->launched().key.place.group == group && operation->launched().key.epoch == present &&
+           operation->agreed();
   });
 }
 
@@ -403,14 +404,15 @@ void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
   drop(message);
   from.tell(span::refusal_of(key, span::cause_of(*end), Standing::kGone));
   from.tell(span::message_of_end(*end));
-  if (SpanOperation* const failed = find(key)) span::hand_over(*failed, std::move(read->second));
+  if (SpanOperation* const failed = span::find(operations_, key))
+    span::hand_over(*failed, std::move(read->second));
 }
 
 // Of an operation that this node has given up before it agreed, nothing need be known any more.
 void SpanningBackend::hear_ready(NodeConnection& from, Bytes message) {
   const auto head = span::read_head<span::ReadyHead>(message);
   if (!head) return;
-  SpanOperation* const operation = find(span::key_of(*head));
+  SpanOperation* const operation = span::find(operations_, span::key_of(*head));
   if (operation == nullptr) return drop(message);
   if (const auto node = operation->peers().place_of(from.peer())) operation->peers()[*node].ready = true;
 }
@@ -420,7 +422,8 @@ void SpanningBackend::hear_refusal(NodeConnection& from, Bytes message) {
   auto read = span::read_refusal(from.peer(), message);
   if (!read) return;
   const OperationKey& key = read->first;
-  if (const auto* const end = ended(key.place.group, key.epoch); end != nullptr && find(key) == nullptr) {
+  if (const auto* const end = ended(key.place.group, key.epoch);
+      end != nullptr && span::find(operations_, key) == nullptr) {
     if (read->second.asks()) from.tell(span::refusal_of(key, span::cause_of(*end), Standing::kGone));
     return drop(message);
   }
@@ -450,14 +453,9 @@ void SpanningBackend::end_what_came() {
   }
 }
 
-SpanOperation* SpanningBackend::find(const OperationKey& key) {
-  for (const auto& each : operations_)
-    if (!each->is_past() && each->key() == key) return each.get();
-  return nullptr;
-}
-
 void SpanningBackend::keep(const OperationKey& key, span::EarlyRequest request) {
-  if (SpanOperation* const operation = find(key)) return span::hand_over(*operation, std::move(request));
+  if (SpanOperation* const operation = span::find(operations_, key))
+    return span::hand_over(*operation, std::move(request));
   const NodeIndex from = request.from;
   if (!early_.keep(key, std::move(request)))
     MUSTER_LOG(kWarning, "span", "node {} is {} operations ahead; what it says of the next one is dropped",
@@ -475,16 +473,15 @@ bool SpanningBackend::end_here(const EpochEnd& end) {
   if (ended(end.group, end.epoch) != nullptr) return false;
   ended_[end.group] = end;
   const Status why = span::cause_of(end);
+  const auto ends = [&end](const OperationKey& key) {
+    return key.place.group == end.group && key.epoch <= end.epoch;
+  };
   for (auto& operation : operations_)
-    if (operation->key().place.group == end.group && operation->key().epoch <= end.epoch &&
-        !operation->agreed())
-      operation->fail(why);
+    if (ends(operation->launched().key) && !operation->agreed()) operation->fail(why);
   for (const auto& [key, early] : early_.take_ended(end.group, end.epoch))
     if (early.asks()) connections_[early.from.value]->tell(span::refusal_of(key, why, Standing::kGone));
   const std::lock_guard lock(wishes_mutex_);
-  std::erase_if(launches_, [&](const auto& each) {
-    return each.first.place.group == end.group && each.first.epoch <= end.epoch;
-  });
+  std::erase_if(launches_, [&](const auto& each) { return ends(each.first); });
   return true;
 }
 
@@ -523,9 +520,14 @@ void SpanningBackend::cancel(const StepOutcome& outcome) {
 
 std::vector<std::uint32_t> SpanningBackend::awaited(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
-  for (const auto& operation : operations_)
-    if (!operation->over() && operation->outcome() == &outcome) return operation->peers().awaited();
-  return {};
+  const SpanOperation* const operation = span::find(operations_, outcome);
+  return operation == nullptr ? std::vector<std::uint32_t>() : operation->peers().awaited();
+}
+
+Instant SpanningBackend::moved_at(const StepOutcome& outcome) {
+  const std::lock_guard lock(mutex_);
+  const SpanOperation* const operation = span::find(operations_, outcome);
+  return operation == nullptr ? Instant() : operation->moved_at();
 }
 
 std::size_t SpanningBackend::carry_out_wishes() {
@@ -538,9 +540,8 @@ std::size_t SpanningBackend::carry_out_wishes() {
   if (wishes.empty() && said.empty()) return 0;
   for (span::Launched& launched : wishes.launches) begin(std::move(launched));
   for (const StepOutcome* outcome : wishes.cancelled)
-    for (auto& operation : operations_)
-      if (!operation->over() && operation->outcome() == outcome)
-        operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
+    if (SpanOperation* const operation = span::find(operations_, *outcome))
+      operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
   for (const EpochEnd& end : wishes.ends) {
     end_here(end);
     if (const auto span = span_of(end.group))
@@ -568,10 +569,10 @@ std::size_t SpanningBackend::progress() {
     if (connection != nullptr) connection->go_on();
   moved += network_->progress();
   look_for_losses();
-  for (auto& operation : operations_) moved += operation->advance();
+  moved += span::advance(operations_);
   if (!came_.empty()) {
     end_what_came();
-    for (auto& operation : operations_) moved += operation->advance();
+    moved += span::advance(operations_);
   }
   words_.arrive();
   std::erase_if(operations_, [this](const auto& operation) {

@@ -148,6 +148,20 @@ TEST_F(Deadline, DoesNotCountThatTimeForALaunchedStepEither) {
     EXPECT_TRUE(stage.stopped_with(rank, MUSTER_LANE_REDUCE, Code::kTimeout)) << rank;
 }
 
+// Goal:   a long transfer is not given up while it moves, and is as soon as nothing has moved for so long.
+TEST_F(Deadline, CountsFromTheLastMoveOfALaunchedStep) {
+  stage.outside = true;
+  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+  for (int i = 0; i < 5; ++i) {
+    stage.pass(kMost);
+    stage.moved = stage.now;
+  }
+  stage.pass(kTimeout - Nanos(1));
+  EXPECT_TRUE(stage.stops.empty());
+  stage.pass(Nanos(1));
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kTimeout));
+}
+
 // Goal:   a step that fails in the network just as its deadline passes fails by its own cause.
 TEST_F(Deadline, IsNotTheCauseOfALaunchedStepThatHasJustFailed) {
   stage.outside = stage.ends_when_asked = true;

@@ -15,6 +15,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -242,6 +243,36 @@ TEST_F(SpanningGroup, GivesMemoryBackWhenANodeGivesUp) {
     launches_.clear();
   }
   EXPECT_GT(gave_up, moments);
+}
+
+// Goal:   the deadline of a long transfer can be told from that of one that stands still.
+// Method: an all-reduce for which node 2 does not come at first; then it moves chunk by chunk.
+TEST_F(SpanningGroup, SaysWhenSomethingLastMoved) {
+  open(true);
+  const Shape shape = shape_of(MUSTER_ALL_REDUCE, MUSTER_F32, MUSTER_SUM, kRanks, 700'000, Place::kApart);
+  Case made = make_case(shape);
+  std::vector<std::byte> arena = made.before;
+  const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+  std::vector<Share> late, early;
+  for (const Share& share : shares)
+    (by_turns(static_cast<std::uint32_t>(share.index), kRanks) == 2 ? late : early).push_back(share);
+  const auto same = [&](std::uint32_t) -> const Collective& { return shape.collective; };
+  const MatchKey key = next();
+  const SpanLaunch& first = launch(same, early, key);
+  const auto pass = [&](int turns) { ASSERT_TRUE(cluster_->until([&] { return --turns < 0; })); };
+  pass(200);
+  const Instant waits = communicators_[0]->moved_at(*first.outcomes[0]);
+  EXPECT_GT(waits, Instant()) << "it has told the others";
+  pass(200);
+  EXPECT_EQ(communicators_[0]->moved_at(*first.outcomes[0]), waits);
+  const SpanLaunch& last = launch(same, late, key);
+  std::set<Instant> moments;
+  ASSERT_TRUE(cluster_->until([&] {
+    if (!first.outcomes[0]->over()) moments.insert(communicators_[0]->moved_at(*first.outcomes[0]));
+    return first.over() && last.over();
+  }));
+  EXPECT_GT(moments.size(), 3u);
+  EXPECT_TRUE(same_bytes(arena, made.after));
 }
 
 // Goal:   an epoch that ends on one node ends on all: who has come to an operation of it hears the cause, and
