@@ -1,7 +1,13 @@
 #include "daemon/engine/conductor.hpp"
 
+#include "daemon/control/engine_address.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
+#include "tests/support/manual_clock.hpp"
+#include "transport/endpoint/library.hpp"
+#include "transport/span/wire.hpp"
 
+#include <cstddef>
+#include <memory>
 #include <set>
 #include <thread>
 #include <utility>
@@ -23,12 +29,14 @@ constexpr std::uint32_t kWorld = 16;
 // An engine's conductor on a thread of its own, and this test as its supervisor.
 class ConductorTest : public ::testing::Test {
  protected:
-  ConductorTest() {
+  // `time_passes`: for the engine.
+  explicit ConductorTest(bool time_passes = true) {
     auto [ours, theirs] = pair();
     const int least = 1;  // room for a few messages only
     EXPECT_EQ(setsockopt(theirs.get(), SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
     channel_ = std::move(ours);
-    conductor_ = std::make_unique<Conductor>(std::move(theirs), clock_);
+    conductor_ = std::make_unique<Conductor>(
+        std::move(theirs), time_passes ? static_cast<const Clock&>(clock_) : standing_clock_);
     thread_ = std::thread([this] { conductor_->run(); });
   }
   ~ConductorTest() override {
@@ -50,16 +58,20 @@ class ConductorTest : public ::testing::Test {
   void tell(const Json& command, std::span<const int> descriptors = {}) {
     ASSERT_TRUE(control::send_packet(channel_, MessageKind::kCommand, ++serial_, command, descriptors).ok());
   }
-  void attach(std::uint32_t rank) {
+  void ask_to_attach(std::uint32_t rank) {
     auto [ours, theirs] = pair();
     const shm::Descriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
     const int descriptors[] = {theirs.get(), self.get()};
     tell({{"command", "attach"}, {"rank", rank}, {"pid", getpid()}, {"serial", 1}}, descriptors);
-    EXPECT_TRUE(hear().value("ok", false)) << rank;
     clients_.push_back(std::move(ours));
+  }
+  void attach(std::uint32_t rank) {
+    ask_to_attach(rank);
+    EXPECT_TRUE(hear().value("ok", false)) << rank;
   }
 
   SteadyClock clock_;
+  muster::test::ManualClock standing_clock_;
   shm::Descriptor channel_;
   std::unique_ptr<Conductor> conductor_;
   std::thread thread_;
@@ -119,6 +131,90 @@ TEST_F(ConductorTest, ConnectsWithTheEnginesOfOtherNodes) {
   EXPECT_EQ(hear().value("status", 0), MUSTER_ERR_BAD_ARGUMENT);
   tell({{"command", "lose"}, {"node", 0}, {"why", "it is gone"}});
   EXPECT_TRUE(hear().value("ok", false));
+}
+
+// The engine of another node, which says hello and nothing more.
+//
+// Owns    its network and its end of the connection.
+// Thread  the test's.
+// Bound   one message.
+// Fails   the test.
+class SilentEngine final : transport::Transfer {
+ public:
+  explicit SilentEngine(NodeIndex here) {
+    auto network = transport::open_network(MUSTER_NETWORKS, "ofi", here);
+    EXPECT_TRUE(network) << network.error().text();
+    network_ = *std::move(network);
+  }
+  transport::Bytes address() const { return network_->address(); }
+  void say_hello(NodeIndex to, transport::Bytes there) {
+    auto endpoint = network_->connect(to, there);
+    ASSERT_TRUE(endpoint) << endpoint.error().text();
+    endpoint_ = *std::move(endpoint);
+    hello_ = transport::span::message_of(transport::span::HelloHead(), {});
+    transport::span::seal(hello_);
+    ASSERT_TRUE(endpoint_->send(0, hello_, *this).ok());
+  }
+  void progress() { network_->progress(); }
+
+ private:
+  void done(const Status&, std::size_t) override {}
+
+  std::vector<std::byte> hello_;
+  std::unique_ptr<transport::Network> network_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
+};
+
+// No question to another node is over because of its time.
+class WaitingRankTest : public ConductorTest {
+ protected:
+  WaitingRankTest() : ConductorTest(false) {}
+  // Rank 0 of two, whose node is connected with that of rank 1.
+  void make_job() {
+    control::JobSpec spec = test::small_job(2);
+    spec.world = *World::build({"node1", "node2"}, std::vector<std::uint32_t>{0, 1}, NodeIndex(0));
+    spec.network = "ofi";
+    spec.networks_directory = MUSTER_NETWORKS;
+    tell({{"command", "create"}, {"spec", control::to_json(spec)}});
+    const Json made = hear();
+    ASSERT_TRUE(made.value("ok", false)) << made;
+    const auto address = control::address_in(made.at("result"));
+    ASSERT_TRUE(address);
+    const control::EngineCall call{NodeIndex(1), {other_.address().begin(), other_.address().end()}, 0};
+    Json connect{{"command", "connect"}};
+    control::write_calls(std::vector{call}, connect);
+    tell(connect);
+    ASSERT_TRUE(hear().value("ok", false));
+    other_.say_hello(NodeIndex(0), *address);
+    auto event = control::receive_packet(channel_);
+    for (const Instant end = soon(); !event && clock_.now() < end; event = control::receive_packet(channel_))
+      other_.progress();
+    ASSERT_TRUE(event);
+    ASSERT_TRUE(event->body.value("ok", false)) << event->body;
+  }
+
+  SilentEngine other_{NodeIndex(1)};
+};
+
+// Goal:   a rank that waits to hear of departures on other nodes is not let in because somebody looks at the
+//         job. It is let in when a supervisor takes over, before that hears who is there.
+TEST_F(WaitingRankTest, IsLetInByASupervisorThatTakesOverAlone) {
+  ASSERT_NO_FATAL_FAILURE(make_job());
+  attach(0);
+  clients_.clear();
+  ASSERT_EQ(hear().value("event", ""), "detached");
+  ask_to_attach(0);
+  for (int look = 0; look < 3; ++look) {
+    tell({{"command", "report"}});
+    const Json report = hear().at("result");
+    ASSERT_TRUE(report.contains("ranks")) << report;
+    EXPECT_FALSE(report.at("ranks").at(0).at("attached").get<bool>());
+  }
+  tell({{"command", "report"}, {"takes_over", true}});
+  const Json let_in = hear();
+  EXPECT_TRUE(let_in.value("ok", false)) << let_in;
+  ASSERT_EQ(let_in.value("attachments", 0), 2) << let_in;
+  EXPECT_TRUE(hear().at("result").at("ranks").at(0).at("attached").get<bool>());
 }
 
 TEST_F(ConductorTest, MakesNoJobWhoseNetworkIsNotThere) {

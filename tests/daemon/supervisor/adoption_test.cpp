@@ -246,6 +246,16 @@ TEST_F(AdoptionTest, CarriesFieldsOfALaterVersionAlong) {
   EXPECT_EQ(read()->state.jobs.at(0).spec_later.at("limit"), 6);
 }
 
+// Goal:   an engine hears who takes over, and who only looks.
+TEST_F(AdoptionTest, DoesNotTakeOverToLook) {
+  write();
+  start();
+  EXPECT_TRUE(await_command("report").body.value("takes_over", false));
+  const shm::Descriptor socket = connect();
+  ASSERT_TRUE(control::send_packet(socket, shm::MessageKind::kCommand, 1, {{"command", "jobs"}}).ok());
+  EXPECT_FALSE(await_command("report").body.contains("takes_over"));
+}
+
 // Goal:   a crowd that waits for an engine is let in, however many of its questions a channel holds.
 TEST_F(AdoptionTest, AsksAgainWhereTheChannelIsFull) {
   job_.spec.world = 40;

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "daemon/control/packet.hpp"
+#include "daemon/supervisor/kept_names.hpp"
+#include "daemon/supervisor/state_file.hpp"
 #include "daemon/supervisor/supervisor.hpp"
 #include "tests/daemon/control/tls_pair.hpp"
 #include "tests/support/all_reduce.hpp"
@@ -12,12 +14,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace muster::supervisor {
 
@@ -25,6 +30,31 @@ using control::Json;
 using test::AllReduce;
 
 constexpr std::uint32_t kRanksOfANode = 2;
+
+// In place of the service manager: keeps the state that a node leaves to a successor.
+//
+// Owns    the memory file.
+// Thread  any.
+// Bound   one file, the last.
+// Fails   jobs: as StateFile.
+class StateKeeper {
+ public:
+  void take(const std::string& text, std::span<const int> descriptors) {
+    if (descriptors.empty() || text.find(fmt::format("FDNAME={}", kStateName)) == std::string::npos) return;
+    const std::lock_guard lock(mutex_);
+    file_ = shm::Descriptor(dup(descriptors[0]));
+  }
+  Result<std::vector<SavedJob>> jobs() {
+    const std::lock_guard lock(mutex_);
+    MUSTER_ASSIGN_OR_RETURN(StateFile file, StateFile::adopt(shm::Descriptor(dup(file_.get()))));
+    MUSTER_ASSIGN_OR_RETURN(Decoded read, file.read(state_format().version));
+    return std::move(read.state.jobs);
+  }
+
+ private:
+  std::mutex mutex_;
+  shm::Descriptor file_;
+};
 
 class ClusterTest : public ::testing::Test {
  protected:
@@ -69,6 +99,26 @@ class ClusterTest : public ::testing::Test {
       return OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)),
                             control::good_until(own.certificate).value()};
     };
+  }
+  // The cluster's, and each node's state is kept. To be called before the nodes start.
+  void have_tie_breaker(const std::string& node) {
+    for (const auto& each : nodes_) {
+      const auto& keeper = keepers_.emplace_back(std::make_shared<StateKeeper>());
+      each->options.roster.tie_breaker = node;
+      each->options.notify = [keeper](const std::string& text, std::span<const int> descriptors) {
+        keeper->take(text, descriptors);
+        return true;
+      };
+    }
+  }
+  // Of job "train", as the engine of each node was told, and will be told anew.
+  void expect_tie_breaker(const std::string& node) const {
+    for (std::size_t n = 0; n < nodes_.size(); ++n) {
+      const auto jobs = keepers_.at(n)->jobs();
+      ASSERT_TRUE(jobs) << name(n) << ": " << jobs.error().text();
+      ASSERT_EQ(jobs->size(), 1u) << name(n);
+      EXPECT_EQ(jobs->front().spec.tie_breaker, node) << name(n);
+    }
   }
   void start_all() {
     for (const auto& node : nodes_) node->start();
@@ -166,6 +216,7 @@ class ClusterTest : public ::testing::Test {
   const control::test::Lab lab_{"lab-a"};
   Roster roster_;
   std::vector<std::unique_ptr<test::Node>> nodes_;
+  std::vector<std::shared_ptr<StateKeeper>> keepers_;
 };
 
 }  // namespace muster::supervisor

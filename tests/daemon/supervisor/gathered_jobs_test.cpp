@@ -106,6 +106,17 @@ TEST_F(GatheredJobsTest, LastAsLongAsTheirRanks) {
   }
 }
 
+// Goal:   at exactly half, all nodes of such a job ask the cluster's tie-breaker, also the one that makes it.
+TEST_F(GatheredJobsTest, HaveTheTieBreakerOfTheCluster) {
+  start(3);
+  have_tie_breaker("node1");
+  start_and_meet();
+  const std::vector<muster_session*> sessions = open_world();
+  expect_tie_breaker("node1");
+  for (muster_session* session : sessions) EXPECT_EQ(muster_close(session), MUSTER_OK);
+  EXPECT_TRUE(all_gone()) << waiting(0);
+}
+
 // Goal:   ranks that come back when the job is about to end work, in that job or in another.
 // Method: all leave, and come back about when the time has passed that the job stays.
 TEST_F(GatheredJobsTest, TakeBackRanksThatReturnAtTheEnd) {

@@ -1,9 +1,16 @@
 #include "daemon/supervisor/peers.hpp"
 
+#include "api/base/log.hpp"
+#include "api/shm/control.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
+#include "tests/daemon/supervisor/lone_peers.hpp"
+#include "tests/support/manual_clock.hpp"
 
 #include <csignal>
+#include <cstdint>
+#include <string_view>
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <gmock/gmock.h>
@@ -14,6 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST_F(ClusterTest, MakesAJobOnAllItsNodesOnceTheyAreUp) {
   prepare(3);
@@ -226,6 +234,154 @@ TEST_F(ClusterTest, LetsMembersPastStrangers) {
   nodes_[0]->start();
   ASSERT_TRUE(until_ready());
   EXPECT_TRUE(until([this] { return !status(1).at("cluster").at("refusals").empty(); }));
+}
+
+// Nodes without a supervisor. Time moves when the test says so, and log lines are the test's.
+class LonePeers : public ::testing::Test {
+ protected:
+  bool until(const std::function<bool()>& done) {
+    const SteadyClock clock;
+    for (const Instant end = clock.now() + 20s; clock.now() < end; loop_.turn())
+      if (done()) return true;
+    return false;
+  }
+  void let_run() {
+    for (int i = 0; i < 50; ++i) {
+      for (int turn = 0; turn < 100 && loop_.turn(); ++turn) {
+      }
+      std::this_thread::sleep_for(1ms);
+    }
+  }
+  // The warnings meanwhile.
+  static std::string logged(const std::function<void()>& act) {
+    log::configure(log::Level::kWarning, log::Format::kText);
+    ::testing::internal::CaptureStderr();
+    act();
+    log::configure(log::Level::kOff, log::Format::kText);
+    return ::testing::internal::GetCapturedStderr();
+  }
+  // A connection from that loopback address, by which no frame comes. Until it is refused.
+  void come_from(std::uint32_t host, const LonePeer& node) {
+    const shm::Descriptor stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    own.sin_family = AF_INET;
+    own.sin_addr.s_addr = htonl(INADDR_LOOPBACK + host);
+    ASSERT_EQ(bind(stranger.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own), 0);
+    const auto there = *control::numeric(roster_.find(node.peers.here())->address);
+    ASSERT_EQ(connect(stranger.get(), reinterpret_cast<const sockaddr*>(&there.address), there.bytes), 0);
+    const std::string_view text = "GET / HTTP/1.1\r\n\r\n";
+    ASSERT_EQ(send(stranger.get(), text.data(), text.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(text.size()));
+    shutdown(stranger.get(), SHUT_WR);
+    ASSERT_TRUE(until([&] {
+      const Json refusals = node.peers.report().at("refusals");
+      return !refusals.empty() &&
+             refusals.back().at("from").get<std::string>().starts_with(text_of(host) + ":");
+    })) << text_of(host);
+  }
+  static std::string text_of(std::uint32_t host) {
+    const std::uint32_t address = INADDR_LOOPBACK + host;
+    return fmt::format("{}.{}.{}.{}", address >> 24, address >> 16 & 255, address >> 8 & 255, address & 255);
+  }
+  // So many jobs of that many bytes each, on another node.
+  static Json jobs_of(std::size_t count, std::size_t name_bytes) {
+    Json jobs = Json::array();
+    for (std::size_t i = 0; i < count; ++i)
+      jobs.push_back({{"job", fmt::format("{:x>{}}", i, name_bytes)}, {"epoch", UINT64_MAX}});
+    return jobs;
+  }
+
+  control::Loop loop_;
+  muster::test::ManualClock clock_;
+  Roster roster_ = plain_roster(2);
+};
+
+// Goal:   a crowd of strangers from everywhere fills neither memory nor the log, and hides no member from the
+//         log. Whoever comes later is told of again.
+TEST_F(LonePeers, AreToldOfAmongACrowdOfStrangers) {
+  constexpr std::uint32_t kCrowd = 300, kFirst = 256;
+  LonePeer here(loop_, clock_, roster_, 0);
+  auto other = std::make_unique<LonePeer>(loop_, clock_, roster_, 1);
+  other->open();
+  here.open();
+  ASSERT_TRUE(until([&] { return here.up.contains("node1"); }));
+  for (std::uint32_t i = 0; i < kCrowd; ++i) ASSERT_NO_FATAL_FAILURE(come_from(kFirst + i, here));
+  const std::uint32_t next = kFirst + kCrowd;
+  EXPECT_EQ(logged([&] { come_from(next, here); }), "");
+  other = nullptr;
+  const std::string lost = logged([&] { until([&] { return !here.up.contains("node1"); }); });
+  EXPECT_THAT(lost, HasSubstr("node node1: the other side has closed the connection"));
+  clock_.advance(Peers::kLogAgain);
+  EXPECT_THAT(logged([&] { come_from(next + 1, here); }),
+              HasSubstr(fmt::format("connection from {}: a frame of ", text_of(next + 1))));
+}
+
+// Goal:   a greeting has room for all jobs that a node may have, and for a configuration that is compared
+//         line by line.
+TEST_F(LonePeers, GreetWithAllTheirJobs) {
+  constexpr std::size_t kJobsMax = 1024;  // limits.jobs_max at most
+  roster_.cluster.assign(control::kNodeNameBytesMax, 'c');
+  for (Roster::Member& member : roster_.members)
+    member.name.insert(0, control::kNodeNameBytesMax - member.name.size(), 'n');
+  roster_.configuration.assign(Membership::kLinesBytesMax / 16, std::string(16, 'l'));
+  LonePeer here(loop_, clock_, roster_, 0), other(loop_, clock_, roster_, 1);
+  here.jobs = other.jobs = jobs_of(kJobsMax, shm::kNameBytes - 1);
+  other.open();
+  here.open();
+  ASSERT_TRUE(until([&] { return !here.up.empty() && !other.up.empty(); })) << here.peers.report();
+  EXPECT_EQ(here.up.begin()->second, other.jobs);
+  EXPECT_EQ(other.up.begin()->second, here.jobs);
+}
+
+// Goal:   both sides say why a greeting that is too large is not read, and the next one is heard.
+TEST_F(LonePeers, SayThatAGreetingIsTooLarge) {
+  LonePeer here(loop_, clock_, roster_, 0), other(loop_, clock_, roster_, 1);
+  other.jobs = jobs_of(2, control::kGreetingBytesMax / 2);
+  other.open();
+  here.open();
+  const std::string limit = fmt::format("bytes; {} are allowed here", control::kGreetingBytesMax);
+  ASSERT_TRUE(until([&] { return other.said_of("node0").starts_with("refused"); })) << other.said_of("node0");
+  EXPECT_THAT(other.said_of("node0"),
+              AllOf(HasSubstr("it refuses node node1: a frame of "), HasSubstr(limit)));
+  ASSERT_TRUE(until([&] { return here.said_of("node1").starts_with("away"); })) << here.said_of("node1");
+  EXPECT_THAT(here.said_of("node1"), AllOf(HasSubstr("a frame of "), HasSubstr(limit)));
+  EXPECT_TRUE(here.up.empty() && other.up.empty());
+  other.jobs = jobs_of(1, 60);
+  clock_.advance(Membership::kLastRetry);
+  ASSERT_TRUE(until([&] { return here.up.contains("node1"); })) << here.said_of("node1");
+  EXPECT_EQ(here.up.at("node1"), other.jobs);
+}
+
+// Goal:   a certificate that ends soon is told of when it is read, and then not before another day. One that
+//         is good for longer is not told of.
+TEST_F(LonePeers, AreRemindedOfACertificateThatEndsSoon) {
+  control::WallTime now = control::test::kToday;
+  const control::WallTime end = now + std::chrono::days(30);
+  Options options = LonePeer::options_of(roster_, 0);
+  options.wall_time = [&] { return now; };
+  options.roster.trust = Trust::kCertificates;
+  options.roster.load_credentials = [end] { return OwnCredentials{nullptr, end}; };
+  Peers peers(loop_, clock_, options,
+              {.jobs = [] { return Json::array(); }, .up = {}, .down = {}, .heard = {}});
+  const auto said = [&](auto read) {
+    return logged([&] {
+      const Status done = read();
+      EXPECT_TRUE(done.ok()) << done.text();
+      let_run();
+    });
+  };
+  const auto again = [&] { return peers.reload(); };
+  EXPECT_THAT(said([&] { return peers.open(); }), Not(HasSubstr("certificate")));
+  now = end - Peers::kWarnedBefore;
+  EXPECT_THAT(said(again), Not(HasSubstr("certificate")));
+  now += 1s;
+  const std::string soon = said(again);
+  EXPECT_THAT(soon, HasSubstr("the certificate of node node0 is good for 167 hours more"));
+  EXPECT_EQ(soon.find("certificate of"), soon.rfind("certificate of")) << "once: " << soon;
+  now = end + 1s;
+  const std::string over = said(again);
+  EXPECT_THAT(over, HasSubstr("the certificate of node node0 has expired"));
+  EXPECT_EQ(over.find("certificate of"), over.rfind("certificate of")) << "once: " << over;
 }
 
 }  // namespace

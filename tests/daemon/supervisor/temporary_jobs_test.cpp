@@ -19,12 +19,13 @@ using ::testing::HasSubstr;
 class TemporaryJobsTest : public ClusterTest {
  protected:
   // Nodes that know each other, and have no job.
-  void start(std::size_t count, Nanos linger = Options().made_job_linger) {
+  void start(std::size_t count, Nanos linger = Options().made_job_linger, const char* tie_breaker = "") {
     prepare(count);
     for (const auto& node : nodes_) {
       node->options.jobs.clear();
       node->options.made_job_linger = linger;
     }
+    have_tie_breaker(tie_breaker);
     start_all();
     ASSERT_TRUE(until([&] {
       for (std::size_t n = 0; n < count; ++n)
@@ -59,13 +60,14 @@ class TemporaryJobsTest : public ClusterTest {
 
 // Goal:   a job is there on all nodes when its maker hears of it, works, and ends with its maker.
 TEST_F(TemporaryJobsTest, LastAsLongAsTheirMaker) {
-  start(3);
+  start(3, Options().made_job_linger, "node2");
   for (const std::size_t leader : {0u, 2u, 1u}) {
     auto maker = owner(leader);
     const auto made = ask_on(maker, wish(of_all(3), 6, "dp_replicate=3,tp=2"));
     ASSERT_TRUE(made) << made.error().text();
     ASSERT_TRUE(until_ready());
     EXPECT_EQ(made->at("epoch"), epoch_at(leader));
+    expect_tie_breaker("node2");
     const auto twice = ask(leader, wish(of_all(3), 6, "dp_replicate=3,tp=2"));
     ASSERT_FALSE(twice);
     EXPECT_EQ(twice.error().code(), Code::kDuplicate);
