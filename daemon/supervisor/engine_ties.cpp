@@ -84,11 +84,13 @@ void EngineTies::begin_apart(std::uint64_t epoch) {
   changed_();
 }
 
-// Until the engine has answered, a node counts as connected: no operation ends by an upgrade.
+// Until the engine has answered, a node counts as connected: no operation ends by an upgrade. A node that
+// falls silent before this supervisor was connected with it is lost as any other.
 void EngineTies::begin_adopted(std::uint64_t epoch) {
   begin(epoch);
   for (Other& other : others_) {
     turn(other, Tie::kJoined);
+    peers_.expect(other.node);
     ask_engine(other, [this, &other](const Links& links) {
       const Json& link = links.links[other.index.value];
       other.generation = static_cast<std::uint32_t>(said_number(link, "generation"));

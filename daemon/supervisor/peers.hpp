@@ -58,6 +58,8 @@ class Peers {
   Status open();
   // False: the peer is not up, and hears nothing.
   bool send(const std::string& peer, const control::Json& message);
+  // Somebody here counts on the peer. If it does not come up and nobody vouches for it, it is lost.
+  void expect(const std::string& peer) { pulse_.expect(peer); }
   // Somebody else has heard the peer at that time, such as an engine its engines.
   void vouch(const std::string& peer, Instant heard_at) { pulse_.heard(peer, heard_at); }
   bool is_up(std::string_view peer) const { return membership_.is_up(peer); }

@@ -48,6 +48,10 @@ void Pulse::begin(const std::string& peer, const control::HeartbeatKeys& keys, S
   liveness_.watch(peer, clock_.now());
 }
 
+void Pulse::expect(const std::string& peer) {
+  if (!channels_.contains(peer)) liveness_.watch(peer, clock_.now());
+}
+
 void Pulse::heard(const std::string& peer, Instant at) {
   liveness_.heard(peer, at, clock_.now());
 }
@@ -58,7 +62,8 @@ void Pulse::on_time() {
   on_datagrams();
   const Instant now = clock_.now();
   Liveness::Turn turn = liveness_.tick(now);
-  for (const std::string& peer : turn.beats) beat(peer, now);
+  for (const std::string& peer : turn.beats)
+    if (channels_.contains(peer)) beat(peer, now);
   for (const std::string& peer : turn.suspect) events_.suspect(peer);
   for (const Liveness::Loss& loss : turn.lost) events_.lost(loss.peer, loss.why);
 }

@@ -45,6 +45,8 @@ class Pulse {
   // The peer is up: from now on it gets heartbeats and is watched, until it is lost. `link`: where the other
   // end of its connection is; a heartbeat that comes from elsewhere shows the way to answer.
   void begin(const std::string& peer, const control::HeartbeatKeys& keys, control::SocketAddress link);
+  // The peer is watched though it was never up. It gets no heartbeat, and its own are not understood.
+  void expect(const std::string& peer);
   // Evidence that the peer lived at that time.
   void heard(const std::string& peer, Instant at);
 

@@ -144,6 +144,10 @@ class Pulses : public ::testing::TestWithParam<Trust> {
   }
   void SetUp() override {
     hand_ = std::make_unique<NodeByHand>(loop_, there_roster_, own("there"));
+    open_peers();
+    ASSERT_TRUE(until([this] { return peers_->is_up("there"); }));
+  }
+  void open_peers() {
     peers_ = std::make_unique<Peers>(
         loop_, clock_, options_,
         Peers::Events{.jobs = [] { return Json::array(); },
@@ -165,7 +169,6 @@ class Pulses : public ::testing::TestWithParam<Trust> {
                           }});
     const Status opened = peers_->open();
     ASSERT_TRUE(opened.ok()) << opened.text();
-    ASSERT_TRUE(until([this] { return peers_->is_up("there"); }));
   }
   Own own(const char* node) const {
     if (GetParam() == Trust::kPlainText) return nullptr;
@@ -256,6 +259,26 @@ TEST_P(Pulses, AreNotNeededWhereSomebodyVouches) {
   EXPECT_THAT(told_, ElementsAre("up"));
   vouches_ = false;
   EXPECT_TRUE(until([this] { return was_lost(); }));
+}
+
+// Goal:   a node whose engine this one's works with may fall silent before their supervisors are connected.
+TEST_P(Pulses, AreMissedOfANodeThatIsExpectedAndDoesNotCome) {
+  peers_.reset();
+  hand_->deafen();
+  told_.clear();
+  open_peers();
+  peers_->expect("there");
+  vouches_ = true;
+  run_for(3s);
+  EXPECT_THAT(told_, ElementsAre());
+  EXPECT_GT(doubted_, 0u);
+  vouches_ = false;
+  ASSERT_TRUE(until([this] { return was_lost(); }));
+  EXPECT_THAT(why_, HasSubstr("nothing was heard of it"));
+  hand_->listen();
+  ASSERT_TRUE(until([this] { return peers_->is_up("there"); }));
+  peers_->expect("there");
+  EXPECT_THAT(told_, ElementsAre("lost", "up"));
 }
 
 TEST_P(Pulses, TellOfAWayThatIsDeadInOneDirection) {
