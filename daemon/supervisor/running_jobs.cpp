@@ -221,8 +221,11 @@ Status RunningJobs::unless_ending(const std::string& name, Status status) const 
 
 void RunningJobs::on_end(const std::string& name, const std::string& how) {
   if (!jobs_.contains(name)) return;
+  const World& world = table_.find(name)->spec.world;
+  const std::string where =
+      world.nodes().size() > 1 ? fmt::format(" on node {}", world.name_of(world.here())) : "";
   const Status why =
-      unless_ending(name, failure(Code::kDaemonLost, "job {}: its engine is gone: {}", name, how));
+      unless_ending(name, failure(Code::kDaemonLost, "job {}: its engine{} is gone: {}", name, where, how));
   if (why.code() != Code::kJobEnded)
     MUSTER_LOG(kError, "supervisor", "job {} is gone: its engine ended early, {}", name, how);
   const auto node = jobs_.extract(name);
