@@ -14,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 namespace muster::engine {
@@ -53,7 +54,9 @@ class Execution final : public scheduler::Actions {
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override;
   void retired(Rank rank, std::uint32_t lane, std::uint64_t value, scheduler::Plan& plan, bool well) override;
   bool is_outside(std::uint32_t step_index) override { return executor_.is_outside(step_index); }
-  Instant moved_at(std::uint32_t step_index) override { return executor_.moved_at(step_index); }
+  std::optional<Instant> moved_at(std::uint32_t step_index) override {
+    return executor_.moved_at(step_index);
+  }
   void cancel(std::uint32_t step_index) override { executor_.cancel(step_index); }
   std::vector<scheduler::AwaitedRanks> awaited(std::uint32_t step_index,
                                                const scheduler::Step& step) override {

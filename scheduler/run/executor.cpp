@@ -111,9 +111,9 @@ std::vector<std::uint32_t> Executor::awaited(std::uint32_t step_index) const {
                                       : std::vector<std::uint32_t>();
 }
 
-Instant Executor::moved_at(std::uint32_t step_index) const {
+std::optional<Instant> Executor::moved_at(std::uint32_t step_index) const {
   const Slot& slot = slots_[step_index];
-  return slot.communicator != nullptr ? slot.communicator->moved_at(slot.outcome) : Instant();
+  return slot.communicator != nullptr ? slot.communicator->moved_at(slot.outcome) : std::nullopt;
 }
 
 void Executor::cancel(std::uint32_t step_index) {

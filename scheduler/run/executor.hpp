@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -59,7 +60,7 @@ class Executor {
   // Members of the launched collective on other nodes that have not come: Communicator::awaited().
   std::vector<std::uint32_t> awaited(std::uint32_t step_index) const;
   // When something of it last moved there: Communicator::moved_at().
-  Instant moved_at(std::uint32_t step_index) const;
+  std::optional<Instant> moved_at(std::uint32_t step_index) const;
   // Of the group, between nodes: Communicator::traffic().
   transport::Communicator::Traffic traffic(GroupId group) const {
     const auto& communicator = communicators_[group.value];

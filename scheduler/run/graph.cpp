@@ -235,11 +235,12 @@ void Graph::tick(Instant now) {
   if (now - before > kLate) {
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
     steps_.forgive(before, now - before);
+    woken_ = now;
   }
   for (const std::uint32_t index : steps_.overdue(now)) {
     if (!actions_.is_outside(index)) continue;
-    steps_.moved(index, actions_.moved_at(index));
-    if (steps_.at(index).deadline > now) continue;
+    const auto moved = actions_.moved_at(index);
+    if (moved && later(std::max(*moved, woken_), steps_.at(index).timeout) > now) continue;
     const Step& step = steps_.at(index).step;
     const std::vector<AwaitedRanks> awaited = actions_.awaited(index, step);
     // While that was asked, the step may have ended: then finished() brings a better cause than an empty

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -75,8 +76,8 @@ class Actions {
   virtual void overdue(Rank, std::uint32_t /*lane*/, Cause&) {}
   // Whether the launched step goes on outside the workers, where it may never end.
   virtual bool is_outside(std::uint32_t /*step_index*/) { return false; }
-  // When something of the launched step last moved there; the beginning of time: nothing has, or unknown.
-  virtual Instant moved_at(std::uint32_t /*step_index*/) { return {}; }
+  // When something of the launched step last moved there. Nothing: it has not, it has failed, or unknown.
+  virtual std::optional<Instant> moved_at(std::uint32_t /*step_index*/) { return {}; }
   // For whom the launched step waits there; empty: unknown.
   virtual std::vector<AwaitedRanks> awaited(std::uint32_t /*step_index*/, const Step&) { return {}; }
   // An epoch of a group that spans nodes has ended here, by a cause of this node.

@@ -75,11 +75,6 @@ void StepTable::forgive(Instant moment, Nanos lateness) {
     if (step.used && step.since <= moment) step.deadline = later(step.deadline, lateness);
 }
 
-void StepTable::moved(std::uint32_t index, Instant moment) {
-  InFlight& step = at(index);
-  step.deadline = std::max(step.deadline, later(moment, step.timeout));
-}
-
 std::vector<std::uint32_t> StepTable::overdue(Instant now) const {
   std::vector<std::uint32_t> overdue;
   for (std::uint32_t i = 0; i < size() && in_flight_ > 0; ++i)

@@ -48,8 +48,6 @@ class StepTable {
   std::uint32_t in_flight() const { return in_flight_; }
   // Steps launched by that moment get so much more time.
   void forgive(Instant moment, Nanos lateness);
-  // Something of the step moved at that moment: its timeout counts from there.
-  void moved(std::uint32_t index, Instant moment);
   // Steps whose deadline has passed and that were not given up.
   std::vector<std::uint32_t> overdue(Instant now) const;
   // The collective in flight that the rank started last on the lane.

@@ -17,6 +17,7 @@
 #include "transport/collective/step_outcome.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -66,11 +67,11 @@ class Communicator {
     static_cast<void>(outcome);
     return {};
   }
-  // For its deadline: when something of a launched step last moved between nodes. The beginning of time:
-  // nothing has, or that is unknown.
-  virtual Instant moved_at(const StepOutcome& outcome) const {
+  // For its deadline: when something of a launched step last moved between nodes. Nothing: it has not, it has
+  // failed and is not over yet, or that is unknown.
+  virtual std::optional<Instant> moved_at(const StepOutcome& outcome) const {
     static_cast<void>(outcome);
-    return {};
+    return std::nullopt;
   }
 };
 

@@ -242,6 +242,16 @@ SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome
   return nullptr;
 }
 
+std::vector<std::uint32_t> awaited(const SpanOperations& operations, const StepOutcome& outcome) {
+  const SpanOperation* const operation = find(operations, outcome);
+  return operation == nullptr ? std::vector<std::uint32_t>() : operation->peers().awaited();
+}
+
+std::optional<Instant> moved_at(const SpanOperations& operations, const StepOutcome& outcome) {
+  const SpanOperation* const operation = find(operations, outcome);
+  return operation == nullptr ? std::nullopt : operation->moved_at();
+}
+
 std::size_t advance(SpanOperations& operations) {
   std::size_t moved = 0;
   for (auto& each : operations) moved += each->advance();

@@ -125,8 +125,8 @@ class SpanOperation {
   void fail(const Status& why);
   // Goes on as far as it can. Returns how many times something has moved.
   std::size_t advance();
-  // When something last moved; the beginning of time: nothing has.
-  Instant moved_at() const { return moved_at_; }
+  // When something last moved. Nothing: it has not, or the operation has failed.
+  std::optional<Instant> moved_at() const { return stage_ == Stage::kDying ? std::nullopt : moved_at_; }
 
  protected:
   SpanOperation(Launched launched, const Workshop& workshop);
@@ -175,7 +175,7 @@ class SpanOperation {
   Launched launched_;
   PeerNodes peers_;
   Stage stage_ = Stage::kOpen;
-  Instant moved_at_{0};
+  std::optional<Instant> moved_at_;
   bool direct_ = false;
   bool had_agreed_ = false;  // when it failed
   bool settles_ = false;     // it has failed, and is not settled with all nodes
@@ -194,6 +194,9 @@ Status check_launch(const Span& span, const Collective& c, std::span<const Local
 using SpanOperations = std::deque<std::unique_ptr<SpanOperation>>;
 SpanOperation* find(const SpanOperations& operations, const OperationKey& key);     // if it is not past
 SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome);  // if it is not over
+// Of the one with that outcome, if it is there: PeerNodes::awaited(), SpanOperation::moved_at().
+std::vector<std::uint32_t> awaited(const SpanOperations& operations, const StepOutcome& outcome);
+std::optional<Instant> moved_at(const SpanOperations& operations, const StepOutcome& outcome);
 std::size_t advance(SpanOperations& operations);
 
 // The kind of operation that the collective needs.

@@ -16,6 +16,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 namespace muster::transport {
@@ -86,13 +87,12 @@ class SpanningBackend final : public Backend {
   // ---- of its communicators --------------------------------------------------------------------
   void closed(std::uint64_t group);
   std::uint64_t first_epoch(std::uint64_t group) const;
-  // How many launches of each tag there were, by counted_at().
-  using Launches = std::map<OperationKey, TagCounts>;
-  Launches launches_of(std::uint64_t group) const;  // over all its communicators
+  using Launches = std::map<OperationKey, TagCounts>;  // of each tag, by counted_at()
+  Launches launches_of(std::uint64_t group) const;     // over all its communicators
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
-  Instant moved_at(const StepOutcome& outcome);
+  std::optional<Instant> moved_at(const StepOutcome& outcome);
   Communicator::Traffic traffic(std::uint64_t group) const;
 
  private:
@@ -196,7 +196,9 @@ class SpanningCommunicator final : public Communicator {
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome) const override {
     return backend_.awaited(outcome);
   }
-  Instant moved_at(const StepOutcome& outcome) const override { return backend_.moved_at(outcome); }
+  std::optional<Instant> moved_at(const StepOutcome& outcome) const override {
+    return backend_.moved_at(outcome);
+  }
   Traffic traffic() const override { return backend_.traffic(span_->group); }
 
  private:
@@ -520,14 +522,12 @@ void SpanningBackend::cancel(const StepOutcome& outcome) {
 
 std::vector<std::uint32_t> SpanningBackend::awaited(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
-  const SpanOperation* const operation = span::find(operations_, outcome);
-  return operation == nullptr ? std::vector<std::uint32_t>() : operation->peers().awaited();
+  return span::awaited(operations_, outcome);
 }
 
-Instant SpanningBackend::moved_at(const StepOutcome& outcome) {
+std::optional<Instant> SpanningBackend::moved_at(const StepOutcome& outcome) {
   const std::lock_guard lock(mutex_);
-  const SpanOperation* const operation = span::find(operations_, outcome);
-  return operation == nullptr ? Instant() : operation->moved_at();
+  return span::moved_at(operations_, outcome);
 }
 
 std::size_t SpanningBackend::carry_out_wishes() {

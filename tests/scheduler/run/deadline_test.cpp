@@ -162,6 +162,38 @@ TEST_F(Deadline, CountsFromTheLastMoveOfALaunchedStep) {
   EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kTimeout));
 }
 
+// Goal:   a step that has failed and cannot give its memory back yet is given up at its first deadline, or at
+//         once if that has passed.
+TEST_F(Deadline, IsNotPutOffForALaunchedStepThatHasFailed) {
+  stage.outside = true;
+  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+  stage.pass(kMost);
+  stage.moved = stage.now;
+  stage.pass(kMost);
+  EXPECT_TRUE(stage.stops.empty());
+  stage.moved = {};
+  stage.graph.tick(stage.now);
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kTimeout));
+}
+
+// Goal:   an engine that was held up does not take that for a time in which nothing moved.
+TEST_F(Deadline, CountsNoTimeForWhichTheEngineWasStoppedAgainstAStepThatMoves) {
+  stage.outside = true;
+  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+  stage.pass(kMost);
+  stage.moved = stage.now;
+  stage.pass(kMost);
+  stage.now += kTimeout * 20;
+  stage.graph.tick(stage.now);
+  stage.pass(kMost);
+  EXPECT_TRUE(stage.stops.empty());
+  stage.moved = stage.now;
+  stage.pass(kTimeout - Nanos(1));
+  EXPECT_TRUE(stage.stops.empty());
+  stage.pass(Nanos(1));
+  EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kTimeout));
+}
+
 // Goal:   a step that fails in the network just as its deadline passes fails by its own cause.
 TEST_F(Deadline, IsNotTheCauseOfALaunchedStepThatHasJustFailed) {
   stage.outside = stage.ends_when_asked = true;

@@ -35,7 +35,7 @@ class Stage final : public Actions {
     steps[step_index] = step;
   }
   bool is_outside(std::uint32_t) override { return outside; }
-  Instant moved_at(std::uint32_t) override { return moved; }
+  std::optional<Instant> moved_at(std::uint32_t) override { return moved; }
   std::vector<AwaitedRanks> awaited(std::uint32_t, const Step&) override {
     outside = outside && !ends_when_asked;
     return {};
@@ -118,7 +118,7 @@ class Stage final : public Actions {
 
   Instant now{0};
   bool outside = false;          // launched steps go on outside the workers
-  Instant moved{0};              // when something of a launched step moved there
+  std::optional<Instant> moved;  // when something of a launched step moved there
   bool ends_when_asked = false;  // they end there while the graph asks for whom they wait
   Code last_code = Code::kOk;
   std::deque<std::uint32_t> launched;
