@@ -108,7 +108,8 @@ class NodeConnection::Bulk final : public Transfer {
   }
   bool begun() const { return begun_; }
   void done(const Status& status, std::size_t bytes) override {
-    if (status.code() == Code::kPeerLost || status.code() == Code::kAborted) connection_.fail(status);
+    // The other end might wait for ever for what has failed here alone.
+    if (!status.ok()) connection_.fail(status);
     if (status.ok() && !sends_) connection_.heard_at_ = connection_.clock_.now();
     const bool is_empty = status.ok() && bytes == 0 && !memory_.empty();
     flow_.abandoned = flow_.abandoned || is_empty;
