@@ -235,13 +235,15 @@ void Graph::tick(Instant now) {
   if (now - before > kLate) {
     for (RankLanes& rank : ranks_) rank.forgive(before, now - before);
     steps_.forgive(before, now - before);
-    woken_ = now;
   }
   for (const std::uint32_t index : steps_.overdue(now)) {
     if (!actions_.is_outside(index)) continue;
-    const auto moved = actions_.moved_at(index);
-    if (moved && later(std::max(*moved, woken_), steps_.at(index).timeout) > now) continue;
-    const Step& step = steps_.at(index).step;
+    // As long as something moves, the step has its time anew, and what was forgiven.
+    const StepTable::InFlight& flight = steps_.at(index);
+    if (const auto moved = actions_.moved_at(index);
+        moved && later(*moved, flight.deadline - flight.since) > now)
+      continue;
+    const Step& step = flight.step;
     const std::vector<AwaitedRanks> awaited = actions_.awaited(index, step);
     // While that was asked, the step may have ended: then finished() brings a better cause than an empty
     // list.
@@ -388,14 +390,14 @@ void Graph::launch(std::span<const MatchQueue::Arrival> members, std::uint64_t n
     RankLanes& rank = ranks_[member.rank];
     const Request& request = rank.lane(member.lane).next().request;
     MUSTER_ASSERT(request.value == member.value);
-    if (request.plan->collective() != nullptr) flight.timeout = std::min(flight.timeout, request.timeout);
+    if (request.plan->collective() != nullptr)
+      flight.deadline = std::min(flight.deadline, later(now, request.timeout));
     rank.lane(member.lane).launch_next();
     ++rank.load(member.lane).running;
     flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at,
                                  member.lane_id, member.bases, member.stamp});
     flight.generations.push_back(rank.generation());
   }
-  flight.deadline = later(now, flight.timeout);
   const MatchQueue::Arrival& first = members.front();
   const CollectiveWork* const work = first.plan->collective();
   flight.step.key = {};

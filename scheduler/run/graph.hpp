@@ -137,7 +137,6 @@ class Graph {
   RankTable<RankLanes> ranks_;
   OpenLanes open_lanes_;
   std::optional<Instant> last_tick_;
-  Instant woken_{0};          // when the engine was last held up until
   std::uint64_t faults_ = 0;  // number of the latest fault
 };
 

@@ -46,7 +46,6 @@ StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Pla
   free_.pop_back();
   InFlight& step = steps_[*index];
   step.used = true;
-  step.timeout = Nanos::max();
   step.deadline = Instant::max();
   step.given_up = false;
   exchange(step, room_of(members, lane, plan));

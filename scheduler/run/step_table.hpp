@@ -25,8 +25,7 @@ class StepTable {
   struct InFlight {
     Step step;
     Instant since{0};
-    Nanos timeout{Nanos::max()};             // of a collective: the shortest of its members
-    Instant deadline{Instant::max()};        // of a collective
+    Instant deadline{Instant::max()};        // of a collective: the earliest of its members
     bool given_up = false;                   // the deadline has passed, and members were told
     std::vector<std::uint32_t> generations;  // of each part's rank at launch (RankLanes::generation)
     bool used = false;
