@@ -21,6 +21,20 @@ class Deadline : public ::testing::Test {
   std::uint64_t reduce(std::uint32_t rank, std::uint32_t lane) {
     return stage.start(rank, lane, stage.collective(2, rank, Stage::all_reduce(1)), {}, kTimeout);
   }
+  // A step of all ranks that goes on in the network.
+  void launch_outside() {
+    stage.outside = true;
+    for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+    ASSERT_EQ(stage.launched.size(), 1u);
+  }
+  // Its first deadline has passed, because something of it has moved.
+  void launch_what_has_moved() {
+    launch_outside();
+    stage.pass(kMost);
+    stage.moved = stage.now;
+    stage.pass(kMost);
+    EXPECT_TRUE(stage.stops.empty());
+  }
   Stage stage{world_of(4), four_ranks()};
 };
 
@@ -135,9 +149,7 @@ TEST_F(Deadline, DoesNotCountTheTimeForWhichTheEngineWasStopped) {
 
 // Goal:   nor is that time counted for a step that is launched and goes on in the network.
 TEST_F(Deadline, DoesNotCountThatTimeForALaunchedStepEither) {
-  stage.outside = true;
-  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
-  ASSERT_EQ(stage.launched.size(), 1u);
+  launch_outside();
   stage.pass(kMost);
   stage.now += kTimeout * 20;
   stage.graph.tick(stage.now);
@@ -150,8 +162,7 @@ TEST_F(Deadline, DoesNotCountThatTimeForALaunchedStepEither) {
 
 // Goal:   a long transfer is not given up while it moves, and is as soon as nothing has moved for so long.
 TEST_F(Deadline, CountsFromTheLastMoveOfALaunchedStep) {
-  stage.outside = true;
-  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+  launch_outside();
   for (int i = 0; i < 5; ++i) {
     stage.pass(kMost);
     stage.moved = stage.now;
@@ -165,12 +176,7 @@ TEST_F(Deadline, CountsFromTheLastMoveOfALaunchedStep) {
 // Goal:   a step that has failed and cannot give its memory back yet is given up at its first deadline, or at
 //         once if that has passed.
 TEST_F(Deadline, IsNotPutOffForALaunchedStepThatHasFailed) {
-  stage.outside = true;
-  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
-  stage.pass(kMost);
-  stage.moved = stage.now;
-  stage.pass(kMost);
-  EXPECT_TRUE(stage.stops.empty());
+  launch_what_has_moved();
   stage.moved = {};
   stage.graph.tick(stage.now);
   EXPECT_TRUE(stage.stopped_with(0, MUSTER_LANE_REDUCE, Code::kTimeout));
@@ -178,11 +184,7 @@ TEST_F(Deadline, IsNotPutOffForALaunchedStepThatHasFailed) {
 
 // Goal:   an engine that was held up does not take that for a time in which nothing moved.
 TEST_F(Deadline, CountsNoTimeForWhichTheEngineWasStoppedAgainstAStepThatMoves) {
-  stage.outside = true;
-  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
-  stage.pass(kMost);
-  stage.moved = stage.now;
-  stage.pass(kMost);
+  launch_what_has_moved();
   stage.now += kTimeout * 20;
   stage.graph.tick(stage.now);
   stage.pass(kTimeout - kMost - Nanos(1));
@@ -193,8 +195,8 @@ TEST_F(Deadline, CountsNoTimeForWhichTheEngineWasStoppedAgainstAStepThatMoves) {
 
 // Goal:   a step that fails in the network just as its deadline passes fails by its own cause.
 TEST_F(Deadline, IsNotTheCauseOfALaunchedStepThatHasJustFailed) {
-  stage.outside = stage.ends_when_asked = true;
-  for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
+  stage.ends_when_asked = true;
+  launch_outside();
   stage.pass(kTimeout);
   EXPECT_TRUE(stage.stops.empty());
   const Status missing = failure(Code::kTimeout, "rank 7 is missing");
