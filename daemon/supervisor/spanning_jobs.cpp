@@ -101,15 +101,57 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
   return {};
 }
 
-// A wish of another node. Its daemon is believed in whose wish it is, as the cluster's nodes are.
-Status SpanningJobs::enter_asked(const std::string& peer, const std::string& job, const Json& wish) {
-  MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, job_of_wish(wish, around_.options));
-  if (spec.name != job) return failure(Code::kProtocol, "it wishes for another job");
+// A node asks for a part of a temporary job: with `prepare` to make the job, which waits while an earlier one
+// of that name still ends here, or with `join`.
+void SpanningJobs::hear_wish(const std::string& peer, const std::string& job, const Json& message) {
+  const std::string step = said_text(message, "step");
+  const std::uint64_t epoch = said_number(message, "epoch");
+  auto wished = wish_in(peer, job, message);
+  const bool waits = wished && step == "prepare" && !makes_room(peer, *wished);
+  if (waits && later_.try_emplace(job, Later{peer, message}).second) return;
+  const Status entered = wished ? enter_asked(*std::move(wished)) : wished.error();
+  if (entered.ok()) {
+    parts_.at(job)->hear(peer, step, epoch, message);
+    return forget_if_over(job);
+  }
+  MUSTER_LOG(kWarning, "supervisor", "node {} has asked for a part of job {}: {}", peer, job.substr(0, 64),
+             entered.message());
+  Json answer{{"job", job}, {"epoch", epoch}, {"step", "prepared"}};
+  answer.update(control::failed(entered));
+  // Whoever asked for the job here has left without a word: this daemon was started anew.
+  if (entered.code() == Code::kJobEnded)
+    answer = {{"job", job}, {"epoch", epoch}, {"step", "end"}, {"why", entered.message()}, {"again", false}};
+  around_.peers.send(peer, answer);
+}
+
+// Its daemon is believed in whose wish it is, as the cluster's nodes are.
+Result<control::JobSpec> SpanningJobs::wish_in(const std::string& peer, const std::string& job,
+                                               const Json& message) const {
+  MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, job_of_wish(message.at("wish"), around_.options));
+  if (spec.name != job) return fail(Code::kProtocol, "it wishes for another job");
   const auto nodes = spec.world.nodes();
   if (std::find(nodes.begin(), nodes.end(), peer) == nodes.end())
-    return failure(Code::kDenied, "node {} asks for a job of which it is no node", peer);
-  if (spec.asked_on == around_.peers.here()) return failure(Code::kJobEnded, "{}", RunningJobs::kOwnerLeft);
-  if (around_.table.find(spec.name) != nullptr)
+    return fail(Code::kDenied, "node {} asks for a job of which it is no node", peer);
+  if (spec.asked_on == around_.peers.here()) return fail(Code::kJobEnded, "{}", RunningJobs::kOwnerLeft);
+  return spec;
+}
+
+// Whether no earlier temporary job of that name still ends here. One that its leader has lost, and makes
+// anew for the same user, ends now.
+bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& spec) {
+  const auto it = parts_.find(spec.name);
+  if (it == parts_.end()) return true;
+  const control::JobSpec& earlier = it->second->spec();
+  if (!earlier.temporary()) return true;
+  if (!it->second->over() && earlier.asked_on == peer && earlier.owner_uid == spec.owner_uid)
+    it->second->give_way(peer);
+  if (is_over(spec.name)) parts_.erase(it);
+  const Job* job = around_.table.find(spec.name);
+  return job == nullptr || job->state != JobState::kEnding;
+}
+
+Status SpanningJobs::enter_asked(control::JobSpec spec) {
+  if (parts_.contains(spec.name) || around_.table.find(spec.name) != nullptr)
     return failure(Code::kDuplicate, "node {} has another job {}", around_.peers.here(), spec.name);
   const auto temporary = std::count_if(parts_.begin(), parts_.end(),
                                        [](const auto& entry) { return entry.second->spec().temporary(); });
@@ -189,6 +231,7 @@ void SpanningJobs::on_up(const std::string& peer, const Json& its_parts) {
 void SpanningJobs::on_down(const std::string& peer, const Status& why) {
   for (const auto& [name, part] : parts_)
     if (part->has(peer)) part->on_down(peer, why);
+  std::erase_if(later_, [&](const auto& entry) { return entry.second.peer == peer; });
 }
 
 void SpanningJobs::on_doubted(const std::string& peer) {
@@ -203,22 +246,12 @@ void SpanningJobs::heard(const std::string& peer, const Json& message) {
   const std::string job = said_text(message, "job"), step = said_text(message, "step");
   const std::uint64_t epoch = said_number(message, "epoch");
   if (epoch == 0) return;
-  if (step == "prepare" && is_over(job)) parts_.erase(job);
-  if (const auto wish = message.find("wish"); wish != message.end() && !parts_.contains(job)) {
-    const Status entered = enter_asked(peer, job, *wish);
-    if (!entered.ok()) {
-      MUSTER_LOG(kWarning, "supervisor", "node {} has asked for a part of job {}: {}", peer,
-                 job.substr(0, 64), entered.message());
-      Json answer{{"job", job}, {"epoch", epoch}, {"step", "prepared"}};
-      answer.update(control::failed(entered));
-      // Whoever asked for the job here has left without a word: this daemon was started anew.
-      if (entered.code() == Code::kJobEnded)
-        answer = {
-            {"job", job}, {"epoch", epoch}, {"step", "end"}, {"why", entered.message()}, {"again", false}};
-      around_.peers.send(peer, answer);
-      return;
-    }
-  }
+  if (message.contains("wish") && (step == "prepare" || !parts_.contains(job)))
+    return hear_wish(peer, job, message);
+  const auto waits = later_.find(job);
+  if (step == "end" && waits != later_.end() && waits->second.peer == peer &&
+      said_number(waits->second.message, "epoch") == epoch)
+    later_.erase(waits);
   const auto it = parts_.find(job);
   if (it == parts_.end() || !it->second->has(peer)) return;  // of a job that this node has no part of
   it->second->hear(peer, step, epoch, message);
@@ -238,6 +271,9 @@ void SpanningJobs::on_gone(const std::string& job, const Status& why) {
   if (it == parts_.end()) return;
   it->second->on_gone(why);
   forget_if_over(job);
+  around_.loop.post([this, job] {
+    if (const auto waits = later_.extract(job)) heard(waits.mapped().peer, waits.mapped().message);
+  });
 }
 
 }  // namespace muster::supervisor

@@ -52,12 +52,22 @@ class SpanningJobs {
  private:
   SpanningPart& enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
                       SpanningPart::Wish wish);
-  Status enter_asked(const std::string& peer, const std::string& job, const control::Json& wish);
+  void hear_wish(const std::string& peer, const std::string& job, const control::Json& message);
+  Result<control::JobSpec> wish_in(const std::string& peer, const std::string& job,
+                                   const control::Json& message) const;
+  bool makes_room(const std::string& peer, const control::JobSpec& spec);
+  Status enter_asked(control::JobSpec spec);
   bool is_over(const std::string& job) const;
   void forget_if_over(const std::string& job);
 
+  struct Later {
+    std::string peer;
+    control::Json message;  // its `prepare`
+  };
+
   const SpanningPart::Surroundings around_;
   std::map<std::string, std::unique_ptr<SpanningPart>> parts_;
+  std::map<std::string, Later> later_;  // by job; until the part of that name is gone
 };
 
 }  // namespace muster::supervisor

@@ -298,6 +298,11 @@ void SpanningPart::on_word(const EngineWord& word) {
   if (stage_ == Stage::kMaking && present) making_.on_word(word);
 }
 
+void SpanningPart::give_way(const std::string& leader) {
+  told_ = true;
+  end(fmt::format("node {} makes it anew", leader), spec_.temporary() ? Again::kNo : Again::kYes);
+}
+
 void SpanningPart::hear_end(const Json& message) {
   const std::string why = said_text(message, "why");
   told_ = !leads();  // the leader passes it on, because two others may not see each other
@@ -311,10 +316,7 @@ void SpanningPart::hear_end(const Json& message) {
 void SpanningPart::hear_prepare(const std::string& peer, std::uint64_t epoch) {
   const Job* job = around_.table.find(spec_.name);
   if (job == nullptr && !around_.jobs.closed()) return begin(epoch, Stage::kMaking);
-  if (job != nullptr && job->state != JobState::kEnding) {
-    told_ = true;
-    end(fmt::format("node {} makes it anew", peer), Again::kYes);
-  }
+  if (job != nullptr && job->state != JobState::kEnding) give_way(peer);
   // Once the earlier part is gone this node takes part, unless the leader has ended the attempt before.
   if (!around_.jobs.closed()) {
     next_epoch_ = epoch;

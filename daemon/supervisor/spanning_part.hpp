@@ -83,6 +83,8 @@ class SpanningPart {
   // A message of one of its nodes, with an epoch that is not 0.
   void hear(const std::string& peer, const std::string& step, std::uint64_t epoch,
             const control::Json& message);
+  // The leader makes the job anew: this part ends.
+  void give_way(const std::string& leader);
   void on_word(const EngineWord& word);
   void on_ending(const Status& why);
   void on_gone(const Status& why);
@@ -128,7 +130,7 @@ class SpanningPart {
   Status why_;         // the last attempt failed
   bool told_ = false;  // the others know that it ends
   control::Loop::Watch timer_ = 0;
-  std::uint64_t next_epoch_ = 0;  // the leader makes the job in it; this node's earlier part still ends
+  std::uint64_t next_epoch_ = 0;  // the leader makes a job of the file in it, and the earlier part ends
 };
 
 }  // namespace muster::supervisor

@@ -193,6 +193,61 @@ TEST_F(TemporaryJobsTest, EndWithTheirMakerWhileItsPartIsAway) {
   }
 }
 
+// Goal:   a job may follow one of the same name whose part still ends on one of its nodes, whoever asks for
+//         it, and does not come any more if it was given up meanwhile.
+// Method: the engine of that node is stopped, so it ends late.
+TEST_F(TemporaryJobsTest, FollowAnEarlierOneOfTheirNameThatStillEnds) {
+  start(3);
+  const auto of = [](std::size_t leader) {
+    return Json::array({{{"node", name(leader)}, {"ranks", 2}}, {{"node", "node1"}, {"ranks", 2}}});
+  };
+  for (const std::size_t leader : {0u, 2u}) {
+    SCOPED_TRACE(leader);
+    for (const bool given_up : {true, false}) {
+      auto earlier = owner(0);
+      ASSERT_TRUE(ask_on(earlier, wish(of(0), 4, "dp_replicate=2,tp=2")));
+      const auto engine = job(1).at("engine_pid").get<std::int32_t>();
+      ASSERT_EQ(kill(engine, SIGSTOP), 0);
+      earlier.reset();
+      ASSERT_TRUE(until([this] { return job_at(0).empty() && job_at(1) == "ending"; }));
+      Json command = wish(of(leader), 4, "dp_replicate=2,tp=2");
+      if (given_up) command["wait_ns"] = 500'000'000;
+      auto maker = owner(leader);
+      ASSERT_TRUE(control::send_packet(maker, shm::MessageKind::kCommand, 1, command).ok());
+      ASSERT_TRUE(until([&] { return !job_at(leader).empty(); }));
+      if (given_up) ASSERT_TRUE(until([&] { return job_at(leader).empty(); }));
+      ASSERT_EQ(kill(engine, SIGCONT), 0);
+      const auto answer = control::receive_packet(maker, soon(), clock_);
+      ASSERT_TRUE(answer) << answer.error().text();
+      const Status made = control::status_of(answer->body);
+      EXPECT_EQ(made.code(), given_up ? Code::kTimeout : Code::kOk) << made.text();
+      if (!given_up) EXPECT_EQ(epoch_at(1), epoch_at(leader));
+      maker.reset();
+      for (const std::size_t n : {leader, std::size_t{1}}) {
+        EXPECT_TRUE(until([&] { return job_at(n).empty() && waiting(n).empty(); })) << waiting(n);
+      }
+    }
+  }
+}
+
+// Goal:   a job whose name another one has on one of its nodes is refused at once, and that one goes on.
+TEST_F(TemporaryJobsTest, AreRefusedWhereTheirNameIsTaken) {
+  start(3);
+  const auto maker = owner(0);
+  const auto pair = [](const char* leader) {
+    return Json::array({{{"node", leader}, {"ranks", 2}}, {{"node", "node1"}, {"ranks", 2}}});
+  };
+  ASSERT_TRUE(ask_on(maker, wish(pair("node0"), 4, "dp_replicate=2,tp=2")));
+  const std::uint64_t epoch = epoch_at(1);
+  const auto made = ask_on(owner(2), wish(pair("node2"), 4, "dp_replicate=2,tp=2"));
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code(), Code::kDuplicate) << made.error().text();
+  EXPECT_THAT(made.error().message(), HasSubstr("node node1 has another job train"));
+  EXPECT_TRUE(until([this] { return job_at(2).empty() && waiting(2).empty(); })) << waiting(2);
+  EXPECT_EQ(epoch_at(1), epoch);
+  EXPECT_EQ(job_at(1), "ready");
+}
+
 // Goal:   whoever asks hears which node is too slow before it stops waiting, and nothing of the job stays.
 // Method: the engine of one node never answers.
 TEST_F(TemporaryJobsTest, AreGivenUpBeforeTheirMakerStopsWaiting) {
