@@ -10,6 +10,7 @@
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/conformance_rows.hpp"
+#include "tests/transport/made_cases.hpp"
 #include "tests/transport/oracle.hpp"
 #include "transport/collective/communicator.hpp"
 
@@ -61,11 +62,18 @@ class CommunicatorConformance : public ::testing::TestWithParam<BenchFactory> {
 
   // Launches the collective. True if every one that has ended meanwhile left what the oracle says; settled()
   // waits for the rest. Many are in flight at once, because a wait for each would take most of the time.
-  bool conforms(const Shape& shape) { return conforms(shape, make_case(shape)); }
+  bool conforms(const Shape& shape) {
+    static MadeCases cases;
+    const std::string name = ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    return conforms(shape, cases.get(name.substr(0, name.find('/')), number_++, shape));
+  }
   bool conforms(const Shape& shape, Case made) {
+    return conforms(shape, std::make_shared<const Case>(std::move(made)));
+  }
+  bool conforms(const Shape& shape, std::shared_ptr<const Case> made) {
     Flight& flight = flights_.emplace_back(Flight{shape, std::move(made), {}, {}});
-    flight.arena = flight.made.before;
-    auto shares = shares_of(flight.shape.collective, shape.ranks, flight.made.members, flight.arena.data());
+    flight.arena = flight.made->before;
+    auto shares = shares_of(flight.shape.collective, shape.ranks, flight.made->members, flight.arena.data());
     EXPECT_TRUE(shares) << shares.error().text() << "\n  " << shape.text();
     if (!shares) return false;
     flight.shares = *std::move(shares);
@@ -106,19 +114,21 @@ class CommunicatorConformance : public ::testing::TestWithParam<BenchFactory> {
   // One launch, with all that must live until its end.
   struct Flight {
     Shape shape;
-    Case made;
+    std::shared_ptr<const Case> made;
     std::vector<std::byte> arena;
     std::vector<Share> shares;
   };
   static bool equals(const Flight& flight) {
-    if (same_bytes(flight.arena, flight.made.after)) return true;
-    const auto at = std::mismatch(flight.arena.begin(), flight.arena.end(), flight.made.after.begin()).first -
-                    flight.arena.begin();
+    if (same_bytes(flight.arena, flight.made->after)) return true;
+    const auto at =
+        std::mismatch(flight.arena.begin(), flight.arena.end(), flight.made->after.begin()).first -
+        flight.arena.begin();
     ADD_FAILURE() << "byte " << at << " of the arena differs from the oracle: " << flight.shape.text();
     return false;
   }
 
   std::deque<Flight> flights_;
+  std::size_t number_ = 0;  // of the test's next case
   std::size_t bytes_in_flight_ = 0;
 };
 
