@@ -92,7 +92,6 @@ class Words {
 };
 
 // ---- what it says
-// -------------------------------------------------------------------------------------------
 
 std::uint64_t g_life;
 
@@ -484,10 +483,12 @@ class Rank {
   }
 
   // A loss on this node of which the engine has told comes once more from the next run on the direct path.
-  // That is no answer to this run: the others wait in it.
+  // That is no answer to this run, for the others wait in it, and no other failure.
   void run_local() {
-    const bool told = std::exchange(told_by_engine_, false);
-    if (run(track(*local_run_)) == MUSTER_ERR_PEER_LOST && told) run(track(*local_run_));
+    may_be_told_again_ = std::exchange(told_by_engine_, false);
+    const bool again = run(track(*local_run_)) == MUSTER_ERR_PEER_LOST && may_be_told_again_;
+    may_be_told_again_ = false;
+    if (again) run(track(*local_run_));
   }
   void note_loss(const Track& failed, int culprit, Steady::time_point now) {
     if (failed.content == local_run_.get())
@@ -498,7 +499,7 @@ class Rank {
 
   // The failure of an operation that began before the last one was told of is no other failure.
   void forget_wishes(const Track& failed, Steady::time_point now) {
-    if (failed.begun < forgotten_) return;
+    if (failed.begun < forgotten_ || may_be_told_again_) return;
     wishes_.clear();
     forgotten_ = now;
   }
@@ -557,7 +558,8 @@ class Rank {
   std::unique_ptr<Message> send_, receive_;
   std::vector<Track> tracks_;  // the first `started_` are started, the others run
   std::size_t started_ = 0;
-  bool told_by_engine_ = false;  // of a loss on this node, since the last `local run`
+  // Of a loss on this node: since the last `local run`, and so perhaps by the one that is being run.
+  bool told_by_engine_ = false, may_be_told_again_ = false;
   Steady::time_point told_by_run_;
   Steady::time_point forgotten_;      // when the wishes were
   std::deque<std::uint64_t> wishes_;  // the gathers that are due, by the number of the `small` that says so
