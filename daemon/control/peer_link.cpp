@@ -118,8 +118,7 @@ void PeerLink::on_readable() {
   const ssize_t n = recv(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n < 0) return end(failure(Code::kDaemonLost, "the connection is lost: {}", std::strerror(errno)));
-  if (n == 0)
-    return end(closing_ ? why_ : failure(Code::kDaemonLost, "the other side has closed the connection"));
+  if (n == 0) return end(failure(Code::kDaemonLost, "the other side has closed the connection"));
   if (!closing_) take(std::span(bytes).first(static_cast<std::size_t>(n)));
 }
 
@@ -186,7 +185,7 @@ void PeerLink::end(Status why) {
   for (Loop::Watch* watch : {&start_, &reads_, &writes_, &timer_}) loop_.unwatch(std::exchange(*watch, 0));
   for_writing_.reset();
   socket_.reset();
-  events_.ended(why);
+  events_.ended(closing_ ? why_ : why);
 }
 
 }  // namespace muster::control

@@ -145,6 +145,19 @@ TEST_F(PeerLinks, TellThePeerWhyTheyEnd) {
   }
 }
 
+// Goal:   a refusal is told by its reason on this side too, though the other side breaks the connection.
+TEST_F(PeerLinks, EndAsTheyWereClosedWhateverBecomesOfTheConnection) {
+  auto [mine, theirs] = connection();
+  server_.open(loop_, std::move(theirs), Role::kServer, nullptr);
+  ASSERT_TRUE(until([&] { return server_.secured; }));
+  server_.link->refuse(failure(Code::kDenied, "the reason"));
+  const linger broken{.l_onoff = 1, .l_linger = 0};
+  ASSERT_EQ(setsockopt(mine.get(), SOL_SOCKET, SO_LINGER, &broken, sizeof broken), 0);
+  mine.reset();
+  ASSERT_TRUE(until([&] { return server_.ended.has_value(); }));
+  EXPECT_EQ(server_.ended->code(), Code::kDenied) << server_.ended->text();
+}
+
 TEST_F(PeerLinks, EndWhenThePeerSaysNothing) {
   const Lab lab;
   auto [mine, theirs] = connection();
