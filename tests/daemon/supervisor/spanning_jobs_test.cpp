@@ -310,7 +310,8 @@ class DesertedTest : public SpanningTest {
     SpanningTest::start(1);
     first_ = &puppet(0);
     ASSERT_TRUE(until([this] { return first_->knows("node1"); }));
-    say("prepare", {{"wish", wish_of(spec)}});
+    wish_ = wish_of(spec);
+    say("prepare", {{"wish", wish_}});
     awaited(*first_, "prepared");
     say("connect", {{"addresses", Json::array({bytes(1), bytes(1)})}});
     awaited(*first_, "connected");
@@ -334,6 +335,7 @@ class DesertedTest : public SpanningTest {
   }
 
   Puppet* first_ = nullptr;
+  Json wish_;
   std::thread rank_;
   muster_session* session_ = nullptr;
   std::atomic<bool> is_over_{false};
@@ -386,6 +388,17 @@ TEST_F(DesertedTest, IsOpenAgainWhenTheNodeThatAskedIsLost) {
   EXPECT_EQ(opened_, MUSTER_OK) << why_;
   EXPECT_EQ(epoch_at(1), kEpoch);
   EXPECT_EQ(muster_close(session_), MUSTER_OK);
+}
+
+// Goal:   a leader that has lost the job, and makes it anew, finds room on a node that still has the earlier.
+TEST_F(DesertedTest, MakesWayForTheSameJobOfItsLeader) {
+  start();
+  first_->say("node1", kEpoch + 1, "prepare", {{"wish", wish_}});
+  const Json answer = awaited(*first_, "prepared");
+  EXPECT_EQ(answer.at("epoch"), kEpoch + 1);
+  EXPECT_FALSE(answer.contains("status")) << answer;
+  EXPECT_EQ(epoch_at(1), kEpoch + 1);
+  EXPECT_EQ(job_at(1), "starting");
 }
 
 TEST_F(SpanningTest, SaysOnAllNodesWhichNetworkCannotBeOpened) {
