@@ -32,6 +32,10 @@ Result<std::uint32_t> gid_of(std::uint32_t uid) {
   return entry.pw_gid;
 }
 
+Status exists(const std::string& job) {
+  return failure(Code::kDuplicate, "job {} exists; end it, or choose another name", job);
+}
+
 }  // namespace
 
 SpanningJobs::SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
@@ -77,8 +81,7 @@ void SpanningJobs::start() {
 Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Wish wish) {
   const std::string name = spec.name;
   if (is_over(name)) parts_.erase(name);
-  if (parts_.contains(name) || around_.table.find(name) != nullptr)
-    return failure(Code::kDuplicate, "job {} exists; end it, or choose another name", name);
+  if (parts_.contains(name) || around_.table.find(name) != nullptr) return exists(name);
   for (const std::string& node : spec.world.nodes())
     if (node != around_.peers.here() && !around_.peers.is_up(node))
       return failure(Code::kBusy, "job {} needs node {}: {}; try again (`muster status`)", name, node,
@@ -151,8 +154,7 @@ bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& s
 }
 
 Status SpanningJobs::enter_asked(control::JobSpec spec) {
-  if (parts_.contains(spec.name) || around_.table.find(spec.name) != nullptr)
-    return failure(Code::kDuplicate, "node {} has another job {}", around_.peers.here(), spec.name);
+  if (parts_.contains(spec.name) || around_.table.find(spec.name) != nullptr) return exists(spec.name);
   const auto temporary = std::count_if(parts_.begin(), parts_.end(),
                                        [](const auto& entry) { return entry.second->spec().temporary(); });
   if (temporary >= around_.options.jobs_max)

@@ -242,7 +242,7 @@ TEST_F(TemporaryJobsTest, AreRefusedWhereTheirNameIsTaken) {
   const auto made = ask_on(owner(2), wish(pair("node2"), 4, "dp_replicate=2,tp=2"));
   ASSERT_FALSE(made);
   EXPECT_EQ(made.error().code(), Code::kDuplicate) << made.error().text();
-  EXPECT_THAT(made.error().message(), HasSubstr("node node1 has another job train"));
+  EXPECT_THAT(made.error().message(), HasSubstr("node node1: job train exists; end it"));
   EXPECT_TRUE(until([this] { return job_at(2).empty() && waiting(2).empty(); })) << waiting(2);
   EXPECT_EQ(epoch_at(1), epoch);
   EXPECT_EQ(job_at(1), "ready");
