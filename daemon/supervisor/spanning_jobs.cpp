@@ -105,7 +105,7 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
 }
 
 // A node asks for a part of a temporary job: with `prepare` to make the job, which waits while an earlier one
-// of that name still ends here, or with `join`.
+// of that name is still ending here, or with `join`.
 void SpanningJobs::hear_wish(const std::string& peer, const std::string& job, const Json& message) {
   const std::string step = said_text(message, "step");
   const std::uint64_t epoch = said_number(message, "epoch");
@@ -139,8 +139,8 @@ Result<control::JobSpec> SpanningJobs::wish_in(const std::string& peer, const st
   return spec;
 }
 
-// Whether no earlier temporary job of that name still ends here. One that its leader has lost, and makes
-// anew for the same user, ends now.
+// False while an earlier temporary job of that name is still ending here. If its leader has lost that job and
+// makes it anew for the same user, it ends now.
 bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& spec) {
   const auto it = parts_.find(spec.name);
   if (it == parts_.end()) return true;

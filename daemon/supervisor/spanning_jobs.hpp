@@ -13,8 +13,8 @@ namespace muster::supervisor {
 
 // Owns    this node's part of each job.
 // Thread  the supervisor's loop.
-// Bound   the jobs of the cluster file, and Options::jobs_max temporary ones.
-// Fails   as SpanningPart; make: as it says.
+// Bound   the jobs of the cluster file, Options::jobs_max temporary ones, and one request that waits for
+// each. Fails   as SpanningPart; make: as it says.
 class SpanningJobs {
  public:
   SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,

@@ -130,7 +130,7 @@ class SpanningPart {
   Status why_;         // the last attempt failed
   bool told_ = false;  // the others know that it ends
   control::Loop::Watch timer_ = 0;
-  std::uint64_t next_epoch_ = 0;  // the leader makes a job of the file in it, and the earlier part ends
+  std::uint64_t next_epoch_ = 0;  // of a job of the file that waits until the earlier part has ended
 };
 
 }  // namespace muster::supervisor

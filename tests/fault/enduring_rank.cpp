@@ -126,7 +126,6 @@ void require(const char* op, muster_status_t status) {
 }
 
 // ---- one operation
-// ------------------------------------------------------------------------------------------
 
 struct World {
   muster_session* session = nullptr;
@@ -347,7 +346,6 @@ class Message : public Content {
 };
 
 // ---- all of them
-// --------------------------------------------------------------------------------------------
 
 // An operation that goes on and on, started or run.
 struct Track {

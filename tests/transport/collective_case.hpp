@@ -12,7 +12,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -88,11 +87,6 @@ struct Case {
   std::vector<std::byte> before;
   std::vector<std::byte> after;  // what the oracle says
 };
-
-// As ==, which compares vectors of bytes one by one: instrumented, that took a third of a suite's time.
-inline bool same_bytes(const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
-}
 
 namespace detail {
 

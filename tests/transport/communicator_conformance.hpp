@@ -12,6 +12,7 @@
 #include "tests/transport/conformance_rows.hpp"
 #include "tests/transport/made_cases.hpp"
 #include "tests/transport/oracle.hpp"
+#include "tests/transport/same_bytes.hpp"
 #include "transport/collective/communicator.hpp"
 
 #include <algorithm>

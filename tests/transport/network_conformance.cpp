@@ -1,9 +1,14 @@
 #include "tests/transport/network_conformance.hpp"
 
+#include "tests/transport/same_bytes.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <random>
+#include <span>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <poll.h>
@@ -24,14 +29,6 @@ Block pattern(std::size_t bytes, std::uint64_t seed) {
   Block block(bytes);
   if (bytes > 0) std::memcpy(block.data(), words.data(), bytes);
   return block;
-}
-
-// Loops over single bytes would take most of the suite's time under a sanitizer.
-bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
-}
-bool all_are(std::byte value, std::span<const std::byte> bytes) {
-  return bytes.empty() || (bytes.front() == value && same(bytes.first(bytes.size() - 1), bytes.subspan(1)));
 }
 
 }  // namespace
@@ -83,7 +80,7 @@ TEST_P(NetworkConformance, CarriesMessagesOfAllSizesBothWays) {
       EXPECT_TRUE(sends.status.ok() && receives.status.ok()) << receives.status.text();
       EXPECT_EQ(sends.bytes, bytes);
       EXPECT_EQ(receives.bytes, bytes);
-      EXPECT_TRUE(same(came, sent)) << bytes;
+      EXPECT_TRUE(same_bytes(came, sent)) << bytes;
     }
 }
 
@@ -120,7 +117,7 @@ TEST_P(NetworkConformance, TakesMessagesThatHaveComeBefore) {
     ASSERT_TRUE(pair.there->receive(9, came, receives).ok());
     ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << bytes;
     EXPECT_TRUE(receives.status.ok()) << receives.status.text();
-    EXPECT_TRUE(same(came, sent)) << bytes;
+    EXPECT_TRUE(same_bytes(came, sent)) << bytes;
   }
 }
 
@@ -160,8 +157,8 @@ TEST_P(NetworkConformance, TakesMessagesThatAreShorterThanTheirMemory) {
       ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << bytes;
       EXPECT_TRUE(sends.status.ok() && receives.status.ok()) << receives.status.text();
       EXPECT_EQ(receives.bytes, bytes);
-      EXPECT_TRUE(same(sent, std::span(came).first(bytes))) << bytes;
-      EXPECT_TRUE(all_are(std::byte{7}, std::span(came).subspan(bytes))) << bytes;
+      EXPECT_TRUE(same_bytes(sent, std::span(came).first(bytes))) << bytes;
+      EXPECT_TRUE(all_bytes_are(std::byte{7}, std::span(came).subspan(bytes))) << bytes;
     }
 }
 
@@ -404,7 +401,7 @@ TEST_P(NetworkConformance, GivesMemoryBackWhenAnEndpointIsClosed) {
     const std::vector<Block> then = into;
     until_later();
     for (std::size_t i = 0; i < messages; ++i)
-      ASSERT_TRUE(same(into[i], then[i])) << "moment " << moment << ", message " << i;
+      ASSERT_TRUE(same_bytes(into[i], then[i])) << "moment " << moment << ", message " << i;
     pair.there.reset();
     networks_.clear();
   }

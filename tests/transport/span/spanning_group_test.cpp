@@ -8,6 +8,7 @@
 #include "tests/transport/conformance_rows.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/oracle.hpp"
+#include "tests/transport/same_bytes.hpp"
 #include "tests/transport/span/span_cluster.hpp"
 
 #include <cstdint>
