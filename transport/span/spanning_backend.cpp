@@ -360,8 +360,7 @@ void SpanningBackend::look_for_losses() {
 bool SpanningBackend::in_use(std::uint64_t group) {
   const std::uint64_t present = first_epoch(group);
   const std::lock_guard lock(mutex_);
-  const auto done = done_.find(group);
-  if (done != done_.end() && done->second == present) return true;
+  if (const auto done = done_.find(group); done != done_.end() && done->second == present) return true;
   return std::any_of(operations_.begin(), operations_.end(), [&](const auto& operation) {
     return operation->launched().key.place.group == group && operation->launched().key.epoch == present &&
            operation->agreed();
@@ -437,7 +436,7 @@ void SpanningBackend::hear_end(NodeConnection& from, Bytes message) {
   if (!end) return;
   if (const auto span = span_of(end->group)) {
     if (std::find(span->nodes.begin(), span->nodes.end(), from.peer()) == span->nodes.end()) return;
-  } else if (ended_.size() >= kUnknownGroupsMax) {
+  } else if (!ended_.contains(end->group) && ended_.size() >= kUnknownGroupsMax) {
     return;
   }
   if (ended(end->group, end->epoch) == nullptr) came_.push_back(*end);
@@ -488,11 +487,12 @@ bool SpanningBackend::end_here(const EpochEnd& end) {
 }
 
 void SpanningBackend::end(const EpochEnd& end) {
+  auto span = span_of(end.group);
   {
     const std::lock_guard lock(wishes_mutex_);
     std::uint64_t& present = present_epoch_[end.group];
     present = std::max(present, end.epoch + 1);
-    wishes_.ends.push_back(end);
+    wishes_.ends.emplace_back(end, std::move(span));
   }
   wake_();
 }
@@ -542,9 +542,9 @@ std::size_t SpanningBackend::carry_out_wishes() {
   for (const StepOutcome* outcome : wishes.cancelled)
     if (SpanOperation* const operation = span::find(operations_, *outcome))
       operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
-  for (const EpochEnd& end : wishes.ends) {
+  for (const auto& [end, span] : wishes.ends) {
     end_here(end);
-    if (const auto span = span_of(end.group))
+    if (span != nullptr)
       for (const NodeIndex node : span->nodes)
         if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
   }

@@ -4,6 +4,8 @@
 #include "transport/collective/backend.hpp"
 #include "transport/span/operation.hpp"
 
+#include <memory>
+#include <utility>
 #include <vector>
 
 namespace muster::transport::span {
@@ -11,7 +13,8 @@ namespace muster::transport::span {
 struct Wishes {
   std::vector<Launched> launches;
   std::vector<const StepOutcome*> cancelled;
-  std::vector<EpochEnd> ends;
+  // With the span of the group, which may be closed when they are carried out. Null: it is not open.
+  std::vector<std::pair<EpochEnd, std::shared_ptr<const Span>>> ends;
 
   bool empty() const { return launches.empty() && cancelled.empty() && ends.empty(); }
 };

@@ -56,8 +56,6 @@ class RunningRanks : public ::testing::Test {
     std::vector<std::thread> threads;
     std::atomic<int> opened{0};
     here_ = 0;
-    // One node may hear that ranks of the other have left when the next ones have attached already.
-    if (lives_++ > 0 && node_.several()) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     for (int rank = 0; rank < world; ++rank) {
       threads.emplace_back([&, rank] {
         Member member = open(rank, world);
@@ -126,7 +124,6 @@ class RunningRanks : public ::testing::Test {
   muster::test::Nodes node_;
 
  private:
-  int lives_ = 0;             // how often with_ranks() was called
   std::atomic<int> here_{0};  // how often somebody came to await_all()
 };
 

@@ -320,6 +320,33 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
   EXPECT_TRUE(again.first_failure().ok()) << again.first_failure().text();
 }
 
+// Goal:   an end reaches the other nodes although the group is closed before the network has sent it. Whoever
+//         opens the group again begins in the same epoch everywhere.
+// Method: node 2 ends an epoch of a group that the others have closed, and closes it at once. Then once more,
+//         when node 0 knows ends of more groups than it takes of groups that it never had.
+TEST_F(SpanningGroup, TellsOfAnEndThoughTheGroupIsClosedAtOnce) {
+  constexpr std::uint64_t kMany = 5000;
+  open(false);
+  for (const std::uint64_t epoch : {1u, 2u}) {
+    for (const std::uint32_t node : {0u, 1u}) communicators_[node] = nullptr;
+    (*cluster_)[2].end({kGroup, epoch, Code::kPeerLost, 2, true, "rank 2 detached"});
+    communicators_[2] = nullptr;
+    for (const std::uint32_t node : {0u, 1u}) {
+      std::vector<std::uint64_t> heard;
+      const auto hear = [&](const EpochEnd& end) { heard.push_back(end.epoch); };
+      ASSERT_TRUE(cluster_->until([&, turns = 0]() mutable {
+        (*cluster_)[node].take_ended(hear);
+        return !heard.empty() || ++turns > 10'000;
+      }));
+      EXPECT_THAT(heard, ::testing::ElementsAre(epoch)) << "node " << node;
+    }
+    communicators_ = cluster_->open(cluster_->span_of(kGroup, kRanks, by_turns));
+    for (const auto& communicator : communicators_) EXPECT_EQ(communicator->first_epoch(), epoch + 1);
+    for (std::uint64_t group = 1; group <= kMany; ++group)
+      (*cluster_)[0].end({kGroup + group, 1, Code::kPeerLost, 0, true, "rank 0 detached"});
+  }
+}
+
 // Goal:   a node that is lost ends what it takes part in, with its name, whether all had come or not; the
 //         others go on with each other.
 // Method: long sums, with the loss at another moment each time.
