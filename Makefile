@@ -31,7 +31,7 @@ test: ## Every test: release, sanitizers, races; ends with "N passed, N failed";
 	@deploy/setup.sh clang
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
-prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, an hour and three quarters
+prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, two hours and a quarter
 	@deploy/setup.sh clang
 	@cmake --preset release
 	@cmake --build --preset release --target all tests_all
