@@ -82,6 +82,11 @@ SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
       peers_(collective(), span()),
       rest_(peers_, workshop, span()) {}
 
+bool SpanOperation::has_met(NodeIndex node) const {
+  const auto at = peers_.place_of(node);
+  return at && peers_[*at].request;
+}
+
 void SpanOperation::refused(std::uint32_t node, const Status& why, Standing standing) {
   PeerNode& peer = peers_[node];
   if (!peer.takes_part) return;

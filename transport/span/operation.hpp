@@ -106,6 +106,10 @@ class SpanOperation {
   bool agreed() const {
     return stage_ == Stage::kReady || stage_ == Stage::kMoving || stage_ == Stage::kDone;
   }
+  // Not all nodes have come to it, as far as is known here, and it has not failed.
+  bool waits() const { return stage_ == Stage::kOpen; }
+  // That node has come to it.
+  bool has_met(NodeIndex node) const;
   // The members' memory is left alone from now on; the outcome is released.
   bool over() const { return stage_ == Stage::kDone || stage_ == Stage::kDead; }
   // Besides, nothing of it is to be sent or received any more.

@@ -115,8 +115,9 @@ class SpanningBackend final : public Backend {
   void keep(const OperationKey& key, span::EarlyRequest request);
   // The latest end of the group, if that epoch has ended.
   const EpochEnd* ended(std::uint64_t group, std::uint64_t epoch) const;
-  // Fails what has not met all its nodes. False: the epoch had ended before.
-  bool end_here(const EpochEnd& end);
+  // Fails what waits for nodes, unless the teller has come to it: then it has all requests, so all come here
+  // too, or it refuses. False: the epoch had ended before.
+  bool end_here(const EpochEnd& end, NodeIndex teller);
   std::shared_ptr<const Span> span_of(std::uint64_t group) const;
   // What lies there for the engine, if `any`; then there is none.
   template<class Notes>
@@ -145,7 +146,7 @@ class SpanningBackend final : public Backend {
   span::EarlyRequests early_;
   std::map<std::uint64_t, EpochEnd> ended_;      // by group: its latest end
   std::map<std::uint64_t, std::uint64_t> done_;  // by group: the latest epoch in which an operation was done
-  std::vector<EpochEnd> came_;                   // ends that other nodes have told in this turn
+  std::vector<std::pair<EpochEnd, NodeIndex>> came_;  // ends that other nodes have told in this turn
 
   mutable std::mutex wishes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<const Span>> spans_;  // of the communicators, by group
@@ -400,13 +401,13 @@ void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
   auto read = span::read_request(from.peer(), message);
   if (!read) return;
   const OperationKey& key = read->first;
+  SpanOperation* const operation = span::find(operations_, key);
   const EpochEnd* const end = ended(key.place.group, key.epoch);
-  if (end == nullptr) return keep(key, std::move(read->second));
+  if (end == nullptr || (operation && operation->waits())) return keep(key, std::move(read->second));
   drop(message);
   from.tell(span::refusal_of(key, span::cause_of(*end), Standing::kGone));
   from.tell(span::message_of_end(*end));
-  if (SpanOperation* const failed = span::find(operations_, key))
-    span::hand_over(*failed, std::move(read->second));
+  if (operation) span::hand_over(*operation, std::move(read->second));
 }
 
 // Of an operation that this node has given up before it agreed, nothing need be known any more.
@@ -423,12 +424,10 @@ void SpanningBackend::hear_refusal(NodeConnection& from, Bytes message) {
   auto read = span::read_refusal(from.peer(), message);
   if (!read) return;
   const OperationKey& key = read->first;
-  if (const auto* const end = ended(key.place.group, key.epoch);
-      end != nullptr && span::find(operations_, key) == nullptr) {
-    if (read->second.asks()) from.tell(span::refusal_of(key, span::cause_of(*end), Standing::kGone));
-    return drop(message);
-  }
-  keep(key, std::move(read->second));
+  const EpochEnd* const end = ended(key.place.group, key.epoch);
+  if (end == nullptr || span::find(operations_, key)) return keep(key, std::move(read->second));
+  if (read->second.asks()) from.tell(span::refusal_of(key, span::cause_of(*end), Standing::kGone));
+  drop(message);
 }
 
 void SpanningBackend::hear_end(NodeConnection& from, Bytes message) {
@@ -439,13 +438,13 @@ void SpanningBackend::hear_end(NodeConnection& from, Bytes message) {
   } else if (!ended_.contains(end->group) && ended_.size() >= kUnknownGroupsMax) {
     return;
   }
-  if (ended(end->group, end->epoch) == nullptr) came_.push_back(*end);
+  if (ended(end->group, end->epoch) == nullptr) came_.emplace_back(*end, from.peer());
 }
 
 // What came before an end counts before it: an operation may have met all its nodes by now.
 void SpanningBackend::end_what_came() {
-  for (const EpochEnd& end : std::exchange(came_, {})) {
-    if (!end_here(end)) continue;
+  for (const auto& [end, teller] : std::exchange(came_, {})) {
+    if (!end_here(end, teller)) continue;
     const std::lock_guard lock(wishes_mutex_);
     std::uint64_t& present = present_epoch_[end.group];
     present = std::max(present, end.epoch + 1);
@@ -470,15 +469,15 @@ const EpochEnd* SpanningBackend::ended(std::uint64_t group, std::uint64_t epoch)
   return known != ended_.end() && epoch <= known->second.epoch ? &known->second : nullptr;
 }
 
-bool SpanningBackend::end_here(const EpochEnd& end) {
+bool SpanningBackend::end_here(const EpochEnd& end, NodeIndex teller) {
   if (ended(end.group, end.epoch) != nullptr) return false;
   ended_[end.group] = end;
   const Status why = span::cause_of(end);
   const auto ends = [&end](const OperationKey& key) {
     return key.place.group == end.group && key.epoch <= end.epoch;
   };
-  for (auto& operation : operations_)
-    if (ends(operation->launched().key) && !operation->agreed()) operation->fail(why);
+  for (auto& each : operations_)
+    if (ends(each->launched().key) && each->waits() && !each->has_met(teller)) each->fail(why);
   for (const auto& [key, early] : early_.take_ended(end.group, end.epoch))
     if (early.asks()) connections_[early.from.value]->tell(span::refusal_of(key, why, Standing::kGone));
   const std::lock_guard lock(wishes_mutex_);
@@ -543,7 +542,7 @@ std::size_t SpanningBackend::carry_out_wishes() {
     if (SpanOperation* const operation = span::find(operations_, *outcome))
       operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
   for (const auto& [end, span] : wishes.ends) {
-    end_here(end);
+    end_here(end, options_.here);
     if (span != nullptr)
       for (const NodeIndex node : span->nodes)
         if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));

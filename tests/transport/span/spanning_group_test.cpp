@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -248,7 +249,8 @@ TEST_F(SpanningGroup, GivesMemoryBackWhenANodeGivesUp) {
 }
 
 // Goal:   the deadline of a long transfer can be told from that of one that stands still.
-// Method: an all-reduce for which node 2 does not come at first; then it moves chunk by chunk.
+// Method: an all-reduce for which node 2 does not come at first: soon nothing moves, for many turns. Then it
+//         moves chunk by chunk.
 TEST_F(SpanningGroup, SaysWhenSomethingLastMoved) {
   open(true);
   const Shape shape = shape_of(MUSTER_ALL_REDUCE, MUSTER_F32, MUSTER_SUM, kRanks, 700'000, Place::kApart);
@@ -261,12 +263,12 @@ TEST_F(SpanningGroup, SaysWhenSomethingLastMoved) {
   const auto same = [&](std::uint32_t) -> const Collective& { return shape.collective; };
   const MatchKey key = next();
   const SpanLaunch& first = launch(same, early, key);
-  const auto pass = [&](int turns) { ASSERT_TRUE(cluster_->until([&] { return --turns < 0; })); };
-  pass(200);
-  const std::optional<Instant> waits = communicators_[0]->moved_at(*first.outcomes[0]);
-  EXPECT_TRUE(waits) << "it has told the others";
-  pass(200);
-  EXPECT_EQ(communicators_[0]->moved_at(*first.outcomes[0]), waits);
+  std::optional<Instant> waits;
+  int still = 0;  // turns
+  ASSERT_TRUE(cluster_->until([&] {
+    const auto moved = std::exchange(waits, communicators_[0]->moved_at(*first.outcomes[0]));
+    return (still = waits && waits == moved ? still + 1 : 0) == 10'000;
+  })) << "it has told the others, and they do not come";
   const SpanLaunch& last = launch(same, late, key);
   std::set<std::optional<Instant>> moments;
   ASSERT_TRUE(cluster_->until([&] {
@@ -318,6 +320,43 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
   const SpanLaunch& again = launch(same, shares, next());
   ASSERT_TRUE(cluster_->until([&] { return again.over(); }));
   EXPECT_TRUE(again.first_failure().ok()) << again.first_failure().text();
+}
+
+// Goal:   members that meet and then leave do not break the operation in which they met, however late the
+//         others get to know that all have come. What comes after it hears that they have left.
+// Method: the link between nodes 1 and 2 stands still while node 0 completes an operation and ends the epoch.
+TEST_F(SpanningGroup, LeavesAnOperationAloneToWhichTheNodeThatEndsItHasCome) {
+  open(false);
+  for (const muster_op op : {MUSTER_BARRIER, MUSTER_ALL_REDUCE}) {
+    const bool has = has_data(op);
+    const Shape shape =
+        shape_of(op, has ? MUSTER_I32 : 0, has ? MUSTER_SUM : 0, kRanks, has ? 40 : 0, Place::kApart);
+    const Case made = make_case(shape);
+    std::vector<std::byte> arena = made.before;
+    const auto shares = *shares_of(shape.collective, kRanks, made.members, arena.data());
+    const auto same = [&](std::uint32_t) -> const Collective& { return shape.collective; };
+    hub_.hold(NodeIndex(1), NodeIndex(2));
+    const SpanLaunch& met = launch(same, shares, next());
+    ASSERT_TRUE(cluster_->until([&] { return met.outcomes[0]->over(); })) << op_name(op);
+    (*cluster_)[0].end({kGroup, epoch_, Code::kPeerLost, 0, true, "rank 0 detached"});
+    for (const std::uint32_t node : {1u, 2u}) {
+      bool heard = false;
+      ASSERT_TRUE(cluster_->until([&] {
+        (*cluster_)[node].take_ended([&](const EpochEnd&) { heard = true; });
+        return heard;
+      }));
+      EXPECT_FALSE(met.outcomes[node]->over()) << op_name(op) << " on node " << node;
+    }
+    hub_.restore(NodeIndex(1), NodeIndex(2));
+    ASSERT_TRUE(cluster_->until([&] { return met.over(); })) << op_name(op);
+    EXPECT_TRUE(met.first_failure().ok()) << op_name(op) << ": " << met.first_failure().text();
+    EXPECT_TRUE(same_bytes(arena, made.after));
+    const SpanLaunch& late = launch(same, shares, next());
+    ASSERT_TRUE(cluster_->until([&] { return late.over(); }));
+    EXPECT_EQ(late.first_failure().message(), "rank 0 detached");
+    ++epoch_;
+    number_ = 0;
+  }
 }
 
 // Goal:   an end reaches the other nodes although the group is closed before the network has sent it. Whoever
