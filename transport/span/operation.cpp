@@ -82,11 +82,6 @@ SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
       peers_(collective(), span()),
       rest_(peers_, workshop, span()) {}
 
-bool SpanOperation::has_met(NodeIndex node) const {
-  const auto at = peers_.place_of(node);
-  return at && peers_[*at].request;
-}
-
 void SpanOperation::refused(std::uint32_t node, const Status& why, Standing standing) {
   PeerNode& peer = peers_[node];
   if (!peer.takes_part) return;
@@ -248,7 +243,7 @@ SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome
 }
 
 std::vector<std::uint32_t> awaited(const SpanOperations& operations, const StepOutcome& outcome) {
-  const SpanOperation* const operation = find(operations, outcome);
+  SpanOperation* const operation = find(operations, outcome);
   return operation == nullptr ? std::vector<std::uint32_t>() : operation->peers().awaited();
 }
 

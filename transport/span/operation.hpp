@@ -108,8 +108,6 @@ class SpanOperation {
   }
   // Not all nodes have come to it, as far as is known here, and it has not failed.
   bool waits() const { return stage_ == Stage::kOpen; }
-  // That node has come to it.
-  bool has_met(NodeIndex node) const;
   // The members' memory is left alone from now on; the outcome is released.
   bool over() const { return stage_ == Stage::kDone || stage_ == Stage::kDead; }
   // Besides, nothing of it is to be sent or received any more.
@@ -119,7 +117,6 @@ class SpanOperation {
 
   // What the other nodes have said. They are told more by refused() and lost().
   PeerNodes& peers() { return peers_; }
-  const PeerNodes& peers() const { return peers_; }
   // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
   void refused(std::uint32_t node, const Status& why, Standing standing);
   // The connection to that node has failed: so does this, if the node takes part.

@@ -44,6 +44,11 @@ void PeerNodes::came(std::uint32_t node, MatchRequest request) {
   nodes_[node].request = std::move(request);
 }
 
+bool PeerNodes::has_come(NodeIndex node) const {
+  const auto at = place_of(node);
+  return at && nodes_[*at].request;
+}
+
 bool PeerNodes::all_are_ready() const {
   return std::all_of(nodes_.begin(), nodes_.end(),
                      [](const PeerNode& peer) { return !peer.takes_part || peer.ready || peer.lost; });

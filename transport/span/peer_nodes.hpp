@@ -51,6 +51,7 @@ class PeerNodes {
 
   // The node has come. A second request of it is ignored.
   void came(std::uint32_t node, MatchRequest request);
+  bool has_come(NodeIndex node) const;
   bool all_are_ready() const;  // but for those that are lost
   bool any_refused_before_it_was_ready() const;
   // The members on nodes that have not come; in a SEND or RECV the two members alone count.

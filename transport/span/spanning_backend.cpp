@@ -110,7 +110,7 @@ class SpanningBackend final : public Backend {
   // Notes a message that is dropped because it comes too late.
   void drop(Bytes message);
   // Notes that the operation goes, if its group is still there. True.
-  bool note(const SpanOperation& past);
+  bool note(SpanOperation& past);
   // Hands it to the operation, or keeps it until this node comes to that.
   void keep(const OperationKey& key, span::EarlyRequest request);
   // The latest end of the group, if that epoch has ended.
@@ -256,7 +256,7 @@ Communicator::Traffic SpanningBackend::traffic(std::uint64_t group) const {
   return traffic;
 }
 
-bool SpanningBackend::note(const SpanOperation& past) {
+bool SpanningBackend::note(SpanOperation& past) {
   const std::uint64_t group = past.launched().key.place.group;
   if (past.agreed()) done_[group] = std::max(done_[group], past.launched().key.epoch);
   const std::uint64_t ahead = past.peers().bulk_ahead();
@@ -477,7 +477,7 @@ bool SpanningBackend::end_here(const EpochEnd& end, NodeIndex teller) {
     return key.place.group == end.group && key.epoch <= end.epoch;
   };
   for (auto& each : operations_)
-    if (ends(each->launched().key) && each->waits() && !each->has_met(teller)) each->fail(why);
+    if (ends(each->launched().key) && each->waits() && !each->peers().has_come(teller)) each->fail(why);
   for (const auto& [key, early] : early_.take_ended(end.group, end.epoch))
     if (early.asks()) connections_[early.from.value]->tell(span::refusal_of(key, why, Standing::kGone));
   const std::lock_guard lock(wishes_mutex_);
