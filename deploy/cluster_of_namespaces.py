@@ -14,6 +14,8 @@ import time
 PATIENCE_SECONDS = 60
 END_SECONDS = 20  # for a daemon that is told to end
 PORT = 7733  # on which daemons hear each other
+NEEDS = ("each node is a network namespace with mounts of its own, which takes root or user namespaces, "
+         "no chroot, and the program ip (package iproute2)")
 _INSIDE = "MUSTER_CLUSTER_OF_NAMESPACES"  # set once the program runs in namespaces of its own
 
 
@@ -61,21 +63,27 @@ def enter_namespaces():
 
 
 class Nodes:
-    """Namespaces node01, node02, …, joined by a bridge. They end with the namespaces of this program."""
+    """Namespaces node01, node02, …, joined by a bridge. They end with the namespaces of this program.
+    `addresses`: those of each node's eth0, with its number in the place of {}."""
 
-    def __init__(self, count):
+    def __init__(self, count, addresses=("10.66.0.{}/24",)):
         self.names = [f"node{n + 1:02}" for n in range(count)]
-        self.addresses = [f"10.66.0.{n + 1}" for n in range(count)]
+        self.addresses = [addresses[0].partition("/")[0].format(n + 1) for n in range(count)]
         run("ip", "link", "set", "lo", "up")
         run("ip", "link", "add", "cluster", "type", "bridge")
         run("ip", "link", "set", "cluster", "up")
-        for n, (name, address) in enumerate(zip(self.names, self.addresses)):
+        for n, name in enumerate(self.names):
             run("ip", "netns", "add", name)
             run("ip", "link", "add", f"port{n}", "type", "veth", "peer", "name", "eth0", "netns", name)
             run("ip", "link", "set", f"port{n}", "master", "cluster", "up")
             run("ip", "-n", name, "link", "set", "lo", "up")
-            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", "eth0")
+            for address in addresses:
+                self.give(name, "eth0", address.format(n + 1))
             run("ip", "-n", name, "link", "set", "eth0", "up")
+
+    def give(self, name, interface, address):
+        # An address of IPv6 can be used at once if nobody is asked for it.
+        run("ip", "-n", name, "addr", "add", address, "dev", interface, *["nodad"] * (":" in address))
 
     def kill(self):
         """What still runs in the nodes, whoever has started it."""
@@ -103,19 +111,21 @@ def inside(name, *words):
 
 class Cluster:
     """Daemons on these nodes, with the job `train` over them. `more_of_job` and `other_jobs` are lines of the
-    cluster file, `more_of_cluster` keys of its first one."""
+    cluster file, `more_of_cluster` keys of its first one. `addresses`: of the nodes, as that file has
+    them."""
 
     def __init__(self, folder, programs, names, network, devices, dims, reproducible=False, more_of_job="",
-                 other_jobs=(), more_of_cluster=""):
+                 other_jobs=(), more_of_cluster="", addresses=None):
         self.folder, self.programs, self.names = pathlib.Path(folder), programs, names
         self.devices = devices
         self.daemons = []
         count = len(names)
+        addresses = addresses or f"10.66.0.[1-{count}]"
         self.file = self.folder / "cluster.yaml"
         self.file.write_text(
             f"cluster: {{name: demo, port: {PORT}, network: {network}{more_of_cluster}}}\n"
             "nodes:\n"
-            f"  - {{host: \"node[01-{count:02}]\", address: \"10.66.0.[1-{count}]\", "
+            f"  - {{host: \"node[01-{count:02}]\", address: \"{addresses}\", "
             f"devices: {{kind: host, count: {devices}}}}}\n"
             "jobs:\n"
             f"  - name: train\n    reproducible: {'true' if reproducible else 'false'}\n"
@@ -131,13 +141,12 @@ class Cluster:
         return run(self.programs / "muster", *words)
 
     def socket(self, name):
-        return self.folder / name / "socket"
+        return self.folder / name / "ranks" / "musterd.sock"
 
     def words(self, name):
         """The command of the node's daemon."""
-        settings = {"node.name": name, "node.runtime_directory": self.folder / name,
-                    "jobs_from": self.file, "peers.certificates": self.certificates}
-        words = [self.programs / "musterd", "--socket", self.socket(name)]
+        settings = {"node.name": name, "jobs_from": self.file, "peers.certificates": self.certificates}
+        words = [self.programs / "musterd", "--directory", self.folder / name]
         for key, value in settings.items():
             words += ["--set", f"{key}={value}"]
         return words

@@ -19,7 +19,7 @@ import time
 
 sys.dont_write_bytecode = True  # the tree stays as it was
 
-from cluster_of_namespaces import Cluster, Failed, Nodes, enter_namespaces, run
+from cluster_of_namespaces import NEEDS, Cluster, Failed, Nodes, enter_namespaces, run, why_not
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 RANKS = 8
@@ -93,6 +93,8 @@ def main():
     for program in ("muster", "musterd", "train_lm"):
         if not (options.bin / program).exists():
             sys.exit(f"demo-cluster: {options.bin / program} is not built; run make demo-cluster")
+    if why := why_not():
+        sys.exit(f"demo-cluster: this machine makes no nodes: {why}; {NEEDS}")
     enter_namespaces()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("demo-cluster: told to end"))
     try:

@@ -2,12 +2,21 @@
 
 #include "api/base/variables.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <system_error>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 namespace muster::bootstrap {
 namespace {
+
+constexpr const char* kSlurm = "slurm";
 
 constexpr std::array kLaunchers{
     Launcher{"muster", "MUSTER_RANK", "MUSTER_WORLD_SIZE", "MUSTER_LOCAL_RANK", "MUSTER_LOCAL_SIZE", nullptr,
@@ -17,11 +26,13 @@ constexpr std::array kLaunchers{
              "torchrun-", "MASTER_PORT", "none"},
     Launcher{"openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
              "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_MCA_ess_base_jobid", "openmpi-", nullptr, nullptr},
-    Launcher{"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE",
-             "SLURM_JOB_ID", "slurm-", "SLURM_STEP_ID", nullptr},
+    Launcher{kSlurm, "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
+             "slurm-", "SLURM_STEP_ID", nullptr},
     Launcher{"mpich", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", nullptr, "", nullptr,
              nullptr},
 };
+
+constexpr std::size_t kKeyLineBytes = 258;  // 255, a line end of two bytes, and the end of the text
 
 Result<std::int32_t> number(const char* variable, const std::string& text) {
   std::int32_t value = 0;
@@ -54,7 +65,7 @@ std::string job_name(std::string text) {
 // The launcher's id of the run; empty if it has none.
 std::string run_of(const Lookup& lookup, const Launcher& launcher) {
   const auto id = launcher.job != nullptr ? lookup(launcher.job) : std::nullopt;
-  if (!id) return "";
+  if (!id || id->empty()) return "";
   const bool asked = launcher.apart != nullptr && (launcher.unsaid == nullptr || *id == launcher.unsaid);
   const auto more = asked ? lookup(launcher.apart) : std::nullopt;
   return job_name(launcher.job_prefix + *id + (more ? "." + *more : ""));
@@ -74,7 +85,23 @@ Result<const Launcher*> choose(const Lookup& lookup) {
   return nullptr;
 }
 
-Status read_ranks(const Lookup& lookup, const Launcher& launcher, Identity& identity) {
+// A batch script has the variables of its job's first task, but only srun starts tasks.
+Status check_step(const Lookup& lookup, const LaunchedRank& identity) {
+  constexpr std::int64_t kStepsOfSrun = 0xfffffff0;  // above are Slurm's own: batch, extern, interactive
+  const auto step = lookup("SLURM_STEP_ID");
+  std::int64_t number = 0;
+  const bool known =
+      step && std::from_chars(step->data(), step->data() + step->size(), number).ec == std::errc();
+  const bool is_first = identity.rank == 0 && identity.world_size > 1;
+  if (!is_first || (known && number < kStepsOfSrun)) return {};
+  return failure(
+      Code::kBadArgument,
+      "this process is no task of Slurm job {}, though that has {}: srun has not started it. Start it "
+      "with srun, or set MUSTER_RANK and MUSTER_WORLD_SIZE",
+      lookup("SLURM_JOB_ID").value_or("?"), identity.world_size);
+}
+
+Status read_ranks(const Lookup& lookup, const Launcher& launcher, LaunchedRank& identity) {
   const auto rank = lookup(launcher.rank);
   const auto size = lookup(launcher.world_size);
   if (!rank || !size)
@@ -85,6 +112,7 @@ Status read_ranks(const Lookup& lookup, const Launcher& launcher, Identity& iden
   if (identity.rank >= identity.world_size)
     return failure(Code::kBadArgument, "{}={} is not below {}={}", launcher.rank, identity.rank,
                    launcher.world_size, identity.world_size);
+  if (std::string_view(launcher.name) == kSlurm) identity.doubt = check_step(lookup, identity);
   identity.local_rank = number_or_none(lookup, launcher.local_rank);
   identity.local_size = number_or_none(lookup, launcher.local_size);
   if (&launcher == &kLaunchers.front())  // of our own variables the optional ones must be numbers too
@@ -127,13 +155,49 @@ std::optional<std::string> missing_half(const Lookup& lookup) {
                      *lookup(set), rank ? ours.world_size : ours.rank);
 }
 
-Result<Identity> identify(const Lookup& lookup) {
+Result<std::string> job_key(const Lookup& lookup) {
+  MUSTER_ASSIGN_OR_RETURN(const auto said, non_empty(lookup, "MUSTER_JOB_KEY"));
+  MUSTER_ASSIGN_OR_RETURN(const auto path, non_empty(lookup, "MUSTER_JOB_KEY_FILE"));
+  if (!path) return said.value_or("");
+  if (said)
+    return fail(Code::kBadArgument, "MUSTER_JOB_KEY and MUSTER_JOB_KEY_FILE are both set; unset one of them");
+  // A pipe would block, and be empty for the next one who reads it.
+  const int file = ::open(path->c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  struct stat facts {};
+  const bool is_open = file >= 0 && ::fstat(file, &facts) == 0;
+  const bool is_plain = is_open && S_ISREG(facts.st_mode);
+  std::string key(kKeyLineBytes, '\0');
+  const ssize_t bytes = is_plain ? ::read(file, key.data(), key.size()) : -1;
+  const std::string why = std::generic_category().message(errno);
+  if (file >= 0) ::close(file);
+  if (is_open && !is_plain)
+    return fail(Code::kBadArgument, "MUSTER_JOB_KEY_FILE: {} is no plain file; write the key into one",
+                *path);
+  if (bytes < 0) return fail(Code::kBadArgument, "MUSTER_JOB_KEY_FILE: {} cannot be read: {}", *path, why);
+  key.resize(static_cast<std::size_t>(bytes));
+  const std::size_t end = std::min(key.find('\n'), key.size());
+  const bool is_whole = end < kKeyLineBytes - 1;
+  key.resize(end);
+  if (key.ends_with('\r')) key.pop_back();
+  if (!is_whole || key.empty() || key.find('\0') != std::string::npos)
+    return fail(Code::kBadArgument,
+                "MUSTER_JOB_KEY_FILE: {} has no key: its first line must be a text of 16 to 255 bytes",
+                *path);
+  return key;
+}
+
+Result<LaunchedRank> identify(const Lookup& lookup) {
   for (const Variable& variable : rank_variables())
     if (const auto value = non_empty(lookup, variable.name); !value) return fail(value.error());
-  Identity identity;
+  LaunchedRank identity;
   identity.endpoint = lookup("MUSTER_ENDPOINT").value_or(kDefaultEndpoint);
   identity.mesh = lookup("MUSTER_MESH").value_or("");
   identity.token = lookup("MUSTER_TOKEN").value_or("");
+  MUSTER_ASSIGN_OR_RETURN(identity.key, job_key(lookup));
+  if (const auto job = lookup("SLURM_JOB_ID"); job && !job->empty()) {
+    const auto step = lookup("SLURM_STEP_ID");
+    identity.slurm = step ? *job + "." + *step : *job;
+  }
   MUSTER_ASSIGN_OR_RETURN(const Launcher* launcher, choose(lookup));
   if (launcher != nullptr) MUSTER_RETURN_IF_ERROR(read_ranks(lookup, *launcher, identity));
   if (const auto job = lookup("MUSTER_JOB")) identity.job = *job;

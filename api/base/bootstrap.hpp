@@ -34,7 +34,8 @@ struct Launcher {
 // All launchers in the order tried.
 std::span<const Launcher> launchers();
 
-struct Identity {
+struct LaunchedRank {
+  Status doubt;  // kBadArgument: the environment's rank and world size may not be meant for this process
   std::string launcher;  // name of the launcher that was taken; empty: none
   std::int32_t rank = -1;
   std::int32_t world_size = -1;
@@ -44,17 +45,23 @@ struct Identity {
   std::string endpoint;  // MUSTER_ENDPOINT, else the default socket
   std::string mesh;      // MUSTER_MESH
   std::string token;     // MUSTER_TOKEN
+  std::string key;       // job_key()
+  std::string slurm;  // job and step that it is in, "1234.0" or "1234", whatever its launcher; may be empty
 };
 
-inline constexpr const char* kDefaultEndpoint = "/run/muster/musterd.sock";
+inline constexpr const char* kDefaultEndpoint = "/run/muster/ranks/musterd.sock";
 
 // kBadArgument for an empty variable of ours, one that is no number, a rank outside its world, or an unknown
 // MUSTER_BOOTSTRAP. A process without a launcher is no error here: its rank is -1.
-Result<Identity> identify(const Lookup& lookup);
+Result<LaunchedRank> identify(const Lookup& lookup);
 
 // The value of one of our variables; nothing if it is not set. kBadArgument for an empty value: it may mean
 // "unset" or "none".
 Result<std::optional<std::string>> non_empty(const Lookup& lookup, std::string_view name);
+
+// The key of the job: MUSTER_JOB_KEY, else the text of the file that MUSTER_JOB_KEY_FILE names, without its
+// line end. Empty: neither is set. kBadArgument: both are, or the file cannot be read, or is no key.
+Result<std::string> job_key(const Lookup& lookup);
 
 // A warning if one of MUSTER_RANK and MUSTER_WORLD_SIZE is set without the other; else nothing.
 std::optional<std::string> missing_half(const Lookup& lookup);

@@ -40,14 +40,18 @@ std::string ranks_of(const Holders& side) {
 }
 
 // "count: 4096 at ranks 0, 1, 3 and 4097 at rank 2 (model.py:311)". The value of most members comes first, so
-// a rank that stands alone is named last.
+// a rank that stands alone is named last. Where the sites differ too, the first one is named as well.
 std::string describe(std::string_view field, std::vector<Holders> sides) {
   std::stable_sort(sides.begin(), sides.end(),
                    [](const Holders& a, const Holders& b) { return a.parties.size() > b.parties.size(); });
   std::string text = fmt::format("{}: ", field);
   const std::size_t named = std::min(sides.size(), kNamedValuesMax);
+  const std::string first = at_site(*sides.front().parties.front());
+  const bool apart = std::any_of(sides.begin(), sides.end(), [&](const Holders& side) {
+    return at_site(*side.parties.front()) != first;
+  });
   for (std::size_t i = 0; i < named; ++i) {
-    const std::string site = i == 0 ? std::string() : at_site(*sides[i].parties.front());
+    const std::string site = i == 0 && !apart ? std::string() : at_site(*sides[i].parties.front());
     text += fmt::format("{}{} at {}{}",
                         i == 0                  ? ""
                         : i + 1 == sides.size() ? " and "

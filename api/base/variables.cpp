@@ -12,7 +12,7 @@ namespace muster {
 namespace {
 
 constexpr std::array kRankVariables{
-    Variable{"MUSTER_ENDPOINT", "The daemon's socket; else /run/muster/musterd.sock."},
+    Variable{"MUSTER_ENDPOINT", "The daemon's directory, or its socket for ranks; else /run/muster."},
     Variable{"MUSTER_JOB", "The job's name; else one made of the launcher's own id."},
     Variable{"MUSTER_RANK", "The rank of this process, from 0 on; together with MUSTER_WORLD_SIZE."},
     Variable{"MUSTER_WORLD_SIZE", "How many ranks the job has."},
@@ -20,6 +20,9 @@ constexpr std::array kRankVariables{
     Variable{"MUSTER_LOCAL_SIZE", "How many ranks this node has."},
     Variable{"MUSTER_MESH", "The job's mesh, as in dp_shard=2,tp=2; else dp_shard=-1."},
     Variable{"MUSTER_TOKEN", "The claim on the rank, where the job asks for one."},
+    Variable{"MUSTER_JOB_KEY",
+             "A secret that makes ranks of any container and node one job; 16 bytes or more."},
+    Variable{"MUSTER_JOB_KEY_FILE", "A file that has this key, on one line."},
     Variable{"MUSTER_BOOTSTRAP",
              "Takes this launcher's variables alone: muster, torchrun, openmpi, slurm or mpich."},
 };

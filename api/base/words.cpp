@@ -1,5 +1,7 @@
 #include "api/base/words.hpp"
 
+#include <chrono>
+
 #include <array>
 
 #include <fmt/format.h>
@@ -32,6 +34,18 @@ std::string bytes_text(std::uint64_t bytes) {
   std::size_t unit = 0;
   for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : 1, kUnits[unit]);
+}
+
+std::string passed_deadline(Nanos deadline) {
+  const double seconds = std::chrono::duration<double>(deadline).count();
+  const std::string length = seconds > 0 ? fmt::format(" of {:.6g} s", seconds) : "";
+  return fmt::format(
+      "passed its deadline{} (deadline_ns, muster_mesh_deadline or defaults.deadline gives more)", length);
+}
+
+std::string unknown_handle(std::string_view what, std::uint64_t handle, std::string_view ended) {
+  if (handle == 0) return fmt::format("the {} is 0, which is none: was it ever set?", what);
+  return fmt::format("{} {:#x} is none of this session: it was {}, or never made here", what, handle, ended);
 }
 
 }  // namespace muster

@@ -1,9 +1,12 @@
-// Ranks and sizes as people read them.
+// Ranks, sizes and deadlines as people read them.
 #pragma once
+
+#include "api/base/clock.hpp"
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace muster {
 
@@ -13,5 +16,13 @@ std::string rank_list(std::span<const std::uint32_t> ranks, char between = ' ');
 
 // "1.5 GiB", "64.0 MiB", "0 B".
 std::string bytes_text(std::uint64_t bytes);
+
+// "buffer 0x3039 is none of this session: it was freed, or never made here"; `ended` is the "freed". No
+// handle is 0, so that was not set.
+std::string unknown_handle(std::string_view what, std::uint64_t handle, std::string_view ended);
+
+// "passed its deadline of 2 s (deadline_ns, muster_mesh_deadline or defaults.deadline gives more)"; without
+// the length if that is not known: 0 or less.
+std::string passed_deadline(Nanos deadline);
 
 }  // namespace muster

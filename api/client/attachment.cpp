@@ -1,6 +1,7 @@
 #include "api/client/attachment.hpp"
 
 #include "api/base/fault_point.hpp"
+#include "api/shm/endpoint.hpp"
 #include "api/shm/message.hpp"
 
 #include <algorithm>
@@ -10,12 +11,14 @@
 #include <utility>
 #include <vector>
 
+#include <sys/utsname.h>
+
 namespace muster::client {
 namespace {
 
 constexpr std::uint32_t kHelloSerial = 1;
 
-Result<shm::Hello> hello_of(const bootstrap::Identity& identity) {
+Result<shm::Hello> hello_of(const bootstrap::LaunchedRank& identity) {
   auto hello = shm::make_message<shm::Hello>(shm::MessageKind::kHello, kHelloSerial);
   hello.rank = identity.rank;
   hello.world_size = identity.world_size;
@@ -24,6 +27,10 @@ Result<shm::Hello> hello_of(const bootstrap::Identity& identity) {
   MUSTER_RETURN_IF_ERROR(shm::set_text(hello.job, identity.job, "the job's name"));
   MUSTER_RETURN_IF_ERROR(shm::set_text(hello.mesh, identity.mesh, "the mesh"));
   MUSTER_RETURN_IF_ERROR(shm::set_text(hello.token, identity.token, "the token"));
+  shm::set_clipped(hello.slurm, identity.slurm);
+  utsname machine{};
+  if (uname(&machine) == 0) shm::set_clipped(hello.host, machine.nodename);
+  MUSTER_RETURN_IF_ERROR(shm::set_text(hello.key, identity.key, "the job's key"));
   return hello;
 }
 
@@ -51,7 +58,8 @@ struct Welcomed {
 };
 
 Result<Welcomed> knock(const std::string& endpoint, shm::Hello hello, Instant deadline, const Clock& clock) {
-  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket, shm::connect_to(endpoint, deadline, clock));
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket,
+                          shm::connect_to(shm::ranks_socket_at(endpoint), deadline, clock));
   MUSTER_FAULT_POINT("attach.connected");
   hello.timeout_ns = std::max(Nanos(0), deadline - clock.now()).count();
   const Status sent = shm::send_message(socket, shm::bytes_of(hello));
@@ -92,7 +100,7 @@ Result<Welcomed> knock_until(const std::string& endpoint, const shm::Hello& hell
 
 }  // namespace
 
-Result<Attachment> attach(const bootstrap::Identity& identity, Nanos timeout) {
+Result<Attachment> attach(const bootstrap::LaunchedRank& identity, Nanos timeout) {
   const SteadyClock clock;
   const Instant deadline = later(clock.now(), timeout);
   MUSTER_ASSIGN_OR_RETURN(const shm::Hello hello, hello_of(identity));

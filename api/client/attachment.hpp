@@ -25,6 +25,6 @@ struct Attachment {
 // Sends Hello to the daemon at the identity's endpoint and maps what comes back. Tries again while a daemon
 // that is being replaced drops the connection.
 // Errors: BAD_ARGUMENT, DAEMON_LOST, PROTOCOL, VERSION, and the daemon's refusals.
-Result<Attachment> attach(const bootstrap::Identity& identity, Nanos timeout);
+Result<Attachment> attach(const bootstrap::LaunchedRank& identity, Nanos timeout);
 
 }  // namespace muster::client

@@ -1,6 +1,7 @@
 #include "api/client/buffers.hpp"
 
 #include "api/base/fault_point.hpp"
+#include "api/base/words.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -159,7 +160,7 @@ Result<std::uint64_t> Buffers::shared_target(muster_buffer buffer, muster_group 
 
 Status Buffers::query(muster_buffer buffer, muster_buffer_info* info) const {
   const auto known = buffers_.find(buffer);
-  if (known == buffers_.end()) return failure(Code::kStale, "no such buffer");
+  if (known == buffers_.end()) return failure(Code::kStale, "{}", unknown_handle("buffer", buffer, "freed"));
   info->found = known->second.found ? 1 : 0;
   info->bytes = known->second.bytes;
   info->address = address(known->second);

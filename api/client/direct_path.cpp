@@ -24,10 +24,6 @@ std::uint32_t own_cores() {
   return static_cast<std::uint32_t>(CPU_COUNT(&set));
 }
 
-const shm::GroupLine* lines_of(const DirectMemory& memory) {
-  return reinterpret_cast<const shm::GroupLine*>(memory.groups() + shm::kGroupLinesOffset);
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DirectPath>> DirectPath::open(const Uses& uses, shm::Mapping own, shm::Mapping groups,
@@ -37,8 +33,6 @@ Result<std::unique_ptr<DirectPath>> DirectPath::open(const Uses& uses, shm::Mapp
   MUSTER_ASSIGN_OR_RETURN(auto memory, DirectMemory::open(std::move(own), std::move(groups), registrar));
   direct->memory_.emplace(std::move(memory));
   direct->stages_.emplace(direct->memory_->own(), direct->memory_->flight());
-  for (std::uint32_t i = 0; i < direct->memory_->group_count(); ++i)
-    direct->epochs_.push_back(Untrusted<std::uint64_t>(&lines_of(*direct->memory_)[i].epoch).load_acquire());
   return direct;
 }
 
@@ -58,12 +52,9 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
   MUSTER_ASSIGN_OR_RETURN(
       const auto answer, uses_.connection.ask<shm::DirectGroupAnswer>(
                              request, MessageKind::kDirectGroup, MessageKind::kDirectGroupAnswer, {}, &list));
-  if (list.size() != answer.members * sizeof(shm::DirectMember) || answer.line >= epochs_.size())
+  if (list.size() != answer.members * sizeof(shm::DirectMember) || answer.line >= memory_->group_count())
     return fail(Code::kProtocol, "the daemon's answer about a group's members cannot be");
-  // The member stands in the epoch that was present when the session began. A group that was made since then
-  // has no past.
-  const std::uint64_t epoch = std::max(epochs_[answer.line], answer.first_epoch);
-  MemberRegions regions{group, answer.line, answer.index, {}, epoch, epoch == answer.epoch ? answer.base : 0};
+  MemberRegions regions{group, answer.line, answer.index, {}, answer.epoch, answer.base};
   for (std::uint32_t i = 0; i < answer.members; ++i)
     regions.members.push_back(shm::tail_entry<shm::DirectMember>(list, i));
   MUSTER_ASSIGN_OR_RETURN(auto made, open_channel(*memory_, regions, *this));
@@ -214,6 +205,7 @@ shm::DirectMessage DirectPath::question(const Wanted& wanted) const {
   message.plan = running_;
   message.kind = static_cast<std::uint32_t>(wanted.kind);
   message.peer = wanted.peer;
+  message.deadline_ns = wanted.deadline.count();
   return message;
 }
 

@@ -88,7 +88,6 @@ class DirectPath final : private WaitHooks, private Registrar {
   std::optional<DirectMemory> memory_;
   std::optional<Stages> stages_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;  // by group handle
-  std::vector<std::uint64_t> epochs_;  // of each group, when the session began
   struct ScratchBuffer {
     muster_buffer buffer = 0;
     std::uint64_t bytes = 0;

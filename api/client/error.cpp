@@ -38,6 +38,12 @@ muster_status_t report(Code code, const char* what) noexcept {
   return static_cast<muster_status_t>(code);
 }
 
+Status check_given(std::initializer_list<Argument> arguments) {
+  for (const Argument& argument : arguments)
+    if (argument.value == nullptr) return failure(Code::kBadArgument, "{} must not be NULL", argument.name);
+  return {};
+}
+
 }  // namespace muster::client
 
 extern "C" {

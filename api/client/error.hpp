@@ -6,6 +6,7 @@
 #include <muster/muster.h>
 
 #include <exception>
+#include <initializer_list>
 #include <new>
 #include <stdexcept>
 
@@ -20,6 +21,13 @@ muster_status_t report(Code code, const char* what) noexcept;
 inline muster_status_t report(muster_status_t status) noexcept {
   return status;
 }
+
+// BAD_ARGUMENT for the first argument that is NULL: "session must not be NULL".
+struct Argument {
+  const char* name;
+  const void* value;
+};
+Status check_given(std::initializer_list<Argument> arguments);
 
 // Runs `body`, which returns a Status or a number that it has reported itself. Catches all exceptions, so
 // that none leaves the C API; without an exception that is free. Missing memory is NO_RESOURCE; any other

@@ -19,8 +19,10 @@ std::int64_t rows_of(const muster_ghosted& g, int d) {
 }
 
 Status check(const muster_ghosted* g) {
-  if (g == nullptr || g->size != sizeof *g)
-    return failure(Code::kBadArgument, "ghosted must be there, initialised by MUSTER_GHOSTED_INIT");
+  if (g == nullptr) return failure(Code::kBadArgument, "ghosted must not be NULL");
+  if (g->size != sizeof *g)
+    return failure(Code::kBadArgument, "ghosted.size is {}; initialise it by MUSTER_GHOSTED_INIT ({})",
+                   g->size, sizeof *g);
   if (muster_dtype_bytes(g->dtype) == 0)
     return failure(Code::kBadArgument, "dtype {} does not exist", g->dtype);
   if (g->dims < 1 || g->dims > MUSTER_TENSOR_DIMS_MAX || g->reserved != 0)

@@ -1,6 +1,7 @@
 #include "api/client/groups.hpp"
 
 #include "api/base/fault_point.hpp"
+#include "api/base/words.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +12,10 @@ namespace muster::client {
 
 namespace {
 
-constexpr char kNoMesh[] = "no such mesh; make it with muster_mesh_make or muster_mesh_slice";
+Status no_such_mesh(muster_mesh mesh) {
+  return failure(Code::kStale, "{}; make it with muster_mesh_make or muster_mesh_slice",
+                 unknown_handle("mesh", mesh, "freed"));
+}
 constexpr std::size_t kDimsMax = 64;
 
 // Asks again while the daemon answers BUSY, the last time at the deadline: the daemon keeps no request
@@ -185,7 +189,7 @@ Result<muster_mesh> Groups::slice(std::span<const char* const> dims) {
 Result<muster_group> Groups::whole(muster_mesh mesh) {
   if (slices_.count(mesh) > 0)
     return fail(Code::kBadArgument, "a slice has the groups of its mesh; change the deadline of that");
-  if (mesh != MUSTER_MESH_JOB && meshes_.count(mesh) == 0) return fail(Code::kStale, "{}", kNoMesh);
+  if (mesh != MUSTER_MESH_JOB && meshes_.count(mesh) == 0) return fail(no_such_mesh(mesh));
   MUSTER_ASSIGN_OR_RETURN(const auto answer, dim_of(mesh, "world"));
   return answer.group;
 }
@@ -221,7 +225,7 @@ Result<muster_mesh> Groups::make_mesh(muster_group group, const char* text) {
 
 Status Groups::use_mesh(muster_mesh mesh) {
   if (mesh != MUSTER_MESH_JOB && meshes_.count(mesh) == 0 && slices_.count(mesh) == 0)
-    return failure(Code::kStale, "{}", kNoMesh);
+    return no_such_mesh(mesh);
   used_ = mesh;
   return {};
 }
@@ -234,7 +238,7 @@ bool Groups::is_in(muster_mesh used, muster_mesh mesh) const {
 
 Result<std::set<muster_group>> Groups::groups_of_unused(muster_mesh mesh) const {
   const bool is_slice = slices_.count(mesh) > 0;
-  if (meshes_.count(mesh) == 0 && !is_slice) return fail(Code::kStale, "{}", kNoMesh);
+  if (meshes_.count(mesh) == 0 && !is_slice) return fail(no_such_mesh(mesh));
   if (is_in(used_, mesh))
     return fail(Code::kBusy, "the mesh, or a slice of it, is in use; choose another first (muster_mesh_use)");
   std::set<muster_group> groups;

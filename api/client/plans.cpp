@@ -5,6 +5,7 @@
 #include "api/base/fault_point.hpp"
 #include "api/client/described.hpp"
 #include "api/client/recount.hpp"
+#include "api/client/refusal.hpp"
 #include "api/shm/message.hpp"
 #include "api/shm/tail.hpp"
 
@@ -159,7 +160,7 @@ Status Plans::forget_cached_over(muster_buffer buffer) {
 
 Status Plans::recount(muster_plan plan, const muster_collective& counts) {
   PlanRecord* record = table_.find(plan);
-  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  if (record == nullptr) return no_such_plan(plan);
   if (record->told == nullptr) return failure(Code::kBadArgument, "a kernel's plan has no counts");
   const shm::PlanCollective& before = record->told->message;
   if (!has_vectors(before.op))
@@ -199,7 +200,7 @@ Status Plans::recount(muster_plan plan, const muster_collective& counts) {
 
 Status Plans::destroy(muster_plan plan) {
   PlanRecord* record = table_.find(plan);
-  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  if (record == nullptr) return no_such_plan(plan);
   shm::HandleMessage request;
   request.handle = plan;
   MUSTER_FAULT_POINT("plan.destroying");

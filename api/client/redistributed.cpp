@@ -95,7 +95,9 @@ Result<Redistributed> exchange(const Redistribution& redistribution, std::int64_
   return made;
 }
 
+// A view without elements has no gaps, whatever its strides are.
 bool is_dense(const muster_tensor& view) {
+  if (std::any_of(view.size, view.size + view.dims, [](std::int64_t size) { return size == 0; })) return true;
   std::int64_t stride = 1;
   for (int dim = view.dims; dim-- > 0;) {
     if (view.size[dim] > 1 && view.stride[dim] != stride) return false;

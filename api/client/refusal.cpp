@@ -1,5 +1,7 @@
 #include "api/client/refusal.hpp"
 
+#include "api/base/words.hpp"
+
 namespace muster::client {
 
 Status no_such_lane(const char* field, muster_lane lane) {
@@ -10,8 +12,7 @@ Status no_such_lane(const char* field, muster_lane lane) {
 }
 
 Status no_such_plan(muster_plan plan) {
-  return failure(Code::kStale, "plan {:#x} is none of this session: it was destroyed, or never made here",
-                 plan);
+  return failure(Code::kStale, "{}", unknown_handle("plan", plan, "destroyed"));
 }
 
 Status check_fields(const muster_submit& submit, const Timelines& timelines) {

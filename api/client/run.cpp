@@ -3,6 +3,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
 #include "api/client/digest.hpp"
+#include "api/client/refusal.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -18,7 +19,7 @@ constexpr Nanos kQuarantine = std::chrono::seconds(1);
 
 Result<PlanRecord*> Runs::runnable(muster_plan plan) {
   PlanRecord* record = plans_.find(plan);
-  if (record == nullptr) return fail(Code::kStale, "no such plan");
+  if (record == nullptr) return fail(no_such_plan(plan));
   if (!record->usual_lane)
     return fail(Code::kBadArgument, "a kernel's plan is started, not run; only collectives run");
   return record;

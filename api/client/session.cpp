@@ -40,8 +40,7 @@ std::unique_ptr<DirectPath> open_direct(const DirectPath::Uses& uses, Attachment
 }  // namespace
 
 muster_session::muster_session(Attachment attachment, Status* opened)
-    : pid_(getpid()),
-      forks_(muster::client::forks()),
+    : mark_{getpid(), muster::client::forks()},
       ring_(std::move(attachment.submission)),
       page_(std::move(attachment.completion)),
       completion_(page_.page(), ring_.writable_header()),
@@ -63,6 +62,9 @@ muster_session::muster_session(Attachment attachment, Status* opened)
 
 muster_session::~muster_session() = default;
 
+// Its operator new gives no more.
+static_assert(alignof(muster_session) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+
 Result<std::unique_ptr<muster_session>> muster_session::create(Attachment attachment) {
   Status opened;
   std::unique_ptr<muster_session> session(new muster_session(std::move(attachment), &opened));
@@ -70,13 +72,8 @@ Result<std::unique_ptr<muster_session>> muster_session::create(Attachment attach
   return session;
 }
 
-Status muster_session::in_its_process() const {
-  if (muster::client::forks() == forks_) return {};
-  return failure(Code::kStale, "the session belongs to process {}; a child of fork() opens its own", pid_);
-}
-
 Code muster_session::interrupt() noexcept {
-  if (muster::client::forks() != forks_) return Code::kStale;
+  if (!mark_.is_here()) return Code::kStale;
   interrupt_.raise();
   return Code::kOk;
 }

@@ -6,11 +6,11 @@
 
 #include "api/client/attachment.hpp"
 #include "api/client/buffers.hpp"
+#include "api/client/closed_sessions.hpp"
 #include "api/client/compare.hpp"
 #include "api/client/connection.hpp"
 #include "api/client/direct_path.hpp"
 #include "api/client/error.hpp"
-#include "api/client/forks.hpp"
 #include "api/client/groups.hpp"
 #include "api/client/interrupt.hpp"
 #include "api/client/last_failure.hpp"
@@ -24,6 +24,7 @@
 #include "api/shm/completion.hpp"
 #include "api/shm/segment.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -33,6 +34,8 @@
 // Thread  one at a time, and any for interrupt(). Sessions share no state.
 // Bound   that of its objects.
 // Fails   with the statuses of muster.h; after a -3xx every call returns the same.
+//
+// Its mark, the first member, stays readable when it is closed.
 struct muster_session {
  public:
   // Errors: PROTOCOL, VERSION (the direct path's memory is not what it should be).
@@ -40,15 +43,17 @@ struct muster_session {
   ~muster_session();
   muster_session(const muster_session&) = delete;
   muster_session& operator=(const muster_session&) = delete;
+  // Closed sessions keep their memory (closed_sessions.hpp).
+  static void* operator new(std::size_t bytes) { return muster::client::take_session_memory(bytes); }
+  static void operator delete(void* memory) noexcept { muster::client::keep_session_memory(memory); }
 
-  // kStale in a child of fork(), else kOk. Every public call but muster_close begins with this or usable().
-  muster::Status in_its_process() const;
+  // kStale if it is closed or in a child of fork(), else kOk. Every public call begins with this or usable().
+  muster::Status in_its_process() const { return mark_.is_here() ? muster::Status() : mark_.why_not(); }
+  bool is_closed() const { return mark_.forks == muster::client::SessionMark::kClosed; }
   // As in_its_process(), and why no call can succeed any more.
-  muster::Status usable() const {
-    return muster::client::forks() == forks_ ? connection_.usable() : in_its_process();
-  }
+  muster::Status usable() const { return mark_.is_here() ? connection_.usable() : mark_.why_not(); }
   // Whether usable() is ok, for calls that must be fast.
-  bool is_usable() const { return muster::client::forks() == forks_ && connection_.is_usable(); }
+  bool is_usable() const { return mark_.is_here() && connection_.is_usable(); }
   // The only call for any thread at any time, and for a signal handler: no lock, no allocation, no system
   // call.
   muster::Code interrupt() noexcept;
@@ -83,8 +88,7 @@ struct muster_session {
   muster::Status leave_group(muster_group group);
   muster::Status agree_on(muster_group group, muster::Nanos deadline);
 
-  std::int32_t pid_;
-  std::uint32_t forks_;
+  muster::client::SessionMark mark_;
   muster::shm::SubmissionView ring_;
   muster::shm::CompletionView page_;
   muster::shm::CompletionReader completion_;

@@ -83,6 +83,7 @@ static_assert(sizeof(MessageHeader) == 16);
 constexpr std::size_t kNameBytes = 64;
 constexpr std::size_t kMeshTextBytes = 256;
 constexpr std::size_t kTokenBytes = 80;
+constexpr std::size_t kJobKeyBytes = 256;
 constexpr std::size_t kErrorTextBytes = 1024;
 constexpr std::size_t kSiteBytes = 48;
 constexpr std::size_t kReasonBytes = 160;
@@ -111,6 +112,9 @@ struct Hello {
   char job[kNameBytes] = {};       // zero-terminated
   char mesh[kMeshTextBytes] = {};  // used only if this Hello creates the job
   char token[kTokenBytes] = {};    // empty: the rank is claimed by user id, if the job allows it
+  char key[kJobKeyBytes] = {};     // of the job; empty: it has none
+  char slurm[kNameBytes] = {};     // Slurm job and step, "1234.0", as it says
+  char host[kNameBytes] = {};      // the name of its machine, or container, as it says
 };
 
 struct Welcome {
@@ -258,9 +262,8 @@ struct DirectGroupAnswer {
   std::uint32_t index = 0;    // this rank's, in the group
   std::uint32_t members = 0;  // entries that follow
   std::uint32_t reserved = 0;
-  std::uint64_t first_epoch = 0;  // the group's first
-  std::uint64_t epoch = 0;        // the present one
-  std::uint64_t base = 0;         // positions of the present epoch begin above it
+  std::uint64_t epoch = 0;  // in which this member stands
+  std::uint64_t base = 0;   // positions of that epoch begin above it; 0 if it has ended
 };
 struct DirectMember {
   std::int32_t rank = 0;  // world rank
@@ -282,9 +285,10 @@ struct DirectMessage {  // kDirectEnd, kDirectOverdue, kDirectDisagree: an opera
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;  // of the operation, or of the message if `kind` is about a pair
   std::uint64_t phase = 0;
-  std::uint64_t plan = 0;  // this rank's
-  std::uint32_t kind = 0;  // what is waited for: DirectWait
-  std::uint32_t peer = 0;  // index of the other side of a pair
+  std::uint64_t plan = 0;        // this rank's
+  std::uint32_t kind = 0;        // what is waited for: DirectWait
+  std::uint32_t peer = 0;        // index of the other side of a pair
+  std::int64_t deadline_ns = 0;  // kDirectOverdue: the one that has passed
 };
 struct DirectEndAnswer {  // followed by the cause in words
   MessageHeader header;

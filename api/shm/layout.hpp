@@ -24,7 +24,7 @@
 namespace muster::shm {
 
 constexpr std::uint64_t kMagicCompletion = 0x4d55535445524351;  // "MUSTERCQ"
-constexpr std::uint32_t kAbiVersion = 11;
+constexpr std::uint32_t kAbiVersion = 12;
 constexpr std::uint32_t kRingCapacity = 1024;  // commands; a power of two
 constexpr std::uint32_t kLaneDepth = 1024;     // limit of starts in flight on one lane
 constexpr std::uint32_t kCountersMax = 64;

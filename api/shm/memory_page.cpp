@@ -40,15 +40,17 @@ std::uint64_t bytes_of_others(const Mapping& mapping, std::uint32_t slot) {
   return sum;
 }
 
-Result<MemoryPage> MemoryPage::create(std::uint32_t uid, std::uint32_t governor, const Headroom& headroom) {
+Result<MemoryPage> MemoryPage::create(std::uint32_t uid, std::uint64_t container, std::uint32_t governor,
+                                      const Headroom& headroom) {
   MUSTER_ASSIGN_OR_RETURN(Descriptor memory, create_memory("muster-memory", kMemoryPageBytes, headroom));
   MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kMemoryPageBytes, Access::kReadWrite));
   auto* header = new (mapping.writable()) MemoryPageHeader;
   header->abi_version = kAbiVersion;
   header->uid = uid;
+  header->container = container;
   header->governor = governor;
   header->magic = kMagicMemoryPage;
-  return MemoryPage(std::move(memory), std::move(mapping), uid);
+  return MemoryPage(std::move(memory), std::move(mapping), uid, container);
 }
 
 // Checks the size before it maps: a file shorter than a page could end this process with SIGBUS.
@@ -56,7 +58,7 @@ Result<MemoryPage> MemoryPage::adopt(Descriptor memory) {
   MUSTER_RETURN_IF_ERROR(check_memory(memory, kMemoryPageBytes));
   MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kMemoryPageBytes, Access::kReadWrite));
   MUSTER_ASSIGN_OR_RETURN(const MemoryPageHeader header, check_memory_page(memory, mapping));
-  return MemoryPage(std::move(memory), std::move(mapping), header.uid);
+  return MemoryPage(std::move(memory), std::move(mapping), header.uid, header.container);
 }
 
 MemorySlot* MemoryPage::slot(std::uint32_t index) const {
@@ -102,6 +104,11 @@ void MemoryPage::take_back(std::uint64_t job) {
 std::optional<std::uint32_t> MemoryPage::slot_of(std::uint64_t job) const {
   const auto it = slots_.find(job);
   return it == slots_.end() ? std::nullopt : std::optional(it->second);
+}
+
+std::uint64_t MemoryPage::held_by(std::uint64_t job) const {
+  const auto index = slot_of(job);
+  return index ? std::min(bytes_in(*slot(*index)), kHeldMax) : 0;
 }
 
 std::uint64_t MemoryPage::held() const {

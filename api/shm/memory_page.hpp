@@ -1,5 +1,5 @@
-// How much of the node's memory the jobs of one user hold and may hold. The supervisor makes such a page for
-// each user with jobs, and the engines of those jobs write it.
+// How much of the node's memory the jobs of one account hold and may hold: of one user, or of one container.
+// The supervisor makes such a page for each account with jobs, and the engines of those jobs write it.
 //
 //   +--------------------------------------------+ 0
 //   | MemoryPageHeader                           |
@@ -33,9 +33,10 @@ constexpr std::uint32_t kMemorySlots = 1024;                  // as many jobs as
 struct MemoryPageHeader {
   std::uint64_t magic = 0;
   std::uint32_t abi_version = 0;
-  std::uint32_t uid = 0;       // of the jobs
+  std::uint32_t uid = 0;       // of the account
   std::uint32_t governor = 0;  // the daemon's user, who may govern the page beside root
   std::uint32_t unused = 0;
+  std::uint64_t container = 0;  // of the account; 0: a user of the node
 };
 struct MemoryLimits {
   std::uint64_t share = 0;  // the user's, whatever others hold
@@ -62,12 +63,14 @@ std::uint64_t bytes_of_others(const Mapping& mapping, std::uint32_t slot);
 // Fails   create: NO_RESOURCE; adopt: PROTOCOL, VERSION, NO_RESOURCE.
 class MemoryPage {
  public:
-  static Result<MemoryPage> create(std::uint32_t uid, std::uint32_t governor, const Headroom& headroom);
+  static Result<MemoryPage> create(std::uint32_t uid, std::uint64_t container, std::uint32_t governor,
+                                   const Headroom& headroom);
   // The page of a former supervisor.
   static Result<MemoryPage> adopt(Descriptor memory);
 
   const Descriptor& descriptor() const { return memory_; }
   std::uint32_t uid() const { return uid_; }
+  std::uint64_t container() const { return container_; }
   void set_limits(const MemoryLimits& limits);
   // Gives a slot to a job that has none. False: no slot is free.
   bool give(std::uint64_t job);
@@ -77,17 +80,20 @@ class MemoryPage {
   void take_back(std::uint64_t job);
   std::optional<std::uint32_t> slot_of(std::uint64_t job) const;
   bool empty() const { return slots_.empty(); }
+  // Bytes that the job's engine says it holds; 0: it has no slot.
+  std::uint64_t held_by(std::uint64_t job) const;
   // Bytes that the engines say their jobs hold; at most UINT64_MAX / 2.
   std::uint64_t held() const;
 
  private:
-  MemoryPage(Descriptor memory, Mapping mapping, std::uint32_t uid)
-      : memory_(std::move(memory)), mapping_(std::move(mapping)), uid_(uid) {}
+  MemoryPage(Descriptor memory, Mapping mapping, std::uint32_t uid, std::uint64_t container)
+      : memory_(std::move(memory)), mapping_(std::move(mapping)), uid_(uid), container_(container) {}
   MemorySlot* slot(std::uint32_t index) const;
 
   Descriptor memory_;
   Mapping mapping_;
   std::uint32_t uid_ = 0;
+  std::uint64_t container_ = 0;
   std::map<std::uint64_t, std::uint32_t> slots_;  // by job
   std::vector<bool> given_ = std::vector<bool>(kMemorySlots);
 };

@@ -1,5 +1,6 @@
 #include "api/shm/peer.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -29,9 +30,19 @@ Result<Descriptor> pidfd_from_socket(const Descriptor& socket, pid_t pid) {
     case EMFILE:
     case ENFILE:
       return fail(Code::kNoResource, "SO_PEERPIDFD: {}; raise RLIMIT_NOFILE", std::strerror(errno));
+    case ENODATA:
+      return fail(Code::kProtocol, "the socket has no peer");
     default:
       return fail(Code::kStale, "process {} at the other end has ended ({})", pid, std::strerror(errno));
   }
+}
+
+Status not_visible() {
+  return failure(
+      Code::kDenied,
+      "the client is in a process namespace that the daemon does not see, and this kernel gives no "
+      "other handle on it (Linux 6.5 does); start the daemon's container with --pid host, or with "
+      "hostPID: true in Kubernetes");
 }
 
 Result<Descriptor> pidfd_from_number(const Descriptor& socket, pid_t pid) {
@@ -47,10 +58,12 @@ Result<Descriptor> pidfd_from_number(const Descriptor& socket, pid_t pid) {
 }
 
 Result<Descriptor> peer_pidfd(const Descriptor& socket, pid_t pid, PidfdSource source) {
-  if (source == PidfdSource::kNumber) return pidfd_from_number(socket, pid);
+  const bool visible = pid > 0;
+  if (source == PidfdSource::kNumber) return visible ? pidfd_from_number(socket, pid) : fail(not_visible());
   Result<Descriptor> pidfd = pidfd_from_socket(socket, pid);
-  if (!pidfd && pidfd.error().code() == Code::kUnsupported && source == PidfdSource::kBest)
-    return pidfd_from_number(socket, pid);
+  const bool older = !pidfd && pidfd.error().code() == Code::kUnsupported;
+  if (older && source == PidfdSource::kBest)
+    return visible ? pidfd_from_number(socket, pid) : fail(not_visible());
   return pidfd;
 }
 
@@ -66,9 +79,8 @@ Result<PeerIdentity> peer_identity(const Descriptor& socket, PidfdSource source)
   socklen_t bytes = sizeof credentials;
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)
     return fail(Code::kProtocol, "reading the credentials of the peer: {}", std::strerror(errno));
-  if (credentials.pid <= 0) return fail(Code::kProtocol, "the socket has no peer in this process namespace");
   PeerIdentity peer;
-  peer.pid = credentials.pid;
+  peer.pid = std::max(credentials.pid, 0);
   peer.uid = credentials.uid;
   peer.gid = credentials.gid;
   MUSTER_ASSIGN_OR_RETURN(peer.pidfd, peer_pidfd(socket, peer.pid, source));

@@ -1,6 +1,7 @@
 #include "api/shm/segment.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/system_call.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -27,15 +28,15 @@ Status add_seals(const Descriptor& memory, int seals) {
 Status out_of_memory(const char* what, std::uint64_t bytes, int error) {
   const char* remedy = "free memory, or raise the memory limit of the cgroup";
   if (error == EFBIG) remedy = "raise the limit of file sizes (ulimit -f, LimitFSIZE)";
-  return failure(Code::kNoResource, "{} of {} bytes failed: {}; {}", what, bytes, std::strerror(error),
-                 remedy);
+  return failure(Code::kNoResource, "{}",
+                 refused_call(fmt::format("{} of {} bytes failed", what, bytes), error, remedy));
 }
 
 Status no_mapping(std::uint64_t bytes, int error) {
-  return failure(Code::kNoResource,
-                 "mapping {} bytes failed: {}; raise the limit of address space (ulimit -v, LimitAS), or the "
-                 "sysctl vm.max_map_count",
-                 bytes, std::strerror(error));
+  return failure(Code::kNoResource, "{}",
+                 refused_call(fmt::format("mapping {} bytes (mmap) failed", bytes), error,
+                              "raise the limit of address space (ulimit -v, LimitAS), or the sysctl "
+                              "vm.max_map_count"));
 }
 
 Result<Descriptor> create(const char* name, std::uint64_t bytes, std::uint64_t reserved,
@@ -47,13 +48,11 @@ Result<Descriptor> create(const char* name, std::uint64_t bytes, std::uint64_t r
     return muster::fail(Code::kNoResource, "memory \"{}\" needs {} bytes, {} leaves {}; {}", name, reserved,
                         headroom.limit, headroom.bytes, headroom.remedy);
   Descriptor memory = open_memory_file(name);
-  if (!memory.valid()) {
-    const int error = errno;
-    return muster::fail(Code::kNoResource, "memfd_create(\"{}\"): {}{}", name, std::strerror(error),
-                        error == EMFILE ? "; raise RLIMIT_NOFILE" : "");
-  }
+  if (!memory.valid())
+    return muster::fail(Code::kNoResource, "{}",
+                        refused_call(fmt::format("memfd_create(\"{}\")", name), errno, kRaiseOpenFiles));
   if (ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
-    return muster::fail(out_of_memory("making a memory file", bytes, errno));
+    return muster::fail(out_of_memory("making a memory file (ftruncate)", bytes, errno));
   if (reserved > 0) MUSTER_RETURN_IF_ERROR(reserve_memory(memory, 0, reserved, headroom));
   const int final_seal = sealing == Sealing::kFinal ? F_SEAL_SEAL : 0;
   MUSTER_RETURN_IF_ERROR(add_seals(memory, F_SEAL_SHRINK | F_SEAL_GROW | final_seal));
@@ -131,7 +130,7 @@ Status reserve_memory(const Descriptor& memory, std::uint64_t first, std::uint64
   do
     error = fallocate(memory.get(), 0, static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   while (error == EINTR);
-  return error == 0 ? Status() : out_of_memory("reserving memory", bytes, error);
+  return error == 0 ? Status() : out_of_memory("reserving memory (fallocate)", bytes, error);
 }
 
 Status check_memory(const Descriptor& memory, std::uint64_t bytes) {

@@ -43,11 +43,12 @@ std::string name_in_folder(const std::string& path) {
   return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
 }
 
-Status refused_error(const std::string& path) {
-  struct stat facts {};
-  if (stat(path.c_str(), &facts) == 0 && !S_ISSOCK(facts.st_mode))
-    return failure(Code::kDaemonLost, "no daemon at {}: it is not a socket; name the one of musterd", path);
-  return failure(Code::kDaemonLost, "no daemon at {}: nobody listens there any more; start musterd", path);
+Status absent_error(const std::string& path) {
+  const Absence absence = absence_at(path);
+  const char* remedy = absence == Absence::kNothing    ? "start musterd, or use muster run"
+                       : absence == Absence::kNoSocket ? "name the one of musterd"
+                                                       : "start musterd";
+  return failure(Code::kDaemonLost, "no daemon at {}: {}; {}", path, text_of(absence), remedy);
 }
 
 Status denied_error(const std::string& path) {
@@ -117,10 +118,8 @@ Status connect_error(const std::string& path, int error) {
   switch (error) {
     case ENOENT:
     case ENOTDIR:
-      return failure(Code::kDaemonLost,
-                     "no daemon at {}: there is no such socket; start musterd, or use muster run", path);
     case ECONNREFUSED:
-      return refused_error(path);
+      return absent_error(path);
     case EAGAIN:
       return failure(Code::kDaemonLost, "the daemon at {} took no connection in time", path);
     case EACCES:
@@ -147,6 +146,17 @@ void collect(msghdr* header, Message* message, bool* excess) {
 }
 
 }  // namespace
+
+Absence absence_at(const std::string& path) {
+  struct stat facts {};
+  if (stat(path.c_str(), &facts) != 0) return Absence::kNothing;
+  return S_ISSOCK(facts.st_mode) ? Absence::kNobody : Absence::kNoSocket;
+}
+
+const char* text_of(Absence absence) {
+  if (absence == Absence::kNothing) return "there is no such socket";
+  return absence == Absence::kNoSocket ? "it is not a socket" : "nobody listens there any more";
+}
 
 std::optional<FileId> socket_of(const struct stat& facts) {
   if (!S_ISSOCK(facts.st_mode)) return std::nullopt;

@@ -12,6 +12,7 @@
 #include "api/shm/descriptor.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -81,6 +82,11 @@ Status lock_folder(const Descriptor& folder, const std::string& path, int tries)
 
 // "/run belongs to user 0 and group 0 with mode 0755; this is user 1000": explains a refusal.
 std::string permissions_of(const std::string& path);
+
+// Why nobody answers at a path, as the file system shows it now.
+enum class Absence : std::uint8_t { kNothing, kNoSocket, kNobody };
+Absence absence_at(const std::string& path);
+const char* text_of(Absence absence);  // "there is no such socket"
 
 // Connects a client. Errors: BAD_ARGUMENT (path), DAEMON_LOST (no listener, or too busy until the deadline),
 // DENIED, PROTOCOL (a socket of another kind), NO_RESOURCE.

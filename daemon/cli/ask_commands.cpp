@@ -7,6 +7,10 @@
 #include "daemon/cli/trace_file.hpp"
 #include "daemon/control/own_version.hpp"
 
+#include <string>
+#include <vector>
+
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 namespace muster::cli {
@@ -78,6 +82,16 @@ int run_end(const DaemonAddress& address, const std::string& job, Output output)
                        [&](const Json&) { return fmt::format("job {} is ending\n", job); });
 }
 
+int run_end_of(const DaemonAddress& address, const std::string& of, Output output) {
+  const Json command{{"command", "end_of"}, {"of", of}, {"by", fmt::format("muster end --of {}", of)}};
+  return ask_and_print(address, command, output, [&](const Json& result) {
+    const auto jobs = result.at("jobs").get<std::vector<std::string>>();
+    if (jobs.empty()) return fmt::format("no job here is of {}\n", of);
+    return fmt::format("job{} {} {} ending\n", jobs.size() == 1 ? "" : "s", fmt::join(jobs, ", "),
+                       jobs.size() == 1 ? "is" : "are");
+  });
+}
+
 int run_shutdown(const DaemonAddress& address, Leave leave, Output output) {
   const bool drain = leave == Leave::kDrain;
   return ask_and_print(address, {{"command", "shutdown"}, {"drain", drain}}, output, [&](const Json& result) {
@@ -95,7 +109,7 @@ int run_shutdown(const DaemonAddress& address, Leave leave, Output output) {
 
 int run_trace(const DaemonAddress& address, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output) {
-  if (const auto trouble = check_writable(path)) return complain(*trouble);
+  if (const auto trouble = check_writable("-o", path)) return complain(*trouble);
   std::string by;  // "": of anybody
   Attention attention(Keys::kIgnored);
   bool interrupted = false;

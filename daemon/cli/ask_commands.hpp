@@ -14,6 +14,8 @@ int run_jobs(const DaemonAddress& address, Output output);
 int run_groups(const DaemonAddress& address, const std::string& job, Output output);
 int run_token(const DaemonAddress& address, const std::string& job, std::uint32_t rank, Output output);
 int run_end(const DaemonAddress& address, const std::string& job, Output output);
+// All jobs of a batch job: "slurm:1234". None is no fault.
+int run_end_of(const DaemonAddress& address, const std::string& of, Output output);
 enum class Leave : std::uint8_t { kDrain, kNow };
 int run_shutdown(const DaemonAddress& address, Leave leave, Output output);
 

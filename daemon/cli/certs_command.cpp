@@ -1,5 +1,7 @@
 #include "daemon/cli/certs_command.hpp"
 
+#include "api/base/named_path.hpp"
+#include "daemon/config/hostlist.hpp"
 #include "daemon/control/tls.hpp"
 
 #include <algorithm>
@@ -63,6 +65,32 @@ Result<std::string> text_of(const std::string& path) {
   return text.str();
 }
 
+// The nodes, where words may be ranges, as in a cluster file: node[01-16].
+OrTrouble<std::vector<std::string>> nodes_of(const CertsQuestion& question) {
+  std::vector<std::string> nodes;
+  for (const std::string& word : question.nodes) {
+    if (word.find_first_of("[,") == std::string::npos) {
+      nodes.push_back(word);
+      continue;
+    }
+    const auto names = config::expand_hosts(word);
+    if (!names) {
+      const config::Complaint& why = names.error();
+      return usage(fmt::format("node '{}': {}{}", word, why.message,
+                               why.suggestion.empty() ? "" : "; " + why.suggestion));
+    }
+    nodes.insert(nodes.end(), names->begin(), names->end());
+  }
+  return nodes;
+}
+
+// A folder that `muster certs init` has filled.
+std::optional<Trouble> check_folder(const CertsQuestion& question) {
+  const std::string fault =
+      fault_of_folder(question.folder, "`muster certs init` makes an authority in a folder");
+  return fault.empty() ? std::nullopt : std::optional(Trouble{kNoObject, "--folder: " + fault});
+}
+
 Result<CertifiedKey> authority_in(const CertsQuestion& question) {
   MUSTER_ASSIGN_OR_RETURN(std::string certificate, text_of(path_of(question, kAuthority, ".pem")));
   MUSTER_ASSIGN_OR_RETURN(std::string key, text_of(path_of(question, kAuthority, kKeySuffix)));
@@ -122,6 +150,8 @@ int run_certs_init(const CertsQuestion& question, control::WallTime now, Output 
   const auto made =
       control::make_authority(question.cluster, now, life_of(question, control::kAuthorityLife));
   if (!made) return complain(trouble_of(made.error()));
+  if (const std::string fault = fault_of_new_folder(question.folder); !fault.empty())
+    return complain({kFailed, "--folder: " + fault});
   std::error_code failed;
   fs::create_directories(question.folder, failed);
   if (failed) return complain({kFailed, fmt::format("{}: {}", question.folder, failed.message())});
@@ -138,17 +168,20 @@ int run_certs_init(const CertsQuestion& question, control::WallTime now, Output 
 }
 
 int run_certs_node(const CertsQuestion& question, control::WallTime now, Output output) {
+  const auto names = nodes_of(question);
+  if (!names) return complain(names.error());
+  if (const auto trouble = check_folder(question)) return complain(*trouble);
   const auto authority = authority_in(question);
   if (!authority) return complain(trouble_of(authority.error()));
   const auto cluster = control::cluster_of(authority->certificate);
   if (!cluster) return complain(trouble_of(cluster.error()));
-  if (std::find(question.nodes.begin(), question.nodes.end(), kAuthority) != question.nodes.end())
+  if (std::find(names->begin(), names->end(), kAuthority) != names->end())
     return complain({kUsage, fmt::format("a node cannot be called {}: its files would replace those of the "
                                          "authority",
                                          kAuthority)});
   Json nodes = Json::array();
   std::string text;
-  for (const std::string& node : question.nodes) {
+  for (const std::string& node : *names) {
     const auto made =
         control::certify_node(*authority, *cluster, node, now, life_of(question, control::kNodeLife));
     if (!made) return complain(trouble_of(made.error()));
@@ -164,10 +197,13 @@ int run_certs_node(const CertsQuestion& question, control::WallTime now, Output 
 }
 
 int run_certs_check(const CertsQuestion& question, control::WallTime now, Output output) {
+  const auto names = nodes_of(question);
+  if (!names) return complain(names.error());
+  if (const auto trouble = check_folder(question)) return complain(*trouble);
   const auto authority = text_of(path_of(question, kAuthority, ".pem"));
   if (!authority) return complain(trouble_of(authority.error()));
   std::vector<NodeFiles> nodes;
-  for (const std::string& name : question.nodes) {
+  for (const std::string& name : *names) {
     auto node = node_in(question, name, *authority);
     if (!node)
       return complain({trouble_of(node.error()).exit_code,

@@ -2,9 +2,11 @@
 
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/named_path.hpp"
 #include "api/base/store/saved_folder.hpp"
 #include "api/base/store/shelf.hpp"
 #include "api/base/store/tensor_file.hpp"
+#include "api/base/utf8.hpp"
 #include "api/base/words.hpp"
 #include "daemon/config/table.hpp"
 
@@ -29,8 +31,9 @@ OrTrouble<bool> is_run(const std::string& path) {
   if (found.type() == fs::file_type::none)
     return tl::unexpected(trouble_of(store::trouble("read", metadata, error.value())));
   if (fs::exists(found) && !fs::is_directory(found)) return false;
-  if (fs::is_directory(path, error)) return true;
-  return tl::unexpected(Trouble{kNoObject, fmt::format("there is no folder {}", path)});
+  const std::string fault = fault_of_folder(path, checkpoint::kFolderText);
+  if (fault.empty()) return true;
+  return tl::unexpected(Trouble{kNoObject, fault});
 }
 
 OrTrouble<SavedFolder> opened(const std::string& path) {
@@ -70,7 +73,15 @@ Json checkpoint_json(const SavedFolder& saved) {
       tensors.push_back(tensor_json(tensor));
   return {{"checkpoint", saved.path()},           {"step", saved.record().step},
           {"bytes", saved.record().bytes()},      {"user_bytes", user},
-          {"files", saved.record().files.size()}, {"tensors", std::move(tensors)}};
+          {"files", saved.record().files.size()}, {"notes", saved.record().notes},
+          {"tensors", std::move(tensors)}};
+}
+
+// A line, if there are any. Values may be long: JSON shows them.
+std::string notes_text(const checkpoint::Notes& notes) {
+  std::string keys;
+  for (const auto& [key, value] : notes) keys += (keys.empty() ? "" : ", ") + printable(key, Lines::kOne);
+  return notes.empty() ? "" : fmt::format("{}: {}\n", checkpoint::kNotesName, keys);
 }
 
 std::string checkpoint_text(const SavedFolder& saved) {
@@ -87,6 +98,7 @@ std::string checkpoint_text(const SavedFolder& saved) {
   return fmt::format("{}: step {}, {} in {} files, {} of the user's state\n", saved.path(),
                      saved.record().step, bytes_text(saved.record().bytes()), saved.record().files.size(),
                      bytes_text(user)) +
+         notes_text(saved.record().notes) +
          config::table({"TENSOR", "DTYPE", "SHAPE", "BOXES", "BYTES"}, rows,
                        {config::screen_columns(), {"BOXES", "TENSOR"}});
 }
@@ -180,6 +192,8 @@ int run_checkpoint_verify(const CheckpointQuestion& question, Output output) {
 }
 
 int run_checkpoint_export(const CheckpointQuestion& question, Output output) {
+  if (const std::string fault = fault_of_new_file(question.file); !fault.empty())
+    return complain({kFailed, "-o: " + fault});
   auto saved = opened(question.path);
   if (!saved) return complain(saved.error());
   const Status status = store::export_tensors(*saved, question.file, {question.only, question.exclude});
@@ -193,11 +207,26 @@ int run_checkpoint_export(const CheckpointQuestion& question, Output output) {
 
 int run_checkpoint_import(const CheckpointQuestion& question, Output output) {
   const std::string name = question.name.empty() ? checkpoint::step_name(question.step) : question.name;
-  const Status status = store::import_tensors(question.file, question.path, name, question.step);
-  if (!status.ok()) return complain(trouble_of(status));
+  const auto imported = store::import_tensors(question.files, question.path, name, question.step,
+                                              {question.only, question.exclude});
+  if (!imported) {
+    Trouble trouble = trouble_of(imported.error());
+    if (trouble.code == Code::kDuplicate)
+      trouble.text += "; choose another name with --name or --step, or remove it";
+    return complain(trouble);
+  }
+  for (const std::string& text : imported->differences) warn(text);
   const std::string made = question.path + "/" + name;
-  if (output == Output::kJson) return print_json({{"checkpoint", made}, {"step", question.step}});
-  return print_text(fmt::format("made {} from {}\n", made, question.file));
+  if (output == Output::kJson)
+    return print_json({{"checkpoint", made},
+                       {"step", question.step},
+                       {"files", imported->files},
+                       {"tensors", imported->tensors},
+                       {"bytes", imported->bytes}});
+  const std::string from =
+      imported->files == 1 ? question.files.front() : fmt::format("{} files", imported->files);
+  return print_text(fmt::format("made {} from {}: {} {}, {}\n", made, from, imported->tensors,
+                                imported->tensors == 1 ? "tensor" : "tensors", bytes_text(imported->bytes)));
 }
 
 }  // namespace muster::cli

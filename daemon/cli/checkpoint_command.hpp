@@ -10,9 +10,10 @@
 namespace muster::cli {
 
 struct CheckpointQuestion {
-  std::string path;  // a checkpoint, or the folder of a run: then all of it, or its newest
-  std::string file;  // safetensors
-  std::string name;  // import: of the checkpoint; empty: by its step
+  std::string path;                // a checkpoint, or the folder of a run: then all of it, or its newest
+  std::string file;                // export: safetensors
+  std::vector<std::string> files;  // import: those of a model, or its index, or the folder of that
+  std::string name;                // import: of the checkpoint; empty: by its step
   std::uint64_t step = 0;
   std::vector<std::string> only, exclude;  // patterns of tensors' names
 };

@@ -1,5 +1,7 @@
 #include "daemon/cli/child.hpp"
 
+#include "api/base/system_call.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
@@ -25,7 +27,7 @@ struct Pipe {
 Result<Pipe> open_pipe(int flags) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
-    return fail(Code::kNoResource, "pipe: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+    return fail(Code::kNoResource, "{}", refused_call("pipe", errno, kRaiseOpenFiles));
   Pipe pipe{shm::Descriptor(ends[0]), shm::Descriptor(ends[1])};
   fcntl(pipe.read.get(), F_SETFL, flags);
   return pipe;
@@ -164,8 +166,7 @@ Result<Child> Child::spawn(const ChildOptions& options) {
   }
   plan.report = report.write.get();
   const pid_t pid = fork();
-  if (pid < 0)
-    return fail(Code::kNoResource, "fork: {}; raise the process limit (ulimit -u)", std::strerror(errno));
+  if (pid < 0) return fail(Code::kNoResource, "{}", refused_call("fork", errno, kRaiseProcesses));
   if (pid == 0) become(plan);
   setpgid(pid, pid);  // parent and child both set it: a signal must find the group
   shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));

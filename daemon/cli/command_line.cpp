@@ -71,8 +71,9 @@ CLI::App* with_json(CLI::App* app, Line& line) {
 }
 
 CLI::App* with_address(CLI::App* app, Line& line) {
-  filled(app->add_option("--endpoint", line.endpoint,
-                         "Socket of the daemon; else MUSTER_ENDPOINT, else /run/muster/musterd.sock"),
+  filled(app->add_option(
+             "--endpoint", line.endpoint,
+             "The daemon's directory, or its socket for ranks; else MUSTER_ENDPOINT, else /run/muster"),
          control::kFile);
   app->preparse_callback([&line](std::size_t) { line.asks_daemon = true; });
   seconds(app->add_option("--timeout", line.timeout, "Seconds to wait for an answer"), 0.001);
@@ -82,6 +83,19 @@ CLI::App* with_address(CLI::App* app, Line& line) {
 CLI::App* with_job(CLI::App* app, Line& line) {
   filled(app->add_option("--job", line.job, "Name of the job")->required(), control::kJob);
   return app;
+}
+
+int end_jobs(const Line& line) {
+  if (!line.word.empty()) return run_end_of(line.address(), line.word, line.output());
+  if (!line.job.empty()) return run_end(line.address(), line.job, line.output());
+  return complain({kUsage, "end: say which job with --job NAME, or which batch job with --of slurm:NUMBER"});
+}
+
+void add_end(CLI::App* end, Line& line) {
+  CLI::Option* of =
+      filled(end->add_option("--of", line.word, "All jobs whose ranks are, or were last, of slurm:NUMBER"),
+             "slurm:NUMBER");
+  of->excludes(filled(end->add_option("--job", line.job, "Name of the job"), control::kJob));
 }
 
 void add_questions(CLI::App& app, Line& line) {
@@ -127,9 +141,9 @@ void add_questions(CLI::App& app, Line& line) {
                      [&line] { return run_token(line.address(), line.job, line.rank, line.output()); }),
                line);
   whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, kRanksOnNodeMax - 1);
-  with_job(asked("end", "End a job; its ranks get an error",
-                 [&line] { return run_end(line.address(), line.job, line.output()); }),
-           line);
+  add_end(asked("end", "End a job, or those of a batch job; their ranks get an error",
+                [&line] { return end_jobs(line); }),
+          line);
   CLI::App* trace =
       asked_of_job("trace", "Record what the ranks of this node do in a job, for ui.perfetto.dev",
                    [&line](const std::string& job) {
@@ -221,10 +235,7 @@ void add_local(CLI::App& app, Line& line) {
       line);
   CLI::App* explain = with_address(
       with_json(add(*plan, line, "explain", "Path, algorithm and predicted cost of a collective that is run",
-                    [&line] {
-                      line.plan.folder = std::filesystem::path(line.address().endpoint).parent_path();
-                      return run_plan_explain(line.plan, line.output());
-                    }),
+                    [&line] { return run_plan_explain(line.plan, line.address(), line.output()); }),
                 line),
       line);
   explain->add_option("op", line.plan.op, "all_reduce, all_gather, …")->required()->type_name(control::kOp);
@@ -252,6 +263,27 @@ void add_local(CLI::App& app, Line& line) {
          control::kFile);
 }
 
+// Of any number of files the parser knows no last one, so it takes the folder for a file too.
+void add_import(CLI::App* imported, CheckpointQuestion& question,
+                const std::function<void(CLI::App*)>& patterns) {
+  const auto take = [imported, &question](const std::vector<std::string>& all) {
+    question.files = all;
+    if (all.size() == 1) return;  // and there is no folder
+    imported->get_option("folder")->add_result(all.back());
+    question.files.pop_back();
+  };
+  filled(imported->add_option_function<std::vector<std::string>>(
+             "files", take, "A model: its safetensors files, or their index, or the folder that holds it"),
+         control::kFile)
+      ->required();
+  filled(imported->add_option("folder", question.path, "The folder of the run")->required(),
+         control::kFolder);
+  filled(imported->add_option("--name", question.name, "Of the checkpoint; else step- and the step"));
+  whole(imported->add_option("--step", question.step, "Of the checkpoint"), 0,
+        std::numeric_limits<std::int64_t>::max());
+  patterns(imported);
+}
+
 void add_checkpoint(CLI::App& app, Line& line) {
   CLI::App* all = app.add_subcommand("checkpoint", "Checkpoints: look into them, verify, export, import");
   all->require_subcommand(1);
@@ -272,18 +304,16 @@ void add_checkpoint(CLI::App& app, Line& line) {
   CLI::App* exported = local("export", "Write the tensors as one safetensors file", run_checkpoint_export);
   path(exported, "A checkpoint, or the folder of a run: then its newest");
   filled(exported->add_option("-o,--output", question.file, "Where to write it")->required(), control::kFile);
-  const auto patterns = [&](const char* name, std::vector<std::string>& into, const char* text) {
-    exported->add_option(name, into, text)->allow_extra_args(false)->type_name("PATTERN");
+  const auto patterns = [&](CLI::App* of) {
+    const auto pattern = [&](const char* name, std::vector<std::string>& into, const char* text) {
+      of->add_option(name, into, text)->allow_extra_args(false)->type_name("PATTERN");
+    };
+    pattern("--only", question.only, "Tensors whose names fit, as block0.*; may be given several times");
+    pattern("--exclude", question.exclude, "But for these; may be given several times");
   };
-  patterns("--only", question.only, "Tensors whose names fit, as block0.*; may be given several times");
-  patterns("--exclude", question.exclude, "But for these; may be given several times");
-  CLI::App* imported = local("import", "Make a checkpoint of a safetensors file", run_checkpoint_import);
-  filled(imported->add_option("file", question.file, "A safetensors file")->required(), control::kFile);
-  filled(imported->add_option("folder", question.path, "The folder of the run")->required(),
-         control::kFolder);
-  filled(imported->add_option("--name", question.name, "Of the checkpoint; else step- and the step"));
-  whole(imported->add_option("--step", question.step, "Of the checkpoint"), 0,
-        std::numeric_limits<std::int64_t>::max());
+  patterns(exported);
+  add_import(local("import", "Make a checkpoint of a model's safetensors files", run_checkpoint_import),
+             question, patterns);
 }
 
 void add_certs(CLI::App& app, Line& line) {
@@ -304,7 +334,7 @@ void add_certs(CLI::App& app, Line& line) {
     whole(of->add_option("--days", line.certs.days, text), 1, 36500);
   };
   const auto nodes = [&](CLI::App* of) {
-    of->add_option("nodes", line.certs.nodes, "Their names in the cluster file")
+    of->add_option("nodes", line.certs.nodes, "Their names in the cluster file; node[01-16] names several")
         ->required()
         ->type_name("NODE");
   };
@@ -418,7 +448,8 @@ void add_run(CLI::App& app, Line& line) {
 DaemonAddress Line::address() const {
   const std::string variable = endpoint_variable();
   const std::string fallback = variable.empty() ? bootstrap::kDefaultEndpoint : variable;
-  return {endpoint.empty() ? fallback : endpoint, nanos(timeout)};
+  const auto key = bootstrap::job_key(bootstrap::process_environment());
+  return {endpoint.empty() ? fallback : endpoint, nanos(timeout), key.value_or("")};
 }
 
 int Line::of_job(const std::function<int(const std::string& job)>& question) const {
@@ -427,7 +458,10 @@ int Line::of_job(const std::function<int(const std::string& job)>& question) con
 }
 
 std::optional<Trouble> Line::fault() const {
-  if (!asks_daemon || !endpoint.empty() || only_private) return std::nullopt;
+  if (!asks_daemon) return std::nullopt;
+  if (const auto key = bootstrap::job_key(bootstrap::process_environment()); !key)
+    return trouble_of(key.error());
+  if (!endpoint.empty() || only_private) return std::nullopt;
   const auto said = bootstrap::non_empty(bootstrap::process_environment(), kEndpointVariable);
   return said ? std::nullopt : std::optional(trouble_of(said.error()));
 }

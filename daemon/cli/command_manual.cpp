@@ -26,6 +26,8 @@ const control::Manual& command_manual() {
         {"muster trace --job train -o trace.json", "Five seconds of it, for ui.perfetto.dev."},
         {"muster plan explain all_reduce --ranks 8", "Which way a collective goes, and what it should cost."},
         {"muster checkpoint export run -o model.safetensors", "The newest checkpoint of a run as one file."},
+        {"muster checkpoint import model run",
+         "A folder of safetensors files and their index as a checkpoint."},
         {"muster config explain limits.jobs_max", "What a key of musterd.yaml(5) means."}};
     for (const Variable& variable : rank_variables())
       m.environment.push_back({std::string(variable.name), std::string(variable.sentence)});
@@ -39,7 +41,7 @@ const control::Manual& command_manual() {
                     {"1", "failed"},
                     {"2", "wrong usage or configuration"},
                     {"3", "no daemon there, or this user may not connect to it"},
-                    {"4", "no such job, key or group"},
+                    {"4", "no such job, group, key, checkpoint or tensor"},
                     {"5", "the daemon is shutting down (status); something hangs (hang)"},
                     {"124", "no answer within --timeout"},
                     {"126", "run: the program cannot be run"},

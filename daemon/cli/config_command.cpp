@@ -25,7 +25,8 @@ struct Checked {
   std::string file;
   std::string kind;  // "musterd" or "cluster"; empty if it could not be read
   config::Diagnostics diagnostics;
-  std::string unreadable;
+  std::string unreadable;  // or another fault that has no place in the file
+  std::string warning;
 
   supervisor::ClusterLimits limits;  // of a good "musterd" file
 
@@ -36,9 +37,31 @@ supervisor::ClusterLimits limits_of(const config::Settings& settings) {
   return {settings.limits.jobs_max, settings.limits.ranks_per_job_max};
 }
 
+// All that `musterd --config FILE --check-config` finds, but for what its environment says.
+void check_settings(const std::string& file, Checked& result) {
+  auto source = config::load_file(file, {config::Ownership::kTrusted, geteuid()});
+  if (!source) {
+    result.unreadable = source.error().message();
+    return;
+  }
+  const auto resolved = config::resolve({{}, {}, *std::move(source)});
+  if (!resolved) {
+    result.diagnostics = resolved.error();
+    return;
+  }
+  if (const auto options = supervisor::options_of(resolved->settings); !options) {
+    result.unreadable = options.error().message();
+    return;
+  }
+  if (const Status reports = supervisor::check_reports_directory(resolved->settings); !reports.ok())
+    result.warning = fmt::format("{}: {}", file, reports.message());
+  result.limits = limits_of(resolved->settings);
+}
+
 // `limits`: of the daemon for which a cluster file is meant.
 Checked check_file(const std::string& file, const supervisor::ClusterLimits& limits) {
-  Checked result{file, "", {}, "", {}};
+  Checked result;
+  result.file = file;
   auto source = config::load_file(file, {config::Ownership::kAny, geteuid()});
   if (!source) {
     result.unreadable = source.error().message();
@@ -52,9 +75,7 @@ Checked check_file(const std::string& file, const supervisor::ClusterLimits& lim
     if (!plan) result.diagnostics = plan.error();
   } else {
     result.kind = "musterd";
-    const auto resolved = config::resolve({{}, {}, *std::move(source)});
-    if (!resolved) result.diagnostics = resolved.error();
-    if (resolved) result.limits = limits_of(resolved->settings);
+    check_settings(file, result);
   }
   return result;
 }
@@ -115,6 +136,7 @@ int run_config_check(const std::vector<std::string>& files, Output output) {
     const Checked checked = check_file(file, limits);
     all.push_back(to_json(checked));
     if (checked.good()) good += fmt::format("{}: a good {} file\n", file, checked.kind);
+    if (!checked.warning.empty()) warn(checked.warning);
     if (!checked.unreadable.empty()) bad += checked.unreadable + "\n";
     if (!checked.diagnostics.empty()) bad += checked.diagnostics.text() + "\n";
   }

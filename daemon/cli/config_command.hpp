@@ -8,8 +8,9 @@
 
 namespace muster::cli {
 
-// A file with one of the keys cluster, nodes, jobs is a cluster file; else it is a musterd.yaml. Reports
-// every fault in all files; kUsage if there is any.
+// A file with one of the keys cluster, nodes, jobs is a cluster file; else it is a musterd.yaml, of which
+// this finds what a musterd that reads it would refuse. Reports every fault in all files; kUsage if there is
+// any.
 int run_config_check(const std::vector<std::string>& files, Output output);
 
 // The settings with which a musterd would start, given the same file, settings ("key=value") and environment.

@@ -14,7 +14,7 @@ Result<std::unique_ptr<DaemonLink>> DaemonLink::open(control::Loop& loop, const 
                                                      std::function<void()> on_lost) {
   const SteadyClock clock;
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor socket,
-                          shm::connect_to(address.endpoint, clock.now() + address.timeout, clock));
+                          connect_to_daemon(address, clock.now() + address.timeout, clock));
   return std::unique_ptr<DaemonLink>(new DaemonLink(loop, address, std::move(socket), std::move(on_lost)));
 }
 
@@ -49,7 +49,8 @@ void DaemonLink::ask(const Json& command, Answered answered) {
 
 Status DaemonLink::send(std::uint32_t serial) {
   Open& open = open_.at(serial);
-  const Status sent = control::send_packet(socket_, shm::MessageKind::kCommand, serial, open.command);
+  const Status sent =
+      control::send_packet(socket_, shm::MessageKind::kCommand, serial, address_.with_key(open.command));
   open.sent = sent.ok();
   // A daemon that has refused us may have left its reason in the socket: on_readable() reports it.
   return sent.code() == Code::kDaemonLost ? Status() : sent;
@@ -102,9 +103,8 @@ void DaemonLink::on_adopted(const Json& event) {
 
 void DaemonLink::reconnect(const Status& why) {
   const SteadyClock clock;
-  auto socket = ++connects_ <= kConnectsMax
-                    ? shm::connect_to(address_.endpoint, clock.now() + kConnectPause, clock)
-                    : Result<shm::Descriptor>(fail(why));
+  auto socket = ++connects_ <= kConnectsMax ? connect_to_daemon(address_, clock.now() + kConnectPause, clock)
+                                            : Result<shm::Descriptor>(fail(why));
   if (!socket) return lose(why);
   socket_ = *std::move(socket);
   // A pause, so that a daemon that refuses us again and again does not keep the loop busy.

@@ -1,6 +1,7 @@
 #include "daemon/cli/doctor_command.hpp"
 
 #include "api/base/words.hpp"
+#include "api/shm/endpoint.hpp"
 #include "api/shm/futex.hpp"
 #include "api/shm/headroom.hpp"
 #include "daemon/config/table.hpp"
@@ -33,6 +34,7 @@ using Verdict = Check::Verdict;
 constexpr std::uint64_t kOpenFilesMin =
     4096;  // twice what the default limits need: 256 ranks of a job with eight each
 constexpr Nanos kNetworkTime = std::chrono::seconds(5);  // to try one out
+constexpr std::size_t kPathsShown = 16;                  // of those that are good
 constexpr std::uint64_t kMemoryBytesMin = std::uint64_t{1} << 30;
 constexpr unsigned kNoExecSeal = 0x0008U;  // MFD_NOEXEC_SEAL of Linux 6.3; older headers lack it
 // Which pages the kernel uses for memory files that ask for huge ones, as host memory does.
@@ -119,8 +121,7 @@ void read_system(MachineFacts& facts) {
 
 void read_runtime_directory(const DaemonAddress& address, MachineFacts& facts) {
   // Found as the socket is: a bare name lies in the working directory.
-  facts.runtime_directory = std::filesystem::path(address.endpoint).parent_path().string();
-  if (facts.runtime_directory.empty()) facts.runtime_directory = ".";
+  facts.runtime_directory = shm::directory_of(address.endpoint);
   struct stat info {};
   if (::stat(facts.runtime_directory.c_str(), &info) != 0)
     facts.runtime_trouble = std::strerror(errno);
@@ -152,9 +153,12 @@ void read_daemon(const DaemonAddress& address, MachineFacts& facts) {
     return;
   }
   facts.daemon_version = version->result.value("version", "?");
-  if (const auto status = ask(address, {{"command", "status"}}))
-    for (const Json& job : status->result.value("jobs", Json::array()))
-      facts.ranks = std::max(facts.ranks, job.value("world", 0u));
+  const auto status = ask(address, {{"command", "status"}});
+  if (!status) return;
+  for (const Json& job : status->result.value("jobs", Json::array()))
+    facts.ranks = std::max(facts.ranks, job.value("world", 0u));
+  if (const auto cluster = status->result.find("cluster"); cluster != status->result.end())
+    facts.cluster = try_paths(*cluster, address.timeout);
 }
 
 // ---- the checks --------------------------------------------------------------------------------
@@ -241,8 +245,8 @@ void examine_daemon(const MachineFacts& f, std::vector<Check>& checks) {
   checks.push_back(check("runtime directory", f.runtime_trouble.empty(),
                          f.runtime_serves ? Verdict::kWarning : unfit,
                          f.runtime_directory + (f.runtime_trouble.empty() ? "" : ": " + f.runtime_trouble),
-                         "musterd makes its own where it may; by hand: install -d -m 0711 as its user, or "
-                         "RuntimeDirectory= and RuntimeDirectoryMode=0711 in a unit"));
+                         "musterd makes its own where it may; by hand: install -d -m 0750 as its user, or "
+                         "RuntimeDirectory= and RuntimeDirectoryMode=0750 in a unit"));
   constexpr const char* kSameRelease = "install the same release of both, and restart musterd";
   if (f.daemon_speaks_other)  // it answers, but in another version
     return checks.push_back({"versions", Verdict::kFailure, f.daemon_trouble, kSameRelease});
@@ -265,6 +269,26 @@ void examine_networks(const MachineFacts& f, std::vector<Check>& checks) {
     found.name = "network " + network.name;
     checks.push_back(std::move(found));
   }
+}
+
+// A node that is away may be so on purpose.
+void examine_paths(const ClusterPaths& cluster, std::vector<Check>& checks) {
+  if (cluster.uses.empty()) return;
+  checks.push_back(check("data interface", cluster.trouble.empty(), Verdict::kFailure,
+                         cluster.trouble.empty() ? cluster.uses : cluster.trouble,
+                         "correct cluster.interfaces (or nodes[].interfaces), and start musterd anew"));
+  std::size_t good = 0;
+  for (const PathFacts& path : cluster.paths) {
+    const bool passes = path.verdict == PathFacts::Verdict::kGood;
+    if (passes && ++good > kPathsShown) continue;
+    const Verdict otherwise =
+        path.verdict == PathFacts::Verdict::kBad ? Verdict::kFailure : Verdict::kWarning;
+    checks.push_back(check("", passes, otherwise, path.says, path.fix));
+    checks.back().name = "path to " + path.node;
+  }
+  if (good > kPathsShown)
+    checks.push_back(
+        {"more paths", Verdict::kGood, fmt::format("{} others are good", good - kPathsShown), ""});
 }
 
 void read_networks(MachineFacts& facts) {
@@ -309,6 +333,7 @@ std::vector<Check> examine(const MachineFacts& facts) {
   examine_kernel(facts, checks);
   examine_daemon(facts, checks);
   examine_networks(facts, checks);
+  examine_paths(facts.cluster, checks);
   return checks;
 }
 

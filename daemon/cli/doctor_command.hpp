@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/shm/headroom.hpp"
+#include "daemon/cli/doctor_paths.hpp"
 #include "daemon/cli/question.hpp"
 
 #include <cstdint>
@@ -49,6 +50,7 @@ struct MachineFacts {
     std::string trouble;  // why it cannot be used; empty: it can
   };
   std::vector<NetworkFacts> networks;  // libraries that move bytes between nodes
+  ClusterPaths cluster;                // to the other nodes
 };
 
 // The CPU time that the cgroups of this process allow, in cores (version 1 or 2).

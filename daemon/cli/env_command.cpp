@@ -51,6 +51,9 @@ std::string env_text(const Json& env, std::size_t columns) {
     facts.push_back({name, value.empty() ? "not set" : value});
   }
   facts.push_back({"token", identity.at("token_set").get<bool>() ? "set (not shown)" : "not set"});
+  facts.push_back({"job key", identity.at("job_key_set").get<bool>() ? "set (not shown)" : "not set"});
+  if (const auto doubt = identity.at("doubt").get<std::string>(); !doubt.empty())
+    facts.push_back({"doubt", doubt});
   return out + config::table({"IDENTITY", ""}, facts, {columns, {}});
 }
 
@@ -74,6 +77,7 @@ int run_env(const bootstrap::Lookup& lookup, Output output) {
   const Json env{{"launchers", launchers},
                  {"identity",
                   {{"launcher", identity->launcher},
+                   {"doubt", identity->doubt.message()},
                    {"rank", identity->rank},
                    {"world_size", identity->world_size},
                    {"local_rank", identity->local_rank},
@@ -81,7 +85,8 @@ int run_env(const bootstrap::Lookup& lookup, Output output) {
                    {"job", identity->job},
                    {"mesh", identity->mesh},
                    {"endpoint", identity->endpoint},
-                   {"token_set", !identity->token.empty()}}}};
+                   {"token_set", !identity->token.empty()},
+                   {"job_key_set", !identity->key.empty()}}}};
   return output == Output::kJson ? print_json(env) : print_text(env_text(env, config::screen_columns()));
 }
 

@@ -1,11 +1,13 @@
 #include "daemon/cli/flight_command.hpp"
 
+#include "api/base/named_path.hpp"
 #include "api/base/words.hpp"
 #include "daemon/cli/flight_merge.hpp"
 #include "daemon/cli/trace_file.hpp"
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -67,13 +69,14 @@ void add_value(const Json& value, std::string* out) {
 std::optional<Trouble> write_folder(const std::string& folder, const Json& ranks) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return Trouble{kFailed, fmt::format("cannot make {}: {}", folder, error.message())};
+  if (error) return Trouble{kFailed, fmt::format("--pickles: cannot make {}: {}", folder, error.message())};
   for (const auto& [rank, dump] : ranks.items()) {
     const std::string path = folder + "/rank_" + rank;
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     const std::string bytes = pickled(dump);
     file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    if (!file.flush()) return Trouble{kFailed, fmt::format("cannot write {}", path)};
+    if (!file.flush())
+      return Trouble{kFailed, fmt::format("cannot write {}: {}", path, std::strerror(errno))};
   }
   return std::nullopt;
 }
@@ -99,7 +102,9 @@ int run_flight(const DaemonAddress& address, const std::string& job, const Fligh
   if (paths.file.empty() && paths.folder.empty())
     return complain({kUsage, "flight: say where to write, with -o FILE, --pickles FOLDER or both"});
   if (!paths.file.empty())
-    if (const auto trouble = check_writable(paths.file)) return complain(*trouble);
+    if (const auto trouble = check_writable("-o", paths.file)) return complain(*trouble);
+  if (const std::string fault = paths.folder.empty() ? "" : fault_of_new_folder(paths.folder); !fault.empty())
+    return complain({kFailed, "--pickles: " + fault});
   auto reports = ask_reports(address, job, "flight");
   if (!reports) return complain(reports.error());
   const MergedFlight flight = merged_flight(job, *reports);

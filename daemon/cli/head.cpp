@@ -1,5 +1,9 @@
 #include "daemon/cli/head.hpp"
 
+#include "api/shm/endpoint.hpp"
+#include "api/shm/socket.hpp"
+#include "daemon/supervisor/startup.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -50,8 +54,14 @@ OrTrouble<std::optional<RunHead>> plan_head(const HeadRequest& request, std::int
         "run: --launcher and --env are for parts on other hosts; name those with --hosts, or leave them "
         "out");
   }
+  if (std::any_of(environment.begin(), environment.end(),
+                  [](const std::string& entry) { return entry.starts_with("MUSTER_JOB_KEY"); }))
+    return usage(
+        "run: a run over several hosts needs no job key, and the command lines of its parts would show it; "
+        "unset MUSTER_JOB_KEY and MUSTER_JOB_KEY_FILE");
   auto hosts = parse_hosts(request.hosts);
   if (!hosts) return tl::unexpected(hosts.error());
+  if (const Status proc = supervisor::check_proc(); !proc.ok()) return troubled(proc);
   auto launcher = parse_launcher(request.launcher.empty() ? kSshLauncher : request.launcher);
   if (!launcher) return tl::unexpected(launcher.error());
   auto variables = passed_on(environment, request.variables);
@@ -78,13 +88,18 @@ std::optional<Trouble> part_trouble(const PartPlace& part, const std::string& no
                                       part.host, endpoint, node.empty() ? "no cluster" : "node " + node)};
 }
 
+std::string absence_text(const std::string& endpoint) {
+  const shm::Absence absence = shm::absence_at(shm::ranks_socket_at(endpoint));
+  return fmt::format("no daemon at {}: {}; {}", endpoint, shm::text_of(absence),
+                     absence == shm::Absence::kNoSocket ? "name the socket of a musterd" : "start musterd");
+}
+
 Trouble no_daemon(const PartPlace& part, const std::string& endpoint) {
   if (part.host.empty())
-    return {kUnreachable,
-            fmt::format("no daemon at {}; start musterd, or name its socket with --endpoint", endpoint)};
-  return {kUnreachable, fmt::format("host {}: no daemon at {}; start musterd there, or let the launcher set "
-                                    "MUSTER_ENDPOINT to its socket",
-                                    part.host, endpoint)};
+    return {kUnreachable, fmt::format("{}, or name its socket with --endpoint", absence_text(endpoint))};
+  return {kUnreachable,
+          fmt::format("host {}: {} there, or let the launcher set MUSTER_ENDPOINT to its socket", part.host,
+                      absence_text(endpoint))};
 }
 
 std::string headless_text(const PartPlace& part) {

@@ -41,6 +41,8 @@ std::optional<Trouble> enter_folder(const PartPlace& part);
 // The daemon that a part has found is not that of its host.
 std::optional<Trouble> part_trouble(const PartPlace& part, const std::string& node,
                                     const std::string& endpoint);
+// "no daemon at /x: it is not a socket; name the socket of a musterd": an alternative may follow.
+std::string absence_text(const std::string& endpoint);
 // For a head, if `part` has no host.
 Trouble no_daemon(const PartPlace& part, const std::string& endpoint);
 std::string headless_text(const PartPlace& part);

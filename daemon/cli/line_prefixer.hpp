@@ -13,14 +13,14 @@ enum class CarriageReturn : std::uint8_t { kShowLast, kPassThrough };
 
 // Owns    the unfinished line.
 // Thread  one.
-// Bound   kLineBytesMax of a line; a longer one is cut into several.
+// Bound   `line_bytes_max` of a line. A longer one is cut between two letters, with "…" on both sides.
 // Fails   never.
 class LinePrefixer {
  public:
-  static constexpr std::size_t kLineBytesMax = 65536;
+  static constexpr std::size_t kLineBytesMax = std::size_t{16} << 20;
 
-  LinePrefixer(std::string prefix, CarriageReturn carriage_return)
-      : prefix_(std::move(prefix)), carriage_return_(carriage_return) {}
+  LinePrefixer(std::string prefix, CarriageReturn carriage_return, std::size_t line_bytes_max = kLineBytesMax)
+      : prefix_(std::move(prefix)), carriage_return_(carriage_return), line_bytes_max_(line_bytes_max) {}
 
   // Returns what can be printed now.
   std::string feed(std::string_view bytes);
@@ -30,9 +30,11 @@ class LinePrefixer {
  private:
   void take(char c, std::string* out);
   void emit(char end, std::string* out);
+  void cut(std::string* out);
 
   std::string prefix_;
   CarriageReturn carriage_return_;
+  std::size_t line_bytes_max_;
   std::string line_;
   bool returned_ = false;  // the last byte was a carriage return whose meaning is still open
 };

@@ -2,6 +2,8 @@
 
 #include "api/base/dtype.hpp"
 #include "api/base/path.hpp"
+#include "api/base/spelling.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/cli/render.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/load.hpp"
@@ -23,15 +25,18 @@ namespace {
 constexpr std::uint64_t kTableBytes[] = {8,        1 << 10, 8 << 10,  16 << 10,
                                          64 << 10, 1 << 20, 16 << 20, 256 << 20};
 
-// The number in 1 … last whose name is `text`; appends the names to *all.
+// The number in 1 … last whose name is `text`. `what` says what was named: "'x' is no collective".
 template<class Name>
-std::optional<std::int32_t> numbered(const std::string& text, std::int32_t last, Name name,
-                                     std::string* all) {
+OrTrouble<std::int32_t> numbered(const std::string& text, std::int32_t last, Name name,
+                                 const std::string& what) {
+  std::vector<std::string> all;
   for (std::int32_t i = 1; i <= last; ++i) {
     if (text == name(i)) return i;
-    *all += std::string(all->empty() ? "" : ", ") + name(i);
+    all.emplace_back(name(i));
   }
-  return std::nullopt;
+  const std::string hint = did_you_mean(closest(text, all));
+  return usage(
+      fmt::format("{}; {}{}there are: {}", what, hint, hint.empty() ? "" : " ", fmt::join(all, ", ")));
 }
 
 // "all_reduce, all_gather and broadcast"
@@ -45,11 +50,12 @@ std::string those_that_share() {
 }
 
 OrTrouble<Collective> collective_of(const PlanQuestion& question) {
-  std::string ops, dtypes;
-  const auto op = numbered(question.op, kOperations, op_name, &ops);
-  if (!op) return usage(fmt::format("'{}' is no collective; there are: {}", question.op, ops));
-  const auto dtype = numbered(question.dtype, MUSTER_F8_E5M2, dtype_name, &dtypes);
-  if (!dtype) return usage(fmt::format("--dtype '{}' is no dtype; there are: {}", question.dtype, dtypes));
+  const auto op =
+      numbered(question.op, kOperations, op_name, fmt::format("'{}' is no collective", question.op));
+  if (!op) return tl::unexpected(op.error());
+  const auto dtype = numbered(question.dtype, MUSTER_F8_E5M2, dtype_name,
+                              fmt::format("--dtype '{}' is no dtype", question.dtype));
+  if (!dtype) return tl::unexpected(dtype.error());
   if (!has_data(*op) && question.sized)
     return usage(fmt::format("a {} has no data; leave --count and --dtype out", question.op));
   if (question.shared && !may_share_target(*op))
@@ -104,9 +110,27 @@ Json choice_between_nodes(const Collective& c, const PlanQuestion& question, con
   return choice;
 }
 
+// Whose bits a sum has (decision D14): "every" or "one" placement of the ranks on nodes; "" without a
+// reduction. Integers are exact, but for a mean; the order of f32 and f64 sums decides their last bits.
+std::string_view equal_bits(const Collective& c, std::int64_t nodes) {
+  if (!has_reduction(c.op)) return "";
+  const bool inexact = c.dtype == MUSTER_F32 || c.dtype == MUSTER_F64;
+  const bool by_order = inexact && c.redop != MUSTER_MIN && c.redop != MUSTER_MAX;
+  return nodes > 1 && by_order && transport::span::combines(c, false) ? "one" : "every";
+}
+
+std::string bits_text(const std::string& equal_bits) {
+  if (equal_bits.empty()) return "";
+  if (equal_bits == "every")
+    return "equal inputs give equal bits at every rank, on every path, wherever the ranks are\n";
+  return "equal inputs give equal bits at every rank and in every run, as long as the ranks stay on their "
+         "nodes; "
+         "wherever they are in a job with `reproducible: true`\n";
+}
+
 std::string plan_text(const Json& plan, std::size_t columns) {
   std::string out = fmt::format(
-      "{} of {} over {} ranks{}{}; {} ranks of the job on {} cores; costs of the node: {}\n\n",
+      "{} of {} over {} ranks{}{}; {} ranks of the job on {} cores; costs of the node: {}\n",
       plan.at("op").get<std::string>(), plan.at("dtype").get<std::string>(),
       plan.at("ranks").get<std::int64_t>(), plan.at("shared").get<bool>() ? " into a node-shared buffer" : "",
       plan.at("nodes").get<std::int64_t>() > 1
@@ -114,6 +138,7 @@ std::string plan_text(const Json& plan, std::size_t columns) {
           : "",
       plan.at("local_ranks").get<std::int64_t>(), plan.at("cores").get<std::int64_t>(),
       plan.at("costs_from").get<std::string>());
+  out += bits_text(plan.at("equal_bits").get<std::string>()) + "\n";
   std::vector<config::Cells> rows;
   for (const Json& c : plan.at("choices"))
     rows.push_back(
@@ -134,7 +159,17 @@ OrTrouble<LinkCosts> link_of(const PlanQuestion& question) {
   return cluster->link;
 }
 
-OrTrouble<Json> explained(const PlanQuestion& question) {
+// As the daemon has measured or was told; nothing if there is no daemon.
+OrTrouble<std::optional<NodeCosts>> costs_of(const DaemonAddress& daemon) {
+  const auto answer = ask(daemon, {{"command", "costs"}});
+  if (!answer && answer.error().exit_code == kUnreachable) return std::nullopt;
+  if (!answer) return tl::unexpected(answer.error());
+  const auto costs = control::costs_from_json(answer->result.value("costs", Json()));
+  if (!costs) return troubled(costs.error());
+  return *costs;
+}
+
+OrTrouble<Json> explained(const PlanQuestion& question, const DaemonAddress& daemon) {
   auto collective = collective_of(question);
   if (!collective) return tl::unexpected(collective.error());
   const std::int64_t world = question.world == 0 ? question.ranks : question.world;
@@ -147,8 +182,9 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
   if (!link) return tl::unexpected(link.error());
   const auto own_cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   const std::int64_t cores = question.cores == 0 ? own_cores : question.cores;
-  const auto kept = control::kept_node_costs(question.folder);
-  const NodeCosts costs = kept ? kept->used : NodeCosts{};
+  const auto known = costs_of(daemon);
+  if (!known) return tl::unexpected(known.error());
+  const NodeCosts costs = known->value_or(NodeCosts{});
   const Machine machine{static_cast<std::uint32_t>(cores), static_cast<std::uint32_t>(world), true, costs};
   Json choices = Json::array();
   for (const std::uint64_t bytes : kTableBytes) {
@@ -163,18 +199,19 @@ OrTrouble<Json> explained(const PlanQuestion& question) {
               {"ranks", question.ranks},
               {"shared", question.shared},
               {"nodes", question.nodes},
+              {"equal_bits", equal_bits(*collective, question.nodes)},
               {"local_ranks", world},
               {"cores", cores},
               {"costs", control::to_json(costs)},
-              {"costs_from", kept ? question.folder : "defaults"},
+              {"costs_from", *known ? shm::directory_of(daemon.endpoint) : "defaults"},
               {"link", {{"trip_ns", link->trip_ns}, {"bytes_per_us", link->bytes_per_us}}},
               {"choices", choices}};
 }
 
 }  // namespace
 
-int run_plan_explain(const PlanQuestion& question, Output output) {
-  const auto plan = explained(question);
+int run_plan_explain(const PlanQuestion& question, const DaemonAddress& daemon, Output output) {
+  const auto plan = explained(question, daemon);
   if (!plan) return complain(plan.error());
   return output == Output::kJson ? print_json(*plan) : print_text(plan_text(*plan, config::screen_columns()));
 }

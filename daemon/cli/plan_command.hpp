@@ -1,7 +1,7 @@
-// `muster plan`: how collectives are carried out. It needs no daemon.
+// `muster plan`: how collectives are carried out. It needs no daemon, but asks one what parts of them cost.
 #pragma once
 
-#include "daemon/cli/outcome.hpp"
+#include "daemon/cli/question.hpp"
 
 #include <cstdint>
 #include <string>
@@ -19,12 +19,11 @@ struct PlanQuestion {
   bool shared = false;        // the target is one node-shared buffer
   std::int64_t nodes = 1;     // over which the members are spread, as many on each
   std::string config;         // a cluster file, which says what the links between nodes cost
-  std::string folder;         // a daemon's runtime directory, which keeps the costs of the node
 };
 
 // Which path and algorithm a collective takes, and what it should cost. The rule is a pure function
 // (api/base/path.hpp).
-int run_plan_explain(const PlanQuestion& question, Output output);
+int run_plan_explain(const PlanQuestion& question, const DaemonAddress& daemon, Output output);
 
 // Measures the costs of this node, as the first job does, and prints them as lines for musterd.yaml.
 int run_plan_costs(Output output);

@@ -1,5 +1,6 @@
 #include "daemon/cli/private_daemon.hpp"
 
+#include "api/shm/endpoint.hpp"
 #include "daemon/cli/private_limits.hpp"
 #include "daemon/cli/stale_runs.hpp"
 #include "daemon/supervisor/startup.hpp"
@@ -32,19 +33,14 @@ bool sets(const std::vector<std::string>& environment, const std::string& name) 
 }  // namespace
 
 Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& options) {
+  MUSTER_RETURN_IF_ERROR(supervisor::check_proc());
   const auto limits = private_limits(options.config, options.environment, options.ranks);
   MUSTER_ASSIGN_OR_RETURN(std::string directory, choose_directory());
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon(std::move(directory)));
-  daemon->endpoint_ = daemon->directory_ + "/" + kRunSocket;
+  daemon->endpoint_ = shm::ranks_socket(daemon->directory_);
   ChildOptions child;
-  child.arguments = {supervisor::daemon_program(),
-                     "--transient",
-                     "--socket",
-                     daemon->endpoint_,
-                     "--set",
-                     "node.runtime_directory=" + daemon->directory_,
-                     "--set",
-                     "node.socket_mode=0600"};
+  child.arguments = {supervisor::daemon_program(), "--transient", "--directory",
+                     daemon->directory_,           "--set",       "node.directory_mode=0700"};
   if (!options.config.empty()) child.arguments.insert(child.arguments.end(), {"--config", options.config});
   if (limits)
     child.arguments.insert(child.arguments.end(),

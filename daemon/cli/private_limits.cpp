@@ -22,6 +22,7 @@ std::uint64_t descriptors_max() {
 
 std::uint64_t needed_by(const PrivateLimits& limits) {
   supervisor::Options options;
+  options.transient = true;
   options.jobs_max = limits.jobs_max;
   options.sessions_max = limits.sessions_max;
   options.ranks_per_job_max = limits.ranks_per_job_max;

@@ -1,11 +1,14 @@
 #include "daemon/cli/question.hpp"
 
+#include "api/shm/endpoint.hpp"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
 #include <thread>
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 namespace muster::cli {
 
@@ -13,6 +16,19 @@ Trouble unreachable(const Status& status) {
   if (status.code() == Code::kDaemonLost || status.code() == Code::kDenied)
     return {kUnreachable, status.message(), status.code()};
   return trouble_of(status);
+}
+
+Json DaemonAddress::with_key(Json command) const {
+  if (!job_key.empty()) command["job_key"] = job_key;
+  return command;
+}
+
+Result<shm::Descriptor> connect_to_daemon(const DaemonAddress& address, Instant deadline,
+                                          const Clock& clock) {
+  const std::string control = shm::control_socket(shm::directory_of(address.endpoint));
+  if (access(control.c_str(), W_OK) == 0)
+    if (auto socket = shm::connect_to(control, deadline, clock)) return socket;
+  return shm::connect_to(shm::ranks_socket_at(address.endpoint), deadline, clock);
 }
 
 OrTrouble<DaemonAnswer> answer_of(Result<control::Packet> packet) {
@@ -24,9 +40,9 @@ OrTrouble<DaemonAnswer> answer_of(Result<control::Packet> packet) {
 
 bool may_repeat(const Json& command) {
   // A repeated "token" voids the former token, which nobody has received.
-  static constexpr std::array<std::string_view, 12> kRepeatable{
-      "version", "status",   "jobs",        "groups", "hang",       "flight",
-      "token",   "counters", "trace_begin", "absent", "expect_all", "reports"};
+  static constexpr std::array<std::string_view, 13> kRepeatable{
+      "costs", "version",  "status",      "jobs",   "groups",     "hang",   "flight",
+      "token", "counters", "trace_begin", "absent", "expect_all", "reports"};
   const auto name = command.find("command");
   return name != command.end() && name->is_string() &&
          std::find(kRepeatable.begin(), kRepeatable.end(), name->get_ref<const std::string&>()) !=
@@ -68,9 +84,9 @@ OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command, A
   const SteadyClock clock;
   const Instant deadline = clock.now() + address.timeout;
   for (int connects = 1;; ++connects) {
-    const auto socket = shm::connect_to(address.endpoint, deadline, clock);
+    const auto socket = connect_to_daemon(address, deadline, clock);
     if (!socket) return tl::unexpected(unreachable(socket.error()));
-    auto packet = ask_once(*socket, command, deadline, clock, attention);
+    auto packet = ask_once(*socket, address.with_key(command), deadline, clock, attention);
     if (attention != nullptr && !packet && packet.error().code() == Code::kWaitInterrupted)
       return tl::unexpected(Trouble{attention->exit_code(), "", Code::kWaitInterrupted});
     if (!packet && packet.error().code() == Code::kWaitTimeout)
@@ -86,8 +102,10 @@ OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command, A
 void tell(const DaemonAddress& address, const Json& command) {
   constexpr Nanos kPatience = std::chrono::milliseconds(100);  // the user wants this program to end
   const SteadyClock clock;
-  const auto socket = shm::connect_to(address.endpoint, clock.now() + kPatience, clock);
-  if (socket) static_cast<void>(control::send_packet(*socket, shm::MessageKind::kCommand, 1, command));
+  const auto socket = connect_to_daemon(address, clock.now() + kPatience, clock);
+  if (socket)
+    static_cast<void>(
+        control::send_packet(*socket, shm::MessageKind::kCommand, 1, address.with_key(command)));
 }
 
 OrTrouble<std::string> named_or_only_job(const DaemonAddress& address, const std::string& name) {

@@ -13,8 +13,11 @@ namespace muster::cli {
 
 // Which daemon is asked, and for how long.
 struct DaemonAddress {
-  std::string endpoint;
+  std::string endpoint;  // api/shm/endpoint.hpp
   Nanos timeout = std::chrono::seconds(10);
+  std::string job_key = {};  // shown with each command; empty: none
+
+  Json with_key(Json command) const;
 };
 
 struct DaemonAnswer {
@@ -40,6 +43,10 @@ OrTrouble<std::string> named_or_only_job(const DaemonAddress& address, const std
 bool may_repeat(const Json& command);
 // The message for a command whose answer was lost.
 Trouble lost_in_the_middle(const Json& command);
+
+// Connects to the daemon at its control socket if this user may, else at the ranks' socket. As
+// shm::connect_to().
+Result<shm::Descriptor> connect_to_daemon(const DaemonAddress& address, Instant deadline, const Clock& clock);
 
 // How often a connection is tried before the daemon counts as gone, and the pause between.
 inline constexpr int kConnectsMax = 200;

@@ -10,7 +10,9 @@
 namespace muster::cli {
 namespace {
 
+// The job's key stays as it was given: a file remains one.
 bool is_ours(std::string_view entry) {
+  if (entry.starts_with("MUSTER_JOB_KEY")) return false;
   const auto ours = rank_variables();
   return std::any_of(ours.begin(), ours.end(), [name = entry.substr(0, entry.find('='))](const auto& each) {
     return each.name == name;

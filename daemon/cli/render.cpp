@@ -1,6 +1,7 @@
 #include "daemon/cli/render.hpp"
 
 #include "api/base/words.hpp"
+#include "daemon/control/identity.hpp"
 
 #include <algorithm>
 
@@ -19,6 +20,13 @@ std::string joined(const Json& names) {
   return all;
 }
 
+// "1000", or "container 4026532190".
+std::string account_text(const Json& user) {
+  const control::Account account(user.at("uid").get<std::uint32_t>(),
+                                 user.value("container", std::uint64_t{0}));
+  return account.container == 0 ? fmt::format("{}", account.uid) : control::text_of(account);
+}
+
 // Each user that the daemon shows, unless all of them govern it and so have everything as their share.
 std::string users_text(const Json& status, std::size_t columns) {
   const std::uint64_t all = status.at("limits").value("memory_max", std::uint64_t{0});
@@ -27,8 +35,7 @@ std::string users_text(const Json& status, std::size_t columns) {
   for (const Json& user : status.value("users", Json::array())) {
     const auto number = [&user](const char* name) { return user.at(name).get<std::uint64_t>(); };
     shared = shared || number("memory_share_bytes") < all;
-    rows.push_back({fmt::format("{}", number("uid")),
-                    fmt::format("{} of {}", number("jobs"), number("jobs_share")),
+    rows.push_back({account_text(user), fmt::format("{} of {}", number("jobs"), number("jobs_share")),
                     fmt::format("{} of {}", number("sessions"), number("sessions_share")),
                     fmt::format("{} of {}", bytes_text(number("memory_bytes")),
                                 bytes_text(number("memory_share_bytes")))});
@@ -136,8 +143,7 @@ std::string status_text(const Json& status, std::size_t columns) {
 
 std::string jobs_text(const Json& result, std::size_t columns) {
   std::vector<config::Cells> rows;
-  std::string others;
-  std::string silent;
+  std::string places, others, silent;
   for (const Json& job : result.at("jobs")) {
     const bool told = job.contains("ranks") && job.value("answered", true);
     // While a job starts or ends, its state explains the silence.
@@ -146,6 +152,10 @@ std::string jobs_text(const Json& result, std::size_t columns) {
           "job {}: its engine (process {}) does not answer; `muster hang --job {}` says what it does\n",
           text(job, "name"), job.at("engine_pid").get<int>(), text(job, "name"));
     if (job.contains("unanswered") && text(job, "state") == "ready") others += nodes_text(job);
+    for (const Json& origin : job.value("origins", Json::array()))
+      places +=
+          fmt::format("job {}, ranks {}: {}\n", text(job, "name"),
+                      rank_list(origin.at("ranks").get<std::vector<std::uint32_t>>()), text(origin, "text"));
     std::uint64_t used = 0;  // on this node
     for (const Json& rank : job.value("ranks", Json::array()))
       if (rank.value("node", "") == job.value("node", ""))
@@ -159,7 +169,7 @@ std::string jobs_text(const Json& result, std::size_t columns) {
   }
   return config::table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
                        {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) +
-         others + silent;
+         places + others + silent;
 }
 
 std::string group_table(const Json& groups, std::size_t columns) {

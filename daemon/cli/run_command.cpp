@@ -104,7 +104,7 @@ class RunCommand {
     if (options_.lifetime == Lifetime::kKeep && options_.job.empty())
       return Trouble{kUsage, "run: --keep needs --job: the name by which the next run finds the job"};
     if (!options_.trace.empty())
-      if (const auto trouble = check_writable(options_.trace)) return trouble;
+      if (const auto trouble = check_writable("--trace", options_.trace)) return trouble;
     wanted_ = {!options_.mesh.empty(), !options_.flattens.empty()};
     if (!options_.job.empty())
       if (const Status name = control::check_job_name(options_.job); !name.ok()) return trouble_of(name);
@@ -174,10 +174,9 @@ class RunCommand {
     if (is_head() || is_part()) return stop(no_daemon(options_.part, options_.address.endpoint));
     if (options_.home == Home::kAny) return start_daemon();
     const bool option = options_.home == Home::kOption;
-    stop({kUnreachable,
-          fmt::format("no daemon at {}; start musterd{}, or {} for a private one", options_.address.endpoint,
-                      option ? "" : " (MUSTER_ENDPOINT names this socket)",
-                      option ? "leave --endpoint out" : "add --private")});
+    stop({kUnreachable, fmt::format("{}{}, or {} for a private one", absence_text(options_.address.endpoint),
+                                    option ? "" : " (MUSTER_ENDPOINT names this socket)",
+                                    option ? "leave --endpoint out" : "add --private")});
   }
 
   void say_joins() const {

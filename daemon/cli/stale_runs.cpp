@@ -1,5 +1,6 @@
 #include "daemon/cli/stale_runs.hpp"
 
+#include "api/shm/endpoint.hpp"
 #include "api/shm/socket.hpp"
 #include "daemon/supervisor/place_lock.hpp"
 
@@ -23,6 +24,20 @@ bool is_run_directory(const std::string& name) {
          name.find_first_not_of("0123456789abcdef", prefix.size()) == std::string::npos;
 }
 
+// Invalid if it is no directory of this user's.
+shm::Descriptor open_own(int above, const char* name) {
+  shm::Descriptor folder(openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat facts {};
+  if (folder.valid() && (fstat(folder.get(), &facts) != 0 || facts.st_uid != geteuid())) folder.reset();
+  return folder;
+}
+
+void remove_socket(const shm::Descriptor& folder, const char* name) {
+  struct stat facts {};
+  if (fstatat(folder.get(), name, &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(facts.st_mode))
+    unlinkat(folder.get(), name, 0);
+}
+
 }  // namespace
 
 std::uint64_t chance_for_name() {
@@ -37,19 +52,21 @@ std::string fresh_run_directory(const std::string& parent) {
 bool remove_run_directory(const std::string& path) {
   const auto lock = supervisor::PlaceLock::take_if_free(path);
   if (!lock) return false;
-  const shm::Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  struct stat facts {};
-  if (!folder.valid() || fstat(folder.get(), &facts) != 0 || facts.st_uid != geteuid()) return false;
+  const shm::Descriptor folder = open_own(AT_FDCWD, path.c_str());
+  if (!folder.valid()) return false;
+  const shm::Descriptor own = open_own(folder.get(), shm::kOwnFolder);
+  const shm::Descriptor ranks = open_own(folder.get(), shm::kRanksFolder);
   // A daemon in another network namespace may hold the directory: PlaceLock does not see it.
-  if (!shm::lock_folder(folder, path, 1).ok()) return false;
-  if (fstatat(folder.get(), kRunSocket, &facts, AT_SYMLINK_NOFOLLOW) == 0 && S_ISSOCK(facts.st_mode))
-    unlinkat(folder.get(), kRunSocket, 0);
+  if (own.valid() && !shm::lock_folder(own, path, 1).ok()) return false;
+  if (ranks.valid()) remove_socket(ranks, shm::kRanksSocket);
+  remove_socket(folder, shm::kControlSocket);
+  for (const char* name : {shm::kRanksFolder, shm::kOwnFolder}) unlinkat(folder.get(), name, AT_REMOVEDIR);
   return rmdir(path.c_str()) == 0;
 }
 
 std::vector<std::string> run_parents() {
-  // The basedir specification says to ignore a relative path; a socket's path has at most 107 bytes.
-  constexpr std::size_t kParentMax = 64;
+  // The basedir specification says to ignore a relative path.
+  const std::size_t kParentMax = shm::kRuntimeDirectoryMax - fresh_run_directory("").size();
   std::vector<std::string> parents;
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && *runtime == '/' && std::strlen(runtime) <= kParentMax)

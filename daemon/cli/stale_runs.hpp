@@ -8,7 +8,6 @@
 namespace muster::cli {
 
 inline constexpr const char* kRunDirectoryPrefix = "muster-run-";
-inline constexpr const char* kRunSocket = "musterd.sock";
 
 // A random number for a name. 0 if the system has none; a name that is in use already is then refused.
 std::uint64_t chance_for_name();
@@ -17,7 +16,7 @@ std::uint64_t chance_for_name();
 // never belongs to a run that is just beginning.
 std::string fresh_run_directory(const std::string& parent);
 
-// Removes the directory with its socket, if it is this user's and no daemon has its lock. Other files, links
+// Removes the directory with its sockets, if it is this user's and no daemon has its lock. Other files, links
 // and other users' directories are not touched. True if it is gone.
 bool remove_run_directory(const std::string& path);
 

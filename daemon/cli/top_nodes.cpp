@@ -60,7 +60,8 @@ std::optional<Trouble> TopNodes::look(const DaemonAddress& address, const std::s
   if (asked_ && now - *asked_ < period_) return std::nullopt;
   asked_ = now;
   // The nodes have half of it.
-  const DaemonAddress soon{address.endpoint, std::min(address.timeout, 2 * kPatience)};
+  DaemonAddress soon = address;
+  soon.timeout = std::min(address.timeout, 2 * kPatience);
   auto reports = ask_reports(soon, job, "figures", &attention);
   if (!reports && reports.error().code == Code::kWaitInterrupted) return reports.error();
   reports ? take(*std::move(reports)) : take_silence(reports.error().text);

@@ -1,5 +1,7 @@
 #include "daemon/cli/trace_file.hpp"
 
+#include "api/base/named_path.hpp"
+
 #include <cerrno>
 #include <cstring>
 
@@ -36,23 +38,30 @@ int write_all(const std::string& path, const std::string& text) {
   return 0;
 }
 
-}  // namespace
-
-std::optional<Trouble> check_writable(const std::string& path) {
+// Makes and removes the file, or opens the one that is there. Returns 0 or an errno.
+int try_to_write(const std::string& path) {
   constexpr int kFlags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK;
   shm::Descriptor file(::open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0644));
   if (file.valid()) {
     ::unlink(path.c_str());
-    return std::nullopt;
+    return 0;
   }
   if (errno == EEXIST) file.reset(::open(path.c_str(), kFlags));
-  if (!file.valid()) return cannot_write(path, errno);
-  return std::nullopt;
+  return file.valid() ? 0 : errno;
+}
+
+}  // namespace
+
+std::optional<Trouble> check_writable(const char* option, const std::string& path) {
+  if (const std::string fault = fault_of_new_file(path); !fault.empty())
+    return Trouble{kFailed, fmt::format("{}: {}", option, fault)};
+  const int error = try_to_write(path);
+  return error == 0 ? std::nullopt : std::optional(cannot_write(path, error));
 }
 
 std::optional<Trouble> write_whole(const std::string& text, const std::string& path) {
   const std::string partial = path + ".partial";
-  const bool beside = replaceable(path) && !check_writable(partial);
+  const bool beside = replaceable(path) && try_to_write(partial) == 0;
   const std::string& target = beside ? partial : path;
   int error = write_all(target, text);
   if (error == 0 && beside && ::rename(partial.c_str(), path.c_str()) != 0) error = errno;

@@ -9,8 +9,8 @@
 
 namespace muster::cli {
 
-// Whether the file can be written, checked before there is a trace. Changes nothing.
-std::optional<Trouble> check_writable(const std::string& path);
+// Whether the file that `option` names can be written, checked before there is a trace. Changes nothing.
+std::optional<Trouble> check_writable(const char* option, const std::string& path);
 
 // Writes beside `path` first, if possible, so that a full disk leaves no half file there.
 std::optional<Trouble> write_whole(const std::string& text, const std::string& path);

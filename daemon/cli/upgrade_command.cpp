@@ -9,7 +9,7 @@ namespace {
 OrTrouble<DaemonAnswer> send_upgrade(const DaemonAddress& address, const std::string& program) {
   const SteadyClock clock;
   const Instant deadline = clock.now() + address.timeout;
-  const auto socket = shm::connect_to(address.endpoint, deadline, clock);
+  const auto socket = connect_to_daemon(address, deadline, clock);
   if (!socket) return tl::unexpected(unreachable(socket.error()));
   const std::string path = program.empty() ? "" : std::filesystem::absolute(program).string();
   const Json command{{"command", "upgrade"}, {"program", path}};

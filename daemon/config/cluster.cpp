@@ -1,6 +1,7 @@
 #include "daemon/config/cluster.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/interface_choice.hpp"
 #include "daemon/config/check.hpp"
 #include "daemon/config/hostlist.hpp"
 #include "daemon/config/scalar.hpp"
@@ -42,6 +43,11 @@ constexpr std::array kKeys{
         "Until the first byte of a message has come: half a round trip."},
     Key{"cluster.link.rate", KeyKind::kBytes, kOptional, "3000000000B", 1'000'000, std::int64_t{900} << 30,
         "", "Bytes a second that a node sends, or receives."},
+    Key{"cluster.interfaces", KeyKind::kList, kOptional, "", 1, 64, "",
+        "By which interfaces nodes exchange data; unset: by that which has the node's address. RDMA devices "
+        "are used unless they are excluded, or others are named."},
+    Key{"cluster.interfaces[]", KeyKind::kText, kRequired, "", 1, 64, "",
+        "A name, the beginning of names, =NAME or a subnet; with '^' before it, it excludes."},
     Key{"cluster.tie_breaker", KeyKind::kName, kOptional, "", 1, 253, "",
         "A host of `nodes`. If nodes are silent and each side has half of a group's members, those on the "
         "side of this host may shrink the group; unset: neither side may."},
@@ -51,7 +57,11 @@ constexpr std::array kKeys{
     Key{"nodes[].host", KeyKind::kHosts, kRequired, "", 1, 65536, "",
         "Their names. Each may stand in one entry only."},
     Key{"nodes[].address", KeyKind::kHosts, kOptional, "", 1, 65536, "",
-        "Where other nodes reach them, in the same order: names or numbers; unset: their names."},
+        "Where other nodes reach them, in the same order: names, or numbers of IPv4 or IPv6; unset: their "
+        "names."},
+    Key{"nodes[].interfaces", KeyKind::kList, kOptional, "", 1, 64, "",
+        "As cluster.interfaces, in its place for these nodes."},
+    Key{"nodes[].interfaces[]", KeyKind::kText, kRequired, "", 1, 64, "", "As cluster.interfaces[]."},
     Key{"nodes[].devices", KeyKind::kSection, kRequired, "", 0, 0, "", "What each of them has."},
     Key{"nodes[].devices.kind", KeyKind::kChoice, kOptional, "auto", 0, 0, "host|cuda|auto",
         "host: a share of the cores; cuda: a GPU; auto: cuda where there is one, else host."},
@@ -124,6 +134,8 @@ class Extractor {
     cluster_.link.trip_ns = static_cast<std::uint32_t>(number(link, "trip", "cluster.link.trip"));
     cluster_.link.bytes_per_us =
         static_cast<std::uint32_t>(number(link, "rate", "cluster.link.rate") / 1'000'000);
+    if (cluster != nullptr)
+      read_interfaces(cluster->find("interfaces"), "cluster.interfaces", &cluster_.interfaces);
     if (const Node* nodes = root.find("nodes"))
       for (std::size_t i = 0; i < nodes->items.size(); ++i)
         read_node(nodes->items[i], fmt::format("nodes[{}]", i));
@@ -155,6 +167,7 @@ class Extractor {
     NodeEntry entry;
     if (const Node* host = leaf(&node, "host")) read_hosts(*host, path + ".host", &entry);
     if (const Node* address = leaf(&node, "address")) read_addresses(*address, path + ".address", &entry);
+    read_interfaces(node.find("interfaces"), path + ".interfaces", &entry.interfaces);
     const Node* devices = node.find("devices");
     const std::string kind = text(devices, "kind", "nodes[].devices.kind");
     entry.device_kind = kind == "host"   ? DeviceKind::kHost
@@ -195,6 +208,17 @@ class Extractor {
     entry->hosts = {std::move(*hosts), host.mark, path};
   }
 
+  void read_interfaces(const Node* list, const std::string& path, std::vector<std::string>* patterns) {
+    if (list == nullptr) return;
+    for (std::size_t i = 0; i < list->items.size(); ++i) {
+      const Node& item = list->items[i];
+      if (!item.value) continue;
+      const Status good = check_interface_pattern(item.value->text);
+      if (!good.ok()) add(item.mark, fmt::format("{}[{}]", path, i), {good.message(), ""});
+      patterns->push_back(item.value->text);
+    }
+  }
+
   // After the nodes.
   void read_tie_breaker(const Node& node) {
     cluster_.tie_breaker = node.value->text;
@@ -204,13 +228,30 @@ class Extractor {
   }
 
   void read_addresses(const Node& address, const std::string& path, NodeEntry* entry) {
-    auto addresses = expand_hosts(address.value->text);
+    auto addresses = expand_addresses(address.value->text);
     if (!addresses) return add(address.mark, path, std::move(addresses).error());
     const std::size_t hosts = entry->hosts.value.size();
     if (hosts != 0 && addresses->size() != hosts)
       return add(address.mark, path,
                  {fmt::format("{} addresses for {} hosts", addresses->size(), hosts), "write one for each"});
+    check_versions(*addresses, address.mark, path);
     entry->addresses = {*std::move(addresses), address.mark, path};
+  }
+
+  // What moves data takes one version of IP, so a node of the other would never be connected.
+  void check_versions(const std::vector<std::string>& addresses, Mark mark, const std::string& path) {
+    if (cluster_.network.empty()) return;
+    for (const std::string& text : addresses) {
+      const auto address = IpAddress::parse(text);
+      if (!address) continue;
+      if (!first_number_) first_number_ = {text, mark, path};
+      if (IpAddress::parse(first_number_->value)->six == address->six) continue;
+      return add(mark, path,
+                 {fmt::format("{} is an address of {}, and {} in line {} one of {}", text,
+                              address->six ? "IPv6" : "IPv4", first_number_->value, first_number_->mark.line,
+                              address->six ? "IPv4" : "IPv6"),
+                  "give all nodes addresses of one version, or set cluster.network: none"});
+    }
   }
 
   void read_job(const Node& node, const std::string& path) {
@@ -279,6 +320,7 @@ class Extractor {
   Diagnostics& diagnostics_;
   std::unordered_map<std::string, Mark> hosts_seen_;
   bool hosts_full_ = false;
+  std::optional<Marked<std::string>> first_number_;  // of all addresses
   std::map<std::string, Mark> jobs_seen_;
 };
 
@@ -290,7 +332,11 @@ std::vector<Cluster::Host> Cluster::hosts() const {
     for (std::size_t i = 0; i < entry.hosts.value.size(); ++i) {
       const std::string& host = entry.hosts.value[i];
       const bool given = !entry.addresses.value.empty();
-      all.push_back({host, given ? entry.addresses.value[i] : host, entry.device_count.value});
+      const bool own = !entry.interfaces.empty();
+      all.push_back(
+          {host, given ? entry.addresses.value[i] : host, entry.device_count.value,
+           own ? entry.interfaces : interfaces,
+           own ? fmt::format("nodes[{}].interfaces", &entry - nodes.data()) : "cluster.interfaces"});
     }
   return all;
 }

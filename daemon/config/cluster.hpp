@@ -25,6 +25,7 @@ enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda if
 struct NodeEntry {
   Marked<std::vector<std::string>> hosts;
   Marked<std::vector<std::string>> addresses;  // one for each host; empty: their names are
+  std::vector<std::string> interfaces;  // patterns (api/base/interface_choice.hpp); empty: the cluster's
   DeviceKind device_kind = DeviceKind::kAuto;
   Marked<std::uint32_t> device_count;
 };
@@ -62,10 +63,11 @@ struct JobEntry {
 struct Cluster {
   Source source;
   std::string name;
-  std::uint16_t port = 0;   // on which the daemons of all nodes listen for each other
-  std::string network;      // one of kNetworks; empty: none
-  LinkCosts link;           // by which the nodes of a job choose algorithms
-  std::string tie_breaker;  // a host; empty: none
+  std::uint16_t port = 0;               // on which the daemons of all nodes listen for each other
+  std::string network;                  // one of kNetworks; empty: none
+  LinkCosts link;                       // by which the nodes of a job choose algorithms
+  std::vector<std::string> interfaces;  // patterns, for nodes without their own
+  std::string tie_breaker;              // a host; empty: none
   std::vector<NodeEntry> nodes;
   std::vector<JobEntry> jobs;
 
@@ -73,6 +75,8 @@ struct Cluster {
     std::string name;
     std::string address;
     std::uint32_t devices = 0;
+    std::vector<std::string> interfaces;  // patterns
+    std::string interfaces_key;           // that gave them: "cluster.interfaces", "nodes[0].interfaces"
   };
   // All hosts, in the order written.
   std::vector<Host> hosts() const;

@@ -68,9 +68,9 @@ bool check_text(const Source& source, Diagnostics* diagnostics) {
   return good;
 }
 
-// Whether the quoted scalar that opens at `offset` closes. The library would accept the end of the file as
-// the closing quote.
-bool closes(std::string_view text, std::size_t offset) {
+// Where the quoted scalar that opens at `offset` closes. The library would accept the end of the file as the
+// closing quote.
+std::optional<std::size_t> closing_quote(std::string_view text, std::size_t offset) {
   const char quote = text[offset];
   for (std::size_t i = offset + 1; i < text.size(); ++i) {
     if (quote == '"' && text[i] == '\\') {
@@ -80,10 +80,25 @@ bool closes(std::string_view text, std::size_t offset) {
         ++i;
         continue;
       }
-      return true;
+      return i;
     }
   }
-  return false;
+  return std::nullopt;
+}
+
+// The first quote at or behind `from` that opens a scalar and is not closed. `from` is not inside a scalar.
+std::optional<std::size_t> open_quote(std::string_view text, std::size_t from) {
+  for (std::size_t i = from; i < text.size(); ++i) {
+    const bool begins = i == 0 || std::string_view(" \t\n[{,").find(text[i - 1]) != std::string_view::npos;
+    if (begins && text[i] == '#') {
+      i = std::min(text.find('\n', i), text.size());
+    } else if (begins && (text[i] == '"' || text[i] == '\'')) {
+      const auto end = closing_quote(text, i);
+      if (!end) return i;
+      i = *end;
+    }
+  }
+  return std::nullopt;
 }
 
 // Finds the places of offsets that are near each other. Source::mark counts from the start of the line, which
@@ -132,6 +147,16 @@ class Builder final : public YAML::EventHandler {
 
   std::optional<Node> take() { return std::move(root_); }
 
+  // Where the node begins that was read last: what is wrong with a later one is behind it.
+  std::size_t last_offset() const { return last_offset_; }
+
+  // Where the innermost bracket of this kind opens that is not closed yet.
+  std::optional<std::size_t> open_bracket(Node::Kind kind) const {
+    for (auto frame = frames_.rbegin(); frame != frames_.rend(); ++frame)
+      if (frame->in_brackets && frame->node.kind == kind) return frame->node.offset;
+    return std::nullopt;
+  }
+
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ == 1) return;
     const std::size_t at = offset_of(mark);
@@ -164,7 +189,8 @@ class Builder final : public YAML::EventHandler {
     const char first = rest.empty() ? '\0' : rest[0];
     if (refuse_tag(tag, scalar.offset)) {
       scalar.kind = Node::Kind::kRefused;
-    } else if (scalar.quoted && (first == '"' || first == '\'') && !closes(source_.text(), scalar.offset)) {
+    } else if (scalar.quoted && (first == '"' || first == '\'') &&
+               !closing_quote(source_.text(), scalar.offset)) {
       add(scalar.offset,
           {"this quote is never closed", fmt::format("write {} at the end of the value", first)});
       throw Stop{};
@@ -177,13 +203,13 @@ class Builder final : public YAML::EventHandler {
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {
-    open(node(Node::Kind::kList, mark), tag);
+                       YAML::EmitterStyle::value style) override {
+    open(node(Node::Kind::kList, mark), tag, style);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {
-    open(node(Node::Kind::kMap, mark), tag);
+                  YAML::EmitterStyle::value style) override {
+    open(node(Node::Kind::kMap, mark), tag, style);
   }
   void OnMapEnd() override { close(); }
 
@@ -197,6 +223,7 @@ class Builder final : public YAML::EventHandler {
     Node node;
     std::optional<Key> key;                       // of a map, until its value comes
     std::unordered_map<std::string, Mark> taken;  // keys of a map
+    bool in_brackets = false;
   };
 
   std::size_t offset_of(const YAML::Mark& mark) const {
@@ -211,7 +238,7 @@ class Builder final : public YAML::EventHandler {
     }
     Node made;
     made.kind = kind;
-    made.offset = offset_of(mark);
+    made.offset = last_offset_ = offset_of(mark);
     made.mark = places_.mark(made.offset);
     return made;
   }
@@ -223,13 +250,13 @@ class Builder final : public YAML::EventHandler {
     return !plain;
   }
 
-  void open(Node made, const std::string& tag) {
+  void open(Node made, const std::string& tag, YAML::EmitterStyle::value style) {
     refuse_tag(tag, made.offset);
     if (frames_.size() == kDepthMax) {
       add(made.offset, {fmt::format("nested deeper than {} levels", kDepthMax), ""});
       throw Stop{};
     }
-    frames_.push_back({std::move(made), std::nullopt, {}});
+    frames_.push_back({std::move(made), std::nullopt, {}, style == YAML::EmitterStyle::Flow});
   }
 
   void close() {
@@ -298,28 +325,37 @@ class Builder final : public YAML::EventHandler {
   std::optional<Node> root_;
   std::vector<Frame> frames_;
   std::size_t nodes_ = 0;
+  std::size_t last_offset_ = 0;
   std::size_t documents_ = 0;
 };
 
-// Rewords the library's message if the usual cause is known.
-Complaint syntax_complaint(const std::string& message) {
+// Rewords the library's message if the usual cause is known. The fault is at `at`, or where what is not
+// closed opens.
+Complaint syntax_complaint(const std::string& message, std::size_t at, const Builder& builder,
+                           std::string_view text) {
   struct Rewording {
     std::string_view theirs, ours, suggestion;
+    Node::Kind unclosed = Node::Kind::kNull;
   };
   static constexpr Rewording kRewordings[] = {
       {"illegal map value", "a ':' where no key can stand", "check the indentation, or quote the value"},
       {"end of map not found", "this does not continue the map above", "check the indentation"},
       {"end of sequence not found", "this does not continue the list above", "check the indentation"},
-      {"end of map flow not found", "'{' is not closed", "write '}'"},
-      {"end of sequence flow not found", "'[' is not closed", "write ']'"},
-      {"illegal EOF in scalar", "the file ends inside quotes", "close the quote"},
+      {"end of map flow not found", "'{' is not closed", "write '}'", Node::Kind::kMap},
+      {"end of sequence flow not found", "'[' is not closed", "write ']'", Node::Kind::kList},
+      {"illegal EOF in scalar", "this quote is never closed", "write it at the end of the value too",
+       Node::Kind::kScalar},
       {"illegal flow end", "a closing bracket without its opening one", ""},
       {"unknown token", "a value cannot start with this character", "quote the value"},
       {"the referenced anchor is not defined", "aliases ('*name') are not allowed", "write the value out"},
   };
   for (const Rewording& row : kRewordings)
-    if (message.starts_with(row.theirs)) return {std::string(row.ours), std::string(row.suggestion)};
-  return {message, ""};
+    if (message.starts_with(row.theirs)) {
+      const auto opens = row.unclosed == Node::Kind::kScalar ? open_quote(text, builder.last_offset())
+                                                             : builder.open_bracket(row.unclosed);
+      return {std::string(row.ours), std::string(row.suggestion), opens.value_or(at)};
+    }
+  return {message, "", at};
 }
 
 // Reads a text in place; std::istringstream would copy the text.
@@ -354,7 +390,9 @@ std::optional<Node> read_document(const Source& source, Diagnostics* diagnostics
   } catch (const YAML::Exception& error) {
     const std::size_t end = source.text().size();
     const std::size_t at = error.mark.pos < 0 ? end : std::min<std::size_t>(error.mark.pos, end);
-    diagnostics->add(diagnostic_at(source, source.mark(at), "", syntax_complaint(error.msg)));
+    Complaint complaint = syntax_complaint(error.msg, at, builder, source.text());
+    const Mark mark = source.mark(complaint.offset);
+    diagnostics->add(diagnostic_at(source, mark, "", std::move(complaint)));
     return std::nullopt;
   }
   std::optional<Node> root = builder.take();

@@ -1,5 +1,6 @@
 #include "daemon/config/hostlist.hpp"
 
+#include "api/base/ip_address.hpp"
 #include "api/base/utf8.hpp"
 
 #include <algorithm>
@@ -15,6 +16,8 @@ namespace {
 constexpr std::size_t kNameMax = 253;       // of a host, as DNS has it
 constexpr std::size_t kRangeDigitsMax = 9;  // of a number in brackets
 constexpr std::size_t kBracketsMax = 4;     // in one name
+
+enum class Ipv6 : std::uint8_t { kNo, kYes };  // whether names may also be numbers of IPv6
 
 bool name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '-' || c == '.' || c == '_';
@@ -62,7 +65,7 @@ std::string number_text(std::uint64_t value, std::size_t width) {
 // Fails   with the complaint that says where.
 class Reader {
  public:
-  explicit Reader(std::string_view text) : text_(text) {}
+  Reader(std::string_view text, Ipv6 ipv6) : text_(text), ipv6_(ipv6) {}
 
   tl::expected<std::vector<Pattern>, Complaint> read() {
     if (text_.empty())
@@ -94,11 +97,13 @@ class Reader {
     while (!done() && text_[at_] != ',') {
       const char c = text_[at_];
       if (c == '[') {
+        if (text_.substr(at_, text_.find(']', at_) - at_).find(':') != std::string_view::npos)
+          return fault("a number of IPv6 in brackets", "write it without them");
         if (pattern->brackets.size() == kBracketsMax)
           return fault(fmt::format("a name has at most {} brackets", kBracketsMax));
         if (auto bad = read_bracket(pattern)) return bad;
         pattern->literals.emplace_back();
-      } else if (name_character(c)) {
+      } else if (name_character(c) || (c == ':' && ipv6_ == Ipv6::kYes)) {
         pattern->literals.back() += c;
         ++at_;
       } else if (c == ']') {
@@ -107,7 +112,8 @@ class Reader {
         return fault("a hostlist has no spaces", "remove the space");
       } else {
         return fault(fmt::format("{} is not allowed in a host name", in_quotes(text_.substr(at_, 1))),
-                     "use letters, digits, '-', '.', '_' and [ranges]");
+                     c == ':' ? "a number of IPv6 belongs into `address`"
+                              : "use letters, digits, '-', '.', '_' and [ranges]");
       }
     }
     return too_long(*pattern);
@@ -196,6 +202,7 @@ class Reader {
   }
 
   std::string_view text_;
+  const Ipv6 ipv6_;
   std::size_t at_ = 0;
   std::vector<Pattern> patterns_;
 };
@@ -212,10 +219,19 @@ void append_hosts(const Pattern& pattern, std::size_t bracket, const std::string
       append_hosts(pattern, bracket + 1, begin + number_text(value, range.width), hosts);
 }
 
-}  // namespace
+// A name with a colon has to be a number that all nodes reach.
+std::optional<Complaint> number_fault(const std::string& host, std::size_t offset) {
+  if (host.find(':') == std::string::npos) return std::nullopt;
+  const auto address = IpAddress::parse(host);
+  if (!address) return Complaint{fmt::format("{} is no address of IPv6", in_quotes(host)), "", offset};
+  if (!address->link_local()) return std::nullopt;
+  return Complaint{fmt::format("{} means something on one link alone", in_quotes(host)),
+                   "give an address that all nodes reach", offset};
+}
 
-tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view text, std::size_t limit) {
-  auto patterns = Reader(text).read();
+tl::expected<std::vector<std::string>, Complaint> expand(std::string_view text, std::size_t limit,
+                                                         Ipv6 ipv6) {
+  auto patterns = Reader(text, ipv6).read();
   if (!patterns) return tl::unexpected(std::move(patterns).error());
   std::uint64_t total = 0;
   for (const Pattern& pattern : *patterns) {
@@ -234,11 +250,22 @@ tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view 
   }
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     if (hosts[i].size() > kNameMax) return tl::unexpected(name_too_long(offsets[i]));
+    if (auto fault = number_fault(hosts[i], offsets[i])) return tl::unexpected(std::move(*fault));
     if (!seen.emplace(hosts[i], i).second)
       return tl::unexpected(Complaint{fmt::format("host {} is named twice", in_quotes(hosts[i])),
                                       "remove one of them", offsets[i]});
   }
   return hosts;
+}
+
+}  // namespace
+
+tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view text, std::size_t limit) {
+  return expand(text, limit, Ipv6::kNo);
+}
+
+tl::expected<std::vector<std::string>, Complaint> expand_addresses(std::string_view text) {
+  return expand(text, kHostsMax, Ipv6::kYes);
 }
 
 }  // namespace muster::config

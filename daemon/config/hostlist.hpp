@@ -18,4 +18,7 @@ constexpr std::size_t kHostsMax = 65536;
 tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view text,
                                                                std::size_t limit = kHostsMax);
 
+// The same for the addresses of hosts, which may also be numbers of IPv6: "fd00::[1-4]".
+tl::expected<std::vector<std::string>, Complaint> expand_addresses(std::string_view text);
+
 }  // namespace muster::config

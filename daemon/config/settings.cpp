@@ -25,8 +25,9 @@ constexpr std::int64_t kTiB = 1024 * kGiB;
 constexpr std::int64_t kMs = 1000 * 1000;
 constexpr std::int64_t kSecond = 1000 * kMs;
 constexpr std::int64_t kHour = 3600 * kSecond;
-constexpr std::int64_t kSlotsMax = 65535;     // a Handle has 16 bits for its slot
-constexpr std::int64_t kSocketPathMax = 107;  // sockaddr_un.sun_path, less its final zero
+constexpr std::int64_t kSlotsMax = 65535;          // a Handle has 16 bits for its slot
+constexpr std::int64_t kSocketPathMax = 107;       // sockaddr_un.sun_path, less its final zero
+constexpr std::int64_t kRuntimeDirectoryMax = 88;  // less the socket's folder and name
 constexpr std::int64_t kPathMax = 4095;
 
 // Where a value is stored.
@@ -52,18 +53,34 @@ constexpr std::array kDeclarations{
     section("node", "This node and the door to it."),
     leaf("node.name", KeyKind::kName, "", 0, 253, MUSTER_SLOT(node.name),
          "The name by which the cluster file knows this node; empty: the host's name, or its first label."),
-    leaf("node.socket_path", KeyKind::kPath, "/run/muster/musterd.sock", 1, kSocketPathMax,
-         MUSTER_SLOT(node.socket_path),
-         "The socket on which training processes and the command line attach."),
-    leaf("node.runtime_directory", KeyKind::kPath, "/run/muster", 1, kPathMax,
+    leaf("node.runtime_directory", KeyKind::kPath, "/run/muster", 1, kRuntimeDirectoryMax,
          MUSTER_SLOT(node.runtime_directory),
-         "The daemon's own directory. It is made at start if the socket is to lie in it."),
-    leaf("node.socket_mode", KeyKind::kMode, "0660", 0600, 0777, MUSTER_SLOT(node.socket_mode),
-         "Permissions of the socket. Who may attach is decided by user id besides."),
+         "The daemon's own directory, which it makes at start. It has control.sock for who governs, and "
+         "ranks/musterd.sock for training processes; a container mounts the folder `ranks`."),
+    leaf("node.socket_path", KeyKind::kPath, "", 0, kSocketPathMax, MUSTER_SLOT(node.socket_path),
+         "The socket for training processes, where it is to lie at another place; empty: ranks/musterd.sock "
+         "in "
+         "the runtime directory."),
+    leaf("node.directory_mode", KeyKind::kMode, "0750", 0700, 0777, MUSTER_SLOT(node.directory_mode),
+         "Permissions of the runtime directory: whoever may pass through it may connect. 0755: everybody on "
+         "this node. Who may do what is decided by user besides."),
     leaf("node.group", KeyKind::kName, "", 0, 32, MUSTER_SLOT(node.group),
-         "The group that owns the socket; empty: the group of the daemon."),
+         "The group of the users, to which the runtime directory belongs; empty: the group of the daemon."),
+    leaf(
+        "node.engine_user", KeyKind::kName, "nobody", 1, 32, MUSTER_SLOT(node.engine_user),
+        "The user as whom the engines of a container's root run. A name, or a number. Engines of other users "
+        "run as those."),
+    leaf(
+        "node.program_folders", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(node.program_folders),
+        "Folders from which `muster upgrade --program` takes programs, with ':' between them; empty: that of "
+        "the running program. Only root or the daemon's user may be able to write there."),
     leaf("node.workers", KeyKind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
-         "Worker threads of an engine; 0: as many as the cores granted to it."),
+         "Worker threads of an engine; 0: as many as the cores granted to it. Where its ranks use fewer "
+         "cores, only as many work."),
+    leaf("node.cores", KeyKind::kChoice, "ranks", 0, 0, MUSTER_SLOT(node.cores),
+         "On which cores an engine runs. ranks: on those that its ranks may use, looked up as each of them "
+         "attaches, and on none that the daemon may not use. daemon: on all that the daemon may use.",
+         "ranks|daemon"),
     section("peers",
             "How this node and the others of its cluster file know each other: by certificates, else by a "
             "secret, else not at all. Read if the file in jobs_from names several hosts."),
@@ -133,11 +150,12 @@ constexpr std::array kDeclarations{
     leaf("limits.arena_segment", KeyKind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),
          "An arena grows by what it has already, from 2MiB on, up to segments of this size; by more where "
          "one buffer needs it. At most limits.arena_per_rank_max."),
-    leaf("limits.made_job_linger", KeyKind::kDuration, "60s", 0, 24 * kHour,
-         MUSTER_SLOT(limits.made_job_linger),
-         "A job that its ranks have created ends this long after no node has a rank of it; 0s: at once. A "
-         "node that is away counts as empty after the same time. Jobs of the cluster file and of `muster run "
-         "--keep` stay."),
+    leaf(
+        "limits.made_job_linger", KeyKind::kDuration, "60s", 0, 24 * kHour,
+        MUSTER_SLOT(limits.made_job_linger),
+        "A job that its ranks have created ends this long after no node has a rank of it, or at once if its "
+        "owner needs the room; 0s: at once. A node that is away counts as empty after the same time. Jobs of "
+        "the cluster file and of `muster run --keep` stay."),
     section("liveness", "How long the daemon waits before it gives up a core or a client."),
     leaf("liveness.idle_spin", KeyKind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
          "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once. 10us at "

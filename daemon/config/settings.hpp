@@ -18,11 +18,14 @@ namespace muster::config {
 struct Settings {
   struct {
     std::string name;
-    std::string socket_path;
     std::string runtime_directory;
-    std::uint32_t socket_mode = 0;
+    std::string socket_path;
+    std::uint32_t directory_mode = 0;
     std::string group;
+    std::string engine_user;
+    std::string program_folders;
     std::uint32_t workers = 0;
+    std::string cores;  // "ranks" or "daemon"
   } node;
   struct {
     std::string certificates;

@@ -38,9 +38,8 @@ Result<EngineAddress> address_in(const Json& message) {
 void write_calls(std::span<const EngineCall> calls, Json& message) {
   Json all = Json::array();
   for (const EngineCall& call : calls)
-    all.push_back({{"node", call.node.value},
-                   {"address", binary_of(call.address)},
-                   {"generation", call.generation}});
+    all.push_back(
+        {{"node", call.node.value}, {"address", binary_of(call.address)}, {"generation", call.generation}});
   message["calls"] = std::move(all);
 }
 

@@ -91,6 +91,28 @@ void read_flatten(const Json& json, JobSpec& spec, SpecReader& fields) {
   }
 }
 
+Json interfaces_json(const InterfaceRule& rule) {
+  return {{"addresses", rule.addresses}, {"patterns", rule.patterns}, {"setting", rule.setting}};
+}
+
+void read_interfaces(const Json& json, InterfaceRule& rule, SpecReader& fields) {
+  const auto bad = [&fields](const char* what) {
+    fields.fail(failure(Code::kBadArgument, "job: interfaces: {}", what));
+  };
+  const auto setting = json.find("setting");
+  if (setting == json.end() || !setting->is_string()) return bad("setting: not a text");
+  rule.setting = setting->get<std::string>();
+  for (auto& [name, list] :
+       {std::pair{"addresses", &rule.addresses}, std::pair{"patterns", &rule.patterns}}) {
+    const auto it = json.find(name);
+    if (it == json.end() || !it->is_array() || it->size() > kInterfacesMax) return bad("not lists of texts");
+    for (const Json& item : *it) {
+      if (!item.is_string()) return bad("not lists of texts");
+      list->push_back(item.get<std::string>());
+    }
+  }
+}
+
 // By its name a program's code is loaded, so only the known ones are good.
 void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
   if (json.contains("network")) fields.text("network", spec.network);
@@ -102,6 +124,8 @@ void read_network(const Json& json, JobSpec& spec, SpecReader& fields) {
   if (json.contains("link_trip_ns")) fields.number("link_trip_ns", spec.link.trip_ns, 1, LinkCosts::kMax);
   if (json.contains("link_bytes_per_us"))
     fields.number("link_bytes_per_us", spec.link.bytes_per_us, 1, LinkCosts::kMax);
+  if (const auto it = json.find("interfaces"); it != json.end())
+    read_interfaces(*it, spec.interfaces, fields);
   const bool known =
       std::find(config::kNetworks.begin(), config::kNetworks.end(), spec.network) != config::kNetworks.end();
   if (!spec.network.empty() && !known)
@@ -186,11 +210,12 @@ Json to_json(const JobSpec& spec) {
             {"world", spec.world.size()},
             {"mesh", spec.mesh},
             {"flatten", flatten},
-            {"owner_uid", spec.owner_uid},
+            {"scope", spec.scope},
             {"claim", spec.claim == ClaimRule::kToken ? "token" : "owner"},
             {"epoch", spec.epoch},
             {"deadline_ns", static_cast<std::uint64_t>(spec.deadline.count())},
             {"workers", spec.workers},
+            {"cores", spec.cores == CoreRule::kDaemon ? "daemon" : "ranks"},
             {"idle_spin_ns", static_cast<std::uint64_t>(spec.idle_spin.count())},
             {"arena_bytes_max", spec.arena_bytes_max},
             {"segment_bytes", spec.segment_bytes},
@@ -206,9 +231,13 @@ Json to_json(const JobSpec& spec) {
             {"asked_on", spec.asked_on},
             {"link_trip_ns", spec.link.trip_ns},
             {"link_bytes_per_us", spec.link.bytes_per_us},
+            {"interfaces", interfaces_json(spec.interfaces)},
             {"tie_breaker", spec.tie_breaker},
+            {"endpoint", spec.endpoint},
+            {"ends_with_run", spec.ends_with_run},
             {"gathered", spec.gathered},
             {"reproducible", spec.reproducible}};
+  write_identity(spec.owner, json);
   write_nodes(spec.world, json);
   return json;
 }
@@ -219,17 +248,18 @@ Result<JobSpec> job_from_json(const Json& json) {
   if (!json.is_object()) return fail(Code::kBadArgument, "job: not an object");
   JobSpec spec;
   SpecReader fields(json);
-  std::string claim;
+  std::string claim, cores = "ranks";
   constexpr std::uint64_t kAny64 = std::numeric_limits<std::uint64_t>::max();
   fields.text("name", spec.name);
   std::uint32_t ranks = 1;
   fields.number("world", ranks, 1, json.contains("nodes") ? kWorldMax : kRanksOnNodeMax);
   fields.text("mesh", spec.mesh);
-  fields.number("owner_uid", spec.owner_uid, 0, std::numeric_limits<std::uint32_t>::max());
+  if (json.contains("scope")) fields.text("scope", spec.scope);
   fields.text("claim", claim);
   fields.number("epoch", spec.epoch, 1, kAny64);
   fields.nanos("deadline_ns", spec.deadline);
   fields.number("workers", spec.workers, 0, config::kWorkersMax);
+  if (json.contains("cores")) fields.text("cores", cores);
   fields.nanos("idle_spin_ns", spec.idle_spin);
   fields.number("arena_bytes_max", spec.arena_bytes_max, 4096, kJobBytesMax);
   fields.number("segment_bytes", spec.segment_bytes, 4096, kJobBytesMax);
@@ -242,12 +272,18 @@ Result<JobSpec> job_from_json(const Json& json) {
   if (const auto it = json.find("costs"); it != json.end()) {
     MUSTER_ASSIGN_OR_RETURN(spec.costs, costs_from_json(*it));
   }
+  if (json.contains("endpoint")) fields.text("endpoint", spec.endpoint);
+  if (json.contains("ends_with_run")) fields.flag("ends_with_run", spec.ends_with_run);
   read_network(json, spec, fields);
   read_flatten(json, spec, fields);
   if (!fields.status().ok()) return fail(fields.status());
+  MUSTER_ASSIGN_OR_RETURN(spec.owner, read_identity(json));
   if (claim != "owner" && claim != "token")
     return fail(Code::kBadArgument, "job: claim must be 'owner' or 'token'");
   spec.claim = claim == "token" ? ClaimRule::kToken : ClaimRule::kOwner;
+  if (cores != "ranks" && cores != "daemon")
+    return fail(Code::kBadArgument, "job: cores must be 'ranks' or 'daemon'");
+  spec.cores = cores == "daemon" ? CoreRule::kDaemon : CoreRule::kRanks;
   MUSTER_RETURN_IF_ERROR(check_job_name(spec.name));
   spec.world = ranks;
   if (const auto it = json.find("nodes"); it != json.end()) {
@@ -259,10 +295,11 @@ Result<JobSpec> job_from_json(const Json& json) {
   return spec;
 }
 
-Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::uint32_t uid,
+Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, const Actor& owner,
                               const World* world) {
   constexpr std::array<std::string_view, 5> kOfUsers{"name", "world", "mesh", "flatten", "claim"};
   if (!asked.is_object()) return fail(Code::kBadArgument, "job: not an object");
+  if (owner.key.empty()) MUSTER_RETURN_IF_ERROR(check_known(owner.who));
   Json json = to_json(defaults);
   for (const auto& [field, value] : asked.items()) {
     if (std::find(kOfUsers.begin(), kOfUsers.end(), field) == kOfUsers.end())
@@ -278,9 +315,11 @@ Result<JobSpec> job_asked_for(const Json& asked, const JobSpec& defaults, std::u
                   world->size());
     write_nodes(*world, json);
   }
-  json["owner_uid"] = uid;
   json["epoch"] = 1u;  // the supervisor draws the real one
-  return job_from_json(json);
+  MUSTER_ASSIGN_OR_RETURN(JobSpec spec, job_from_json(json));
+  spec.scope = scope_of(owner, defaults.owner.uid);
+  spec.owner = owner.who;
+  return spec;
 }
 
 }  // namespace muster::control

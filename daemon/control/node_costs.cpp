@@ -225,11 +225,12 @@ const NodeCosts& NodeCostBook::get() {
   KeptCosts costs{given_, kept ? kept->measured : std::nullopt};
   if (!given_.sound() && !costs.measured) {
     NodeCosts fresh = measure_();
-    MUSTER_LOG(kInfo, "control", "measured: a meeting {} ns, a turn {} ns, {} bytes/us within caches",
-               fresh.meeting_ns, fresh.turn_ns, fresh.cached_bytes_per_us);
     // What a busy machine left unmeasured is not kept as if it had been.
     if (fresh.sound()) costs.measured = fresh;
     costs.used = filled(filled(given_, fresh), NodeCosts{});
+    MUSTER_LOG(kInfo, "control", "{}: a meeting {} ns, a turn {} ns, {} bytes/us within caches",
+               fresh.sound() ? "measured" : "the machine is too busy to measure all, so it is taken for",
+               costs.used.meeting_ns, costs.used.turn_ns, costs.used.cached_bytes_per_us);
   } else {
     costs.used = filled(given_, costs.measured.value_or(given_));
   }

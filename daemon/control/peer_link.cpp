@@ -69,6 +69,13 @@ SocketAddress PeerLink::address() const {
   return there;
 }
 
+SocketAddress PeerLink::own_address() const {
+  SocketAddress here;
+  here.bytes = sizeof here.address;
+  if (getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&here.address), &here.bytes) != 0) return {};
+  return here;
+}
+
 Result<HeartbeatKeys> PeerLink::heartbeat_keys() const {
   if (!tls_) return HeartbeatKeys{};
   MUSTER_ASSIGN_OR_RETURN(const HeartbeatKey of_client, tls_->exported(kHeartbeatsOfClient));

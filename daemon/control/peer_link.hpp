@@ -63,6 +63,8 @@ class PeerLink {
   const std::string& peer() const;
   // Where the peer is, as long as the link has not ended.
   SocketAddress address() const;
+  // By which address of this node the peer is connected with it; so too.
+  SocketAddress own_address() const;
   // The keys of heartbeats that belong to this connection; zero in plain text. kState before `secured`.
   Result<HeartbeatKeys> heartbeat_keys() const;
 

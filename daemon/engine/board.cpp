@@ -18,21 +18,24 @@ Result<Board> Board::create(std::span<const scheduler::Group> groups, const Worl
   return Board(std::move(segments));
 }
 
-void Board::reset(Rank rank) {
+void Board::reset(Rank rank, bool first) {
   segments_->clear(rank);
-  epochs_->enter(rank);
+  if (first)
+    epochs_->begin(rank);
+  else
+    epochs_->enter(rank);
 }
 
 Status Board::add_group(GroupId group, std::span<const Rank> ranks) {
   MUSTER_RETURN_IF_ERROR(segments_->add(group, ranks));
-  epochs_->begin(group);
+  epochs_->begin_group(group);
   disagreements_.forget(group);
   return {};
 }
 
 void Board::remove_group(GroupId group) {
   segments_->remove(group);
-  epochs_->begin(group);
+  epochs_->begin_group(group);
   disagreements_.forget(group);
 }
 

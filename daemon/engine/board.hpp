@@ -23,8 +23,8 @@ class Board {
                               std::uint32_t made_max, std::uint64_t epoch, const shm::Headroom& headroom,
                               const std::shared_ptr<MemoryAccount>& account = nullptr);
 
-  // Prepares the rank's words for its new client.
-  void reset(Rank rank);
+  // Prepares the rank's words for its new client: its first in this run, or a later one.
+  void reset(Rank rank, bool first);
   // Puts a group into an empty place; on failure nothing changes. Errors: as DirectSegments::add().
   Status add_group(GroupId group, std::span<const Rank> ranks);
   // Empties the place of a group that nobody uses any more.

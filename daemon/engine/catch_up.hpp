@@ -1,9 +1,9 @@
 // CatchUp: hears all that the engines of other nodes had to say at a moment.
 //
-// A rank that attaches stands in the present epochs of its groups. The end of one may be on its way: a rank
-// of the run before has left on another node. So a rank that comes back attaches once the other engines have
-// answered: ends are told in order with these words. Whoever attaches after another rank's muster_close() has
-// returned hears nothing of that departure.
+// A rank that comes back stands in the present epochs of its groups, and so does the first of a new run. The
+// end of one may be on its way: a rank of the run before has left on another node. So a rank attaches once
+// the other engines have answered: ends are told in order with these words. Whoever attaches after another
+// rank's muster_close() has returned hears nothing of that departure.
 #pragma once
 
 #include "api/base/clock.hpp"

@@ -1,6 +1,7 @@
 #include "daemon/engine/command_intake.hpp"
 
 #include "api/base/node_limits.hpp"
+#include "api/base/words.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -67,7 +68,9 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
   if (!graph.lanes()[options_.rank].is_open(command.lane))
     return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
   scheduler::Plan* plan = plans_.find(Handle(command.plan));
-  if (plan == nullptr) return failure(Code::kProtocol, "command {}: no such plan", command.sequence);
+  if (plan == nullptr)
+    return failure(Code::kProtocol, "command {}: {}", command.sequence,
+                   unknown_handle("plan", command.plan, "destroyed"));
   if (graph.lanes()[options_.rank].lane(command.lane).full()) {
     *lane_full = true;
     return {};

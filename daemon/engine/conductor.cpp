@@ -5,10 +5,10 @@
 #include "api/base/log.hpp"
 #include "daemon/control/engine_address.hpp"
 #include "daemon/engine/job_network.hpp"
+#include "daemon/engine/process_state.hpp"
 
 #include <algorithm>
-
-#include <poll.h>
+#include <cstring>
 
 namespace muster::engine {
 namespace {
@@ -22,28 +22,49 @@ constexpr Nanos kConnectTime = std::chrono::seconds(10);
 constexpr Nanos kAgreePeriod = std::chrono::milliseconds(2);
 constexpr Nanos kLifePeriod = std::chrono::milliseconds(200);
 constexpr const char* kCaughtUp = "caught_up";  // of an `attach` that has waited
+constexpr const char* kWaits = "waits";         // of a `create` that waits for memory, or
+constexpr const char* kNoLonger = "no longer";
 constexpr Nanos kTimerPeriod = std::chrono::milliseconds(50);
 // A dying process closes its socket before its pidfd says so.
 constexpr Nanos kDeathWait = std::chrono::milliseconds(200);
-
-bool has_ended(const shm::Descriptor& pidfd) {
-  pollfd entry{pidfd.get(), POLLIN, 0};
-  return ::poll(&entry, 1, 0) == 1;
-}
 
 Json refused(const Status& status) {
   return control::failed(status);
 }
 
+bool is_failure(std::span<const std::byte> message) {
+  shm::MessageHeader header;
+  if (message.size() < sizeof header) return false;
+  std::memcpy(&header, message.data(), sizeof header);
+  return header.kind == MessageKind::kFailure;
+}
+
 }  // namespace
 
+// A client's message that has been received. `session`: of the sender.
+struct Conductor::Request {
+  Rank rank;
+  SessionId session;
+  std::span<const std::byte> bytes;
+  std::vector<std::byte> kept;  // owns the bytes while the request waits
+  shm::Descriptor imported;
+  Instant until{0};  // it waits no longer for memory
+};
+
 Conductor::Conductor(shm::Descriptor channel, const Clock& clock)
-    : clock_(clock), channel_(std::move(channel)), buffer_(shm::kMessageBytesMax) {}
+    : clock_(clock),
+      channel_(loop_, std::move(channel)),
+      memory_waits_(
+          loop_, clock,
+          [this](std::uint64_t bytes) {
+            channel_.tell({MessageKind::kCommand, 0, {{"event", "short_of_memory"}, {"bytes", bytes}}, {}});
+          }),
+      buffer_(shm::kMessageBytesMax) {}
 
 Conductor::~Conductor() = default;
 
 int Conductor::run() {
-  channel_watch_ = loop_.watch(channel_.get(), [this] { on_supervisor(); });
+  channel_.listen([this] { on_supervisor(); });
   on_timer();
   agree();
   loop_.run();
@@ -53,53 +74,28 @@ int Conductor::run() {
 // ---- the supervisor ----------------------------------------------------------------------------
 
 void Conductor::on_supervisor() {
-  auto packet = control::receive_packet(channel_);
-  if (!packet) {
-    if (packet.error().code() == Code::kPending) return;
-    if (packet.error().code() == Code::kNoResource) {
-      // No descriptor was free: that command is lost, the channel is not.
-      MUSTER_LOG(kWarning, "engine", "a supervisor's command: {}", packet.error().message());
-      return;
-    }
-    MUSTER_LOG(kWarning, "engine", "supervisor lost: {}", packet.error().message());
-    loop_.unwatch(channel_watch_);
-    channel_.reset();
-    channel_watch_ = 0;
-    end_if_alone();
+  auto packet = channel_.receive();
+  if (packet) return answer(*std::move(packet));
+  if (packet.error().code() == Code::kPending) return;
+  if (packet.error().code() == Code::kNoResource) {
+    // No descriptor was free: that command is lost, the channel is not.
+    MUSTER_LOG(kWarning, "engine", "a supervisor's command: {}", packet.error().message());
     return;
   }
-  const Json answer = answer_to(*packet);
+  MUSTER_LOG(kWarning, "engine", "supervisor lost: {}", packet.error().message());
+  channel_.close();
+  memory_waits_.on_no_room();
+  end_if_alone();
+}
+
+void Conductor::answer(Packet packet) {
+  const Json answer = answer_to(packet);
   if (answer.is_null()) return;  // it comes later
-  Packet reply{MessageKind::kReply, packet->serial, answer, {}};
+  Packet reply{MessageKind::kReply, packet.serial, answer, {}};
   if (reply_descriptor_.valid()) reply.descriptors.push_back(std::move(reply_descriptor_));
   reply_descriptor_.reset();
-  tell(std::move(reply));
+  channel_.tell(std::move(reply));
   if (ending_) loop_.stop();
-}
-
-// If the supervisor misses a departure, the rank stays taken for good. So events wait here, in order, while
-// the channel has no room. No command is read meanwhile, so there is at most one event for each client, and
-// two for each node.
-void Conductor::tell(Packet packet) {
-  if (!channel_.valid() || (untold_.empty() && tell_now(packet))) return;
-  untold_.push_back(std::move(packet));
-  loop_.unwatch(std::exchange(channel_watch_, 0));
-}
-
-// False: the channel has no room.
-bool Conductor::tell_now(const Packet& packet) {
-  const int descriptor = packet.descriptors.empty() ? -1 : packet.descriptors.front().get();
-  const Status sent = control::send_packet(channel_, packet.kind, packet.serial, packet.body,
-                                           std::span(&descriptor, descriptor >= 0 ? 1 : 0));
-  if (sent.code() == Code::kBusy) return false;
-  if (!sent.ok()) MUSTER_LOG(kWarning, "engine", "word to the supervisor: {}", sent.text());
-  return true;
-}
-
-void Conductor::tell_rest() {
-  if (untold_.empty()) return;
-  while (!untold_.empty() && tell_now(untold_.front())) untold_.pop_front();
-  if (untold_.empty()) channel_watch_ = loop_.watch(channel_.get(), [this] { on_supervisor(); });
 }
 
 Json Conductor::answer_to(Packet& packet) {
@@ -113,6 +109,11 @@ Json Conductor::answer_to(Packet& packet) {
 Json Conductor::execute(Packet& packet) {
   const std::string command = packet.body.value("command", "");
   if (command == "create") return create(packet);
+  if (command == "memory") {
+    packet.body.value("room", false) ? memory_waits_.on_room() : memory_waits_.on_no_room();
+    return control::success(Json::object());
+  }
+  if (command == "stop") return stop(packet.body);
   if (!engine_) return refused(failure(Code::kState, "the job does not exist yet"));
   if (command == "connect") return connect(packet.body);
   if (command == "lose") return lose(packet.body);
@@ -135,7 +136,6 @@ Json Conductor::execute(Packet& packet) {
   }
   if (command == "counters") return counters();
   if (command == "groups") return groups();
-  if (command == "stop") return stop(packet.body);
   if (command == "trace_begin") return trace_begin(packet.body);
   if (command == "trace_end") return trace_end(packet.body);
   if (command == "absent") return absent(packet.body);
@@ -150,16 +150,16 @@ Json Conductor::execute(Packet& packet) {
 }
 
 // The packet brings the user's memory page; without one, the job's memory is not counted.
-Json Conductor::create(const Packet& packet) {
+Json Conductor::create(Packet& packet) {
   if (engine_) return refused(failure(Code::kState, "the job exists already"));
+  if (!packet.body.contains(kWaits)) creating_.reset();
   auto spec = control::job_from_json(packet.body.value("spec", Json()));
   if (!spec) return refused(spec.error());
-  std::shared_ptr<MemoryAccount> account;
   if (!packet.descriptors.empty()) {
     auto attached =
         MemoryAccount::attach(packet.descriptors[0], packet.body.value("memory_slot", shm::kMemorySlots));
     if (!attached) return refused(attached.error());
-    account = *std::move(attached);
+    account_ = *std::move(attached);
   }
   const auto give_up = [this](const Status& why) {
     ending_ = true;
@@ -168,8 +168,9 @@ Json Conductor::create(const Packet& packet) {
   };
   auto backend = open_job_network(*spec, clock_);
   if (!backend) return give_up(backend.error());
-  auto engine = Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, std::move(account),
-                               *std::move(backend));
+  auto engine =
+      Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, account_, *std::move(backend));
+  if (!engine && wait_for_memory(packet)) return nullptr;
   if (!engine) return give_up(engine.error());
   auto counters = (*engine)->counters();
   if (!counters) return give_up(counters.error());
@@ -180,9 +181,26 @@ Json Conductor::create(const Packet& packet) {
   }
   reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
+  cores_.emplace(engine_->spec(), engine_->pool());
   Json result{{"groups", engine_->groups().list().size()}, {"hash", engine_->groups().list().hash().hex()}};
   control::write_address(engine_->other_nodes().backend().address(), result);
   return control::success(std::move(result));
+}
+
+// True: takes the command that makes the job, for which the owner has no memory left now. A supervisor that
+// was started anew sends another one, which takes the place of the first.
+bool Conductor::wait_for_memory(Packet& packet) {
+  const std::uint64_t bytes = account_ ? account_->take_shortage() : 0;
+  const bool again = packet.body.contains(kWaits);
+  if (bytes == 0 || !channel_.is_open() || packet.body.value(kWaits, "") == kNoLonger) return false;
+  if (!again) create_until_ = clock_.now() + MemoryWaits::kTime;
+  creating_ = std::make_shared<Packet>(std::move(packet));
+  memory_waits_.wait(bytes, create_until_, [this, kept = creating_](MemoryWaits::Try which) {
+    if (kept != creating_) return;
+    kept->body[kWaits] = which == MemoryWaits::Try::kLast ? kNoLonger : "";
+    answer(std::move(*kept));
+  });
+  return true;
 }
 
 // The answer says that it has begun. An event for each node says how it ended.
@@ -217,7 +235,7 @@ void Conductor::await_connected(NodeIndex node) {
   event["node"] = node.value;
   event["generation"] = attempt.generation;
   connecting_.erase(node);
-  tell({MessageKind::kCommand, 0, std::move(event), {}});
+  channel_.tell({MessageKind::kCommand, 0, std::move(event), {}});
 }
 
 // A supervisor gives a node up. `fate`: why; "dead": its own supervisor says so.
@@ -260,6 +278,7 @@ Json Conductor::attach(Packet& packet) {
   client.socket = std::move(packet.descriptors[0]);
   client.pidfd = std::move(packet.descriptors[1]);
   client.pid = packet.body.value("pid", 0);
+  client.patience = Nanos(packet.body.value("timeout_ns", Nanos::rep{0}));
   const auto serial = packet.body.value("serial", 0u);
 
   // A rank whose process has just died may come back before its death has been seen.
@@ -267,6 +286,7 @@ Json Conductor::attach(Packet& packet) {
     on_death(rank);
   auto attached = engine_->attach(rank, client.pid);
   if (!attached) return refused(attached.error());
+  cores_->attached(rank, client.pid, client.pidfd);
   client.session = attached->session;
   shm::Welcome welcome = attached->welcome;
   welcome.header.kind = MessageKind::kWelcome;
@@ -280,6 +300,7 @@ Json Conductor::attach(Packet& packet) {
   }
   const Status sent = shm::send_message(client.socket, std::as_bytes(std::span(&welcome, 1)), descriptors);
   if (!sent.ok()) {
+    cores_->left(rank);
     engine_->detach(rank,
                     fmt::format("rank {} (pid {}) left before it was welcomed", rank.value, client.pid));
     Json answer = refused(sent);
@@ -299,8 +320,7 @@ void Conductor::attach_waiting(bool all) {
   while (!attaching_.empty() && (all || engine_->other_nodes().answered(attaching_.front().first))) {
     Packet packet = std::move(attaching_.front().second);
     attaching_.pop_front();
-    const Json answer = answer_to(packet);
-    tell({MessageKind::kReply, packet.serial, answer, {}});
+    answer(std::move(packet));
   }
 }
 
@@ -399,8 +419,9 @@ Json Conductor::absent(const Json& body) {
 Json Conductor::stop(const Json& body) {
   const auto status = body.value("status", static_cast<muster_status_t>(Code::kJobEnded));
   const Code code = status < 0 && is_known(status) ? static_cast<Code>(status) : Code::kJobEnded;
-  engine_->close(
-      code, fmt::format("job {} was ended: {}", engine_->spec().name, body.value("text", "nobody says why")));
+  if (engine_)
+    engine_->close(code, fmt::format("job {} was ended: {}", engine_->spec().name,
+                                     body.value("text", "nobody says why")));
   ending_ = true;
   return control::success(Json::object());
 }
@@ -437,8 +458,34 @@ void Conductor::on_client(Rank rank) {
     return await_death(rank);
   }
   engine_->heard(rank);
-  const int imported = message->descriptors.empty() ? -1 : message->descriptors[0].get();
-  auto answer = serve(*engine_, *client.session, std::span(buffer_).first(message->bytes), imported);
+  Request made{rank, client.session->options().id, std::span(buffer_).first(message->bytes), {}, {}};
+  if (!message->descriptors.empty()) made.imported = std::move(message->descriptors[0]);
+  serve_client(std::move(made), MemoryWaits::Try::kMayWaitAgain);
+}
+
+// A request waits if other jobs of the owner hold the memory that it needs. The client's next ones wait
+// behind it. It is answered before the client gives up.
+void Conductor::serve_client(Request request, MemoryWaits::Try which) {
+  const auto it = clients_.find(request.rank);
+  if (it == clients_.end() || it->second.session->options().id != request.session) return;
+  const Rank rank = request.rank;
+  Client& client = it->second;
+  auto answer = serve(*engine_, *client.session, request.bytes, request.imported.get());
+  const std::uint64_t bytes = account_ ? account_->take_shortage() : 0;
+  const bool may_wait = which != MemoryWaits::Try::kLast && channel_.is_open();
+  if (bytes != 0 && may_wait && answer && is_failure(answer->bytes)) {
+    loop_.unwatch(std::exchange(client.socket_watch, 0));
+    const auto waits = std::make_shared<Request>(std::move(request));
+    if (waits->kept.empty()) {
+      waits->kept.assign(waits->bytes.begin(), waits->bytes.end());
+      waits->bytes = waits->kept;
+      waits->until = clock_.now() + std::min<Nanos>(MemoryWaits::kTime, client.patience / 2);
+    }
+    return memory_waits_.wait(
+        bytes, waits->until, [this, waits](MemoryWaits::Try next) { serve_client(std::move(*waits), next); });
+  }
+  if (client.socket_watch == 0)
+    client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
   if (!answer)
     return depart(rank, true,
                   fmt::format("rank {} (pid {}) broke the protocol: {}", rank.value, client.pid,
@@ -478,13 +525,14 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
   loop_.unwatch(it->second.socket_watch);
   loop_.unwatch(it->second.death_watch);
   const std::int32_t pid = it->second.pid;
+  cores_->left(rank);
   engine_->detach(rank, text);
   clients_.erase(it);
   if (lost) MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
-  tell({MessageKind::kCommand,
-        0,
-        {{"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}},
-        {}});
+  channel_.tell({MessageKind::kCommand,
+                 0,
+                 {{"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}},
+                 {}});
   engine_->reclaim();
   end_if_alone();
 }
@@ -497,9 +545,9 @@ void Conductor::agree() {
 }
 
 void Conductor::on_timer() {
-  tell_rest();
+  channel_.tell_rest();
   if (engine_) {
-    while (const auto offender = engine_->take_offender())
+    while (const auto offender = engine_->faults().take_offender())
       depart(offender->first, true,
              fmt::format("rank {} broke the protocol: {}", offender->first.value, offender->second));
     engine_->reclaim();
@@ -518,13 +566,13 @@ void Conductor::on_timer() {
       event["event"] = "lost";
       event["node"] = link.node.value;
       event["generation"] = link.generation;
-      tell({MessageKind::kCommand, 0, std::move(event), {}});
+      channel_.tell({MessageKind::kCommand, 0, std::move(event), {}});
     }
     if (const Status health = engine_->health(); !health.ok()) {
       const Json event{{"event", "failed"},
                        {"status", static_cast<muster_status_t>(health.code())},
                        {"error", health.message()}};
-      if (channel_.valid() && !control::send_packet(channel_, MessageKind::kCommand, 0, event).ok())
+      if (channel_.is_open() && !channel_.tell_at_once({MessageKind::kCommand, 0, event, {}}).ok())
         MUSTER_LOG(kError, "engine", "the supervisor does not hear that the job failed: {}", health.text());
       exit_code_ = 1;
       return loop_.stop();
@@ -535,7 +583,7 @@ void Conductor::on_timer() {
 
 // Without supervisor and clients nobody could ever reach this job again.
 void Conductor::end_if_alone() {
-  if (!channel_.valid() && clients_.empty()) loop_.stop();
+  if (!channel_.is_open() && clients_.empty()) loop_.stop();
 }
 
 }  // namespace muster::engine

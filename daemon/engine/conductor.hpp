@@ -5,6 +5,9 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
 #include "daemon/engine/engine.hpp"
+#include "daemon/engine/engine_cores.hpp"
+#include "daemon/engine/memory_waits.hpp"
+#include "daemon/engine/supervisor_channel.hpp"
 #include "daemon/engine/watchdog.hpp"
 
 #include <cstddef>
@@ -39,6 +42,7 @@ class Conductor {
     shm::Descriptor socket;
     shm::Descriptor pidfd;
     std::int32_t pid = 0;
+    Nanos patience{0};  // of each of its calls
     Session* session = nullptr;
     control::Loop::Watch socket_watch = 0;
     control::Loop::Watch death_watch = 0;
@@ -46,12 +50,11 @@ class Conductor {
   };
 
   void on_supervisor();
-  void tell(control::Packet packet);
-  bool tell_now(const control::Packet& packet);
-  void tell_rest();
+  void answer(control::Packet packet);
   control::Json answer_to(control::Packet& packet);
   control::Json execute(control::Packet& packet);
-  control::Json create(const control::Packet& packet);
+  control::Json create(control::Packet& packet);
+  bool wait_for_memory(control::Packet& packet);
   control::Json connect(const control::Json& body);
   void await_connected(NodeIndex node);
   control::Json lose(const control::Json& body);
@@ -68,6 +71,8 @@ class Conductor {
   control::Json stop(const control::Json& body);
 
   void on_client(Rank rank);
+  struct Request;
+  void serve_client(Request request, MemoryWaits::Try which);
   void await_death(Rank rank);
   void on_death(Rank rank);
   void depart(Rank rank, bool lost, const std::string& text);
@@ -78,14 +83,17 @@ class Conductor {
 
   control::Loop loop_;
   const Clock& clock_;
-  shm::Descriptor channel_;
-  control::Loop::Watch channel_watch_ = 0;
+  SupervisorChannel channel_;
+  std::shared_ptr<MemoryAccount> account_;  // of the job's owner; nullptr: memory is not counted
+  MemoryWaits memory_waits_;
+  std::shared_ptr<control::Packet> creating_;  // the command that makes the job, while it waits for memory
+  Instant create_until_{0};                    // so long
   std::unique_ptr<Engine> engine_;
+  std::optional<EngineCores> cores_;
   std::optional<Watchdog> watchdog_;  // watches the engine's lock, so it ends before the engine
   std::map<Rank, Client> clients_;
   std::vector<std::byte> buffer_;
-  shm::Descriptor reply_descriptor_;    // of the answer being made
-  std::deque<control::Packet> untold_;  // unsent: no room in the channel, which is not read meanwhile
+  shm::Descriptor reply_descriptor_;  // of the answer being made
   struct Attempt {
     std::uint32_t generation = 0;
     Instant until{0};

@@ -23,9 +23,8 @@ Result<std::vector<shm::DirectMember>> DirectService::group(const Session& sessi
   answer->line = id.value;
   answer->index = static_cast<std::uint32_t>(member - ranks.begin());
   answer->members = static_cast<std::uint32_t>(ranks.size());
-  answer->first_epoch = board_->epochs().first(id);
-  answer->epoch = board_->epochs().present(id);
-  answer->base = board_->epochs().base(id);
+  answer->epoch = board_->epochs().epoch_of(id, answer->index);
+  answer->base = answer->epoch == board_->epochs().present(id) ? board_->epochs().base(id) : 0;
   return board_->segments().members(id);
 }
 
@@ -87,7 +86,7 @@ Result<shm::DirectEndAnswer> DirectService::end(const Session& session, const sh
                                                 std::string* text) {
   const std::lock_guard lock(lock_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  const GroupEpochs& epochs = board_->epochs();
+  GroupEpochs& epochs = board_->epochs();
   const scheduler::CausePtr cause = epochs.cause_of(q.group, q.epoch);
   if (cause == nullptr)
     return fail(Code::kState, "group {} is in epoch {} and has no failure to tell of",
@@ -97,7 +96,7 @@ Result<shm::DirectEndAnswer> DirectService::end(const Session& session, const sh
   shm::DirectEndAnswer answer;
   answer.code = static_cast<std::int32_t>(cause->code);
   answer.culprit = cause->culprit;
-  answer.epoch = epochs.epoch_after(q.group, q.epoch);
+  answer.epoch = epochs.move_on(q.group, q.index, q.epoch);
   answer.base = answer.epoch == epochs.present(q.group) ? epochs.base(q.group) : 0;
   *text = cause->text;
   return answer;
@@ -115,8 +114,9 @@ Status DirectService::overdue(const Session& session, const shm::DirectMessage& 
   const char* where = q.kind == shm::DirectWait::kPhase ? ", having come to it" : "";
   const scheduler::Plan* plan = session.plans().find(Handle(message.plan));
   scheduler::Cause cause{Code::kTimeout, static_cast<std::int32_t>(ranks.front()),
-                         fmt::format("group {}: {} (run directly) passed its deadline; missing rank{} {}{}",
-                                     group.name, plan != nullptr ? plan->label() : "an operation",
+                         fmt::format("group {}: {} (run directly) {}; missing rank{} {}{}", group.name,
+                                     plan != nullptr ? plan->label() : "an operation",
+                                     passed_deadline(Nanos(message.deadline_ns)),
                                      ranks.size() == 1 ? "" : "s", rank_list(ranks), where)};
   reports_.overdue(session.options().rank, q.group, cause);
   faults_.end_direct(q.group, std::move(cause));

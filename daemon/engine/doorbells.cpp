@@ -1,5 +1,7 @@
 #include "daemon/engine/doorbells.hpp"
 
+#include "api/base/system_call.hpp"
+
 #include <cerrno>
 #include <cstring>
 
@@ -12,16 +14,13 @@ namespace muster::engine {
 
 Result<shm::Descriptor> make_bell() {
   shm::Descriptor bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!bell.valid())
-    return fail(Code::kNoResource, "eventfd: {}; raise the open-files limit (ulimit -n)",
-                std::strerror(errno));
+  if (!bell.valid()) return fail(Code::kNoResource, "{}", refused_call("eventfd", errno, kRaiseOpenFiles));
   return bell;
 }
 
 Result<shm::Descriptor> copy_bell(const shm::Descriptor& bell) {
   shm::Descriptor copy(fcntl(bell.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy.valid())
-    return fail(Code::kNoResource, "dup: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+  if (!copy.valid()) return fail(Code::kNoResource, "{}", refused_call("dup", errno, kRaiseOpenFiles));
   return copy;
 }
 
@@ -29,7 +28,7 @@ Result<Doorbells> Doorbells::open() {
   Doorbells bells;
   bells.epoll_ = shm::Descriptor(epoll_create1(EPOLL_CLOEXEC));
   if (!bells.epoll_.valid())
-    return fail(Code::kNoResource, "epoll: {}; raise the open-files limit (ulimit -n)", std::strerror(errno));
+    return fail(Code::kNoResource, "{}", refused_call("epoll_create", errno, kRaiseOpenFiles));
   MUSTER_ASSIGN_OR_RETURN(bells.own_, make_bell());
   MUSTER_RETURN_IF_ERROR(bells.add(bells.own_));
   return bells;

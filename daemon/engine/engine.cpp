@@ -74,14 +74,15 @@ Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::
       metrics(engine.spec_, engine.pool_->workers(), graph, executor, slots, board, std::move(tally)),
       recorder(engine.spec_, engine.clock_, engine.lock_, graph, board),
       reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, board),
-      faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, board),
+      elsewhere(engine.spec_.world, *engine.backend_),
+      faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, elsewhere, board),
       other_nodes(
           engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.backend_,
           [this, &engine](GroupId group) { groups.lost_elsewhere(group, SessionId(engine.next_session_)); }),
       missing(engine.spec_.world, graph, *engine.backend_),
       groups(std::move(plan.list), std::move(plan.table),
              {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
-              board, *engine.backend_, other_nodes, missing}),
+              board, *engine.backend_, other_nodes, elsewhere, missing}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, board),
@@ -214,7 +215,7 @@ shm::Welcome Engine::welcome(const Session& session) const {
   w.deadline_ns = spec_.deadline.count();
   spec_.name.copy(w.job, sizeof w.job - 1);
   parts_->groups.list().mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
-  w.cores = pool_->workers();
+  w.cores = pool_->workers();  // for all ranks alike, or they would choose different algorithms
   w.costs = spec_.costs;
   w.lane_depth = spec_.starts_per_lane_max;
   w.digests = spec_.digests;
@@ -263,11 +264,6 @@ std::size_t Engine::reclaim() {
 void Engine::heard(Rank rank) {
   const std::lock_guard lock(lock_);
   parts_->slots.of(rank).heard_at = clock_.now();
-}
-
-std::optional<std::pair<Rank, std::string>> Engine::take_offender() const {
-  const std::lock_guard lock(lock_);
-  return parts_->slots.offender();
 }
 
 Result<shm::Descriptor> Engine::open_events(Session& session) {

@@ -84,8 +84,6 @@ class Engine final : public device::host::Duty {
   std::size_t reclaim();
   // Notes that the rank's client has sent a message.
   void heard(Rank rank);
-  // A session that broke the protocol, and how; the conductor detaches it.
-  std::optional<std::pair<Rank, std::string>> take_offender() const;
   // The client's end of a socket that gets a byte at each completion and is closed with the session.
   Result<shm::Descriptor> open_events(Session& session);
 
@@ -103,6 +101,8 @@ class Engine final : public device::host::Duty {
   Reports& reports() { return parts_->reports; }
   const control::JobSpec& spec() const { return spec_; }
   const EngineLock& lock() const { return lock_; }
+  // The workers. Whoever makes the engine says how many of them work.
+  device::host::Pool& pool() { return *pool_; }
   // Read-only: the job's counters (api/shm/job_counters.hpp).
   Result<shm::Descriptor> counters() const { return parts_->metrics.counters(); }
   // The device's first error.
@@ -139,6 +139,7 @@ class Engine final : public device::host::Duty {
     Metrics metrics;
     Recorder recorder;
     Reports reports;
+    RanksElsewhere elsewhere;
     Faults faults;
     OtherNodes other_nodes;
     MissingMembers missing;

@@ -46,6 +46,11 @@ Status Faults::interrupt(Session& session, const shm::InterruptMessage& message)
   return {};
 }
 
+std::optional<std::pair<Rank, std::string>> Faults::take_offender() const {
+  const std::lock_guard lock(lock_);
+  return slots_.offender();
+}
+
 // The rank's departure has ended an epoch already. Members may have arrived in the next epoch since, and
 // cannot take that back on the direct path. So an absence ends that epoch too, when it is first said.
 void Faults::absent(Rank rank, const std::string& text) {
@@ -67,20 +72,36 @@ void Faults::expect_all() {
 }
 
 void Faults::attached(Rank rank) {
-  graph_.attached(rank);
+  if (elsewhere_.begun_again() || elsewhere_.nobody_elsewhere()) begin_run_here();
+  const bool first = graph_.attached(rank);
+  elsewhere_.set_here(true);
   told_[rank].reset();
   if (board_ == nullptr) return;
-  board_->reset(rank);
+  board_->reset(rank, first);
   board_->segments().set_attached(rank, true);
   refresh_absences();
 }
 
 void Faults::left(Rank rank, const std::string& text) {
   const scheduler::CausePtr cause = graph_.detached(rank, text, clock_.now(), reason_to_leave(rank));
-  if (board_ == nullptr || cause == nullptr) return;
-  board_->segments().set_attached(rank, false);
-  lose_direct(rank, cause);
-  refresh_absences();
+  if (board_ != nullptr && cause != nullptr) {
+    board_->segments().set_attached(rank, false);
+    lose_direct(rank, cause);
+    refresh_absences();
+  }
+  elsewhere_.set_here(!graph_.absences().nobody());
+  begin_run_if_empty();
+}
+
+void Faults::begin_run_if_empty() {
+  if (elsewhere_.nobody_elsewhere()) begin_run_here();
+}
+
+void Faults::begin_run_here() {
+  if (!graph_.absences().nobody()) return;
+  graph_.begin_run();
+  if (board_ == nullptr) return;
+  for (const Rank rank : told_.world().locals()) board_->epochs().enter(rank);
 }
 
 void Faults::missing(GroupId group, Rank rank, const std::string& text) {

@@ -15,24 +15,43 @@ constexpr std::uint64_t kPositionsMax = std::uint64_t{1} << 44;
 }  // namespace
 
 GroupEpochs::GroupEpochs(DirectSegments& segments) : segments_(segments), groups_(segments.groups()) {
-  for (std::uint32_t g = 0; g < groups_.size(); ++g)
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    groups_[g].members.resize(segments_.member_count(GroupId(g)));
     Published<std::uint64_t>(&segments_.line(GroupId(g))->epoch).store_release(groups_[g].epochs.present());
+  }
 }
 
 // A new epoch tells the records of the new group from those of the former group in this place.
-void GroupEpochs::begin(GroupId group) {
+void GroupEpochs::begin_group(GroupId group) {
   GroupState next;
   next.first_epoch = present(group) + 1;
   next.epochs = scheduler::Epochs(next.first_epoch);
+  next.members.resize(segments_.member_count(group), scheduler::MemberEpoch(next.first_epoch));
   groups_[group.value] = std::move(next);
   Published<std::int32_t>(&segments_.line(group)->absence).store_ordered(0);
   Published<std::uint64_t>(&segments_.line(group)->epoch).store_ordered(present(group));
 }
 
+scheduler::MemberEpoch& GroupEpochs::member(GroupId group, Rank rank) {
+  return groups_[group.value].members[*segments_.index_of(group, rank)];
+}
+
+void GroupEpochs::publish(GroupId group, Rank rank, std::uint64_t region) {
+  auto* words = reinterpret_cast<shm::MemberRegion*>(segments_.writable(rank) + region);
+  Published<std::uint64_t>(&words->epoch).store_ordered(member(group, rank).epoch());
+}
+
+void GroupEpochs::begin(Rank rank) {
+  for (const auto& [offset, group] : segments_.regions_of(rank)) {
+    member(group, rank).begin(groups_[group.value].epochs);
+    publish(group, rank, offset);
+  }
+}
+
 void GroupEpochs::enter(Rank rank) {
   for (const auto& [offset, group] : segments_.regions_of(rank)) {
-    auto* region = reinterpret_cast<shm::MemberRegion*>(segments_.writable(rank) + offset);
-    Published<std::uint64_t>(&region->epoch).store_ordered(present(group));
+    member(group, rank).enter(groups_[group.value].epochs);
+    publish(group, rank, offset);
   }
 }
 
@@ -103,10 +122,13 @@ scheduler::CausePtr GroupEpochs::cause_of(GroupId group, std::uint64_t epoch) co
   return state.epochs.has_ended(epoch) ? state.epochs.cause_of(epoch) : state.absence;
 }
 
-std::uint64_t GroupEpochs::epoch_after(GroupId group, std::uint64_t epoch) const {
-  const GroupState& state = groups_[group.value];
-  if (!state.epochs.has_ended(epoch)) return epoch;
-  return state.epochs.after(epoch, state.epochs.cause_of(epoch)->fault);
+// The client says in which epoch it is. It has heard of one that it has left before.
+std::uint64_t GroupEpochs::move_on(GroupId group, std::uint32_t index, std::uint64_t epoch) {
+  GroupState& state = groups_[group.value];
+  scheduler::MemberEpoch& stands = state.members[index];
+  if (epoch == stands.epoch() && state.epochs.has_ended(epoch))
+    stands.move_on(state.epochs, state.epochs.cause_of(epoch)->fault);
+  return stands.epoch();
 }
 
 }  // namespace muster::engine

@@ -19,8 +19,10 @@ class GroupEpochs {
   explicit GroupEpochs(DirectSegments& segments);
 
   // Begins anew: another group has this place from now on, or none.
-  void begin(GroupId group);
-  // The rank's new client stands in the present epochs.
+  void begin_group(GroupId group);
+  // The rank has its first client in this run.
+  void begin(Rank rank);
+  // It has another one, or a new run begins: it stands in the present epochs.
   void enter(Rank rank);
   // Ends the group's present epoch, unless that fault has ended it before. After a loss, operations at which
   // all members had arrived go on; any other end is for all operations.
@@ -36,8 +38,12 @@ class GroupEpochs {
   // What a member in `epoch` hears: why the epoch has ended, or why no operation may begin; nullptr if
   // neither.
   scheduler::CausePtr cause_of(GroupId group, std::uint64_t epoch) const;
-  // The member's epoch once it has heard that.
-  std::uint64_t epoch_after(GroupId group, std::uint64_t epoch) const;
+  // The epoch in which the member stands.
+  std::uint64_t epoch_of(GroupId group, std::uint32_t index) const {
+    return groups_[group.value].members[index].epoch();
+  }
+  // The member has heard that from `epoch`. Returns the epoch in which it stands now.
+  std::uint64_t move_on(GroupId group, std::uint32_t index, std::uint64_t epoch);
 
  private:
   struct GroupState {
@@ -47,7 +53,10 @@ class GroupEpochs {
     std::uint64_t met = 0;   // the last position at which all had arrived, as far as it has been counted
     std::uint64_t used = 0;  // ended epochs in which a member had arrived anywhere
     scheduler::CausePtr absence;
+    std::vector<scheduler::MemberEpoch> members;  // by index
   };
+  scheduler::MemberEpoch& member(GroupId group, Rank rank);
+  void publish(GroupId group, Rank rank, std::uint64_t region);
   std::uint64_t highest_position(GroupId group) const;
   std::uint64_t count_met(GroupId group) const;
 

@@ -1,6 +1,7 @@
 #include "daemon/engine/group_table.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/words.hpp"
 #include "api/include/muster/muster.h"
 
 #include <algorithm>
@@ -53,7 +54,8 @@ Result<GroupId> GroupTable::find(std::uint64_t handle, Rank asker, SessionId ses
   const bool of_mesh = group.value < sizes_.mesh_groups;
   const bool known = of_mesh || (is_made(group) && group.value < size() && may_use(entry(group), session));
   if (!h.valid() || !known || h.generation() != generation_of(group))
-    return fail(Code::kStale, "no such group; get it again with muster_mesh_group or muster_group_make");
+    return fail(Code::kStale, "{}; get it again with muster_mesh_group or muster_group_make",
+                unknown_handle("group", handle, "freed"));
   return group;
 }
 

@@ -15,7 +15,10 @@ namespace {
 
 constexpr char kSurvivors[] = "survivors";
 constexpr std::uint64_t kNoMeshHandle = UINT64_MAX;
-constexpr char kNoMesh[] = "no such mesh; make it with muster_mesh_make or muster_mesh_slice";
+Status no_such_mesh(std::uint64_t mesh) {
+  return failure(Code::kStale, "{}; make it with muster_mesh_make or muster_mesh_slice",
+                 unknown_handle("mesh", mesh, "freed"));
+}
 
 Result<mesh::GroupList> plan_groups(std::string_view text, std::uint32_t world,
                                     const control::JobSpec& spec) {
@@ -194,16 +197,24 @@ bool JobGroups::progress() {
   if (!parts_.backend.spans()) return false;
   {
     const std::lock_guard lock(parts_.lock);
-    parts_.backend.take_words(
-        [this](NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
-          if (!parts_.missing.hear(from, word) && !parts_.other_nodes.catch_up().hear(from, word))
-            shrinks_.take(from, generation, word);
-        });
+    bool moved = false;
+    parts_.backend.take_words([&](NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
+      if (parts_.elsewhere.hear(from, generation, word)) {
+        moved = true;
+      } else if (!parts_.missing.hear(from, word) && !parts_.other_nodes.catch_up().hear(from, word)) {
+        shrinks_.take(from, generation, word);
+      }
+    });
+    if (moved) {
+      parts_.other_nodes.hear(parts_.clock.now());  // ends that were told before
+      parts_.faults.begin_run_if_empty();
+    }
     parts_.missing.tell(parts_.clock.now());
     parts_.other_nodes.catch_up().answer();
   }
   parts_.other_nodes.look();
   const std::lock_guard lock(parts_.lock);
+  parts_.elsewhere.look(parts_.other_nodes);
   shrinks_.work();
   return shrinks_.is_open() || parts_.other_nodes.catch_up().is_open();
 }
@@ -291,7 +302,7 @@ Status JobGroups::free_mesh(Session& session, std::uint64_t handle) {
   for (auto& [of, added] : added_[owner])
     if (added.slices.erase(handle) > 0) return {};
   MadeMesh* mesh = table_.mesh(handle);
-  if (mesh == nullptr || mesh->sessions.count(owner) == 0) return failure(Code::kStale, "{}", kNoMesh);
+  if (mesh == nullptr || mesh->sessions.count(owner) == 0) return no_such_mesh(handle);
   parts_.slots.drain_all(session.options().rank);
   std::vector<GroupId> named = flattened(owner, handle);
   std::erase_if(named, [&](GroupId group) { return is_flattened(owner, group, handle); });
@@ -341,7 +352,7 @@ Result<JobGroups::SeenMesh> JobGroups::see(const Session& session, std::uint64_t
   if (seen.handle == MUSTER_MESH_JOB) return seen;
   MadeMesh* const made = table_.mesh(seen.handle);
   if (made == nullptr || made->sessions.count(session.options().id) == 0)
-    return fail(Code::kStale, "{}", kNoMesh);
+    return fail(no_such_mesh(seen.handle));
   const auto at = std::find(made->ranks.begin(), made->ranks.end(), self);
   return SeenMesh{
       made->list, made, seen.added, seen.slice, Rank(static_cast<std::uint32_t>(at - made->ranks.begin())),

@@ -59,6 +59,7 @@ class JobGroups {
     Board* board;  // nullptr: there is no direct path
     transport::Backend& backend;
     OtherNodes& other_nodes;
+    RanksElsewhere& elsewhere;
     MissingMembers& missing;
   };
   JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts);

@@ -2,6 +2,7 @@
 
 #include "api/shm/untrusted.hpp"
 #include "daemon/control/administrators.hpp"
+#include "daemon/control/identity.hpp"
 
 namespace muster::engine {
 
@@ -42,6 +43,7 @@ Status MemoryAccount::take(std::uint64_t bytes) {
   const std::uint64_t held = own + shm::bytes_of_others(page_, slot_);
   if (held <= limits.limit) return {};
   give_back(bytes);
+  if (own <= limits.limit) short_of_ = bytes;
   return refusal(bytes, held - bytes, limits);
 }
 
@@ -52,13 +54,13 @@ void MemoryAccount::give_back(std::uint64_t bytes) {
 
 Status MemoryAccount::refusal(std::uint64_t bytes, std::uint64_t held,
                               const shm::MemoryLimits& limits) const {
-  const bool governs = header_.uid == 0 || header_.uid == header_.governor;
+  const bool governs = header_.container == 0 && (header_.uid == 0 || header_.uid == header_.governor);
   const bool share = !governs && limits.limit >= limits.share;
   return failure(
       Code::kNoResource,
-      "{} more bytes do not fit: the jobs of user {} hold {} and may hold {}, {}; free buffers, "
+      "{} more bytes do not fit: the jobs of {} hold {} and may hold {}, {}; free buffers, "
       "end a job (`muster end`), or {}",
-      bytes, header_.uid, held, limits.limit,
+      bytes, control::text_of(control::Account(header_.uid, header_.container)), held, limits.limit,
       share ? "its share (limits.memory_per_user_max)" : "what the node has for them (limits.memory_max)",
       governs
           ? "raise it"

@@ -50,6 +50,9 @@ class MemoryAccount {
   static Result<std::shared_ptr<MemoryAccount>> attach(const shm::Descriptor& page, std::uint32_t slot);
   // Without an account it charges nothing.
   static Result<MemoryCharge> charge(const std::shared_ptr<MemoryAccount>& account, std::uint64_t bytes);
+  // The bytes of a charge that was refused since the last call, and would fit if the account's other jobs
+  // held less. 0: there is none.
+  std::uint64_t take_shortage() { return short_of_.exchange(0); }
 
  private:
   friend class MemoryCharge;
@@ -64,6 +67,7 @@ class MemoryAccount {
   shm::MemoryPageHeader header_;  // a copy that was checked
   std::uint32_t slot_;
   std::atomic<std::uint64_t> held_{0};
+  std::atomic<std::uint64_t> short_of_{0};
 };
 
 }  // namespace muster::engine

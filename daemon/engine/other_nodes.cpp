@@ -39,11 +39,9 @@ void OtherNodes::expect(NodeIndex node, std::uint32_t generation) {
   if (generation == kOfTheMaking) standings_[node.value].since_birth = true;
 }
 
-// A rank that has never been attached begins a run.
 std::optional<std::uint64_t> OtherNodes::question_for(Rank rank) {
   if (!backend_.spans() || !spec_.world.is_local(rank)) return std::nullopt;
   const std::lock_guard lock(lock_);
-  if (slots_.of(rank).attachments == 0) return std::nullopt;
   return catch_up_.ask(clock_.now());
 }
 

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include <fmt/format.h>
+#include <poll.h>
 
 namespace muster::engine {
 namespace {
@@ -47,6 +48,11 @@ std::optional<ProcessStat> parse_process_stat(std::string_view line) {
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), stat.started);
   if (error != std::errc()) return std::nullopt;
   return stat;
+}
+
+bool has_ended(const shm::Descriptor& pidfd) {
+  pollfd entry{pidfd.get(), POLLIN, 0};
+  return ::poll(&entry, 1, 0) == 1;
 }
 
 ProcessId SystemProcesses::identify(std::int32_t pid) const {

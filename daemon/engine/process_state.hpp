@@ -1,6 +1,7 @@
 // What a process does, as the kernel says: the interface that reports use, and the reader behind it.
 #pragma once
 
+#include "api/shm/descriptor.hpp"
 #include "scheduler/blame/snapshot.hpp"
 
 #include <cstdint>
@@ -57,5 +58,8 @@ struct ProcessStat {
   std::uint64_t started = 0;
 };
 std::optional<ProcessStat> parse_process_stat(std::string_view line);
+
+// Of the process behind the pidfd.
+bool has_ended(const shm::Descriptor& pidfd);
 
 }  // namespace muster::engine

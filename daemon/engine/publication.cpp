@@ -1,5 +1,7 @@
 #include "daemon/engine/publication.hpp"
 
+#include "api/base/system_call.hpp"
+
 #include <cerrno>
 #include <cstring>
 
@@ -44,8 +46,7 @@ void Publication::close(Code code, std::string_view why) {
 Result<shm::Descriptor> Publication::open_events() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-    return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)",
-                std::strerror(errno));
+    return fail(Code::kNoResource, "{}", refused_call("socketpair", errno, kRaiseOpenFiles));
   events_.reset(ends[0]);
   return shm::Descriptor(ends[1]);
 }

@@ -82,7 +82,14 @@ RankTable<RankFacts> Reports::rank_facts() const {
 
 Evidence Reports::evidence(const RankTable<RankFacts>& facts, Instant now) const {
   const Nanos patience = std::min(kPatienceMax, spec_.deadline / 2);
-  return {spec_.name, now, patience, graph_, board_, facts, &metrics_.lateness()};
+  return {spec_.name,
+          now,
+          patience,
+          graph_,
+          board_,
+          facts,
+          &metrics_.lateness(),
+          {spec_.endpoint, spec_.reports_directory, spec_.ends_with_run}};
 }
 
 blame::Snapshot Reports::snapshot(const RankTable<RankFacts>& facts, Instant now) const {

@@ -1,6 +1,7 @@
 #include "daemon/engine/resolve.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/words.hpp"
 #include "api/shm/message.hpp"
 #include "api/shm/tail.hpp"
 #include "kernels/check.hpp"
@@ -68,7 +69,8 @@ Result<std::byte*> resolve_range(const SessionBuffers& buffers, const muster_ran
   const std::uint64_t count = extent_of(blocks);
   if (count == 0) return nullptr;
   const Buffer* buffer = buffers.find(Handle(range.buffer));
-  if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
+  if (buffer == nullptr)
+    return fail(Code::kStale, "{}: {}", name, unknown_handle("buffer", range.buffer, "freed"));
   const std::size_t element = dtype_bytes(dtype);
   MUSTER_RETURN_IF_ERROR(check_alignment(range, element, name));
   const Wide end = static_cast<Wide>(range.offset_bytes) + static_cast<Wide>(count) * element;
@@ -210,7 +212,8 @@ Result<kernels::Tensor> resolve_tensor(const SessionBuffers& buffers, const must
     return fail(Code::kBadArgument, "{}: {} dims; 0 to {} are possible", name, tensor.dims,
                 MUSTER_TENSOR_DIMS_MAX);
   const Buffer* buffer = buffers.find(Handle(tensor.buffer));
-  if (buffer == nullptr) return fail(Code::kStale, "{}: no such buffer", name);
+  if (buffer == nullptr)
+    return fail(Code::kStale, "{}: {}", name, unknown_handle("buffer", tensor.buffer, "freed"));
   if (tensor.offset_bytes % element != 0)
     return fail(Code::kBadArgument, "{}: offset {} is not a multiple of the element's {} bytes", name,
                 tensor.offset_bytes, element);

@@ -1,5 +1,7 @@
 #include "daemon/engine/session_buffers.hpp"
 
+#include "api/base/words.hpp"
+
 #include <algorithm>
 
 namespace muster::engine {
@@ -43,7 +45,7 @@ std::size_t SessionBuffers::shared_by(GroupId group) const {
 
 Status SessionBuffers::free(Handle handle, Gone& gone) {
   Buffer* buffer = buffers_.find(handle);
-  if (buffer == nullptr) return failure(Code::kStale, "no such buffer");
+  if (buffer == nullptr) return failure(Code::kStale, "{}", unknown_handle("buffer", handle.bits, "freed"));
   if (buffer->plans > 0)
     return failure(Code::kBusy, "plans use the buffer ({} of them); destroy those first", buffer->plans);
   gone.push_back(arena_.free(buffer->grant));

@@ -1,6 +1,7 @@
 #include "daemon/engine/session_plans.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/words.hpp"
 
 #include <utility>
 
@@ -19,7 +20,7 @@ Result<Handle> SessionPlans::add(std::unique_ptr<scheduler::Plan> plan, const sh
 
 Status SessionPlans::destroy(Handle handle) {
   auto* record = plans_.find(handle);
-  if (record == nullptr) return failure(Code::kStale, "no such plan");
+  if (record == nullptr) return failure(Code::kStale, "{}", unknown_handle("plan", handle.bits, "destroyed"));
   forget_former();
   std::uint32_t in_flight = (*record)->plan->starts_in_flight;
   for (const Former& former : former_)

@@ -347,6 +347,7 @@ void add_lateness(const Evidence& e, Snapshot& snapshot) {
 Snapshot snapshot_of(const Evidence& e) {
   Snapshot snapshot;
   snapshot.job = e.job;
+  snapshot.asked = e.asked;
   snapshot.now = e.now;
   snapshot.patience = e.patience;
   snapshot.ranks.resize(e.ranks.world().size());

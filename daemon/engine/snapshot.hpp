@@ -32,6 +32,7 @@ struct Evidence {
   const Board* board = nullptr;  // nullptr: there is no direct path
   const RankTable<RankFacts>& ranks;
   const Lateness* lateness = nullptr;  // nullptr: nobody measures
+  blame::AskPlace asked{};
 };
 
 // Everything except the states of processes, which cost system calls. Of ranks on other nodes nothing is

@@ -28,35 +28,38 @@ void Acceptor::look() {
   const bool healed = entrance_.look(clock_.now());
   std::set<std::string> none;
   keep(none);
-  if (healed || socket_watch_ == 0) {
-    watch(socket_watch_, entrance_.socket());
-    if (const ListenSocket* managers = entrance_.managers()) watch(managers_watch_, *managers);
+  if (healed || ranks_watch_ == 0) {
+    watch(ranks_watch_, entrance_.socket(Door::kRanks), Door::kRanks);
+    watch(control_watch_, entrance_.socket(Door::kControl), Door::kControl);
+    watch(managers_watch_, entrance_.managers(), Door::kRanks);
   }
-  // No client can reach the former socket any more, so at most its queue is left.
-  for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(); ++i) accept();
+  // No client can reach a former socket any more, so at most its queue is left.
+  for (const Door door : Entrance::kDoors)
+    for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(door); ++i)
+      accept(door);
   loop_.after(Entrance::kLookPeriod, [this] { look(); });
 }
 
-void Acceptor::watch(control::Loop::Watch& watch, const ListenSocket& socket) {
+void Acceptor::watch(control::Loop::Watch& watch, const ListenSocket* socket, Door door) {
   loop_.unwatch(watch);
-  watch = loop_.watch(socket.descriptor().get(), [this] { accept(); });
+  watch = socket == nullptr ? 0 : loop_.watch(socket->descriptor().get(), [this, door] { accept(door); });
 }
 
-void Acceptor::accept() {
-  auto socket = entrance_.accept();
+void Acceptor::accept(Door door) {
+  auto socket = entrance_.accept(door);
   if (!socket) {
-    if (socket.error().code() == Code::kNoResource) refuse_for_descriptors();
+    if (socket.error().code() == Code::kNoResource) refuse_for_descriptors(door);
     return;
   }
   auto peer = shm::peer_identity(*socket);
   if (!peer) return send_refusal(*socket, 0, peer.error());  // it has left, or there is no free descriptor
-  accepted_(*std::move(socket), *std::move(peer));
+  accepted_(*std::move(socket), *std::move(peer), door);
 }
 
 // Without a free descriptor, accept() fails and the socket stays readable, so the loop would spin.
-void Acceptor::refuse_for_descriptors() {
+void Acceptor::refuse_for_descriptors(Door door) {
   reserve_.reset();
-  if (auto socket = entrance_.accept()) {
+  if (auto socket = entrance_.accept(door)) {
     send_refusal(*socket, 0,
                  failure(Code::kNoResource,
                          "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));

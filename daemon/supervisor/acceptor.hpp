@@ -17,7 +17,7 @@ namespace muster::supervisor {
 // Fails   never. If no descriptor is free, it gives up the one in reserve, to tell a client so.
 class Acceptor {
  public:
-  using Accepted = std::function<void(shm::Descriptor, shm::PeerIdentity)>;
+  using Accepted = std::function<void(shm::Descriptor, shm::PeerIdentity, Door)>;
 
   Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& store, Entrance entrance,
            Accepted accepted);
@@ -31,16 +31,17 @@ class Acceptor {
 
  private:
   void look();
-  void watch(control::Loop::Watch& watch, const ListenSocket& socket);
-  void accept();
-  void refuse_for_descriptors();
+  void watch(control::Loop::Watch& watch, const ListenSocket* socket, Door door);
+  void accept(Door door);
+  void refuse_for_descriptors(Door door);
 
   control::Loop& loop_;
   const Clock& clock_;
   DescriptorStore& store_;
   Entrance entrance_;
   Accepted accepted_;
-  control::Loop::Watch socket_watch_ = 0;
+  control::Loop::Watch ranks_watch_ = 0;
+  control::Loop::Watch control_watch_ = 0;
   control::Loop::Watch managers_watch_ = 0;
   shm::Descriptor reserve_;
 };

@@ -19,7 +19,8 @@ Result<std::vector<RankReport>> attachments_of(const Packet& answer) {
   std::vector<RankReport> reports;
   for (const Json& rank : result.at("ranks"))
     reports.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
-                       rank.at("attachments").get<std::uint32_t>()});
+                       rank.at("attachments").get<std::uint32_t>(),
+                       origin_of(rank.at("pid").get<std::int32_t>())});
   return reports;
 }
 
@@ -68,17 +69,19 @@ void Adoption::adopt_job(const SavedJob& job, Inheritance& inheritance) {
   }
   heirs_.jobs.adopt(job, std::move(engine->second));
   inheritance.engines.erase(engine);
-  for (const std::string& name : {channel_name(epoch), pidfd_name(epoch), counters_name(epoch)})
+  for (const std::string& name : {channel_name(epoch), pidfd_name(epoch), counters_name(epoch),
+                                  pid_namespace_name(epoch), user_namespace_name(epoch)})
     inheritance.names.erase(name);
   adopt_memory(job.spec, inheritance);
 }
 
-// The first job of a user brings the user's page.
+// The first job of an account brings its page.
 void Adoption::adopt_memory(const control::JobSpec& spec, Inheritance& inheritance) {
-  const auto page = inheritance.memories.find(spec.owner_uid);
-  if (page != inheritance.memories.end() && heirs_.memory.adopt(spec.owner_uid, std::move(page->second)))
-    inheritance.names.erase(memory_name(spec.owner_uid));
-  if (!heirs_.memory.adopt_job(spec.owner_uid, spec.epoch))
+  const control::Account& account = spec.owner.account;
+  const auto page = inheritance.memories.find(account);
+  if (page != inheritance.memories.end() && heirs_.memory.adopt(account, std::move(page->second)))
+    inheritance.names.erase(memory_name(account));
+  if (!heirs_.memory.adopt_job(account, spec.epoch))
     MUSTER_LOG(kWarning, "supervisor",
                "job {}: what it holds of memory is not counted: its page was not kept", spec.name);
 }
@@ -88,9 +91,16 @@ void Adoption::adopt_owners(const std::vector<SavedJob>& jobs, Inheritance& inhe
     const auto socket = inheritance.owners.find(job.owner);
     if (job.owner == 0 || socket == inheritance.owners.end()) continue;
     const auto owned = std::count_if(jobs.begin(), jobs.end(), [&](const SavedJob& other) {
-      return heirs_.jobs.facts(other.spec.name).owner == job.owner;
+      return heirs_.jobs.facts(other.spec.id()).owner == job.owner;
     });
-    heirs_.connections.adopt(job.owner, std::move(socket->second), static_cast<std::size_t>(owned));
+    if (auto peer = shm::peer_identity(socket->second)) {
+      PendingClient client{*std::move(peer), {}, Door::kRanks};
+      client.who = heirs_.identities.of(client.process);
+      heirs_.connections.adopt(job.owner, std::move(socket->second), std::move(client),
+                               static_cast<std::size_t>(owned));
+    } else {
+      heirs_.store.discard(owner_name(job.owner));  // it has left
+    }
     inheritance.names.erase(owner_name(job.owner));
     inheritance.owners.erase(socket);
   }
@@ -109,7 +119,7 @@ void Adoption::end_strangers(Inheritance& inheritance, const SavedState::Predece
 }
 
 void Adoption::settle_job(const SavedJob& job) {
-  const std::string& name = job.spec.name;
+  const std::string name = job.spec.id();
   if (heirs_.table.find(name) == nullptr) return;  // the job is lost
   ask_report(name, job.spec.epoch);
   if (!job.ending.empty()) heirs_.jobs.end(name, job.ending);

@@ -37,6 +37,7 @@ class Adoption {
     JobMemory& memory;
     Connections& connections;
     DescriptorStore& store;
+    Identities& identities;
   };
   Adoption(control::Loop& loop, const Clock& clock, Heirs heirs, std::function<std::uint64_t()> random_word,
            std::function<void()> save);

@@ -3,11 +3,15 @@
 #include "api/base/assert.hpp"
 #include "api/base/log.hpp"
 #include "api/shm/message.hpp"
+#include "daemon/supervisor/job_key.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <utility>
 
 #include <poll.h>
+#include <unistd.h>
 
 namespace muster::supervisor {
 namespace {
@@ -15,12 +19,7 @@ namespace {
 using control::Json;
 using control::Packet;
 
-// For a rank that comes back. Its engine usually reports within a millisecond that its former process is
-// gone, and within a second if the machine is busy.
-constexpr int kQuickAttempts = 40;
-constexpr Nanos kQuickRetry = std::chrono::microseconds(250);
-constexpr Nanos kRetry = std::chrono::milliseconds(20);
-static_assert(Claims::kAttempts > kQuickAttempts);
+constexpr Nanos kAttachAgain = std::chrono::milliseconds(20);
 static_assert(Retries::kPlaceTime > RunningJobs::kEngineEndTime);  // so the place comes within that time
 
 constexpr Shares::Words kSessions{"sessions that are attached or wait for their job", "limits.sessions_max",
@@ -50,49 +49,74 @@ Status check_sizes(const shm::Hello& hello) {
 
 }  // namespace
 
-Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Retries& retries, Refusals& refusals,
-               Rendezvous& rendezvous, const Options& options, Events events)
+Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Evictions& evictions,
+               Retries& retries, Refusals& refusals, Rendezvous& rendezvous, const Options& options,
+               Events events)
     : loop_(loop),
       table_(table),
       jobs_(jobs),
+      evictions_(evictions),
       retries_(retries),
       refusals_(refusals),
       rendezvous_(rendezvous),
       options_(options),
       events_(std::move(events)) {}
 
-void Claims::hear(shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> hello) {
+// Whoever governs may attach to any job, also at the ranks' door.
+control::Actor Claims::actor_of(const Client& client) {
+  return {client.peer.who, control::is_governor(client.peer.who, geteuid()), client.key};
+}
+
+void Claims::hear(shm::Descriptor socket, PendingClient peer, std::span<const std::byte> hello) {
   auto checked = shm::checked<shm::Hello>(hello, shm::MessageKind::kHello);
-  Client client{std::move(socket), std::move(peer), {}};
+  Client client{std::move(socket), std::move(peer), {}, {}, {}};
   if (!checked) return refuse(client, checked.error());
   client.hello = *checked;
+  if (const Status sizes = check_sizes(client.hello); !sizes.ok()) return refuse(client, sizes);
+  const auto key = shm::checked_text(client.hello.key, "job_key");
+  const auto digest = key ? digest_of_key(*key) : Result<std::string>(fail(key.error()));
+  if (!digest) return refuse(client, digest.error());
+  client.key = *digest;
+  std::fill(std::begin(client.hello.key), std::end(client.hello.key), '\0');
   admit(std::move(client));
 }
 
 void Claims::admit(Client client) {
   if (is_left(client.socket)) return;  // it gave up waiting, and may have come again
-  if (const Status sizes = check_sizes(client.hello); !sizes.ok()) return refuse(client, sizes);
   const auto name = shm::checked_text(client.hello.job, "job");
   const auto token = shm::checked_text(client.hello.token, "token");
   const auto mesh = shm::checked_text(client.hello.mesh, "mesh");
   for (const auto* text : {&name, &token, &mesh})
     if (!*text) return refuse(client, text->error());
   if (jobs_.closed()) return refuse(client, failure(Code::kJobEnded, RunningJobs::kShuttingDown));
-  const std::string job(*name);
+  const std::string job = client.job = table_.own_id(std::string(*name), actor_of(client));
   if (const Status room = check_room(client, job); !room.ok()) return refuse(client, room);
   if (table_.find(job) == nullptr) {
+    if (client.key.empty())
+      if (const Status known = control::check_known(client.peer.who); !known.ok())
+        return refuse(client, known);
     if (wait_for_place(client, job)) return;
     if (must_gather(client)) return gather(std::move(client), *mesh);
-    if (const Status made = make_job(client, *mesh); !made.ok()) return refuse(client, made);
+    const Status made = make_job(client, *mesh);
+    // The last ranks of a job that could make room may just be leaving.
+    const bool full = !table_.places().has_room(client.peer.who.account);
+    if (!made.ok() && full && claim_later(client)) return;
+    if (!made.ok()) return refuse(client, made);
   }
   if (table_.find(job)->state == JobState::kAdopting || jobs_.facts(job).deserted) {
     waiting_[job].clients.push_back(std::move(client));
     return;
   }
-  const Claimant claimant{client.peer.uid,         client.peer.pid,     client.hello.rank,
-                          client.hello.world_size, std::string(*token), std::string(*mesh)};
+  const Claimant claimant{actor_of(client),        client.peer.process.pid, client.hello.rank,
+                          client.hello.world_size, std::string(*token),     std::string(*mesh)};
   const Status claimed = table_.claim(job, claimant);
   if (claimed.code() == Code::kDuplicate && claim_later(client)) return;
+  if (means_another(client, job, claimed)) {
+    const std::string wanted = fmt::format("one of its name with {} ranks", client.hello.world_size);
+    if (evictions_.replace(job, actor_of(client), wanted))
+      return waiting_[job].clients.push_back(std::move(client));
+    if (claim_later(client)) return;  // its last ranks may just be leaving
+  }
   if (!claimed.ok()) return refuse(client, claimed);
   client.claimed = true;
   jobs_.watch_desertion(job);
@@ -102,38 +126,52 @@ void Claims::admit(Client client) {
 
 // A rank that waits until its claim is free needs no session of its own yet.
 Status Claims::check_room(const Client& client, const std::string& job) {
-  const std::uint32_t uid = client.peer.uid;
-  if (table_.is_held(job, client.hello.rank) || sessions_by_user().has_room(uid)) return {};
+  const Account& account = client.peer.who.account;
+  if (table_.is_held(job, client.hello.rank) || sessions_by_user().has_room(account)) return {};
   forget_leavers();
   const Shares sessions = sessions_by_user();
-  return sessions.has_room(uid) ? Status() : sessions.refusal(uid, kSessions);
+  return sessions.has_room(account) ? Status() : sessions.refusal(account, kSessions);
+}
+
+// The client was started with another size or mesh than the job of that name that ranks of its own have made.
+bool Claims::means_another(const Client& client, const std::string& job, const Status& claimed) const {
+  const Job* entry = table_.find(job);
+  const std::int32_t world = client.hello.world_size;
+  const bool resized = world >= 1 && static_cast<std::uint32_t>(world) != entry->spec.world.size();
+  const bool other = claimed.code() == Code::kConfig || (claimed.code() == Code::kBadArgument && resized);
+  if (!other || world < 1 || !options_.auto_create_jobs || !jobs_.facts(job).made) return false;
+  return JobTable::is_own(*entry, actor_of(client)) &&
+         canonical_mesh(client.hello.mesh, static_cast<std::uint32_t>(world)).has_value();
 }
 
 // True: takes the client. A job that is ending still has the place of the client's job.
 bool Claims::wait_for_place(Client& client, const std::string& job) {
-  const std::uint32_t uid = client.peer.uid;
-  if (client.applied || !retries_.may_wait_for_place(uid)) return false;
+  const Account account = client.peer.who.account;
+  const bool full = !table_.places().has_room(account) && !table_.place_is_coming(account);
+  if (full && evictions_.make_room(actor_of(client), fmt::format("job {}", job))) client.applied = false;
+  if (client.applied || !retries_.may_wait_for_place(account)) return false;
   client.applied = true;
   const auto kept = std::make_shared<Client>(std::move(client));
   retries_.wait_for_place(
-      {uid, job, [kept] { return is_left(kept->socket); }, [this, kept] { admit(std::move(*kept)); }});
+      {account, job, [kept] { return is_left(kept->socket); }, [this, kept] { admit(std::move(*kept)); }});
   return true;
 }
 
 Status Claims::make_job(const Client& client, std::string_view mesh) {
-  MUSTER_RETURN_IF_ERROR(jobs_.reserved(client.hello.job));
+  MUSTER_RETURN_IF_ERROR(jobs_.reserved(client.job));
   MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, spec_for(client, mesh));
-  const std::string name = spec.name;
-  return jobs_.start(std::move(spec), {.gid = client.peer.gid, .made = true}, [name](const Status& status) {
-    if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", name, status.text());
-  });
+  return jobs_.start(std::move(spec), {.gid = client.peer.process.gid, .made = true},
+                     [job = client.job](const Status& status) {
+                       if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", job, status.text());
+                     });
 }
 
 // torchrun, srun and mpirun start ranks of a job that nobody has created: the first rank creates it.
 Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view mesh) const {
   const shm::Hello& hello = client.hello;
   const std::string name(hello.job);
-  if (!options_.auto_create_jobs || hello.world_size < 1)
+  const bool anothers = name.find('@') != std::string::npos;
+  if (!options_.auto_create_jobs || hello.world_size < 1 || anothers)
     return fail(Code::kNotFound,
                 "no job is named {}; create it in the cluster file or start it with `muster run`", name);
   const auto world = static_cast<std::uint32_t>(hello.world_size);
@@ -147,7 +185,8 @@ Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view
   spec.world = world;
   // In the form of `muster run`, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
-  spec.owner_uid = client.peer.uid;
+  spec.scope = control::scope_of(actor_of(client), spec.owner.uid);
+  spec.owner = client.peer.who;
   spec.claim = control::ClaimRule::kOwner;
   return spec;
 }
@@ -163,7 +202,7 @@ bool Claims::must_gather(const Client& client) const {
 
 void Claims::gather(Client client, std::string_view mesh) {
   forget_leavers();  // a former process of the rank may have waited
-  const std::string job(client.hello.job);
+  const std::string job = client.job;
   const auto ticket = come(client, mesh);
   if (!ticket) return refuse(client, ticket.error());
   client.ticket = *ticket;
@@ -177,20 +216,31 @@ void Claims::gather(Client client, std::string_view mesh) {
 Result<std::uint64_t> Claims::come(const Client& client, std::string_view mesh) {
   const shm::Hello& hello = client.hello;
   GatheringRank rank;
-  rank.job = {client.peer.uid, std::string(hello.job)};
+  rank.job = gathers(client);
+  rank.who = client.peer.who;
   MUSTER_RETURN_IF_ERROR(control::check_job_name(rank.job.name));
-  MUSTER_RETURN_IF_ERROR(jobs_.reserved(rank.job.name));
+  MUSTER_RETURN_IF_ERROR(jobs_.reserved(client.job));
+  if (!client.peer.who.is_home() && client.key.empty())
+    return fail(
+        Code::kDenied,
+        "other nodes do not know {}; give all {} ranks one job key (MUSTER_JOB_KEY), or say that all of "
+        "them are on this node (local world size)",
+        control::text_of(client.peer.who), hello.world_size);
   if (hello.rank < 0 || hello.rank >= hello.world_size)
     return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", hello.rank, hello.world_size - 1,
                 rank.job.name);
-  rank.gid = client.peer.gid;
-  rank.pid = client.peer.pid;
+  rank.gid = client.peer.process.gid;
+  rank.pid = client.peer.process.pid;
   rank.rank = static_cast<std::uint32_t>(hello.rank);
   rank.world = static_cast<std::uint32_t>(hello.world_size);
   if (!mesh.empty()) {
     MUSTER_ASSIGN_OR_RETURN(rank.mesh, canonical_mesh(mesh, rank.world));
   }
   return rendezvous_.come(std::move(rank), Nanos(std::max<std::int64_t>(hello.timeout_ns, 0)));
+}
+
+GatheringRank::Job Claims::gathers(const Client& client) {
+  return {control::scope_of(actor_of(client), control::kNoUid), std::string(client.hello.job)};
 }
 
 void Claims::refuse_gathered(std::uint64_t ticket, const Status& why) {
@@ -200,9 +250,7 @@ void Claims::refuse_gathered(std::uint64_t ticket, const Status& why) {
 }
 
 void Claims::all_gathered(const GatheringRank::Job& job, const std::string& mesh) {
-  for (Client& client : take_gathered([&job](const Client& waiting) {
-         return waiting.peer.uid == job.uid && std::string_view(waiting.hello.job) == job.name;
-       })) {
+  for (Client& client : take_gathered([&job](const Client& waiting) { return gathers(waiting) == job; })) {
     client.gathered = true;
     // The first of them makes the job, and any may have said the mesh.
     const bool said = client.hello.mesh[0] != '\0';
@@ -239,17 +287,16 @@ void Claims::depart(Client& client) {
 
 // True: takes the client. A rank may come back before its engine has reported the former process's death.
 bool Claims::claim_later(Client& client) {
-  const std::uint32_t uid = client.peer.uid;
+  const Account account = client.peer.who.account;
   forget_leavers();
-  if (!retries_.has_room(uid) || ++client.attempts >= kAttempts) return false;
+  if (!retries_.may_try_again(++client.attempts, account)) return false;
   const auto kept = std::make_shared<Client>(std::move(client));
-  retries_.after(kept->attempts < kQuickAttempts ? kQuickRetry : kRetry, uid,
-                 [this, kept] { admit(std::move(*kept)); });
+  retries_.try_again(kept->attempts, account, [this, kept] { admit(std::move(*kept)); });
   return true;
 }
 
 void Claims::hand_over(Client client) {
-  const std::string job(client.hello.job);
+  const std::string job = client.job;
   const Rank rank = rank_of(client.hello);
   MUSTER_ASSERT(client.claimed);
   if (is_left(client.socket)) {
@@ -259,9 +306,10 @@ void Claims::hand_over(Client client) {
   }
   const Json command{{"command", "attach"},
                      {"rank", rank.value},
-                     {"pid", client.peer.pid},
-                     {"serial", client.hello.header.serial}};
-  const int descriptors[] = {client.socket.get(), client.peer.pidfd.get()};
+                     {"pid", client.peer.process.pid},
+                     {"serial", client.hello.header.serial},
+                     {"timeout_ns", std::max<std::int64_t>(client.hello.timeout_ns, 0)}};
+  const int descriptors[] = {client.socket.get(), client.peer.process.pidfd.get()};
   // The socket stays open here until the engine has answered, so that a refusal can be sent.
   const auto kept = std::make_shared<Client>(std::move(client));
   jobs_.ask(job, command, descriptors,
@@ -279,7 +327,7 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
     Waiting& waiting = waiting_[job];
     waiting.clients.push_back(std::move(client));
     if (waiting.attach_again == 0)
-      waiting.attach_again = loop_.after(kRetry, [this, job] { hand_over_again(job); });
+      waiting.attach_again = loop_.after(kAttachAgain, [this, job] { hand_over_again(job); });
     return;
   }
   const Rank rank = rank_of(client.hello);
@@ -290,8 +338,10 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
     // A refusal has the count too, if the rank left while it was attached. A token issued meanwhile counts
     // from this attachment, for a successor as well.
     const auto attachments = answer->body.find("attachments");
-    if (attachments != answer->body.end() && table_.attached(job, rank, attachments->get<std::uint32_t>()))
-      events_.save();
+    const bool counts =
+        attachments != answer->body.end() && table_.attached(job, rank, attachments->get<std::uint32_t>());
+    const bool is_news = status.ok() && note_origin(job, client);
+    if (counts || is_news) events_.save();
   }
   if (!status.ok()) {
     table_.release(job, rank);
@@ -299,6 +349,16 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
     refuse(client, status);
   }
   events_.changed();
+}
+
+// Called once the rank is welcome: the look takes longer than all else. Returns whether the state must be
+// saved.
+bool Claims::note_origin(const std::string& job, const Client& client) {
+  RankOrigin origin = origin_of_rank(client.peer.process.pid, client.peer.who,
+                                     shm::checked_text(client.hello.slurm, "slurm").value_or(""),
+                                     shm::checked_text(client.hello.host, "host").value_or(""));
+  if (shm::has_ended(client.peer.process.pidfd)) origin.seen = {};  // its number may be another's by now
+  return table_.came_from(job, rank_of(client.hello), origin);
 }
 
 void Claims::refuse(const Client& client, const Status& why) {
@@ -360,7 +420,7 @@ Shares Claims::sessions_by_user() const {
   table_.count_sessions(sessions);
   for (const auto& [job, waiting] : waiting_)
     for (const Client& client : waiting.clients)
-      if (!client.claimed) sessions.enter(client.peer.uid);
+      if (!client.claimed) sessions.enter(client.peer.who.account);
   return sessions;
 }
 

@@ -9,8 +9,9 @@
 #pragma once
 
 #include "api/shm/control.hpp"
-#include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
+#include "daemon/supervisor/evictions.hpp"
+#include "daemon/supervisor/identities.hpp"
 #include "daemon/supervisor/refusals.hpp"
 #include "daemon/supervisor/rendezvous.hpp"
 #include "daemon/supervisor/retries.hpp"
@@ -29,22 +30,20 @@ namespace muster::supervisor {
 
 // Owns    the sockets of ranks that wait, and of those whose engine has not answered yet.
 // Thread  the supervisor's loop.
-// Bound   sessions_max, by user: ranks that are held, and ranks that wait without a claim. kAttempts for a
-//         claim on a held rank; Retries bounds how many wait.
+// Bound   sessions_max, by account: ranks that are held, and ranks that wait without a claim. Retries bounds
+//         how many of these try again, and how often.
 // Fails   never. A refused rank hears why.
 class Claims {
  public:
-  static constexpr int kAttempts = 90;
-
   struct Events {
     std::function<void()> changed;  // the number of sessions
     std::function<void()> save;     // what a successor must find has changed
   };
-  Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Retries& retries, Refusals& refusals,
-         Rendezvous& rendezvous, const Options& options, Events events);
+  Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Evictions& evictions, Retries& retries,
+         Refusals& refusals, Rendezvous& rendezvous, const Options& options, Events events);
 
   // Takes a rank's first message, which nobody has checked.
-  void hear(shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> hello);
+  void hear(shm::Descriptor socket, PendingClient peer, std::span<const std::byte> hello);
   // The job's engine has reported, or never will: ranks that wait for it go on, or hear why not.
   void job_settled(const std::string& job, const Status& status);
   // The job ends: ranks that wait for it hear why.
@@ -63,8 +62,10 @@ class Claims {
  private:
   struct Client {
     shm::Descriptor socket;
-    shm::PeerIdentity peer;
+    PendingClient peer;
     shm::Hello hello;
+    std::string key;  // the digest of its job's key; empty: it has none
+    std::string job;  // its id, once it is known
     int attempts = 0;
     bool applied = false;            // it has waited for its job's place once
     bool claimed = false;            // it holds its rank in the table
@@ -79,6 +80,9 @@ class Claims {
   void admit(Client client);
   Status check_room(const Client& client, const std::string& job);
   bool wait_for_place(Client& client, const std::string& job);
+  static control::Actor actor_of(const Client& client);
+  static GatheringRank::Job gathers(const Client& client);
+  bool means_another(const Client& client, const std::string& job, const Status& claimed) const;
   bool must_gather(const Client& client) const;
   void gather(Client client, std::string_view mesh);
   Result<std::uint64_t> come(const Client& client, std::string_view mesh);
@@ -90,6 +94,7 @@ class Claims {
   void hand_over(Client client);
   void hand_over_again(const std::string& job);
   void on_attached(const std::string& job, Client client, const Result<control::Packet>& answer);
+  bool note_origin(const std::string& job, const Client& client);
   void refuse(const Client& client, const Status& why);
   std::vector<Client> take_waiting(const std::string& job);
   void forget_leavers();
@@ -97,6 +102,7 @@ class Claims {
   control::Loop& loop_;
   JobTable& table_;
   RunningJobs& jobs_;
+  Evictions& evictions_;
   Retries& retries_;
   Refusals& refusals_;
   Rendezvous& rendezvous_;

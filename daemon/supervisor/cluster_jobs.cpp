@@ -139,13 +139,26 @@ Roster roster_of(const Cluster& cluster, const std::vector<Cluster::Host>& hosts
       fmt::format("link {} ns, {} bytes/us", cluster.link.trip_ns, cluster.link.bytes_per_us));
   for (const Cluster::Host& host : hosts) {
     roster.members.push_back({host.name, {host.address, cluster.port}});
-    roster.configuration.push_back(
-        fmt::format("host {} at {} with {} devices", host.name, host.address, host.devices));
+    roster.configuration.push_back(fmt::format(
+        "host {} at {} with {} devices{}", host.name, host.address, host.devices,
+        host.interfaces.empty() ? "" : fmt::format(", interfaces {}", fmt::join(host.interfaces, " "))));
   }
   return roster;
 }
 
 }  // namespace
+
+// A name may mean a loopback address on its own machine: then connections to peers say the address.
+InterfaceRule interfaces_of(const Cluster& cluster, std::string_view here) {
+  InterfaceRule rule;
+  for (Cluster::Host& host : cluster.hosts()) {
+    if (host.name != here) continue;
+    if (IpAddress::parse(host.address)) rule.addresses.push_back(host.address);
+    rule.patterns = std::move(host.interfaces);
+    rule.setting = std::move(host.interfaces_key);
+  }
+  return rule;
+}
 
 tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const JobEntry& job) {
   const auto world = static_cast<std::int64_t>(cluster.ranks(job));

@@ -18,6 +18,9 @@ namespace muster::supervisor {
 tl::expected<mesh::Mesh, config::Diagnostic> mesh_of(const config::Cluster& cluster,
                                                      const config::JobEntry& job);
 
+// What the file says of the interfaces of the host `here`.
+InterfaceRule interfaces_of(const config::Cluster& cluster, std::string_view here);
+
 // Limits on what a file may ask for (limits.*).
 struct ClusterLimits {
   std::uint32_t jobs_max = 65536;

@@ -1,6 +1,9 @@
 #include "daemon/supervisor/command_service.hpp"
 
+#include "api/shm/endpoint.hpp"
+#include "daemon/control/administrators.hpp"
 #include "daemon/control/own_version.hpp"
+#include "daemon/supervisor/job_key.hpp"
 
 #include <unistd.h>
 
@@ -9,16 +12,24 @@ namespace {
 
 using control::Json;
 
-Status may_govern(const Caller& caller, const char* what) {
-  if (caller.uid == 0 || caller.uid == geteuid()) return {};
-  return failure(Code::kDenied, "only root and user {} may {}", geteuid(), what);
+Status may_govern(const Caller& caller, const char* what, const std::string& directory) {
+  if (caller.actor.governs) return {};
+  return failure(Code::kDenied, "only {} may {}, on this node and by {}; this is {}",
+                 control::administrators(geteuid()), what, shm::control_socket(directory),
+                 control::text_of(caller.actor.who));
 }
 
 }  // namespace
 
 void CommandService::run(const Caller& caller, const Json& body, const Reply& reply) {
   try {
-    dispatch(body.value("command", ""), caller, body, reply);
+    const auto key = digest_of_key(body.value("job_key", ""));
+    if (!key) return reply(control::failed(key.error()), {});
+    Caller known = caller;
+    known.actor.key = *key;
+    Json question = body;
+    question.erase("job_key");
+    dispatch(body.value("command", ""), known, question, reply);
   } catch (const Json::exception& error) {  // a field of a wrong type
     reply(control::failed(failure(Code::kProtocol, "the command is not well-formed: {}", error.what())), {});
   }
@@ -27,8 +38,9 @@ void CommandService::run(const Caller& caller, const Json& body, const Reply& re
 void CommandService::dispatch(const std::string& command, const Caller& caller, const Json& body,
                               const Reply& reply) {
   if (command == "version") return reply(control::success(report_.version()), {});
-  if (command == "status") return reply(control::success(report_.status(caller.uid)), {});
-  if (command == "jobs") return report_.jobs(caller.uid, body, reply);
+  if (command == "status") return reply(control::success(report_.status(caller.actor)), {});
+  if (command == "jobs") return report_.jobs(caller.actor, body, reply);
+  if (command == "costs") return reply(control::success(report_.costs()), {});
   if (command == "upgrade") return upgrade(caller, body, reply);
   if (command == "shutdown") return shut_down(caller, body, reply);
   if (job_commands_.run(command, caller, body, reply)) return;
@@ -38,14 +50,14 @@ void CommandService::dispatch(const std::string& command, const Caller& caller, 
 }
 
 void CommandService::upgrade(const Caller& caller, const Json& body, const Reply& reply) {
-  const Status allowed = may_govern(caller, "upgrade the daemon");
+  const Status allowed = may_govern(caller, "upgrade the daemon", directory_);
   if (!allowed.ok()) return reply(control::failed(allowed), {});
   handover_.begin(body.value("program", ""),
                   [reply](const Status& refused) { reply(control::failed(refused), {}); });
 }
 
 void CommandService::shut_down(const Caller& caller, const Json& body, const Reply& reply) {
-  const Status allowed = may_govern(caller, "shut the daemon down");
+  const Status allowed = may_govern(caller, "shut the daemon down", directory_);
   if (!allowed.ok()) return reply(control::failed(allowed), {});
   const bool may_leave = body.value("drain", true);
   reply(control::success({{"drain_timeout_ns", drain_.times().latest().count()}}), {});

@@ -19,8 +19,13 @@ namespace muster::supervisor {
 //         the connection ends with this program, and the next one tells its version.
 class CommandService {
  public:
-  CommandService(JobCommands& job_commands, const StatusReport& report, Handover& handover, Drain& drain)
-      : job_commands_(job_commands), report_(report), handover_(handover), drain_(drain) {}
+  CommandService(JobCommands& job_commands, const StatusReport& report, Handover& handover, Drain& drain,
+                 const std::string& directory)
+      : job_commands_(job_commands),
+        report_(report),
+        handover_(handover),
+        drain_(drain),
+        directory_(directory) {}
 
   void run(const Caller& caller, const control::Json& body, const Reply& reply);
 
@@ -34,6 +39,7 @@ class CommandService {
   const StatusReport& report_;
   Handover& handover_;
   Drain& drain_;
+  const std::string& directory_;  // of the sockets
 };
 
 }  // namespace muster::supervisor

@@ -54,37 +54,34 @@ Connections::Connections(control::Loop& loop, DescriptorStore& store, Refusals& 
       commanding_(kCommands, geteuid()),
       buffer_(shm::kMessageBytesMax) {}
 
-void Connections::take(shm::Descriptor socket, shm::PeerIdentity peer) {
-  make_room(peer.uid);
+void Connections::take(shm::Descriptor socket, PendingClient client) {
+  make_room(client.who.account);
   const ConnectionId id = next_++;
   Connection& connection = connections_[id];
   connection.socket = std::move(socket);
-  connection.peer = std::move(peer);
+  connection.client = std::move(client);
   connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
   connection.timeout = loop_.after(kHandshakeTime, [this, id] { drop(id); });
-  silent_.enter(connection.peer.uid);
+  silent_.enter(connection.client.who.account);
   on_readable(id);  // most clients have sent their first message already: a crowd of ranks is never silent
 }
 
-bool Connections::adopt(ConnectionId id, shm::Descriptor socket, std::size_t jobs) {
-  auto peer = shm::peer_identity(socket);
-  if (!peer || jobs == 0) store_.discard(owner_name(id));
-  if (!peer) return false;
+void Connections::adopt(ConnectionId id, shm::Descriptor socket, PendingClient client, std::size_t jobs) {
+  if (jobs == 0) store_.discard(owner_name(id));
   next_ = std::max(next_, id + 1);
   Connection& connection = connections_[id];
   connection.socket = std::move(socket);
-  connection.peer = *std::move(peer);
+  connection.client = std::move(client);
   connection.commands = true;
   connection.jobs = jobs;
   connection.has_owned = jobs != 0;
-  commanding_.enter(connection.peer.uid);
+  commanding_.enter(connection.client.who.account);
   if (jobs != 0) store_.know(owner_name(id), connection.socket);
   const Json event{{"event", "adopted"}, {"next", first_unread(connection.socket)}};
   // A client that does not read, or has left, is found out when its socket is read.
   static_cast<void>(control::send_packet(connection.socket, MessageKind::kCommand, 0, event));
   connection.watch = loop_.watch(connection.socket.get(), [this, id] { on_readable(id); });
   time_out_if_idle(id);
-  return true;
 }
 
 void Connections::own(ConnectionId id) {
@@ -101,34 +98,34 @@ void Connections::disown(ConnectionId id) {
   time_out_if_idle(id);
 }
 
-void Connections::make_room(std::uint32_t uid) {
-  while (!silent_.has_room(uid)) {
-    const std::uint32_t user = silent_.in_the_way(uid);
-    const auto oldest = std::find_if(connections_.begin(), connections_.end(), [user](const auto& entry) {
-      return !entry.second.commands && entry.second.peer.uid == user;
+void Connections::make_room(const Account& account) {
+  while (!silent_.has_room(account)) {
+    const Account most = silent_.in_the_way(account);
+    const auto oldest = std::find_if(connections_.begin(), connections_.end(), [&most](const auto& entry) {
+      return !entry.second.commands && entry.second.client.who.account == most;
     });
     refuse(oldest->first, 0,
-           failure(Code::kBusy, "user {} has too many connections that say nothing; connect again", user));
+           failure(Code::kBusy, "{} has too many connections that say nothing; connect again",
+                   control::text_of(most)));
   }
 }
 
 // The connection is no longer silent, and may stay. kBusy if there are enough of them.
 Status Connections::take_commands(Connection& connection) {
   if (connection.commands) return {};
-  const std::uint32_t uid = connection.peer.uid;
-  if (!commanding_.has_room(uid)) {
-    if (commanding_.share_used(uid))
-      return failure(
-          Code::kBusy,
-          "{} connections of user {} send commands, a user's share; end a `muster run` or try again",
-          kCommands.of_one, uid);
+  const Account& account = connection.client.who.account;
+  if (!commanding_.has_room(account)) {
+    if (commanding_.share_used(account))
+      return failure(Code::kBusy,
+                     "{} connections of {} send commands, a user's share; end a `muster run` or try again",
+                     kCommands.of_one, control::text_of(account));
     return failure(Code::kBusy, "{} connections send commands, the limit; end a `muster run` or try again",
                    kCommands.all);
   }
   loop_.unwatch(std::exchange(connection.timeout, 0));
   connection.commands = true;
-  silent_.leave(uid);
-  commanding_.enter(uid);
+  silent_.leave(account);
+  commanding_.enter(account);
   return {};
 }
 
@@ -158,8 +155,8 @@ void Connections::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
   Connection& connection = node.mapped();
   loop_.unwatch(connection.watch);
   loop_.unwatch(connection.timeout);
-  silent_.leave(connection.peer.uid);
-  events_.hello(std::move(connection.socket), std::move(connection.peer), bytes);
+  silent_.leave(connection.client.who.account);
+  events_.hello(std::move(connection.socket), std::move(connection.client), bytes);
 }
 
 void Connections::on_command(ConnectionId id, const control::Packet& packet) {
@@ -177,7 +174,8 @@ void Connections::on_command(ConnectionId id, const control::Packet& packet) {
   }
   ++connection.questions;
   time_out_if_idle(id);
-  const Caller caller{id, connection.peer.uid, connection.peer.gid};
+  const PendingClient& client = connection.client;
+  const Caller caller{id, {client.who, Identities::governs(client)}, client.process.gid};
   events_.command(caller, packet.body,
                   [this, id, serial, command](const Json& body, std::span<const int> descriptors) {
                     answer(id, serial, command, body, descriptors);
@@ -189,7 +187,7 @@ void Connections::answer(ConnectionId id, std::uint32_t serial, const std::strin
   const auto it = connections_.find(id);
   if (it == connections_.end()) return;  // it has left
   if (const Status status = control::status_of(body); !status.ok())
-    refusals_.tell(it->second.peer, command, status);
+    refusals_.tell(it->second.client, command, status);
   const Status sent = control::send_packet(it->second.socket, MessageKind::kReply, serial, body, descriptors);
   if (!sent.ok()) return drop(id);
   if (it->second.questions > 0) --it->second.questions;
@@ -212,7 +210,7 @@ void Connections::on_idle(ConnectionId id) {
 
 void Connections::refuse(ConnectionId id, std::uint32_t serial, const Status& why) {
   const Connection& connection = connections_.at(id);
-  refusals_.tell(connection.peer, "a connection", why);
+  refusals_.tell(connection.client, "a connection", why);
   send_refusal(connection.socket, serial, why);
   drop(id);
 }
@@ -223,7 +221,7 @@ void Connections::drop(ConnectionId id) {
   const Connection& connection = node.mapped();
   loop_.unwatch(connection.watch);
   loop_.unwatch(connection.timeout);
-  (connection.commands ? commanding_ : silent_).leave(connection.peer.uid);
+  (connection.commands ? commanding_ : silent_).leave(connection.client.who.account);
   store_.forget(owner_name(id));
   if (connection.has_owned) events_.left(id);
 }

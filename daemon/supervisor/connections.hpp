@@ -5,10 +5,10 @@
 // kept for a successor, and its jobs end with it.
 #pragma once
 
-#include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/identities.hpp"
 #include "daemon/supervisor/refusals.hpp"
 #include "daemon/supervisor/shares.hpp"
 
@@ -28,7 +28,7 @@ using ConnectionId = std::uint64_t;  // 0: none
 // A command line that has sent a command.
 struct Caller {
   ConnectionId id = 0;
-  std::uint32_t uid = 0;
+  control::Actor actor;
   std::uint32_t gid = 0;
 };
 // Answers one command, with descriptors that stay the caller's. A client that has left hears nothing.
@@ -38,7 +38,8 @@ Nanos patience_in(const control::Json& command, Nanos most);
 
 // Owns    the sockets.
 // Thread  the supervisor's loop.
-// Bound   kSilent silent connections, each for kHandshakeTime: a new one replaces the oldest of the user who
+// Bound   kSilent silent connections, each for kHandshakeTime: a new one replaces the oldest of the account
+// that
 //         has most. kCommands connections that have sent a command; one more is refused. Each of these may
 //         have kQuestionsMax unanswered commands; idle_timeout ends one that neither asks nor owns a job.
 // Fails   never. A bad message ends its connection.
@@ -50,7 +51,7 @@ class Connections {
   static constexpr Nanos kHandshakeTime = std::chrono::seconds(5);
 
   struct Events {
-    std::function<void(shm::Descriptor, shm::PeerIdentity, std::span<const std::byte>)> hello;
+    std::function<void(shm::Descriptor, PendingClient, std::span<const std::byte>)> hello;
     std::function<void(const Caller&, const control::Json& body, Reply)> command;
     std::function<void(ConnectionId)> left;  // one that owns jobs, or did
   };
@@ -58,10 +59,10 @@ class Connections {
               Events events);
 
   // A fresh connection.
-  void take(shm::Descriptor socket, shm::PeerIdentity peer);
+  void take(shm::Descriptor socket, PendingClient client);
   // Takes over a predecessor's connection that owns `jobs` jobs. It is told which of its commands it must ask
-  // again. False: it has left.
-  bool adopt(ConnectionId id, shm::Descriptor socket, std::size_t jobs);
+  // again. It governs no more, whatever door it came by.
+  void adopt(ConnectionId id, shm::Descriptor socket, PendingClient client, std::size_t jobs);
   bool contains(ConnectionId id) const { return connections_.contains(id); }
   // The connection owns one job more, or less. Nothing happens if it has left.
   void own(ConnectionId id);
@@ -70,7 +71,7 @@ class Connections {
  private:
   struct Connection {
     shm::Descriptor socket;
-    shm::PeerIdentity peer;
+    PendingClient client;
     control::Loop::Watch watch = 0;
     control::Loop::Watch timeout = 0;
     bool commands = false;      // it has sent a command
@@ -78,7 +79,7 @@ class Connections {
     std::size_t jobs = 0;       // that end with it
     bool has_owned = false;     // a part of a job may be gone on this node, and come back
   };
-  void make_room(std::uint32_t uid);
+  void make_room(const Account& account);
   Status take_commands(Connection& connection);
   void on_readable(ConnectionId id);
   void on_hello(ConnectionId id, std::span<const std::byte> bytes);

@@ -11,8 +11,9 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr std::uint64_t kPerPeer = 2;  // socket, pidfd
-constexpr std::uint64_t kPerJob = 4;   // channel, pidfd, counters, and its user's memory page at most
+constexpr std::uint64_t kPerPeer = 2;   // socket, pidfd
+constexpr std::uint64_t kPerJob = 4;    // channel, pidfd, counters, and its account's memory page at most
+constexpr std::uint64_t kPerPlace = 2;  // namespaces of a foreign owner
 constexpr std::uint64_t kPerSession = control::kDescriptorsPerRank + 1;  // and one segment of its arena
 
 }  // namespace
@@ -22,8 +23,10 @@ std::uint64_t descriptors_needed(const Options& options) {
   const std::uint64_t peers =
       Connections::kSilent.all + Connections::kCommands.all + Retries::kLimits.all + options.sessions_max;
   // Kept descriptors move when another program takes over, and are there twice meanwhile.
-  const std::uint64_t kept = kPerJob * options.jobs_max + Connections::kCommands.all;
-  const std::uint64_t supervisor = kPerPeer * peers + kPerJob * options.jobs_max + 2 * kept;
+  const std::uint64_t places = options.transient ? 0 : options.jobs_max + Identities::kPendingPlaces;
+  const std::uint64_t of_jobs = kPerJob * options.jobs_max + kPerPlace * places;
+  const std::uint64_t kept = of_jobs + Connections::kCommands.all;
+  const std::uint64_t supervisor = kPerPeer * peers + of_jobs + 2 * kept;
   const std::uint64_t engine = kPerSession * options.sessions_max;
   return control::kDescriptorsOfProcess + std::max(supervisor, engine);
 }

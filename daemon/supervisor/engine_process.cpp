@@ -1,6 +1,7 @@
 #include "daemon/supervisor/engine_process.hpp"
 
 #include "api/base/log.hpp"
+#include "api/base/system_call.hpp"
 #include "daemon/supervisor/child_pidfd.hpp"
 
 #include <cerrno>
@@ -9,6 +10,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -23,8 +25,19 @@ using control::Packet;
 
 constexpr int kChannelDescriptor = 3;  // as muster-engine expects it
 
+// In the child, after fork: async-signal-safe calls only. Nothing that the engine starts gets back what is
+// given up here.
+bool become_user(const EngineProcess::User& user) {
+  for (unsigned long number = 0; prctl(PR_CAPBSET_READ, number, 0, 0, 0) >= 0; ++number)
+    if (prctl(PR_CAPBSET_DROP, number, 0, 0, 0) != 0 && errno != EPERM) return false;
+  if (setgroups(0, nullptr) != 0 || setgid(user.gid) != 0 || setuid(user.uid) != 0) return false;
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  const __user_cap_data_struct none[2] = {};
+  return syscall(SYS_capset, &header, none) == 0 && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
+}
+
 // In the child, after fork: async-signal-safe calls only.
-[[noreturn]] void become_engine(const char* program, int channel, bool change_user, uid_t uid, gid_t gid) {
+[[noreturn]] void become_engine(const char* program, int channel, const EngineProcess::User* user) {
   if (channel == kChannelDescriptor) {
     fcntl(channel, F_SETFD, 0);
   } else if (dup2(channel, kChannelDescriptor) < 0) {
@@ -34,7 +47,7 @@ constexpr int kChannelDescriptor = 3;  // as muster-engine expects it
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (change_user && (setgroups(0, nullptr) != 0 || setgid(gid) != 0 || setuid(uid) != 0)) _exit(125);
+  if (user != nullptr && !become_user(*user)) _exit(125);
   char* const arguments[] = {const_cast<char*>("muster-engine"), nullptr};
   execv(program, arguments);
   _exit(127);
@@ -62,14 +75,13 @@ Result<std::unique_ptr<EngineProcess>> EngineProcess::spawn(control::Loop& loop,
                 options.program, std::strerror(errno));
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-    return fail(Code::kNoResource, "socketpair: {}; raise the open-files limit (ulimit -n)",
-                std::strerror(errno));
+    return fail(Code::kNoResource, "{}", refused_call("socketpair", errno, kRaiseOpenFiles));
   shm::Descriptor ours(ends[0]);
   const shm::Descriptor theirs(ends[1]);
-  const bool change_user = geteuid() == 0 && options.uid != 0;
+  const bool change_user = geteuid() == 0 && options.user.uid != 0;
   const pid_t pid = fork();
-  if (pid < 0) return fail(Code::kNoResource, "fork: {}; raise the process limit", std::strerror(errno));
-  if (pid == 0) become_engine(options.program.c_str(), theirs.get(), change_user, options.uid, options.gid);
+  if (pid < 0) return fail(Code::kNoResource, "{}", refused_call("fork", errno, kRaiseProcesses));
+  if (pid == 0) become_engine(options.program.c_str(), theirs.get(), change_user ? &options.user : nullptr);
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor pidfd, pidfd_of_child(pid));
   return std::unique_ptr<EngineProcess>(
       new EngineProcess(loop, std::move(options), pid, std::move(ours), std::move(pidfd)));

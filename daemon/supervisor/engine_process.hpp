@@ -30,10 +30,14 @@ class EngineProcess {
   using Event = std::function<void(const control::Json&)>;
   using Ended = std::function<void(const std::string& how)>;
 
+  // As whom an engine runs; matters only if this process is root. Any user but root has no capability.
+  struct User {
+    std::uint32_t uid = 0;
+    std::uint32_t gid = 0;
+  };
   struct Options {
     std::string program;
-    std::uint32_t uid = 0;  // the engine's user; matters only if this process is root
-    std::uint32_t gid = 0;
+    User user;
     // The first serial of questions. It differs from a predecessor's, whose answers may still come.
     std::uint32_t first_serial = 0;
     Event on_event;

@@ -40,7 +40,7 @@ bool EngineTies::has(std::string_view node) const {
 
 // A node that has never heard of a temporary job can begin its part by that.
 Json EngineTies::about(const char* step) const {
-  Json message{{"job", spec_.name}, {"epoch", epoch_}, {"step", step}};
+  Json message{{"job", spec_.id()}, {"epoch", epoch_}, {"step", step}};
   if (spec_.temporary()) message["wish"] = wish_of(spec_);
   return message;
 }
@@ -206,13 +206,13 @@ void EngineTies::give_up(Other& other, const Status& why, Fate fate) {
 void EngineTies::tell_lost(const Other& other, const Status& why, Fate fate) {
   Json command{{"command", "lose"}, {"node", other.index.value}, {"why", why.message()}};
   if (fate != Fate::kApart) command["fate"] = fate == Fate::kDead ? "dead" : "silent";
-  jobs_.ask(spec_.name, command, {}, [](const Result<control::Packet>&) {});
+  jobs_.ask(spec_.id(), command, {}, [](const Result<control::Packet>&) {});
 }
 
 void EngineTies::apart(Other& other, const Status& why) {
   if (other.tie != Tie::kApart || other.why.text() != why.text())
     MUSTER_LOG(kWarning, "supervisor", "job {}: its engine is not connected with that of node {}: {}",
-               spec_.name, other.node, why.message());
+               spec_.id(), other.node, why.message());
   turn(other, Tie::kApart);
   other.why = why;
   other.timer = loop_.after(doubled_wait(kFirstRetry, other.failures++, kLastRetry), [this, &other] {
@@ -227,7 +227,7 @@ void EngineTies::apart(Other& other, const Status& why) {
 // Asks the engine where it is, and what it has to other nodes. Nothing is called if the tie has changed
 // meanwhile.
 void EngineTies::ask_network(Other& other, std::function<void(const Result<Links>&)> answered) {
-  jobs_.ask(spec_.name, Json{{"command", "network"}}, {},
+  jobs_.ask(spec_.id(), Json{{"command", "network"}}, {},
             [this, &other, round = other.round,
              answered = std::move(answered)](const Result<control::Packet>& packet) {
               if (stands() && other.round == round) answered(links_in(packet));
@@ -331,7 +331,7 @@ void EngineTies::connect(Other& other, const Call& call) {
   other.generation = call.generation;
   Json command{{"command", "connect"}};
   control::write_calls(std::vector{control::EngineCall{other.index, call.address, call.generation}}, command);
-  jobs_.ask(spec_.name, command, {},
+  jobs_.ask(spec_.id(), command, {},
             [this, &other, round = other.round](const Result<control::Packet>& answer) {
               const Status begun = answer ? control::status_of(answer->body) : answer.error();
               if (!begun.ok() && stands() && other.round == round) apart(other, begun);
@@ -350,7 +350,7 @@ void EngineTies::on_word(const EngineWord& word) {
   turn(*other, Tie::kJoined);
   other->failures = 0;
   other->why = {};
-  MUSTER_LOG(kInfo, "supervisor", "job {}: its engine is connected with that of node {} again", spec_.name,
+  MUSTER_LOG(kInfo, "supervisor", "job {}: its engine is connected with that of node {} again", spec_.id(),
              other->node);
   changed_();
 }

@@ -1,175 +1,205 @@
 #include "daemon/supervisor/entrance.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 
 #include <filesystem>
 
-#include <fcntl.h>
 #include <unistd.h>
 
 namespace muster::supervisor {
+namespace {
+
+const char* name_of(Door door) {
+  return door == Door::kRanks ? "the ranks' socket" : "the control socket";
+}
+
+}  // namespace
+
+std::string Entrance::Options::path_of(Door door) const {
+  return door == Door::kRanks ? ranks_socket : shm::control_socket(directory);
+}
 
 Result<Entrance> Entrance::open(Options options, Kept kept) {
   Entrance entrance(std::move(options));
-  const ListenSocket::Rights& rights = entrance.options_.rights;
-  const bool takes_over = kept.socket.has_value();
+  const bool takes_over = kept.ranks.has_value();
   const Status taken = entrance.take_place(kept);
-  if (!takes_over) {
-    MUSTER_RETURN_IF_ERROR(taken);
-    MUSTER_ASSIGN_OR_RETURN(
-        ListenSocket socket,
-        ListenSocket::open(entrance.options_.socket_path, rights,
-                           entrance.folder(entrance.options_.socket_path, shm::Listener::kLockTries)));
-    entrance.socket_.emplace(std::move(socket));
-    return entrance;
-  }
+  if (!takes_over) MUSTER_RETURN_IF_ERROR(taken);
   if (!taken.ok())
     MUSTER_LOG(kError, "supervisor", "{}; the predecessor's jobs are taken over all the same",
                taken.message());
-  entrance.socket_.emplace(*std::move(kept.socket));
+  if (kept.ranks) entrance.ranks_.socket.emplace(*std::move(kept.ranks));
+  if (kept.control) entrance.control_.socket.emplace(*std::move(kept.control));
   if (kept.managers) entrance.managers_.emplace(*std::move(kept.managers));
-  if (entrance.is_managers()) {
-    entrance.options_.rights = entrance.socket_->rights().value_or(rights);
-  } else if (const Status given = entrance.socket_->give(rights); !given.ok()) {  // settings may have changed
-    MUSTER_LOG(kError, "supervisor", "{}", given.message());
+  if (takes_over && entrance.is_managers())
+    entrance.ranks_.rights = entrance.socket().rights().value_or(entrance.ranks_.rights);
+  for (const Door door : kDoors) {
+    Way& way = entrance.way(door);
+    if (way.socket) continue;
+    auto opened = entrance.open_at(entrance.options_.path_of(door), way.rights, shm::Listener::kLockTries);
+    if (opened)
+      way.socket.emplace(*std::move(opened));
+    else if (!takes_over)
+      return fail(opened.error());
+    else
+      MUSTER_LOG(kError, "supervisor", "{}; it is tried again", opened.error().message());
   }
   return entrance;
 }
 
 // An inherited directory is the daemon's, even if another process has the lock now.
 Status Entrance::take_place(Kept& kept) {
-  const bool has_directory = !options_.directory.empty();
-  if (has_directory && kept.directory && (kept.socket || kept.directory->stands()))
+  if (kept.directory && (kept.ranks || kept.directory->lock_stands()))
     directory_.emplace(*std::move(kept.directory));
   kept.directory.reset();
-  const auto name = PlaceLock::name_of(options_.place());
+  const auto name = PlaceLock::name_of(options_.directory);
   const bool fits = kept.lock && (!name || *name == kept.lock->name());  // the parent may be gone too
+  Status locked;
   if (fits) {
     lock_.emplace(*std::move(kept.lock));
+  } else if (auto lock = PlaceLock::take(options_.directory)) {
+    lock_.emplace(*std::move(lock));
   } else {
-    MUSTER_ASSIGN_OR_RETURN(PlaceLock lock, PlaceLock::take(options_.place()));
-    lock_.emplace(std::move(lock));
+    locked = lock.error();
   }
-  if (!has_directory || directory_) return {};
+  if (directory_) {
+    const Status mended = directory_->mend(options_.access, shm::Listener::kLockTries);
+    return locked.ok() ? mended : locked;
+  }
+  MUSTER_RETURN_IF_ERROR(locked);
   MUSTER_ASSIGN_OR_RETURN(
       RuntimeDirectory directory,
-      RuntimeDirectory::make(options_.directory, options_.directory_mode(), shm::Listener::kLockTries));
+      RuntimeDirectory::make(options_.directory, options_.access, shm::Listener::kLockTries));
   directory_.emplace(std::move(directory));
   return {};
 }
 
 Status Entrance::check(const Options& options) {
-  const auto holder = PlaceLock::holder_of(options.place());
-  const bool parents = holder && holder->pid == getppid();
-  std::optional<PlaceLock> lock;
-  std::optional<RuntimeDirectory> directory;
-  shm::Descriptor folder;
-  ListenSocket::Folder held;
+  const auto holder = PlaceLock::holder_of(options.directory);
+  if (holder && holder->pid == getppid()) return {};  // the place is the daemon's already
   const bool there = access(options.directory.c_str(), F_OK) == 0;
-  if (parents && !options.directory.empty()) {
-    folder.reset(::open(options.directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (folder.valid()) held.held = &folder;
-  } else if (!parents) {
-    MUSTER_ASSIGN_OR_RETURN(PlaceLock taken, PlaceLock::take(options.place()));
-    lock.emplace(std::move(taken));
-    if (!options.directory.empty()) {
-      MUSTER_ASSIGN_OR_RETURN(
-          RuntimeDirectory made,
-          RuntimeDirectory::make(options.directory, options.directory_mode(), shm::Listener::kLockTries));
-      directory.emplace(std::move(made));
-      if (directory->locked()) held.held = &directory->descriptor();
-    }
-  }
-  Status status;
-  if (const auto socket = ListenSocket::open(options.socket_path, options.rights, held); !socket)
-    status = socket.error();
-  if (directory && !there) directory->remove();
-  return status;
+  Options trial = options;
+  trial.transient = !there;
+  const auto opened = open(std::move(trial), {});
+  return opened ? Status() : opened.error();
 }
 
 Entrance::~Entrance() {
-  former_.reset();
-  socket_.reset();
+  for (Way* way : {&ranks_, &control_}) {
+    way->former.reset();
+    way->socket.reset();
+  }
   if (options_.transient && directory_) directory_->remove();
 }
 
-// Whether the socket lies in the runtime directory, in any spelling. The manager's may lie elsewhere.
-bool Entrance::directory_holds(const std::string& socket_path) const {
-  if (options_.directory.empty()) return false;
-  const std::filesystem::path above = std::filesystem::path(socket_path).parent_path();
+// Opens a socket of ours at that path, which is the door's or a manager's. The folders of the runtime
+// directory are under its lock; another folder has one of its own.
+Result<ListenSocket> Entrance::open_at(const std::string& path, const ListenSocket::Rights& rights,
+                                       int tries) const {
+  ListenSocket::Folder folder{nullptr, tries};
+  const std::filesystem::path above = std::filesystem::path(path).parent_path();
   std::error_code gone;
-  if (std::filesystem::equivalent(above, options_.directory, gone)) return true;
-  const auto name = PlaceLock::name_of(above);
-  const auto own = PlaceLock::name_of(options_.directory);
-  return name && own && *name == *own;
-}
-
-ListenSocket::Folder Entrance::folder(const std::string& socket_path, int lock_tries) const {
-  const bool held = directory_ && directory_->locked() && directory_holds(socket_path);
-  return {held ? &directory_->descriptor() : nullptr, lock_tries};
+  if (directory_ && directory_->stands()) {
+    if (std::filesystem::equivalent(above, directory_->path(), gone)) folder.held = &directory_->base();
+    if (std::filesystem::equivalent(above, directory_->ranks_folder(), gone))
+      folder.held = &directory_->ranks();
+  }
+  return ListenSocket::open(path, rights, folder);
 }
 
 bool Entrance::look(Instant now) {
   if (lock_ && lock_->held()) {
     lock_->answer();
-  } else if (auto lock = PlaceLock::take_if_free(options_.place())) {
+  } else if (auto lock = PlaceLock::take_if_free(options_.directory)) {
     lock_.emplace(*std::move(lock));
   }
-  if (socket_->stands()) {
-    if (former_ && !former_->has_guest()) former_.reset();
+  for (Way* way : {&ranks_, &control_})
+    if (way->former && way->stands() && !has_former_guest(way == &ranks_ ? Door::kRanks : Door::kControl))
+      way->former.reset();
+  if (ranks_.stands() && control_.stands()) {
     said_.reset();
     return false;
   }
-  const bool managers = socket_->whose() == ListenSocket::Path::kManagers;
-  const bool directory_too = directory_ && directory_holds(socket_->path()) && !directory_->stands();
-  auto healed = heal();
-  if (!healed) {
-    if (said_ && now - *said_ < kSilence) return false;
+  const bool directory_too = !(directory_ && directory_->stands());
+  const Status place = heal();
+  Status healed;
+  bool replaced = false;
+  for (const Door door : kDoors) {
+    if (way(door).stands()) continue;
+    const bool managers = door == Door::kRanks && socket().whose() == ListenSocket::Path::kManagers;
+    const Status mended = place.ok() || managers ? replace(door) : place;
+    if (!mended.ok()) {
+      healed = mended;
+      continue;
+    }
+    replaced = true;
+    MUSTER_LOG(
+        kWarning, "supervisor", "{} was removed by somebody else, and has been made again{}",
+        directory_too ? fmt::format("the directory {} with {} in it", options_.directory, name_of(door))
+                      : fmt::format("{} {}", name_of(door), socket(door)->path()),
+        managers ? ". This socket replaces the service manager's; restart its socket unit before it can "
+                   "start a daemon again."
+                 : "");
+  }
+  if (healed.ok()) {
+    said_.reset();
+  } else if (!said_ || now - *said_ >= kSilence) {
     said_ = now;
     MUSTER_LOG(
         kError, "supervisor",
         "nobody finds the daemon at {} any more, and it cannot be mended: {}; jobs go on, and it is tried "
         "again",
-        socket_->path(), healed.error().message());
-    return false;
+        options_.directory, healed.message());
   }
-  (managers ? managers_ : former_).emplace(*std::move(socket_));
-  socket_.emplace(*std::move(healed));
-  said_.reset();
-  MUSTER_LOG(kWarning, "supervisor", "{} was removed by somebody else, and has been made again{}",
-             directory_too ? fmt::format("the directory {} with the socket in it", directory_->path())
-                           : "the socket " + socket_->path(),
-             managers ? ". This socket replaces the service manager's; restart its socket unit before it can "
-                        "start a daemon again."
-                      : "");
-  return true;
+  return replaced;
 }
 
-Result<ListenSocket> Entrance::heal() {
-  MUSTER_ASSIGN_OR_RETURN(const std::string name, PlaceLock::name_of(options_.place()));
+// The lock and the directory.
+Status Entrance::heal() {
+  MUSTER_ASSIGN_OR_RETURN(const std::string name, PlaceLock::name_of(options_.directory));
   // The lock of the present place: its parent directory may be another one now.
   if (!lock_ || lock_->name() != name) {
-    MUSTER_ASSIGN_OR_RETURN(PlaceLock lock, PlaceLock::take(options_.place(), 1));
+    MUSTER_ASSIGN_OR_RETURN(PlaceLock lock, PlaceLock::take(options_.directory, 1));
     lock_.emplace(std::move(lock));
   }
-  if (directory_holds(socket_->path()) && !(directory_ && directory_->stands())) {
-    MUSTER_ASSIGN_OR_RETURN(RuntimeDirectory made,
-                            directory_
-                                ? directory_->again()
-                                : RuntimeDirectory::make(options_.directory, options_.directory_mode(), 1));
-    directory_.emplace(std::move(made));
-  }
-  return ListenSocket::open(socket_->path(), options_.rights, folder(socket_->path(), 1));
+  if (directory_) return directory_->stands() ? Status() : directory_->mend(options_.access, 1);
+  MUSTER_ASSIGN_OR_RETURN(RuntimeDirectory made,
+                          RuntimeDirectory::make(options_.directory, options_.access, 1));
+  directory_.emplace(std::move(made));
+  return {};
 }
 
-Result<shm::Descriptor> Entrance::accept() const {
-  for (const std::optional<ListenSocket>* was : {&former_, &managers_})
-    if (*was && (*was)->has_guest()) return (*was)->accept();
-  return socket_->accept();
+// Opens a new socket of ours at the path of one that is gone.
+Status Entrance::replace(Door door) {
+  Way& way = this->way(door);
+  const std::string path = way.socket ? way.socket->path() : options_.path_of(door);
+  MUSTER_ASSIGN_OR_RETURN(ListenSocket opened, open_at(path, way.rights, 1));
+  const bool managers = way.socket && way.socket->whose() == ListenSocket::Path::kManagers;
+  if (way.socket) (managers ? managers_ : way.former).emplace(*std::move(way.socket));
+  way.socket.emplace(std::move(opened));
+  return {};
+}
+
+Result<shm::Descriptor> Entrance::accept(Door door) const {
+  const Way& way = this->way(door);
+  if (has_former_guest(door)) return way.former->accept();
+  if (door == Door::kRanks && managers_ && managers_->has_guest()) return managers_->accept();
+  if (!way.socket) return fail(Code::kPending, "there is no socket");
+  return way.socket->accept();
+}
+
+bool Entrance::has_former_guest(Door door) const {
+  const Way& way = this->way(door);
+  return way.former && way.former->has_guest();
+}
+
+const ListenSocket* Entrance::socket(Door door) const {
+  const Way& way = this->way(door);
+  return way.socket ? &*way.socket : nullptr;
 }
 
 void Entrance::believe_managers_stood() {
-  if (socket_->whose() == ListenSocket::Path::kManagers) socket_->believe_it_stood();
+  if (socket().whose() == ListenSocket::Path::kManagers) ranks_.socket->believe_it_stood();
 }
 
 void Entrance::keep_in(DescriptorStore& store, std::set<std::string>& known) {
@@ -182,8 +212,8 @@ void Entrance::keep_in(DescriptorStore& store, std::set<std::string>& known) {
       store.keep(name, descriptor);
   };
   if (lock_ && lock_->held()) keep(lock_->name(), lock_->descriptor());
-  if (directory_ && directory_->locked()) keep(directory_->name(), directory_->descriptor());
-  for (const std::optional<ListenSocket>* socket : {&managers_, &socket_}) {
+  if (directory_) keep(directory_->name(), directory_->lock());
+  for (const std::optional<ListenSocket>* socket : {&managers_, &ranks_.socket, &control_.socket}) {
     if (!*socket) continue;
     if ((*socket)->whose() == ListenSocket::Path::kManagers) known.insert((*socket)->name());
     keep((*socket)->name(), (*socket)->descriptor());

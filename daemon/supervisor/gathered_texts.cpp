@@ -47,7 +47,7 @@ struct GatheredTexts::Gathering {
 void GatheredTexts::gather(const Job& job, const std::string& kind, Nanos time, Gathered gathered) {
   const World& world = job.spec.world;
   const auto all = std::make_shared<Gathering>();
-  all->job = job.spec.name;
+  all->job = job.spec.id();
   all->epoch = job.spec.epoch;
   all->kind = kind;
   all->here = world.here();

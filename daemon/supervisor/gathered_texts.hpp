@@ -36,7 +36,7 @@ class GatheredTexts {
 
   // The text of a job that has all its ranks on this node, which nobody here reads.
   void ask_alone(const Job& job, const std::string& kind, const NodeTexts::Said& said) {
-    questions_.ask_own_text(job.spec.name, kind, said);
+    questions_.ask_own_text(job.spec.id(), kind, said);
   }
 
   // `gathered` gets a text of each node of the job, in the order of the world's nodes, or why there is none,

@@ -6,7 +6,7 @@
 #include "daemon/supervisor/said.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <charconv>
 #include <utility>
 
 namespace muster::supervisor {
@@ -20,14 +20,19 @@ Json letter(Json body) {
   return {{"gathering", std::move(body)}};
 }
 
+bool is_user(std::string_view text) {
+  std::uint32_t uid = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), uid);
+  return error == std::errc() && end == text.data() + text.size() && std::to_string(uid) == text;
+}
+
 // Of a message that speaks of a job at all. kProtocol.
 Result<Gathering::Job> job_said(const Json& body) {
   Gathering::Job job;
-  const std::uint64_t uid = said_number(body, "uid");
+  job.of = said_text(body, "of");
   job.name = said_text(body, "job");
-  if (!control::check_job_name(job.name).ok() || uid > std::numeric_limits<std::uint32_t>::max())
-    return fail(Code::kProtocol, "it gathers ranks of a job without a name or a user");
-  job.uid = static_cast<std::uint32_t>(uid);
+  if (!control::check_job_name(job.name).ok() || (!is_user(job.of) && control::key_in(job.of).empty()))
+    return fail(Code::kProtocol, "it gathers ranks of a job without a name, a user or a key");
   return job;
 }
 
@@ -105,11 +110,9 @@ Status Gathering::come(GatheringRank rank) {
   if (here.round == 0) here.round = ++round_;
   here.world = rank.world;
   if (!rank.mesh.empty()) here.mesh = rank.mesh;
-  here.gid = rank.gid;
-  here.ranks[rank.rank] = {rank.ticket, rank.pid, rank.until};
+  here.ranks[rank.rank] = {rank.ticket, {rank.who, rank.gid}, rank.pid, rank.until};
   tickets_[rank.ticket] = {rank.job, rank.rank};
-  untold_.insert(rank.job);
-  look(rank.job);
+  changed(rank.job);
   return {};
 }
 
@@ -121,7 +124,13 @@ void Gathering::leave(std::uint64_t ticket) {
   const auto here = here_.find(job);
   here->second.ranks.erase(rank);
   if (here->second.ranks.empty()) here_.erase(here);
+  changed(job);
+}
+
+void Gathering::changed(const Job& job) {
+  if (const auto here = here_.find(job); here != here_.end()) here->second.change = ++change_;
   untold_.insert(job);
+  look(job);
 }
 
 void Gathering::failed(const Job& job, std::uint64_t round, const Status& why) {
@@ -146,7 +155,7 @@ void Gathering::tell_failed(const Job& job, const Status& why) {
   for (const std::string& peer : up_) {
     const auto there = peers.find(peer);
     orders_.letters.push_back({peer, letter({{"job", job.name},
-                                             {"uid", job.uid},
+                                             {"of", job.of},
                                              {"round", there == peers.end() ? 0 : there->second.round},
                                              {"failed", control::failed(cut(why))}})});
   }
@@ -159,6 +168,8 @@ Result<Gathering::There> Gathering::said(const Json& body) const {
   const std::uint64_t world = said_number(body, "world");
   there.mesh = said_text(body, "mesh");
   there.round = said_number(body, "round");
+  there.change = said_number(body, "change");
+  there.heard = said_number(body, "heard");
   if (world > control::kWorldMax || there.mesh.size() > kMeshBytesMax)
     return fail(Code::kProtocol, "it gathers ranks of a job that cannot be");
   there.world = static_cast<std::uint32_t>(world);
@@ -182,21 +193,32 @@ Status Gathering::heard(const std::string& peer, const Json& message) {
     return {};
   }
   MUSTER_ASSIGN_OR_RETURN(There there, said(body));
-  if (there.ranks.empty()) {
-    const auto peers = there_.find(job);
-    if (peers == there_.end()) return {};
-    peers->second.erase(peer);
-    if (peers->second.empty()) there_.erase(peers);
-    return {};
-  }
+  if (there.ranks.empty())
+    forget(job, peer);
+  else
+    MUSTER_RETURN_IF_ERROR(note(job, peer, std::move(there)));
+  if (said_flag(body, "asks")) orders_.letters.push_back({peer, announcement(job, peer)});
+  look(job);
+  return {};
+}
+
+Status Gathering::note(const Job& job, const std::string& peer, There there) {
   const auto has_it = [&peer](const auto& entry) { return entry.second.contains(peer); };
   if (!peers_of(job).contains(peer) &&
       std::count_if(there_.begin(), there_.end(), has_it) >= static_cast<std::ptrdiff_t>(kOfAPeerMax))
     return failure(Code::kNoResource, "it gathers ranks of more than {} jobs; those of job {} wait in vain",
                    kOfAPeerMax, job.name);
-  there_[job][peer] = std::move(there);
-  look(job);
+  There& known = there_[job][peer];
+  there.asked = known.asked;
+  known = std::move(there);
   return {};
+}
+
+void Gathering::forget(const Job& job, const std::string& peer) {
+  const auto peers = there_.find(job);
+  if (peers == there_.end()) return;
+  peers->second.erase(peer);
+  if (peers->second.empty()) there_.erase(peers);
 }
 
 const Gathering::Peers& Gathering::peers_of(const Job& job) const {
@@ -207,7 +229,7 @@ const Gathering::Peers& Gathering::peers_of(const Job& job) const {
 
 void Gathering::on_up(const std::string& peer) {
   up_.insert(peer);
-  for (const auto& [job, here] : here_) orders_.letters.push_back({peer, announcement(job)});
+  for (const auto& [job, here] : here_) orders_.letters.push_back({peer, announcement(job, peer)});
 }
 
 void Gathering::on_down(const std::string& peer) {
@@ -216,66 +238,98 @@ void Gathering::on_down(const std::string& peer) {
     it->second.erase(peer);
     it = it->second.empty() ? there_.erase(it) : std::next(it);
   }
+  for (const Job& job : jobs()) look(job);
 }
 
 // ---- decisions ---------------------------------------------------------------------------------
 
-// Why the ranks that have come cannot be one job.
-Status Gathering::contradiction(const Job& job) const {
+// Why the ranks here and those that have come to a peer cannot be of one job.
+Status Gathering::contradiction(const Job& job, const std::string& peer, const There& there) const {
   const Here& here = here_.at(job);
-  std::map<std::uint32_t, const std::string*> where;
-  std::pair<const std::string*, const std::string*> mesh{&roster_.here, &here.mesh};
-  for (const auto& [rank, waiting] : here.ranks) where[rank] = &roster_.here;
-  for (const auto& [peer, there] : peers_of(job)) {
-    if (there.world != here.world)
-      return failure(Code::kBadArgument,
-                     "job {} has {} ranks as its ranks on node {} say, and {} as those on node {} say; start "
-                     "all with the same number, or name another job (MUSTER_JOB)",
-                     job.name, here.world, roster_.here, there.world, peer);
-    if (!there.mesh.empty() && mesh.second->empty()) mesh = {&peer, &there.mesh};
-    if (!there.mesh.empty() && there.mesh != *mesh.second)
-      return failure(Code::kConfig,
-                     "the ranks of job {} on node {} ask for the mesh {}, and those on node {} for {}; give "
-                     "all the same (MUSTER_MESH)",
-                     job.name, *mesh.first, *mesh.second, peer, there.mesh);
-    for (const std::uint32_t rank : there.ranks)
-      if (const auto [twice, fresh] = where.emplace(rank, &peer); !fresh)
-        return failure(Code::kDuplicate,
-                       "rank {} of job {} has come to node {} and to node {}; start each rank once, or name "
-                       "another job (MUSTER_JOB)",
-                       rank, job.name, *twice->second, peer);
-  }
+  if (there.world != here.world)
+    return failure(Code::kBadArgument,
+                   "job {} has {} ranks as its ranks on node {} say, and {} as those on node {} say; start "
+                   "all with the same number, or name another job (MUSTER_JOB)",
+                   job.name, here.world, roster_.here, there.world, peer);
+  if (!there.mesh.empty() && !here.mesh.empty() && there.mesh != here.mesh)
+    return failure(Code::kConfig,
+                   "the ranks of job {} on node {} ask for the mesh {}, and those on node {} for {}; give "
+                   "all the same (MUSTER_MESH)",
+                   job.name, roster_.here, here.mesh, peer, there.mesh);
+  for (const std::uint32_t rank : there.ranks)
+    if (here.ranks.contains(rank))
+      return failure(Code::kDuplicate,
+                     "rank {} of job {} has come to node {} and to node {}; start each rank once, or name "
+                     "another job (MUSTER_JOB)",
+                     rank, job.name, roster_.here, peer);
   return {};
+}
+
+// What a peer said before it knew who is here may be over: its ranks have left since, and a launcher has
+// started their successors here. Nothing is decided by that; the peer is asked.
+bool Gathering::is_fresh(const Job& job, const There& there) const {
+  return there.heard == here_.at(job).change;
+}
+
+void Gathering::ask(const Job& job, const std::string& peer) {
+  There& there = there_.at(job).at(peer);
+  if (std::exchange(there.asked, here_.at(job).change) == here_.at(job).change) return;
+  orders_.letters.push_back({peer, announcement(job, peer)});
+  orders_.letters.back().message["gathering"]["asks"] = true;
+}
+
+// Asks whoever does not know who is here.
+bool Gathering::all_are_fresh(const Job& job) {
+  bool all = true;
+  for (const auto& [peer, there] : peers_of(job)) {
+    if (is_fresh(job, there)) continue;
+    ask(job, peer);
+    all = false;
+  }
+  return all;
 }
 
 void Gathering::look(const Job& job) {
   const auto it = here_.find(job);
   if (it == here_.end() || it->second.making) return;
-  if (const Status why = contradiction(job); !why.ok()) {
-    tell_failed(job, why);
-    return refuse_all(job, why);
-  }
+  std::vector<std::string> doubtful;
   std::size_t ranks = it->second.ranks.size();
-  for (const auto& [peer, there] : peers_of(job)) ranks += there.ranks.size();
-  if (ranks == it->second.world) make(job);
+  for (const auto& [peer, there] : peers_of(job)) {
+    ranks += there.ranks.size();
+    const Status why = contradiction(job, peer, there);
+    if (why.ok()) continue;
+    if (is_fresh(job, there)) {
+      tell_failed(job, why);
+      return refuse_all(job, why);
+    }
+    doubtful.push_back(peer);
+  }
+  for (const std::string& peer : doubtful) ask(job, peer);
+  if (doubtful.empty() && ranks == it->second.world) make(job);
 }
 
-// All ranks have come. The first of their nodes makes the job; the others wait for it.
+// Once all ranks have come, the first of their nodes makes the job; the others wait for it. Peers that
+// contradict each other settle it between them.
 void Gathering::make(const Job& job) {
   Here& here = here_.at(job);
   const Peers& peers = peers_of(job);
-  Placement placement{job, here.round, here.gid, here.mesh, {}, std::vector<std::uint32_t>(here.world)};
+  Placement placement{job, here.round, *owner_here(job), here.mesh, {}, {}};
+  std::map<std::uint32_t, std::uint32_t> node_of;
   for (const Roster::Member& member : roster_.members) {
     const bool own = member.name == roster_.here;
     const auto there = peers.find(member.name);
     if (!own && there == peers.end()) continue;
     if (placement.nodes.empty() && !own) return;
-    if (placement.mesh.empty() && !own) placement.mesh = there->second.mesh;
+    const std::string& mesh = own ? here.mesh : there->second.mesh;
+    if (placement.mesh.empty()) placement.mesh = mesh;
+    if (!mesh.empty() && mesh != placement.mesh) return;
     const auto index = static_cast<std::uint32_t>(placement.nodes.size());
     placement.nodes.push_back(member.name);
-    for (const std::uint32_t rank : own ? keys_of(here.ranks) : there->second.ranks)
-      placement.node_of[rank] = index;
+    for (const std::uint32_t rank : own ? keys_of(here.ranks) : there->second.ranks) node_of[rank] = index;
   }
+  if (node_of.size() != here.world) return;
+  if (!all_are_fresh(job)) return;
+  for (const auto& [rank, node] : node_of) placement.node_of.push_back(node);
   here.making = true;
   orders_.jobs.push_back(std::move(placement));
 }
@@ -307,21 +361,24 @@ std::optional<Instant> Gathering::next_deadline() const {
   return next;
 }
 
-Json Gathering::announcement(const Job& job) const {
+Json Gathering::announcement(const Job& job, const std::string& peer) const {
   const auto it = here_.find(job);
   const Here none;
   const Here& here = it == here_.end() ? none : it->second;
+  const auto there = peers_of(job).find(peer);
   return letter({{"job", job.name},
-                 {"uid", job.uid},
+                 {"of", job.of},
                  {"world", here.world},
                  {"mesh", here.mesh},
                  {"round", here.round},
+                 {"change", here.change},
+                 {"heard", there == peers_of(job).end() ? 0 : there->second.change},
                  {"ranks", runs_of(keys_of(here.ranks))}});
 }
 
 Gathering::Orders Gathering::take() {
   for (const Job& job : std::exchange(untold_, {}))
-    for (const std::string& peer : up_) orders_.letters.push_back({peer, announcement(job)});
+    for (const std::string& peer : up_) orders_.letters.push_back({peer, announcement(job, peer)});
   return std::exchange(orders_, {});
 }
 
@@ -345,6 +402,12 @@ std::string Gathering::text_of(const Job& job) const {
                        where);
   return fmt::format("job {} of {} ranks waits for ranks {}: only {} have come", job.name, here.world,
                      rank_list(missing), where);
+}
+
+std::optional<Gathering::Owner> Gathering::owner_here(const Job& job) const {
+  const auto it = here_.find(job);
+  if (it == here_.end()) return std::nullopt;
+  return it->second.ranks.begin()->second.owner;
 }
 
 std::vector<Gathering::Job> Gathering::jobs() const {

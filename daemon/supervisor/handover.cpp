@@ -3,6 +3,7 @@
 #include "api/base/log.hpp"
 #include "daemon/supervisor/replacement.hpp"
 
+#include <filesystem>
 #include <utility>
 
 namespace muster::supervisor {
@@ -24,38 +25,43 @@ Handover::Handover(control::Loop& loop, const Clock& clock, const Options& optio
       saved_(saved),
       save_(std::move(save)) {}
 
+Result<TrustedProgram> Handover::program_at(const std::string& path) const {
+  const std::string own = std::filesystem::path(options_.program).parent_path();
+  return TrustedProgram::open(
+      path, options_.program_folders.empty() ? std::vector<std::string>{own} : options_.program_folders);
+}
+
 void Handover::begin(const std::string& program, const Refused& refused) {
-  const std::string next = program.empty() ? options_.program : program;
   if (options_.program.empty())
     return refused(failure(Code::kUnsupported, "this daemon runs inside another program; restart that one"));
   if (jobs_.closed()) return refused(failure(Code::kState, kEndsAnyway));
   if (check_) return refused(failure(Code::kBusy, "an upgrade is under way; wait for its end"));
+  auto next = program_at(program.empty() ? options_.program : program);
+  if (!next) return refused(next.error());
+  next_.emplace(*std::move(next));
   save_();
-  const ProgramCheck::Question question{next,
-                                        options_.arguments,
-                                        state_format().version,
-                                        options_.random_hex(),
-                                        state_format().protocol,
-                                        entrance_.is_managers() ? "" : entrance_.socket().path()};
+  const ProgramCheck::Question question{options_.arguments, state_format().version, options_.random_hex(),
+                                        state_format().protocol, entrance_.directory()};
   auto check =
-      ProgramCheck::start(loop_, question, saved_.file(), [this, next, refused](const Status& answer) {
+      ProgramCheck::start(loop_, *next_, question, saved_.file(), [this, refused](const Status& answer) {
         // Posted, because the check is still on the stack.
-        loop_.post([this, next, refused, answer] { on_checked(next, answer, refused); });
+        loop_.post([this, refused, answer] { on_checked(answer, refused); });
       });
   if (!check) return refused(check.error());
   check_ = *std::move(check);
 }
 
-void Handover::on_checked(const std::string& program, const Status& answer, const Refused& refused) {
+void Handover::on_checked(const Status& answer, const Refused& refused) {
   check_.reset();
+  const TrustedProgram program = *std::exchange(next_, std::nullopt);
   if (!answer.ok()) return refused(answer);
   if (jobs_.closed()) return refused(failure(Code::kState, kEndsAnyway));
   refused(give_way(program));
 }
 
 // Returns only if the other program cannot be started.
-Status Handover::give_way(const std::string& program) {
-  MUSTER_LOG(kInfo, "supervisor", "gives way to {}", program);
+Status Handover::give_way(const TrustedProgram& program) {
+  MUSTER_LOG(kInfo, "supervisor", "gives way to {}", program.path());
   const Instant now = clock_.now();
   saved_.set_upgrade(now);
   save_();

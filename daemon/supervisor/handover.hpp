@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace muster::supervisor {
@@ -18,8 +19,8 @@ namespace muster::supervisor {
 // Owns    the check of an upgrade that is under way.
 // Thread  the supervisor's loop.
 // Bound   one upgrade at a time; ProgramCheck::kTime for its check.
-// Fails   begin: kUnsupported (no program of its own), kState (shutting down), kBusy; as ProgramCheck and
-//         replace_program. After a failure this daemon goes on.
+// Fails   begin: kUnsupported (no program of its own), kState (shutting down), kBusy; as TrustedProgram,
+//         ProgramCheck and replace_program. After a failure this daemon goes on.
 class Handover {
  public:
   using Refused = std::function<void(const Status&)>;
@@ -33,8 +34,9 @@ class Handover {
   void begin(const std::string& program, const Refused& refused);
 
  private:
-  void on_checked(const std::string& program, const Status& answer, const Refused& refused);
-  Status give_way(const std::string& program);
+  Result<TrustedProgram> program_at(const std::string& path) const;
+  void on_checked(const Status& answer, const Refused& refused);
+  Status give_way(const TrustedProgram& program);
   void tell(const std::string& text) const;
 
   control::Loop& loop_;
@@ -45,6 +47,7 @@ class Handover {
   const DescriptorStore& store_;
   SavedState& saved_;
   std::function<void()> save_;
+  std::optional<TrustedProgram> next_;  // while it is checked
   std::unique_ptr<ProgramCheck> check_;
 };
 

@@ -1,10 +1,12 @@
 #include "daemon/supervisor/inheritance.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 #include "daemon/supervisor/socket_role.hpp"
 
 #include <charconv>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -19,6 +21,16 @@ std::optional<std::uint64_t> number_in(const std::string& name, std::string_view
   const auto [stop, error] = std::from_chars(name.data() + kind.size(), end, number, 16);
   if (error != std::errc() || stop != end) return std::nullopt;
   return number;
+}
+
+// The account in a name such as "memory-3e8-0".
+std::optional<control::Account> account_in(const std::string& name) {
+  const std::size_t cut = name.rfind('-');
+  if (cut == std::string::npos) return std::nullopt;
+  const auto uid = number_in(name.substr(0, cut), "memory-");
+  const auto container = number_in(name.substr(cut), "-");
+  if (!uid || !container || *uid > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
+  return control::Account(static_cast<std::uint32_t>(*uid), *container);
 }
 
 }  // namespace
@@ -36,7 +48,11 @@ void Inheritance::put(Inherited inherited, const std::string& runtime_directory)
     return put_first(engines[*epoch].pidfd, std::move(inherited));
   if (const auto epoch = number_in(name, "counters-"))
     return put_first(engines[*epoch].counters, std::move(inherited));
-  if (const auto uid = number_in(name, "memory-")) return put_first(memories[*uid], std::move(inherited));
+  if (const auto epoch = number_in(name, "pids-"))
+    return put_first(place_of(*epoch).pid_namespace, std::move(inherited));
+  if (const auto epoch = number_in(name, "users-"))
+    return put_first(place_of(*epoch).user_namespace, std::move(inherited));
+  if (const auto account = account_in(name)) return put_first(memories[*account], std::move(inherited));
   if (const auto id = number_in(name, "owner-")) return put_connection(owners[*id], std::move(inherited));
   if (name.starts_with(PlaceLock::kNamePrefix)) {
     names.insert(name);
@@ -48,6 +64,12 @@ void Inheritance::put(Inherited inherited, const std::string& runtime_directory)
   } else {
     put_listening(std::move(inherited));
   }
+}
+
+control::PlaceHandles& Inheritance::place_of(std::uint64_t epoch) {
+  auto& place = engines[epoch].place;
+  if (!place) place = std::make_shared<control::PlaceHandles>();
+  return *place;
 }
 
 void Inheritance::put_first(shm::Descriptor& target, Inherited inherited) {
@@ -74,22 +96,26 @@ void Inheritance::put_listening(Inherited inherited) {
     MUSTER_LOG(kWarning, "supervisor", "{}: {}", inherited.name, adopted.error().message());
     return;
   }
-  std::optional<ListenSocket>& place = ours ? socket_ : managers_;
+  const bool control = ours && adopted->path().ends_with(std::string("/") + shm::kControlSocket);
+  std::optional<ListenSocket>& place = control ? control_ : ours ? ranks_ : managers_;
   if (!place) place.emplace(*std::move(adopted));
 }
 
-// Of two sockets the manager's counts, since its unit names it. Exception: a socket of ours has taken its
-// path, so clients find ours. A socket of ours at another path is useless: the settings have changed.
-Entrance::Kept Inheritance::entrance(const std::string& socket_path) {
-  const bool healed = socket_ && managers_ && socket_->path() == managers_->path() && socket_->stands();
+// Of two sockets for ranks the manager's counts, since its unit names it. Exception: a socket of ours has
+// taken its path, so clients find ours. A socket of ours at another path is useless: the settings have
+// changed.
+Entrance::Kept Inheritance::entrance(const Entrance::Options& options) {
+  const bool healed = ranks_ && managers_ && ranks_->path() == managers_->path() && ranks_->stands();
   if (managers_ && !healed) {
-    socket_.reset();
-    socket_.emplace(*std::move(managers_));
+    ranks_.reset();
+    ranks_.emplace(*std::move(managers_));
     managers_.reset();
-  } else if (!healed && socket_ && socket_->path() != socket_path) {
-    socket_.reset();
+  } else if (!healed && ranks_ && ranks_->path() != options.ranks_socket) {
+    ranks_.reset();
   }
-  return {std::move(socket_), std::move(managers_), std::move(lock_), std::move(directory_)};
+  if (control_ && control_->path() != options.path_of(Door::kControl)) control_.reset();
+  return {std::move(ranks_), std::move(control_), std::move(managers_), std::move(lock_),
+          std::move(directory_)};
 }
 
 }  // namespace muster::supervisor

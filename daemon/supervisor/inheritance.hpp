@@ -24,21 +24,22 @@ class Inheritance {
   Inheritance(std::vector<Inherited> inherited, const std::string& runtime_directory);
 
   // The entrance's descriptors, as far as they belong together.
-  Entrance::Kept entrance(const std::string& socket_path);
+  Entrance::Kept entrance(const Entrance::Options& options);
 
   shm::Descriptor state;
   std::map<std::uint64_t, RunningJobs::KeptEngine> engines;  // by epoch of the job
-  std::map<std::uint64_t, shm::Descriptor> memories;         // pages, by user
+  std::map<control::Account, shm::Descriptor> memories;      // pages
   std::map<ConnectionId, shm::Descriptor> owners;
   std::set<std::string> names;  // kept by the service manager, and not yet asked for
 
  private:
   void put(Inherited inherited, const std::string& runtime_directory);
+  control::PlaceHandles& place_of(std::uint64_t epoch);
   void put_first(shm::Descriptor& target, Inherited inherited);
   void put_connection(shm::Descriptor& target, Inherited inherited);
   void put_listening(Inherited inherited);
 
-  std::optional<ListenSocket> socket_, managers_;
+  std::optional<ListenSocket> ranks_, control_, managers_;
   std::optional<PlaceLock> lock_;
   std::optional<RuntimeDirectory> directory_;
 };

@@ -1,5 +1,6 @@
 #include "daemon/supervisor/job_commands.hpp"
 
+#include "daemon/supervisor/cgroup_origin.hpp"
 #include "daemon/supervisor/job_wish.hpp"
 #include "daemon/supervisor/merged_hang.hpp"
 
@@ -15,9 +16,18 @@ constexpr std::size_t kTextOfOneNodeMax = std::size_t{1} << 30;  // it is passed
 constexpr std::size_t kKindBytes = 32;                           // of a report, in a message
 constexpr std::size_t kAskerBytes = 32;     // of the asker's command, in the reason that ranks hear
 constexpr std::size_t kRankTextBytes = 32;  // of a bad rank in a message
+constexpr std::size_t kOfBytes = 64;        // of a bad batch job in a message
 
 void refuse(const Reply& reply, const Status& why) {
   reply(control::failed(why), {});
+}
+
+// Why a job ends: who has asked for it, with which command.
+std::string ended_by(const Caller& caller, const Json& body) {
+  const auto by = body.find("by");
+  const bool said = by != body.end() && by->is_string();
+  const std::string with = said ? fmt::format(" with {}", by->get<std::string>().substr(0, kAskerBytes)) : "";
+  return fmt::format("by {}{}", control::text_of(caller.actor.who), with);
 }
 
 // The rank in the command; the job must have it.
@@ -33,12 +43,13 @@ Result<Rank> rank_in(const Job& job, const Json& body) {
 
 }  // namespace
 
-JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, PeerQuestions& questions,
-                         GatheredTexts& texts, Retries& retries, const Connections& connections,
-                         const Options& options, std::function<void()> save)
+JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, Evictions& evictions,
+                         PeerQuestions& questions, GatheredTexts& texts, Retries& retries,
+                         const Connections& connections, const Options& options, std::function<void()> save)
     : table_(table),
       jobs_(jobs),
       spanning_(spanning),
+      evictions_(evictions),
       questions_(questions),
       texts_(texts),
       retries_(retries),
@@ -49,9 +60,11 @@ JobCommands::JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spann
 bool JobCommands::run(const std::string& command, const Caller& caller, const Json& body,
                       const Reply& reply) {
   if (command == "job_create") {
-    body.contains("nodes") ? create_on_nodes(caller, body, reply) : create(caller, body, reply, Full::kWaits);
+    body.contains("nodes") ? create_on_nodes(caller, body, reply) : create(caller, body, reply, 0);
   } else if (command == "job_destroy") {
     destroy(caller, body, reply);
+  } else if (command == "end_of") {
+    end_of(caller, body, reply);
   } else if (command == "token") {
     token(caller, body, reply);
   } else if (command == "absent") {
@@ -73,18 +86,19 @@ bool JobCommands::run(const std::string& command, const Caller& caller, const Js
 }
 
 Result<const Job*> JobCommands::job_for(const Caller& caller, const Json& body) const {
-  const std::string name = body.value("job", "");
-  const Job* job = std::as_const(table_).find(name);
-  if (job == nullptr) return fail(Code::kNotFound, "no job is named '{}'; `muster jobs` lists them", name);
-  MUSTER_RETURN_IF_ERROR(JobTable::may_act(*job, caller.uid));
+  const std::string said = body.value("job", "");
+  MUSTER_ASSIGN_OR_RETURN(const std::string id, table_.id_of(said, caller.actor));
+  const Job* job = std::as_const(table_).find(id);
+  if (job == nullptr) return fail(Code::kNotFound, "no job is named '{}'; `muster jobs` lists them", said);
+  MUSTER_RETURN_IF_ERROR(JobTable::may_act(*job, caller.actor));
   return job;
 }
 
-void JobCommands::create(const Caller& caller, const Json& body, const Reply& reply, Full full) {
+void JobCommands::create(const Caller& caller, const Json& body, const Reply& reply, int attempts) {
   const auto spec =
-      control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.uid);
+      control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.actor);
   if (!spec) return refuse(reply, spec.error());
-  const std::string name = spec->name;
+  const std::string name = spec->id();
   const ConnectionId owner = body.value("keep", false) ? 0 : caller.id;
   const auto created = [this, caller, name, reply](const Status& status) {
     status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);
@@ -99,15 +113,34 @@ void JobCommands::create(const Caller& caller, const Json& body, const Reply& re
       return;
     }
   }
-  const bool may_wait = full == Full::kWaits && !jobs_.closed() && table_.find(name) == nullptr;
-  if (may_wait && retries_.may_wait_for_place(caller.uid)) {
-    const auto has_left = [this, id = caller.id] { return !connections_.contains(id); };
-    return retries_.wait_for_place({caller.uid, name, has_left, [this, caller, body, reply, has_left] {
-                                      if (!has_left()) create(caller, body, reply, Full::kRefused);
-                                    }});
-  }
+  const bool wants_place = !jobs_.closed() && table_.find(name) == nullptr;
+  if (wants_place && create_later(caller, name, attempts, [this, caller, body, reply](int so_many) {
+        create(caller, body, reply, so_many);
+      }))
+    return;
   const Status started = jobs_.start(*spec, {.gid = caller.gid, .owner = owner}, created);
   if (!started.ok()) refuse(reply, started);
+}
+
+// True: there is no place now, but may be one soon. A job without ranks makes room, or a job that could is
+// just losing its last rank.
+bool JobCommands::create_later(const Caller& caller, const std::string& name, int attempts,
+                               std::function<void(int attempts)> again) {
+  const Account& account = caller.actor.who.account;
+  if (table_.places().has_room(account)) return false;
+  const bool evicted =
+      !table_.place_is_coming(account) && evictions_.make_room(caller.actor, fmt::format("job {}", name));
+  const auto has_left = [this, id = caller.id] { return !connections_.contains(id); };
+  const auto next = [again = std::move(again), has_left](int so_many) {
+    if (!has_left()) again(so_many);
+  };
+  if ((attempts == 0 || evicted) && retries_.may_wait_for_place(account)) {
+    retries_.wait_for_place({account, name, has_left, [next] { next(1); }});
+    return true;
+  }
+  if (!retries_.may_try_again(attempts + 1, account)) return false;
+  retries_.try_again(attempts + 1, account, [next, attempts] { next(attempts + 1); });
+  return true;
 }
 
 void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const Reply& reply) {
@@ -118,13 +151,18 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
   const auto shares = shares_of(body["nodes"]);
   const auto world = shares ? world_of(*shares, {}, options_.roster) : fail(shares.error());
   if (!world) return refuse(reply, world.error());
-  auto spec =
-      control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.uid, &*world);
+  if (!caller.actor.who.is_home())
+    return refuse(reply, failure(Code::kDenied,
+                                 "other nodes do not know {}; ask for a job of several nodes outside of "
+                                 "containers",
+                                 control::text_of(caller.actor.who)));
+  auto spec = control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.actor,
+                                     &*world);
   if (!spec) return refuse(reply, spec.error());
   spec->network = options_.roster.network;
   spec->tie_breaker = options_.roster.tie_breaker;
   spec->asked_on = options_.roster.here;
-  const auto made = [this, caller, name = spec->name, reply](const Status& status) {
+  const auto made = [this, caller, name = spec->id(), reply](const Status& status) {
     status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);
   };
   // Whoever asks hears which node is too slow, before it stops waiting.
@@ -136,7 +174,7 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
 
 void JobCommands::answer_created(const Caller& caller, const std::string& name, const Reply& reply) {
   const Job& job = *table_.find(name);
-  Json result{{"job", name}, {"epoch", job.spec.epoch}};
+  Json result{{"job", job.spec.name}, {"epoch", job.spec.epoch}};
   if (job.spec.claim == control::ClaimRule::kToken) {
     result["tokens"] = Json::array();
     for (const Rank rank : job.spec.world.locals()) {
@@ -152,11 +190,24 @@ void JobCommands::answer_created(const Caller& caller, const std::string& name, 
 void JobCommands::destroy(const Caller& caller, const Json& body, const Reply& reply) {
   const auto job = job_for(caller, body);
   if (!job) return refuse(reply, job.error());
-  const auto by = body.find("by");  // the asker's command
-  const bool said = by != body.end() && by->is_string();
-  const std::string with = said ? fmt::format(" with {}", by->get<std::string>().substr(0, kAskerBytes)) : "";
-  jobs_.end((*job)->spec.name, fmt::format("by uid {}{}", caller.uid, with));
+  jobs_.end((*job)->spec.id(), ended_by(caller, body));
   reply(control::success(Json::object()), {});
+}
+
+// All jobs of a batch job, whatever their names.
+void JobCommands::end_of(const Caller& caller, const Json& body, const Reply& reply) {
+  constexpr std::string_view kSlurm = "slurm:";
+  const std::string of = body.value("of", "");
+  const std::string slurm_job = of.starts_with(kSlurm) ? origin_said(of.substr(kSlurm.size())).slurm_job : "";
+  if (slurm_job.empty() || of.size() != kSlurm.size() + slurm_job.size())
+    return refuse(reply, failure(Code::kBadArgument, "'{}' names no batch job; say slurm: and its number",
+                                 of.substr(0, kOfBytes)));
+  Json names = Json::array();
+  for (const std::string& id : table_.of_slurm(slurm_job, caller.actor)) {
+    names.push_back(table_.name_for(*table_.find(id), caller.actor));
+    jobs_.end(id, ended_by(caller, body));
+  }
+  reply(control::success({{"jobs", std::move(names)}}), {});
 }
 
 void JobCommands::token(const Caller& caller, const Json& body, const Reply& reply) {
@@ -164,7 +215,7 @@ void JobCommands::token(const Caller& caller, const Json& body, const Reply& rep
   const auto job = job_for(caller, body);
   const auto rank = job ? rank_in(**job, body) : Result<Rank>(fail(job.error()));
   if (!rank) return refuse(reply, rank.error());
-  const std::string name = (*job)->spec.name;
+  const std::string name = (*job)->spec.id();
   if ((*job)->state == JobState::kAdopting) {
     // A token counts from its rank's number of attachments, which only the engine knows.
     const auto again = [this, caller, body, reply](const Status& status) {
@@ -192,10 +243,11 @@ void JobCommands::hang(const Caller& caller, const Json& body, const Reply& repl
   if (!job) return refuse(reply, job.error());
   const control::JobSpec& spec = (*job)->spec;
   if (spec.world.nodes().size() < 2) return forward(caller, body, {{"command", "hang"}}, reply);
-  questions_.ask_nodes(**job, "snapshot", patience_in(body, PeerQuestions::kTime),
-                       [reply, name = spec.name, world = spec.world](const auto& answers) {
-                         reply(control::success(merged_hang(name, world, answers)), {});
-                       });
+  questions_.ask_nodes(
+      **job, "snapshot", patience_in(body, PeerQuestions::kTime),
+      [reply, name = spec.name, world = spec.world, at = spec.endpoint](const auto& answers) {
+        reply(control::success(merged_hang(name, world, answers, at)), {});
+      });
 }
 
 // Of all nodes, each as it knows its own part. Who asks merges them.
@@ -227,7 +279,7 @@ void JobCommands::reports(const Caller& caller, const Json& body, const Reply& r
 void JobCommands::counters(const Caller& caller, const Json& body, const Reply& reply) {
   const auto job = job_for(caller, body);
   if (!job) return refuse(reply, job.error());
-  const std::string& name = (*job)->spec.name;
+  const std::string name = (*job)->spec.id();
   const RunningJobs::Facts facts = jobs_.facts(name);
   if (facts.counters < 0)
     return refuse(reply, failure(Code::kState, "job {} is still starting; try again", name));
@@ -241,7 +293,7 @@ void JobCommands::counters(const Caller& caller, const Json& body, const Reply& 
 void JobCommands::forward(const Caller& caller, const Json& body, const Json& question, const Reply& reply) {
   const auto job = job_for(caller, body);
   if (!job) return refuse(reply, job.error());
-  jobs_.ask((*job)->spec.name, question, {}, [reply](const Result<Packet>& answer) {
+  jobs_.ask((*job)->spec.id(), question, {}, [reply](const Result<Packet>& answer) {
     if (!answer) return refuse(reply, answer.error());
     std::vector<int> descriptors;
     for (const auto& descriptor : answer->descriptors) descriptors.push_back(descriptor.get());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "daemon/supervisor/connections.hpp"
+#include "daemon/supervisor/evictions.hpp"
 #include "daemon/supervisor/gathered_texts.hpp"
 #include "daemon/supervisor/peer_questions.hpp"
 #include "daemon/supervisor/retries.hpp"
@@ -22,19 +23,22 @@ namespace muster::supervisor {
 //         Json::exception.
 class JobCommands {
  public:
-  JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, PeerQuestions& questions,
-              GatheredTexts& texts, Retries& retries, const Connections& connections, const Options& options,
-              std::function<void()> save);
+  JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, Evictions& evictions,
+              PeerQuestions& questions, GatheredTexts& texts, Retries& retries,
+              const Connections& connections, const Options& options, std::function<void()> save);
 
   // False: `command` is not about one job.
   bool run(const std::string& command, const Caller& caller, const control::Json& body, const Reply& reply);
 
  private:
-  enum class Full : std::uint8_t { kWaits, kRefused };  // what happens if there is no place for the job now
-  void create(const Caller& caller, const control::Json& body, const Reply& reply, Full full);
+  // `attempts`: how often there was no place for the job.
+  void create(const Caller& caller, const control::Json& body, const Reply& reply, int attempts);
+  bool create_later(const Caller& caller, const std::string& name, int attempts,
+                    std::function<void(int attempts)> again);
   void create_on_nodes(const Caller& caller, const control::Json& body, const Reply& reply);
   void answer_created(const Caller& caller, const std::string& name, const Reply& reply);
   void destroy(const Caller& caller, const control::Json& body, const Reply& reply);
+  void end_of(const Caller& caller, const control::Json& body, const Reply& reply);
   void token(const Caller& caller, const control::Json& body, const Reply& reply);
   void absent(const Caller& caller, const control::Json& body, const Reply& reply);
   void hang(const Caller& caller, const control::Json& body, const Reply& reply);
@@ -47,6 +51,7 @@ class JobCommands {
   JobTable& table_;
   RunningJobs& jobs_;
   SpanningJobs& spanning_;
+  Evictions& evictions_;
   PeerQuestions& questions_;
   GatheredTexts& texts_;
   Retries& retries_;

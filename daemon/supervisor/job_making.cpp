@@ -1,6 +1,7 @@
 #include "daemon/supervisor/job_making.hpp"
 
 #include "api/base/log.hpp"
+#include "api/base/network_devices.hpp"
 #include "daemon/control/frame.hpp"
 #include "daemon/supervisor/job_wish.hpp"
 #include "daemon/supervisor/said.hpp"
@@ -30,6 +31,16 @@ Result<RunningJobs::HeldEngine> prepared_in(const Json& message) {
   return RunningJobs::HeldEngine{std::move(address), said_text(message, "groups")};
 }
 
+// Who cannot connect may use another interface than was meant.
+std::string interfaces_text(const std::string& here, const std::string& network, const InterfaceRule& rule) {
+  const auto choice = interfaces_of_network(network, rule);
+  if (!choice) return choice.error().message();
+  return fmt::format(
+      "node {} exchanges data by {}, because {}; {} can name another, and `muster doctor` tries "
+      "the way",
+      here, choice->text(), choice->why, rule.setting);
+}
+
 }  // namespace
 
 JobMaking::JobMaking(control::Loop& loop, RunningJobs& jobs, Peers& peers, const control::JobSpec& spec,
@@ -51,13 +62,13 @@ void JobMaking::end(const Status& how) {
 }
 
 void JobMaking::say(const char* step, Json message) {
-  message.update({{"job", spec_.name}, {"epoch", epoch_}, {"step", step}});
+  message.update({{"job", spec_.id()}, {"epoch", epoch_}, {"step", step}});
   peers_.send(leader_, message);
 }
 
 void JobMaking::tell_all(const char* step, const Json& message) {
   Json whole = message;
-  whole.update({{"job", spec_.name}, {"epoch", epoch_}, {"step", step}});
+  whole.update({{"job", spec_.id()}, {"epoch", epoch_}, {"step", step}});
   for (const std::string& node : spec_.world.nodes())
     if (node != peers_.here()) peers_.send(node, whole);
 }
@@ -91,9 +102,12 @@ void JobMaking::begin(std::uint64_t epoch, Nanos patience) {
   timer_ = loop_.after(patience, [this, patience] {
     timer_ = 0;
     const double seconds = std::chrono::duration<double>(patience).count();
-    end(failure(Code::kTimeout, "{}, after {:g} s", lacks(), seconds));
+    const bool connects = stage_ == Stage::kConnecting || stage_ == Stage::kConnected;
+    end(failure(
+        Code::kTimeout, "{}, after {:g} s{}", lacks(), seconds,
+        connects ? "; " + interfaces_text(peers_.here(), spec_.network, peers_.interfaces_for(spec_)) : ""));
   });
-  MUSTER_LOG(kInfo, "supervisor", "job {} is being made on {} nodes", spec_.name, unanswered_.size());
+  MUSTER_LOG(kInfo, "supervisor", "job {} is being made on {} nodes", spec_.id(), unanswered_.size());
   Json message = Json::object();
   if (spec_.temporary()) message["wish"] = wish_of(spec_);
   tell_all("prepare", message);
@@ -183,7 +197,7 @@ void JobMaking::connect(std::span<const control::EngineAddress> addresses) {
   }
   Json command{{"command", "connect"}};
   control::write_calls(calls, command);
-  jobs_.ask(spec_.name, command, {}, [this, epoch = epoch_](const Result<control::Packet>& answer) {
+  jobs_.ask(spec_.id(), command, {}, [this, epoch = epoch_](const Result<control::Packet>& answer) {
     const Status begun = answer ? control::status_of(answer->body) : answer.error();
     if (!begun.ok() && epoch_ == epoch) on_connected(begun);
   });
@@ -200,7 +214,9 @@ void JobMaking::on_connected(const Status& status) {
   if (!connects) return;
   Status outcome;
   if (!status.ok())
-    outcome = cut(failure(status.code(), "its engine cannot connect with the others: {}", status.message()));
+    outcome =
+        cut(failure(status.code(), "its engine cannot connect with the others: {}; {}", status.message(),
+                    interfaces_text(peers_.here(), spec_.network, peers_.interfaces_for(spec_))));
   if (outcome.ok()) stage_ = Stage::kConnected;
   if (leads()) return connected(peers_.here(), outcome);
   if (outcome.ok()) return say("connected", Json::object());
@@ -212,7 +228,7 @@ void JobMaking::on_connected(const Status& status) {
 void JobMaking::connected(const std::string& node, const Status& status) {
   if (!all_answered(node, status)) return;
   tell_all("commit", Json::object());
-  MUSTER_LOG(kInfo, "supervisor", "job {} is ready on {} nodes", spec_.name, spec_.world.nodes().size());
+  MUSTER_LOG(kInfo, "supervisor", "job {} is ready on {} nodes", spec_.id(), spec_.world.nodes().size());
   end({});
 }
 

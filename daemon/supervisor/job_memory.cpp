@@ -4,20 +4,20 @@
 
 namespace muster::supervisor {
 
-Status JobMemory::enter(std::uint32_t uid, std::uint64_t job) {
-  MUSTER_ASSIGN_OR_RETURN(const bool is_new, shares_.enter(uid, job));
-  if (is_new) store_.keep(memory_name(uid), shares_.page(uid)->descriptor());
+Status JobMemory::enter(Account who, std::uint64_t job) {
+  MUSTER_ASSIGN_OR_RETURN(const bool is_new, shares_.enter(who, job));
+  if (is_new) store_.keep(memory_name(who), shares_.page(who)->descriptor());
   return {};
 }
 
-void JobMemory::leave(std::uint32_t uid, std::uint64_t job) {
-  if (shares_.leave(uid, job)) store_.forget(memory_name(uid));
+void JobMemory::leave(Account who, std::uint64_t job) {
+  if (shares_.leave(who, job)) store_.forget(memory_name(who));
   refresh();
 }
 
-bool JobMemory::adopt(std::uint32_t uid, shm::Descriptor page) {
-  if (shares_.page(uid) != nullptr || !shares_.adopt(uid, std::move(page))) return false;
-  store_.know(memory_name(uid), shares_.page(uid)->descriptor());
+bool JobMemory::adopt(Account who, shm::Descriptor page) {
+  if (shares_.page(who) != nullptr || !shares_.adopt(who, std::move(page))) return false;
+  store_.know(memory_name(who), shares_.page(who)->descriptor());
   return true;
 }
 
@@ -30,8 +30,8 @@ void JobMemory::refresh() {
   });
 }
 
-std::optional<JobMemory::Place> JobMemory::place_of(std::uint32_t uid, std::uint64_t job) const {
-  const shm::MemoryPage* page = shares_.page(uid);
+std::optional<JobMemory::Place> JobMemory::place_of(Account who, std::uint64_t job) const {
+  const shm::MemoryPage* page = shares_.page(who);
   const auto slot = page != nullptr ? page->slot_of(job) : std::nullopt;
   if (!slot) return std::nullopt;
   return Place{page->descriptor().get(), *slot};

@@ -23,13 +23,13 @@ class JobMemory {
       : loop_(loop), store_(store), shares_(limits, governor) {}
 
   // A new job. Its user's page is in the store before an engine has it.
-  Status enter(std::uint32_t uid, std::uint64_t job);
+  Status enter(Account who, std::uint64_t job);
   // The engine of the job is gone.
-  void leave(std::uint32_t uid, std::uint64_t job);
+  void leave(Account who, std::uint64_t job);
   // Takes over a predecessor's page of that user. False if it is invalid, or the user has one already.
-  bool adopt(std::uint32_t uid, shm::Descriptor page);
+  bool adopt(Account who, shm::Descriptor page);
   // Finds a predecessor's job in its user's page. False: its memory is not counted.
-  bool adopt_job(std::uint32_t uid, std::uint64_t job) { return shares_.adopt_job(uid, job); }
+  bool adopt_job(Account who, std::uint64_t job) { return shares_.adopt_job(who, job); }
   // Refreshes now, and then once in kPeriod: engines take and give back memory without a message.
   void refresh();
 
@@ -38,8 +38,9 @@ class JobMemory {
     int page = -1;
     std::uint32_t slot = 0;
   };
-  std::optional<Place> place_of(std::uint32_t uid, std::uint64_t job) const;
+  std::optional<Place> place_of(Account who, std::uint64_t job) const;
   Shares held() const { return shares_.held(); }
+  const MemoryShares& shares() const { return shares_; }
 
  private:
   control::Loop& loop_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <fmt/ranges.h>
 #include <openssl/crypto.h>
 
 namespace muster::supervisor {
@@ -74,25 +75,24 @@ std::uint32_t Job::held() const {
 
 Result<Job*> JobTable::create(const control::JobSpec& spec) {
   MUSTER_RETURN_IF_ERROR(control::check_job_name(spec.name));
-  if (const Job* other = find(spec.name)) {
-    MUSTER_RETURN_IF_ERROR(may_act(*other, spec.owner_uid));
+  if (find(spec.id()) != nullptr)
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
-  }
-  if (!places_.has_room(spec.owner_uid)) return fail(places_.refusal(spec.owner_uid, kJobs));
+  if (!places_.has_room(spec.owner.account)) return fail(places_.refusal(spec.owner.account, kJobs));
   return enter({spec, JobState::kStarting, RankTable<Claim>(spec.world)});
 }
 
 Job* JobTable::enter(Job job) {
-  places_.enter(job.spec.owner_uid);
-  return &jobs_.emplace(job.spec.name, std::move(job)).first->second;
+  places_.enter(job.spec.owner.account);
+  const std::string id = job.spec.id();
+  return &jobs_.emplace(id, std::move(job)).first->second;
 }
 
-bool JobTable::place_is_coming(std::uint32_t uid) const {
-  if (places_.has_room(uid)) return false;
+bool JobTable::place_is_coming(const Account& account) const {
+  if (places_.has_room(account)) return false;
   Shares then = places_;
   for (const auto& [name, job] : jobs_)
-    if (job.state == JobState::kEnding) then.leave(job.spec.owner_uid);
-  return then.has_room(uid);
+    if (job.state == JobState::kEnding) then.leave(job.spec.owner.account);
+  return then.has_room(account);
 }
 
 void JobTable::ready(const std::string& name) {
@@ -112,7 +112,7 @@ void JobTable::ending(const std::string& name) {
 void JobTable::erase(const std::string& name) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return;
-  places_.leave(it->second.spec.owner_uid);
+  places_.leave(it->second.spec.owner.account);
   jobs_.erase(it);
 }
 
@@ -130,7 +130,7 @@ Status JobTable::issue(const std::string& name, Rank rank, std::string random) {
 Status JobTable::claim(const std::string& name, const Claimant& claimant) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
-  MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.uid));
+  MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.actor));
   if (job->state == JobState::kEnding)
     return failure(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs`)", name);
   if (job->state == JobState::kAdopting)
@@ -156,7 +156,7 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
                    claimant.rank, name, claim.pid);
   claim.held = true;
   claim.pid = claimant.pid;
-  claim.uid = claimant.uid;
+  claim.account = claimant.actor.who.account;
   claim.spent = true;
   return {};
 }
@@ -169,6 +169,13 @@ bool JobTable::attached(const std::string& name, Rank rank, std::uint32_t attach
   claim.token_at = attachments;  // for a token issued meanwhile
   forget_spent(claim);
   return !claim.token.empty();
+}
+
+bool JobTable::came_from(const std::string& name, Rank rank, const RankOrigin& origin) {
+  Job* job = find(name);
+  if (job == nullptr || !job->claims.world().is_local(rank)) return false;
+  const RankOrigin before = std::exchange(job->claims[rank].origin, origin);
+  return before.seen.slurm_job != origin.seen.slurm_job || before.said.slurm_job != origin.said.slurm_job;
 }
 
 void JobTable::withdraw(const std::string& name, Rank rank) {
@@ -187,7 +194,7 @@ void JobTable::release(const std::string& name, Rank rank) {
 }
 
 Result<Job*> JobTable::adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens) {
-  if (find(spec.name) != nullptr) return fail(Code::kDuplicate, "a job named {} exists already", spec.name);
+  if (find(spec.id()) != nullptr) return fail(Code::kDuplicate, "a job named {} exists already", spec.name);
   Job job{spec, JobState::kAdopting, RankTable<Claim>(spec.world)};
   for (const IssuedToken& token : tokens) {
     const Rank rank(token.rank);
@@ -209,24 +216,64 @@ Status JobTable::reconcile(const std::string& name, const std::vector<RankReport
     const RankReport& report = reports[local];
     claim.held = report.attached;
     claim.pid = report.attached ? report.pid : 0;
-    claim.uid = job->spec.owner_uid;  // the engine does not know the user: the owner, or root
+    claim.account = job->spec.owner.account;  // the engine does not know whose it is: the owner's, mostly
     claim.attachments = report.attachments;
+    if (report.attached) claim.origin.seen = report.seen;
+    if (claim.origin.said.slurm_job == claim.origin.seen.slurm_job) claim.origin.said = {};
     if (claim.token_at != claim.attachments) claim.token.clear();
   }
   if (job->state == JobState::kAdopting) job->state = JobState::kReady;
   return {};
 }
 
-Status JobTable::may_act(const Job& job, std::uint32_t uid) {
-  if (uid == 0 || uid == job.spec.owner_uid) return {};
-  return failure(Code::kDenied, "job {} belongs to user {}, not to user {}", job.spec.name,
-                 job.spec.owner_uid, uid);
+bool JobTable::is_own(const Job& job, const control::Actor& actor) {
+  return actor.who == job.spec.owner || (!actor.key.empty() && control::key_in(job.spec.scope) == actor.key);
+}
+
+Status JobTable::may_act(const Job& job, const control::Actor& actor) {
+  if (actor.governs || is_own(job, actor)) return {};
+  if (actor.key.empty()) MUSTER_RETURN_IF_ERROR(control::check_known(actor.who));
+  return failure(Code::kDenied, "job {} belongs to {}, not to {}", job.spec.name,
+                 control::text_of(job.spec.owner), control::text_of(actor.who));
+}
+
+std::string JobTable::own_id(const std::string& said, const control::Actor& actor) const {
+  if (said.find('@') != std::string::npos) return said;
+  control::JobSpec own;
+  own.name = said;
+  own.scope = control::scope_of(actor, places_.governor());
+  return own.id();
+}
+
+Result<std::string> JobTable::id_of(const std::string& said, const control::Actor& actor) const {
+  const std::string id = own_id(said, actor);
+  if (find(id) != nullptr) return id;
+  std::vector<std::string> ids;
+  for (const auto& [other, job] : jobs_)
+    if (job.spec.name == said && may_act(job, actor).ok()) ids.push_back(other);
+  if (ids.size() > 1)
+    return fail(Code::kBadArgument, "several jobs are named {}; say which: {}", said, fmt::join(ids, ", "));
+  return ids.empty() ? id : ids.front();
+}
+
+std::string JobTable::name_for(const Job& job, const control::Actor& actor) const {
+  return job.spec.scope == control::scope_of(actor, places_.governor()) ? job.spec.name : job.spec.id();
 }
 
 bool JobTable::is_held(const std::string& name, std::int32_t rank) const {
   const Job* job = find(name);
   const Rank claimed(static_cast<std::uint32_t>(rank));
   return job != nullptr && rank >= 0 && job->claims.world().is_local(claimed) && job->claims[claimed].held;
+}
+
+std::vector<std::string> JobTable::of_slurm(std::string_view slurm_job, const control::Actor& actor) const {
+  std::vector<std::string> ids;
+  for (const auto& [id, job] : jobs_)
+    if (may_act(job, actor).ok() &&
+        std::any_of(job.claims.begin(), job.claims.end(),
+                    [&](const Claim& claim) { return claim.origin.is_of_slurm(slurm_job); }))
+      ids.push_back(id);
+  return ids;
 }
 
 std::uint32_t JobTable::sessions() const {
@@ -244,7 +291,7 @@ std::size_t JobTable::adopting() const {
 void JobTable::count_sessions(Shares& sessions) const {
   for (const auto& [name, job] : jobs_)
     for (const Claim& claim : job.claims)
-      if (claim.held) sessions.enter(claim.uid);
+      if (claim.held) sessions.enter(claim.account);
 }
 
 Job* JobTable::find(const std::string& name) {

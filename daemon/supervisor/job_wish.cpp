@@ -1,5 +1,7 @@
 #include "daemon/supervisor/job_wish.hpp"
 
+#include "daemon/supervisor/said.hpp"
+
 #include <algorithm>
 #include <limits>
 
@@ -88,11 +90,12 @@ std::vector<std::uint8_t> placement_of(const World& world) {
 
 Json wish_of(const control::JobSpec& spec) {
   const Json all = control::to_json(spec);
-  Json wish{{"owner_uid", spec.owner_uid},
+  Json wish{{"owner_uid", spec.owner.uid},
             {"asked_on", spec.asked_on},
             {"deadline_ns", spec.deadline.count()},
             {"digests", spec.digests}};
   if (spec.gathered) wish["gathered"] = true;
+  if (const auto key = control::key_in(spec.scope); !key.empty()) wish["key"] = key;
   if (auto placement = placement_of(spec.world); !placement.empty())
     wish["placement"] = Json::binary(std::move(placement));
   for (const char* field : {"name", "world", "mesh", "flatten", "claim"}) wish["spec"][field] = all.at(field);
@@ -122,9 +125,14 @@ Result<control::JobSpec> job_of_wish(const Json& wish, const Options& options) {
   MUSTER_ASSIGN_OR_RETURN(const World world, world_of(shares, placement, options.roster));
   constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t uid, number("owner_uid", kMost));
-  MUSTER_ASSIGN_OR_RETURN(
-      control::JobSpec spec,
-      control::job_asked_for(wish["spec"], options.job_defaults, static_cast<std::uint32_t>(uid), &world));
+  control::Actor owner(static_cast<std::uint32_t>(uid));
+  if (wish.contains("key")) {
+    owner.key = said_text(wish, "key");
+    if (control::key_in(control::scope_of(owner, control::kNoUid)).empty())
+      return fail(Code::kBadArgument, "job: its key must be {} digits of a digest", control::kKeyDigestChars);
+  }
+  MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec,
+                          control::job_asked_for(wish["spec"], options.job_defaults, owner, &world));
   MUSTER_ASSIGN_OR_RETURN(
       const std::uint64_t deadline,
       number("deadline_ns", static_cast<std::uint64_t>(control::kJobDurationMax.count())));

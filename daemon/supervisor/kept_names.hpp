@@ -2,6 +2,8 @@
 // that epoch. A successor knows the descriptors by these names alone.
 #pragma once
 
+#include "daemon/control/identity.hpp"
+
 #include <cstdint>
 #include <string>
 
@@ -20,9 +22,16 @@ inline std::string pidfd_name(std::uint64_t epoch) {
 inline std::string counters_name(std::uint64_t epoch) {
   return fmt::format("counters-{:x}", epoch);
 }
-// The memory page of the user's jobs.
-inline std::string memory_name(std::uint32_t uid) {
-  return fmt::format("memory-{:x}", uid);
+// The namespaces of the job's owner, if he is foreign.
+inline std::string pid_namespace_name(std::uint64_t epoch) {
+  return fmt::format("pids-{:x}", epoch);
+}
+inline std::string user_namespace_name(std::uint64_t epoch) {
+  return fmt::format("users-{:x}", epoch);
+}
+// The memory page of the jobs of one account.
+inline std::string memory_name(const control::Account& account) {
+  return fmt::format("memory-{:x}-{:x}", account.uid, account.container);
 }
 // A connection that owns jobs.
 inline std::string owner_name(std::uint64_t connection) {

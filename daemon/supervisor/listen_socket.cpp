@@ -1,6 +1,5 @@
 #include "daemon/supervisor/listen_socket.hpp"
 
-#include "api/shm/segment.hpp"
 #include "daemon/supervisor/socket_role.hpp"
 
 #include <cerrno>
@@ -17,28 +16,11 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr auto kSame = static_cast<uid_t>(-1);  // chown(2): the owner stays
-
 std::string name_of(const shm::FileId& file) {
   return fmt::format("{}{:x}-{:x}", ListenSocket::kNamePrefix, file.device, file.inode);
 }
 
-Status group_denied(const std::string& path, gid_t gid, int error) {
-  return failure(Code::kDenied,
-                 "{} cannot be given to group {} (node.group): {}; start as root or as its member", path, gid,
-                 std::strerror(error));
-}
-
 }  // namespace
-
-// Tries it on a memory file instead of the socket: the kernel asks for the same right.
-Status ListenSocket::may_give(const std::string& path, const Rights& rights) {
-  if (!rights.gid) return {};
-  const shm::Descriptor file = shm::open_memory_file("muster-group");
-  if (!file.valid())
-    return failure(Code::kNoResource, "memfd_create: {}; raise the open-files limit", std::strerror(errno));
-  return fchown(file.get(), kSame, *rights.gid) == 0 ? Status() : group_denied(path, *rights.gid, errno);
-}
 
 Result<ListenSocket> ListenSocket::open(const std::string& path, const Rights& rights, Folder folder) {
   shm::Listener::Options options;
@@ -99,14 +81,14 @@ Status ListenSocket::give(const Rights& rights) const {
   const shm::Descriptor file = open_file(&facts);
   if (!file.valid()) return {};
   if (!shm::change_mode(file, rights.mode))
-    return failure(Code::kDenied,
-                   "{} cannot be given mode {:04o} (node.socket_mode): {}; start as the user whose it is",
-                   path(), rights.mode, std::strerror(errno));
+    return failure(Code::kDenied, "{} cannot be given mode {:04o}: {}; start as the user whose it is", path(),
+                   rights.mode, std::strerror(errno));
   const uid_t uid = geteuid() == 0 ? rights.uid.value_or(facts.st_uid) : facts.st_uid;
   const gid_t gid = rights.gid.value_or(facts.st_gid);
   if (uid == facts.st_uid && gid == facts.st_gid) return {};
   if (fchownat(file.get(), "", uid, gid, AT_EMPTY_PATH) == 0) return {};
-  return group_denied(path(), gid, errno);
+  return failure(Code::kDenied, "{} cannot be given to user {} and group {}: {}; start as root", path(), uid,
+                 gid, std::strerror(errno));
 }
 
 }  // namespace muster::supervisor

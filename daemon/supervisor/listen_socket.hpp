@@ -47,8 +47,6 @@ class ListenSocket {
   bool has_stood() const { return has_stood_; }
   // A predecessor has seen the file.
   void believe_it_stood() { has_stood_ = true; }
-  // Whether this process may give a socket at `path` to the group of `rights`. kDenied.
-  static Status may_give(const std::string& path, const Rights& rights);
   // Sets the rights of the file, if it stands; the owner only if this process is root. kDenied.
   Status give(const Rights& rights) const;
   // The rights of the file, if it stands.

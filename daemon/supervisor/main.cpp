@@ -48,15 +48,12 @@ int check_state(const supervisor::Flags& flags, const supervisor::Options& optio
   if (const Status known = supervisor::check_protocol(state->state, format); !known.ok())
     return complain(known);
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
-  const bool ours = !flags.check_socket.empty();  // the manager's socket keeps its unit's rights
-  const bool moves = ours && flags.check_socket != options.socket_path;
   const supervisor::Entrance::Options entrance = supervisor::entrance_of(options);
-  if (moves)
-    if (const Status socket = supervisor::Entrance::check(entrance); !socket.ok()) return complain(socket);
-  if (ours)
-    if (const Status group = supervisor::ListenSocket::may_give(options.socket_path, entrance.rights);
-        !group.ok())
-      return complain(group);
+  if (flags.check_directory != entrance.directory)
+    if (const Status place = supervisor::Entrance::check(entrance); !place.ok()) return complain(place);
+  if (const Status group = supervisor::RuntimeDirectory::may_give(entrance.directory, entrance.access);
+      !group.ok())
+    return complain(group);
   std::puts(
       supervisor::check_answer(flags.check_nonce, format.version, state->version, format.protocol).c_str());
   return 0;
@@ -69,6 +66,11 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   std::signal(SIGXFSZ, SIG_IGN);  // passing a file-size limit must be an error, also for memory files
   if (const Status reports = supervisor::check_reports_directory(settings); !reports.ok())
     MUSTER_LOG(kWarning, "supervisor", "{}", reports.message());
+  if (!flags.transient && !supervisor::Identities::may_look())
+    MUSTER_LOG(
+        kWarning, "supervisor",
+        "without CAP_SYS_PTRACE this daemon cannot see in which namespaces clients of other users are: they "
+        "may have jobs with a key alone (MUSTER_JOB_KEY), and may not govern it; give it that capability");
   // `muster run` starts a transient daemon, and has warned already.
   if (!flags.transient)
     for (const std::string& text : muster::misspelt_variables(flags.sources.environment))
@@ -89,6 +91,7 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
 }
 
 int run(int argc, char** argv) {
+  if (const Status proc = supervisor::check_proc(); !proc.ok()) return complain(proc);
   auto parsed = supervisor::parse_flags(argc, argv);
   if (!parsed.flags) return parsed.exit_code;
   supervisor::Flags& flags = *parsed.flags;

@@ -55,7 +55,10 @@ void declare(CLI::App& app, Typed& typed) {
                  fmt::format("Configuration; else {} if there is one", kDefaultConfig))
       ->check(empty_fault)
       ->type_name(control::kFile);
-  app.add_option("--socket", typed.socket, "Listen here: node.socket_path")
+  app.add_option("--directory", typed.directory, "The daemon's directory: node.runtime_directory")
+      ->check(empty_fault)
+      ->type_name(control::kFile);
+  app.add_option("--socket", typed.socket, "The socket for training processes: node.socket_path")
       ->check(empty_fault)
       ->type_name(control::kFile);
   app.add_option("--set", typed.settings, "As in the configuration; may be given several times")
@@ -69,7 +72,7 @@ void declare(CLI::App& app, Typed& typed) {
   // For program_check.cpp, not for users.
   app.add_option("--check-state", typed.flags.check_state)->group(control::kHidden);
   app.add_option("--check-nonce", typed.flags.check_nonce)->group(control::kHidden);
-  app.add_option("--check-socket", typed.flags.check_socket)->group(control::kHidden);
+  app.add_option("--check-directory", typed.flags.check_directory)->group(control::kHidden);
   app.add_flag("--print-config", typed.flags.print_config, "Print each setting with its origin, and end");
   app.add_flag("--transient", typed.flags.transient,
                "For one run: reads no default configuration, removes its runtime directory at the end");
@@ -110,13 +113,20 @@ ParsedFlags parse_flags(int argc, char** argv) {
     if (!assignment) return refuse("--set " + text + ": write KEY=VALUE", kUsage);
     flags.sources.flags.push_back(*std::move(assignment));
   }
-  if (!typed.socket.empty()) {
-    const std::filesystem::path path = std::filesystem::absolute(typed.socket, ignored);
+  struct PathFlag {
+    const std::string& typed;
+    const char* key;
+    const char* flag;
+  };
+  for (const auto& [written, key, flag] : {PathFlag{typed.directory, "node.runtime_directory", "--directory"},
+                                           PathFlag{typed.socket, "node.socket_path", "--socket"}}) {
+    if (written.empty()) continue;
+    const std::filesystem::path path = std::filesystem::absolute(written, ignored);
     if (ignored)
-      return refuse("--socket " + typed.socket + ": the working directory is gone (" + ignored.message() +
-                        "); write the path from / on",
+      return refuse(fmt::format("{} {}: the working directory is gone ({}); write the path from / on", flag,
+                                written, ignored.message()),
                     kFailed);
-    flags.sources.flags.push_back({"node.socket_path", path.string(), "--socket"});
+    flags.sources.flags.push_back({key, path.string(), flag});
   }
   if (flags.engine_program.empty()) flags.engine_program = engine_program();
   const std::string fault = flags.print_config ? "" : engine_fault(flags.engine_program);

@@ -24,7 +24,7 @@ struct Flags {
   std::vector<std::string> arguments;  // all of them, the program's name first
   int check_state = -1;                // a state file: says whether this program can read it
   std::string check_nonce;             // begins the answer
-  std::string check_socket;            // path of the socket that comes along; empty: the manager's
+  std::string check_directory;         // the runtime directory that comes along
   bool check_config = false;
   bool print_config = false;
   bool transient = false;  // removes its runtime directory at the end
@@ -42,6 +42,7 @@ ParsedFlags parse_flags(int argc, char** argv);
 struct Typed {
   Flags flags;
   std::string config;
+  std::string directory;
   std::string socket;
   std::vector<std::string> settings;
 };

@@ -22,7 +22,7 @@
 namespace muster::supervisor {
 
 // The version of greetings and of all that is said after them.
-constexpr std::uint32_t kPeerProtocol = 7;
+constexpr std::uint32_t kPeerProtocol = 9;
 
 enum class PeerState : std::uint8_t {
   kAway,      // not reached, or lost

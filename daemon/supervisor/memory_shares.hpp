@@ -19,25 +19,30 @@ class MemoryShares {
   MemoryShares(Shares::Limits limits, std::uint32_t governor) : limits_(limits), governor_(governor) {}
 
   // Takes over a predecessor's page of that user. False if it is invalid.
-  bool adopt(std::uint32_t uid, shm::Descriptor page);
+  bool adopt(Account who, shm::Descriptor page);
   // Finds a predecessor's job in an adopted page. False: its memory is not counted.
-  bool adopt_job(std::uint32_t uid, std::uint64_t job);
+  bool adopt_job(Account who, std::uint64_t job);
   // Gives a new job a slot in its owner's page. True if that page is new.
-  Result<bool> enter(std::uint32_t uid, std::uint64_t job);
+  Result<bool> enter(Account who, std::uint64_t job);
   // The engine of the job is gone. True if its page was removed too.
-  bool leave(std::uint32_t uid, std::uint64_t job);
+  bool leave(Account who, std::uint64_t job);
   bool empty() const { return pages_.empty(); }
   // nullptr: the user has no page.
-  const shm::MemoryPage* page(std::uint32_t uid) const;
+  const shm::MemoryPage* page(Account who) const;
   // What the jobs of each user report now, up to its share.
   Shares held() const;
+  // What one job reports.
+  std::uint64_t held_by(Account who, std::uint64_t job) const;
+  // So many bytes more than the user may hold, if a job of his takes `bytes` more. 0: they fit.
+  std::uint64_t lacking(Account who, std::uint64_t bytes) const;
   // Sets what each user may still take, from what is left now.
   void refresh();
 
  private:
+  Shares now() const;
   Shares::Limits limits_;
   std::uint32_t governor_;
-  std::map<std::uint32_t, shm::MemoryPage> pages_;  // by user
+  std::map<Account, shm::MemoryPage> pages_;  // by user
 };
 
 }  // namespace muster::supervisor

@@ -38,7 +38,7 @@ blame::NodePart part_of(const World& world, NodeIndex node, const PeerQuestions:
 }  // namespace
 
 Json merged_hang(const std::string& job, const World& world,
-                 const std::vector<PeerQuestions::NodeAnswer>& answers) {
+                 const std::vector<PeerQuestions::NodeAnswer>& answers, const std::string& endpoint) {
   std::vector<blame::NodePart> parts;
   Json latest;
   for (std::uint32_t n = 0; n < answers.size(); ++n) {
@@ -50,7 +50,8 @@ Json merged_hang(const std::string& job, const World& world,
         (latest.is_null() || its->at("ago_ns") < latest.at("ago_ns")))
       latest = *its;
   }
-  const blame::Snapshot merged = blame::merge(job, parts);
+  blame::Snapshot merged = blame::merge(job, parts);
+  merged.asked.endpoint = endpoint;
   Json report = control::report_json(merged, blame::assess(merged));
   report["latest_deadline"] = std::move(latest);
   return report;

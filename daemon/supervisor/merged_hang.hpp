@@ -11,8 +11,8 @@ namespace muster::supervisor {
 
 // The answers of all nodes to `snapshot`, in the order of the world's nodes: the report of
 // daemon/control/README.md, `hang`. A node whose answer is an error, or cannot be read, is one that does not
-// answer. The latest deadline is that of the node where it passed last.
+// answer. The latest deadline is that of the node where it passed last. `endpoint`: as JobSpec::endpoint.
 control::Json merged_hang(const std::string& job, const World& world,
-                          const std::vector<PeerQuestions::NodeAnswer>& answers);
+                          const std::vector<PeerQuestions::NodeAnswer>& answers, const std::string& endpoint);
 
 }  // namespace muster::supervisor

@@ -2,8 +2,10 @@
 #pragma once
 
 #include "api/base/clock.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/supervisor/descriptor_store.hpp"
+#include "daemon/supervisor/engine_process.hpp"
 #include "daemon/supervisor/roster.hpp"
 #include "daemon/supervisor/shares.hpp"
 
@@ -18,12 +20,13 @@
 namespace muster::supervisor {
 
 struct Options {
-  std::string socket_path;
-  std::uint32_t socket_mode = 0660;
-  std::optional<std::uint32_t> socket_gid;  // the group that owns the socket; else the daemon's
-  std::string runtime_directory;  // the socket's directory, which the daemon makes; empty: it makes none
-  bool transient = false;         // that directory is removed at the end
+  std::string runtime_directory;  // of the sockets (api/shm/endpoint.hpp)
+  std::string socket_path;        // the ranks' socket; empty: in the runtime directory
+  std::uint32_t directory_mode = 0750;
+  std::optional<std::uint32_t> directory_gid;  // the group of the users; else the daemon's
+  bool transient = false;                      // for one run: the directory is removed at the end
   std::string engine_program;
+  EngineProcess::User engine_user{65534, 65534};  // of jobs that belong to a container's root
   std::uint32_t jobs_max = 16;
   std::uint32_t jobs_per_user_max = 0;  // 0: Shares::limits_of()
   std::uint32_t sessions_max = 256;
@@ -44,12 +47,19 @@ struct Options {
   std::function<std::string()> random_hex;                            // 32 random bytes as text: tokens
   std::function<std::uint64_t()> random_word;                         // epochs, first serials
   Notify notify;                                                      // to the service manager; may be empty
-  std::size_t store_room = 0;          // descriptors that the manager keeps; 0: unknown
-  std::string program;                 // path of this program, for an upgrade; empty: there is none
-  std::vector<std::string> arguments;  // of this program, its name first
+  std::size_t store_room = 0;                // descriptors that the manager keeps; 0: unknown
+  std::string program;                       // path of this program, for an upgrade; empty: there is none
+  std::vector<std::string> program_folders;  // from which an upgrade takes programs; empty: that of `program`
+  std::vector<std::string> arguments;        // of this program, its name first
+
+  // The daemon's own, in the runtime directory.
+  std::string own_folder() const { return runtime_directory + "/" + shm::kOwnFolder; }
 };
 
-// The shares of sessions by user; none is entered yet.
+// A new epoch of a job; never 0.
+std::uint64_t draw_epoch(const Options& options);
+
+// The shares of sessions by account; none is entered yet.
 Shares session_shares(const Options& options);
 
 }  // namespace muster::supervisor

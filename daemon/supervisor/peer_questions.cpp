@@ -109,8 +109,8 @@ void PeerQuestions::ask_node(const Job& job, NodeIndex node, const Json& questio
     settle(number, fail(Code::kTimeout, "{} did not answer within {:.1f} s", who, seconds));
   };
   questions_[number] = {name, own, std::move(answered), loop_.after(time, late)};
-  if (own) return ask_here(job.spec.name, question.at("command"), number);
-  Json message{{"question", number}, {"job", job.spec.name}, {"epoch", job.spec.epoch}};
+  if (own) return ask_here(job.spec.id(), question.at("command"), number);
+  Json message{{"question", number}, {"job", job.spec.id()}, {"epoch", job.spec.epoch}};
   message.update(question);
   if (!ways_.send(name, message)) settle(number, fail(Code::kDaemonLost, "{}", ways_.why_not(name)));
 }

@@ -19,6 +19,11 @@ bool is_refusal(const Status& why) {
          why.code() == Code::kProtocol || why.code() == Code::kTimeout;
 }
 
+void add_address(const std::string& address, InterfaceRule& rule) {
+  const auto known = std::find(rule.addresses.begin(), rule.addresses.end(), address);
+  if (known == rule.addresses.end()) rule.addresses.push_back(address);
+}
+
 }  // namespace
 
 Peers::Peers(control::Loop& loop, const Clock& clock, const Options& options, Events events)
@@ -27,10 +32,12 @@ Peers::Peers(control::Loop& loop, const Clock& clock, const Options& options, Ev
       roster_(options.roster),
       wall_time_(options.wall_time),
       events_(std::move(events)),
+      interfaces_(options.job_defaults.interfaces),
       membership_(roster_, clock.now()),
       pulse_(loop, clock, roster_,
              {.suspect = [this](const std::string& peer) { on_suspect(peer); },
-              .lost = [this](const std::string& peer, const Status& why) { on_lost(peer, why); }}) {}
+              .lost = [this](const std::string& peer, const Status& why) { on_lost(peer, why); }}),
+      path_(loop, roster_.network) {}
 
 Peers::~Peers() {
   loop_.unwatch(guests_);
@@ -64,9 +71,17 @@ void Peers::warn_of_end() {
 Status Peers::open() {
   if (alone()) return {};
   MUSTER_RETURN_IF_ERROR(read_credentials());
-  MUSTER_ASSIGN_OR_RETURN(auto listener, control::TcpListener::open(roster_.find(roster_.here)->address));
+  auto listened = control::TcpListener::open(roster_.find(roster_.here)->address);
+  if (!listened && listened.error().code() == Code::kNotFound)
+    return failure(
+        Code::kNotFound,
+        "{}: no interface of this node has that address; correct nodes[].address of the cluster file, or "
+        "node.name",
+        listened.error().message());
+  MUSTER_ASSIGN_OR_RETURN(auto listener, std::move(listened));
   MUSTER_RETURN_IF_ERROR(pulse_.open(listener.port()));
   listener_ = std::move(listener);
+  if (!interfaces_.addresses.empty()) path_.describe(interfaces_);
   if (roster_.trust == Trust::kPlainText)
     MUSTER_LOG(kWarning, "peers",
                "peers.plaintext: whoever reaches port {} can pose as a node of cluster {}; use "
@@ -156,6 +171,7 @@ void Peers::on_heard(Id id, const Json& frame) {
   if (const auto greeting = frame.find("greeting"); greeting != frame.end()) return greeted(id, *greeting);
   if (frame.contains("welcome")) {
     connection.welcomed = true;
+    connection.path = DataPath::of_peer(frame.value("path", Json::object()));
     return settle(id);
   }
   // A firewall that drops datagrams alone loses nobody: the answer is evidence, whatever it says.
@@ -173,7 +189,12 @@ void Peers::greeted(Id id, const Json& greeting) {
   if (!name) return connection.link->refuse(name.error());
   connection.name = *name;
   connection.greeting = greeting;
-  connection.link->send({{"welcome", true}});
+  const control::SocketAddress own = connection.link->own_address();
+  if (const auto address = IpAddress::of(reinterpret_cast<const sockaddr&>(own.address)))
+    reached_at_[connection.name] = address->text();
+  InterfaceRule rule = interfaces_;
+  for (const auto& [peer, address] : reached_at_) add_address(address, rule);
+  connection.link->send({{"welcome", true}, {"path", path_.describe(rule)}});
   settle(id);
 }
 
@@ -195,6 +216,7 @@ void Peers::settle(Id id) {
   connection.link->admit();
   membership_.up(connection.name, connection.greeting, clock_.now());
   pulse_.begin(connection.name, *keys, connection.link->address());
+  paths_[connection.name] = connection.path;
   told_.erase(connection.name);
   MUSTER_LOG(kInfo, "peers", "node {} is up, at {}", connection.name, connection.from);
   const auto jobs = connection.greeting.find("jobs");
@@ -273,6 +295,13 @@ bool Peers::send(const std::string& peer, const Json& message) {
   return false;
 }
 
+InterfaceRule Peers::interfaces_for(const control::JobSpec& spec) const {
+  InterfaceRule rule = spec.interfaces;
+  for (const std::string& node : spec.world.nodes())
+    if (const auto it = reached_at_.find(node); it != reached_at_.end()) add_address(it->second, rule);
+  return rule;
+}
+
 std::string Peers::why_not(const std::string& peer) const {
   const auto it = membership_.peers().find(peer);
   if (it == membership_.peers().end()) return fmt::format("node {} is no member", peer);
@@ -296,6 +325,7 @@ Json Peers::report() const {
                      {"why", peer.reason()},
                      {"for_ns", (now - peer.since).count()},
                      {"version", peer.version}});
+    if (const auto path = paths_.find(member.name); path != paths_.end()) peers.back()["path"] = path->second;
     pulse_.describe(member.name, peers.back());
   }
   Json refusals = Json::array();
@@ -310,6 +340,7 @@ Json Peers::report() const {
               {"trust", trust_text(roster_.trust)},
               {"peers", std::move(peers)},
               {"refusals", std::move(refusals)}};
+  if (!path_.described().is_null()) report["path"] = path_.described();
   if (own_.good_until)
     report["certificate_days"] =
         std::chrono::floor<std::chrono::days>(*own_.good_until - wall_time_()).count();

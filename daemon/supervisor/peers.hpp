@@ -6,6 +6,7 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/control/peer_link.hpp"
 #include "daemon/control/tcp.hpp"
+#include "daemon/supervisor/data_path.hpp"
 #include "daemon/supervisor/membership.hpp"
 #include "daemon/supervisor/options.hpp"
 #include "daemon/supervisor/pulse.hpp"
@@ -23,7 +24,7 @@
 
 namespace muster::supervisor {
 
-// Owns    listener, dials and links, and the heartbeats.
+// Owns    listener, dials and links, the heartbeats, and the far end of trials of the way.
 // Thread  the supervisor's loop.
 // Bound   one link for each member, kStrangersMax that have not said who they are, kRefusalsMax refusals.
 // Fails   open: as TcpListener::open and Pulse::open, and the Status of load_credentials. Later faults are
@@ -65,6 +66,8 @@ class Peers {
   bool is_up(std::string_view peer) const { return membership_.is_up(peer); }
   const std::string& here() const { return roster_.here; }
   bool alone() const { return roster_.alone(); }
+  // The job's rule, with the addresses of this node by which the job's other nodes are connected with it.
+  InterfaceRule interfaces_for(const control::JobSpec& spec) const;
   // Why the peer is not up, for people: "node02 is away: no route to host".
   std::string why_not(const std::string& peer) const;
 
@@ -82,6 +85,7 @@ class Peers {
     bool dialled = false;
     control::Json greeting;  // of a peer that was found good
     bool welcomed = false;   // by the peer
+    control::Json path;      // of a welcome: where the way to the peer can be tried
     bool up = false;
   };
   struct Refusal {
@@ -112,12 +116,16 @@ class Peers {
   const Roster& roster_;
   const std::function<control::WallTime()> wall_time_;
   const Events events_;
+  const InterfaceRule interfaces_;  // what the files say
   OwnCredentials own_;
   Membership membership_;
   Pulse pulse_;
   std::optional<control::TcpListener> listener_;
   std::map<Id, Connection> connections_;
   std::map<std::string, std::unique_ptr<control::TcpDial>> dials_;
+  DataPath path_;
+  std::map<std::string, std::string> reached_at_;  // by peer: the address of this node of its last connection
+  std::map<std::string, control::Json> paths_;     // by peer: as it has said last
   std::deque<Refusal> refusals_;
   std::map<std::string, std::pair<std::string, Instant>> told_;  // by peer: the last line of the log
   control::Loop::Watch guests_ = 0;

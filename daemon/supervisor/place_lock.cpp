@@ -1,6 +1,7 @@
 #include "daemon/supervisor/place_lock.hpp"
 
 #include "api/base/log.hpp"
+#include "daemon/supervisor/identities.hpp"
 #include "daemon/supervisor/socket_role.hpp"
 
 #include <cerrno>
@@ -49,14 +50,16 @@ struct Asked {
 
 std::optional<PlaceLock::Holder> ask_holder(const Address& address, int* error) {
   const shm::Descriptor probe = new_socket();
-  ucred who{};
-  socklen_t bytes = sizeof who;
-  if (connect(probe.get(), address.get(), address.bytes) != 0 ||
-      getsockopt(probe.get(), SOL_SOCKET, SO_PEERCRED, &who, &bytes) != 0) {
+  if (connect(probe.get(), address.get(), address.bytes) != 0) {
     *error = errno;
     return std::nullopt;
   }
-  return PlaceLock::Holder{who.uid, who.pid};
+  const auto peer = shm::peer_identity(probe);
+  if (!peer) {  // it has just ended, or cannot be seen from here
+    *error = peer.error().code() == Code::kStale ? ECONNREFUSED : EACCES;
+    return std::nullopt;
+  }
+  return PlaceLock::Holder{Identities(Identities::Rule::kWhereHeIs).of(*peer), peer->pid};
 }
 
 // `known`: the holder, if found before. Each question takes a place in the holder's queue.
@@ -73,24 +76,24 @@ Asked ask(const Address& address, std::optional<PlaceLock::Holder> known) {
   return asked;
 }
 
+// An ordinary user cannot look at root's processes, and believes what it sees.
 bool counts(const PlaceLock::Holder& holder) {
-  return holder.uid == 0 || holder.uid == geteuid();
+  const bool roots = geteuid() != 0 && holder.who.uid == 0 &&
+                     holder.who.pid_namespace == control::Identity::kUnknown && holder.pid != 0;
+  return roots || control::is_governor(holder.who, geteuid());
 }
 
 Status refusal(const std::string& place, const PlaceLock::Holder& holder) {
-  const std::string who = holder.pid != 0 ? fmt::format("process {}", holder.pid) : "in another container";
-  return failure(
-      Code::kDuplicate,
-      "{} is served by another musterd already ({}): use that one, end it with `muster shutdown`, or "
-      "choose another place with --socket and --set node.runtime_directory=…",
-      place, who);
+  return failure(Code::kDuplicate,
+                 "{} is served by another musterd already (process {}): use that one, end it with `muster "
+                 "shutdown`, or choose another place with --directory",
+                 place, holder.pid);
 }
 
 void warn(const std::string& place, const Asked& asked) {
-  const std::string why = asked.holder
-                              ? fmt::format("process {} of user {} has taken its name and is no daemon",
-                                            asked.holder->pid, asked.holder->uid)
-                              : std::strerror(asked.error);
+  const std::string why = asked.holder ? fmt::format("process {} of {} has taken its name and is no daemon",
+                                                     asked.holder->pid, control::text_of(asked.holder->who))
+                                       : std::strerror(asked.error);
   MUSTER_LOG(
       kWarning, "supervisor",
       "the lock on {} is not to be had: {}; a second daemon there is refused by the lock on the directory "

@@ -6,6 +6,7 @@
 
 #include "api/base/result.hpp"
 #include "api/shm/descriptor.hpp"
+#include "daemon/control/identity.hpp"
 
 #include <optional>
 #include <string>
@@ -15,13 +16,13 @@
 
 namespace muster::supervisor {
 
-// A place is a path that a daemon makes: its runtime directory, or its socket if that lies elsewhere. The
-// lock names it by the parent directory (device and inode) and the last name, so two spellings are one place.
+// A place is a daemon's runtime directory. The lock names it by the parent directory (device and inode) and
+// the last name, so two spellings are one place.
 //
-// Any local user may take an abstract name. So a holder counts only if the kernel says that it is root's or
-// this user's. If another user holds the name, that is logged, and there is no lock. There is also none if
-// the holder's queue is full, or against a daemon in another network namespace. RuntimeDirectory has
-// a lock of its own for these cases.
+// Any local user may take an abstract name, and a container with the host's network too. So a holder counts
+// only if it is root or this user, and in no container (daemon/supervisor/identities.hpp). If another holds
+// the name, that is logged, and there is no lock. There is also none if the holder's queue is full, or
+// against a daemon in another network namespace. RuntimeDirectory has a lock of its own for these cases.
 //
 // Owns    the socket.
 // Thread  a value; one at a time.
@@ -42,10 +43,10 @@ class PlaceLock {
   static std::optional<PlaceLock> adopt(shm::Descriptor socket, const std::string& name);
 
   struct Holder {
-    uid_t uid = 0;
+    control::Identity who;
     pid_t pid = 0;  // 0: the process is not visible from here
   };
-  // The holder, if it is root or this user.
+  // The holder, if it counts.
   static std::optional<Holder> holder_of(const std::string& place);
 
   bool held() const { return socket_.valid(); }

@@ -1,5 +1,6 @@
 #include "daemon/supervisor/program_check.hpp"
 
+#include "api/base/system_call.hpp"
 #include "daemon/supervisor/child_pidfd.hpp"
 
 #include <algorithm>
@@ -18,8 +19,8 @@ namespace {
 
 constexpr int kStateDescriptor = 3;
 
-// In the child, after fork: async-signal-safe calls only. Both descriptors are above 3.
-[[noreturn]] void become(const char* program, char* const* arguments, int state, int output) {
+// In the child, after fork: async-signal-safe calls only. All descriptors are above 3.
+[[noreturn]] void become(int program, char* const* arguments, int state, int output) {
   setpgid(0, 0);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
@@ -30,7 +31,7 @@ constexpr int kStateDescriptor = 3;
   sigemptyset(&held);
   for (const int number : {SIGUSR1, SIGUSR2, SIGALRM}) sigaddset(&held, number);
   sigprocmask(SIG_SETMASK, &held, nullptr);
-  execv(program, arguments);
+  TrustedProgram::execute(program, arguments, environ);
   _exit(127);
 }
 
@@ -74,41 +75,39 @@ bool holds_check_answer(std::string_view words, const std::string& nonce, std::u
   return false;
 }
 
-Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, const Question& question,
+Result<std::unique_ptr<ProgramCheck>> ProgramCheck::start(control::Loop& loop, const TrustedProgram& program,
+                                                          const Question& question,
                                                           const shm::Descriptor& state, Done done) {
-  const std::string& program = question.program;
   if (question.nonce.empty())
-    return fail(Code::kNoResource, "no random number can be had to ask {} with; try again", program);
-  if (access(program.c_str(), X_OK) != 0)
-    return fail(errno == ENOENT ? Code::kBadArgument : Code::kDenied, "{} cannot be run: {}; name a musterd",
-                program, std::strerror(errno));
+    return fail(Code::kNoResource, "no random number can be had to ask {} with; try again", program.path());
   int ends[2];
   if (pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0)
-    return fail(Code::kNoResource, "pipe: {}; raise the open-files limit", std::strerror(errno));
+    return fail(Code::kNoResource, "{}", refused_call("pipe", errno, kRaiseOpenFiles));
   shm::Descriptor reading(ends[0]);
   const shm::Descriptor writing(ends[1]);
   const shm::Descriptor high_state(fcntl(state.get(), F_DUPFD_CLOEXEC, kStateDescriptor + 1));
   const shm::Descriptor high_output(fcntl(writing.get(), F_DUPFD_CLOEXEC, kStateDescriptor + 1));
-  if (!high_state.valid() || !high_output.valid())
-    return fail(Code::kNoResource, "dup: {}; raise the open-files limit", std::strerror(errno));
+  const shm::Descriptor high_program = program.copy_above(kStateDescriptor + 1);
+  if (!high_state.valid() || !high_output.valid() || !high_program.valid())
+    return fail(Code::kNoResource, "{}", refused_call("dup", errno, kRaiseOpenFiles));
   std::vector<std::string> texts = question.arguments;
-  texts.insert(texts.end(),
-               {"--check-state", std::to_string(kStateDescriptor), "--check-nonce", question.nonce});
-  if (!question.socket_path.empty()) texts.insert(texts.end(), {"--check-socket", question.socket_path});
+  texts.insert(texts.end(), {"--check-state", std::to_string(kStateDescriptor), "--check-nonce",
+                             question.nonce, "--check-directory", question.directory});
   std::vector<char*> list;
   for (std::string& text : texts) list.push_back(text.data());
   list.push_back(nullptr);
   const pid_t pid = fork();
-  if (pid < 0) return fail(Code::kNoResource, "fork: {}; raise the process limit", std::strerror(errno));
-  if (pid == 0) become(program.c_str(), list.data(), high_state.get(), high_output.get());
+  if (pid < 0) return fail(Code::kNoResource, "{}", refused_call("fork", errno, kRaiseProcesses));
+  if (pid == 0) become(high_program.get(), list.data(), high_state.get(), high_output.get());
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor pidfd, pidfd_of_child(pid));
-  return std::unique_ptr<ProgramCheck>(
-      new ProgramCheck(loop, question, pid, std::move(pidfd), std::move(reading), std::move(done)));
+  return std::unique_ptr<ProgramCheck>(new ProgramCheck(loop, program.path(), question, pid, std::move(pidfd),
+                                                        std::move(reading), std::move(done)));
 }
 
-ProgramCheck::ProgramCheck(control::Loop& loop, Question question, pid_t pid, shm::Descriptor pidfd,
-                           shm::Descriptor words, Done done)
+ProgramCheck::ProgramCheck(control::Loop& loop, std::string program, Question question, pid_t pid,
+                           shm::Descriptor pidfd, shm::Descriptor words, Done done)
     : loop_(loop),
+      program_(std::move(program)),
       question_(std::move(question)),
       pid_(pid),
       pidfd_(std::move(pidfd)),
@@ -118,8 +117,7 @@ ProgramCheck::ProgramCheck(control::Loop& loop, Question question, pid_t pid, sh
   death_watch_ = loop_.watch(pidfd_.get(), [this] { on_end(); });
   timer_ = loop_.after(kTime, [this] {
     timer_ = 0;
-    finish(failure(Code::kTimeout, "{} --check-state does not come to an end; is it a musterd?",
-                   question_.program));
+    finish(failure(Code::kTimeout, "{} --check-state does not come to an end; is it a musterd?", program_));
   });
 }
 
@@ -157,8 +155,8 @@ void ProgramCheck::on_end() {
     return finish(failure(Code::kVersion,
                           "{} does not take over: it does not say that it reads this state and speaks "
                           "messages of version {}, so it is no musterd that could; it says '{}'",
-                          question_.program, question_.protocol, words));
-  finish(failure(Code::kVersion, "{} does not take over: {}", question_.program,
+                          program_, question_.protocol, words));
+  finish(failure(Code::kVersion, "{} does not take over: {}", program_,
                  !words.empty()        ? words
                  : WIFSIGNALED(status) ? fmt::format("it was killed by signal {}", WTERMSIG(status))
                                        : fmt::format("it exited with code {}", WEXITSTATUS(status))));

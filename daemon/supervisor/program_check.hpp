@@ -4,6 +4,7 @@
 
 #include "api/shm/descriptor.hpp"
 #include "daemon/control/loop.hpp"
+#include "daemon/supervisor/trusted_program.hpp"
 
 #include "api/base/result.hpp"
 
@@ -28,11 +29,12 @@ std::string check_answer(const std::string& nonce, std::uint32_t reader, std::ui
 bool holds_check_answer(std::string_view words, const std::string& nonce, std::uint32_t state,
                         std::uint32_t protocol);
 
-// Owns    a child `PROGRAM ARGUMENTS --check-state 3 --check-nonce NONCE [--check-socket PATH]`, until it has
+// Owns    a child `PROGRAM ARGUMENTS --check-state 3 --check-nonce NONCE --check-directory PATH`, until it
+// has
 //         ended. Destruction kills it.
 // Thread  the supervisor's loop.
 // Bound   kTime; kWordsMax bytes of its output.
-// Fails   start: kNotFound, kDenied, kNoResource. `done`: kTimeout; kVersion with the program's output, also
+// Fails   start: kNoResource. `done`: kTimeout; kVersion with the program's output, also
 //         if it exits with 0 and no check_answer(). The loop calls `done` once; it may destroy this object.
 class ProgramCheck {
  public:
@@ -41,27 +43,28 @@ class ProgramCheck {
   using Done = std::function<void(const Status&)>;
 
   struct Question {
-    std::string program;
     std::vector<std::string> arguments;  // of its start, its name first
     std::uint32_t state_version = 0;     // of the state
     std::string nonce;                   // drawn for this question
     std::uint32_t protocol = 0;          // version that engines speak
-    std::string socket_path;             // of the socket that it inherits; empty: the service manager's
+    std::string directory;               // the runtime directory that it inherits
   };
-  static Result<std::unique_ptr<ProgramCheck>> start(control::Loop& loop, const Question& question,
-                                                     const shm::Descriptor& state, Done done);
+  static Result<std::unique_ptr<ProgramCheck>> start(control::Loop& loop, const TrustedProgram& program,
+                                                     const Question& question, const shm::Descriptor& state,
+                                                     Done done);
   ~ProgramCheck();
   ProgramCheck(const ProgramCheck&) = delete;
   ProgramCheck& operator=(const ProgramCheck&) = delete;
 
  private:
-  ProgramCheck(control::Loop& loop, Question question, pid_t pid, shm::Descriptor pidfd,
+  ProgramCheck(control::Loop& loop, std::string program, Question question, pid_t pid, shm::Descriptor pidfd,
                shm::Descriptor words, Done done);
   void read_words();
   void on_end();
   void finish(const Status& status);
 
   control::Loop& loop_;
+  std::string program_;
   Question question_;
   pid_t pid_;
   shm::Descriptor pidfd_;

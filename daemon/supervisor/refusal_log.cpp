@@ -7,7 +7,7 @@ namespace muster::supervisor {
 namespace {
 
 constexpr std::size_t kWhatBytes = 48;
-constexpr std::uint32_t kAllOthers = UINT32_MAX;  // never a user's id: chown(2)
+constexpr control::Account kAllOthers = UINT32_MAX;  // never a user's id: chown(2)
 
 bool is_told(Code code) {
   return code == Code::kDenied || code == Code::kNoResource || code == Code::kProtocol;
@@ -15,34 +15,35 @@ bool is_told(Code code) {
 
 }  // namespace
 
-RefusalLog::User& RefusalLog::user(std::uint32_t uid, Instant now) {
-  if (const auto known = users_.find(uid); known != users_.end()) return known->second;
+RefusalLog::User& RefusalLog::user(const control::Account& account, Instant now) {
+  if (const auto known = users_.find(account); known != users_.end()) return known->second;
   if (users_.size() >= kUsersMax)
     std::erase_if(users_, [now](const auto& entry) {
       return entry.second.busy_until <= now && entry.second.untold == 0;
     });
-  return users_[users_.size() < kUsersMax ? uid : kAllOthers];
+  return users_[users_.size() < kUsersMax ? account : kAllOthers];
 }
 
-std::optional<std::string> RefusalLog::line(std::uint32_t uid, std::int32_t pid, std::string_view what,
-                                            const Status& why, Instant now) {
+std::optional<std::string> RefusalLog::line(const Refused& refused, std::string_view what, const Status& why,
+                                            Instant now) {
   if (!is_told(why.code())) return std::nullopt;
-  User& of = user(uid, now);
+  User& of = user(refused.who.account, now);
   if (!take_line(of, now)) {
     ++of.untold;
     return std::nullopt;
   }
   const std::uint64_t untold = std::exchange(of.untold, 0);
   const std::string more = untold == 0 ? "" : fmt::format("; and {} more before it", untold);
-  return fmt::format("user {}, process {}: {} is refused: {}{}", uid, pid, what.substr(0, kWhatBytes),
-                     why.text(), more);
+  const std::string origin = refused.origin.empty() ? "" : fmt::format(" ({})", refused.origin);
+  return fmt::format("{}, process {}{}: {} is refused: {}{}", control::text_of(refused.who), refused.pid,
+                     origin, what.substr(0, kWhatBytes), why.text(), more);
 }
 
 std::vector<std::string> RefusalLog::due(Instant now) {
   std::vector<std::string> lines;
-  for (auto& [uid, of] : users_) {
+  for (auto& [account, of] : users_) {
     if (of.untold == 0 || !take_line(of, now)) continue;
-    const std::string who = uid == kAllOthers ? "other users" : fmt::format("user {}", uid);
+    const std::string who = account == kAllOthers ? "other users" : control::text_of(account);
     lines.push_back(fmt::format("{}: and {} more are refused", who, std::exchange(of.untold, 0)));
   }
   return lines;

@@ -4,6 +4,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/result.hpp"
+#include "daemon/control/identity.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -16,6 +17,15 @@
 
 namespace muster::supervisor {
 
+// Who was refused.
+struct Refused {
+  control::Identity who;
+  std::int32_t pid = 0;  // 0: not visible
+  std::string origin;    // his container or Slurm step, in words; may be empty
+};
+
+// A container is one user here, as its share is one (daemon/control/identity.hpp).
+//
 // Owns    for each user, when its next line is due, and how many refusals have no line yet.
 // Thread  the supervisor's loop.
 // Bound   kBurst lines of a user at once, then one each kPeriod; kUsersMax users. All further users share one
@@ -29,8 +39,8 @@ class RefusalLog {
 
   // The line for one more refusal. None if its user has had enough lines, or if `why` is no matter of a
   // right, a limit or the protocol. `what` was refused: words of ours, or a client's, which are cut.
-  std::optional<std::string> line(std::uint32_t uid, std::int32_t pid, std::string_view what,
-                                  const Status& why, Instant now);
+  std::optional<std::string> line(const Refused& refused, std::string_view what, const Status& why,
+                                  Instant now);
   // One line for each user that may have one and has untold refusals: it says how many.
   std::vector<std::string> due(Instant now);
 
@@ -39,10 +49,10 @@ class RefusalLog {
     Instant busy_until{0};  // each line takes kPeriod; up to kBurst of them may be ahead
     std::uint64_t untold = 0;
   };
-  User& user(std::uint32_t uid, Instant now);
+  User& user(const control::Account& account, Instant now);
   static bool take_line(User& of, Instant now);
 
-  std::map<std::uint32_t, User> users_;
+  std::map<control::Account, User> users_;
 };
 
 }  // namespace muster::supervisor

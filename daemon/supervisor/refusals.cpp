@@ -3,6 +3,7 @@
 #include "api/base/log.hpp"
 #include "api/shm/message.hpp"
 #include "api/shm/socket.hpp"
+#include "daemon/supervisor/cgroup_origin.hpp"
 
 namespace muster::supervisor {
 namespace {
@@ -20,17 +21,18 @@ Refusals::Refusals(control::Loop& loop, const Clock& clock) : loop_(loop), clock
   tell_more();
 }
 
-void Refusals::tell(const shm::PeerIdentity& peer, std::string_view what, const Status& why) {
-  tell_in(all_, peer, what, why);
+void Refusals::tell(const PendingClient& client, std::string_view what, const Status& why) {
+  tell_in(all_, client, what, why);
 }
 
-void Refusals::tell_rank(const shm::PeerIdentity& peer, const Status& why) {
-  tell_in(why.code() == Code::kDenied ? wrong_claims_ : all_, peer, "a rank", why);
+void Refusals::tell_rank(const PendingClient& client, const Status& why) {
+  tell_in(why.code() == Code::kDenied ? wrong_claims_ : all_, client, "a rank", why);
 }
 
-void Refusals::tell_in(RefusalLog& log, const shm::PeerIdentity& peer, std::string_view what,
+void Refusals::tell_in(RefusalLog& log, const PendingClient& client, std::string_view what,
                        const Status& why) {
-  if (const auto line = log.line(peer.uid, peer.pid, what, why, clock_.now()))
+  if (const auto line = log.line({client.who, client.process.pid, text_of(origin_of(client.process.pid))},
+                                 what, why, clock_.now()))
     MUSTER_LOG(kWarning, "supervisor", "{}", *line);
 }
 

@@ -1,8 +1,8 @@
 // Refusals: logs who was refused, as often as RefusalLog allows.
 #pragma once
 
-#include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
+#include "daemon/supervisor/identities.hpp"
 #include "daemon/supervisor/refusal_log.hpp"
 
 #include <cstdint>
@@ -23,12 +23,12 @@ class Refusals {
   Refusals(control::Loop& loop, const Clock& clock);
 
   // `what` was refused: a connection, a command.
-  void tell(const shm::PeerIdentity& peer, std::string_view what, const Status& why);
+  void tell(const PendingClient& client, std::string_view what, const Status& why);
   // A rank was refused. No Status holds a token's text.
-  void tell_rank(const shm::PeerIdentity& peer, const Status& why);
+  void tell_rank(const PendingClient& client, const Status& why);
 
  private:
-  void tell_in(RefusalLog& log, const shm::PeerIdentity& peer, std::string_view what, const Status& why);
+  void tell_in(RefusalLog& log, const PendingClient& client, std::string_view what, const Status& why);
   void tell_more();
 
   control::Loop& loop_;

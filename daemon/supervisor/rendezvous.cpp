@@ -60,10 +60,11 @@ void Rendezvous::on_down(const std::string& peer) {
   soon();
 }
 
-Json Rendezvous::report(std::uint32_t uid) const {
+Json Rendezvous::report(const control::Actor& actor) const {
   Json waiting = Json::array();
   for (const auto& job : gathering_.jobs())
-    if (uid == 0 || uid == job.uid) waiting.push_back({{"job", job.name}, {"why", gathering_.text_of(job)}});
+    if (actor.governs || job.of == control::scope_of(actor, control::kNoUid))
+      waiting.push_back({{"job", job.name}, {"why", gathering_.text_of(job)}});
   return waiting;
 }
 
@@ -98,7 +99,7 @@ void Rendezvous::make(const Gathering::Placement& placement) {
   if (!spec) return made(spec.error());
   MUSTER_LOG(kInfo, "supervisor", "all ranks of job {} have come, to {} nodes", placement.job.name,
              placement.nodes.size());
-  made(spanning_.make(*std::move(spec), placement.gid, {0, made}));
+  made(spanning_.make(*std::move(spec), placement.owner.gid, {0, made}));
 }
 
 // As a user asks for it: limits and times are the administrator's.
@@ -108,9 +109,10 @@ Result<control::JobSpec> Rendezvous::spec_of(const Gathering::Placement& placeme
       const World world, World::build(placement.nodes, placement.node_of,
                                       NodeIndex(static_cast<std::uint32_t>(here - placement.nodes.begin()))));
   MUSTER_ASSIGN_OR_RETURN(const std::string mesh, canonical_mesh(placement.mesh, world.size()));
+  const control::Actor owner(placement.owner.who, false, std::string(control::key_in(placement.job.of)));
   const Json asked{{"name", placement.job.name}, {"world", world.size()}, {"mesh", mesh}, {"claim", "owner"}};
   MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec,
-                          control::job_asked_for(asked, options_.job_defaults, placement.job.uid, &world));
+                          control::job_asked_for(asked, options_.job_defaults, owner, &world));
   spec.network = options_.roster.network;
   spec.tie_breaker = options_.roster.tie_breaker;
   spec.asked_on = options_.roster.here;

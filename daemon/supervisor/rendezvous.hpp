@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 namespace muster::supervisor {
@@ -48,8 +49,11 @@ class Rendezvous {
   void on_up(const std::string& peer);
   void on_down(const std::string& peer);
 
+  std::optional<Gathering::Owner> owner_here(const GatheringRank::Job& job) const {
+    return gathering_.owner_here(job);
+  }
   // The jobs of that user whose ranks wait here, each with what it waits for: [{job, why}].
-  control::Json report(std::uint32_t uid) const;
+  control::Json report(const control::Actor& actor) const;
 
  private:
   void soon();

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/replacement.hpp"
 
+#include "api/base/system_call.hpp"
+
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -57,8 +59,8 @@ class Shuffle {
       const bool taken = fcntl(number, F_GETFD) >= 0;
       former_.emplace_back(taken ? fcntl(number, F_DUPFD_CLOEXEC, beyond) : -1);
       if (!sources_.back().valid() || (taken && !former_.back().valid()))
-        return failure(Code::kNoResource, "handing descriptor {} on: {}; raise the open-files limit", name,
-                       std::strerror(errno));
+        return failure(Code::kNoResource, "{}",
+                       refused_call(fmt::format("handing descriptor {} on", name), errno, kRaiseOpenFiles));
     }
     return {};
   }
@@ -91,7 +93,8 @@ void hold_signals() {
 Result<SignalQueue> SignalQueue::open() {
   const sigset_t set = signals();
   shm::Descriptor descriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!descriptor.valid()) return fail(Code::kNoResource, "signalfd: {}", std::strerror(errno));
+  if (!descriptor.valid())
+    return fail(Code::kNoResource, "{}", refused_call("signalfd", errno, kRaiseOpenFiles));
   return SignalQueue(std::move(descriptor));
 }
 
@@ -101,7 +104,7 @@ int SignalQueue::take() const {
   return static_cast<int>(signal.ssi_signo);
 }
 
-Status replace_program(const std::string& program, const std::vector<std::string>& arguments,
+Status replace_program(const TrustedProgram& program, const std::vector<std::string>& arguments,
                        const std::map<std::string, int>& kept) {
   std::vector<std::string> texts = arguments;
   std::vector<std::string> environment = environment_with(kept);
@@ -109,12 +112,13 @@ Status replace_program(const std::string& program, const std::vector<std::string
   const std::vector<char*> environment_list = pointers(environment);
   Shuffle shuffle;
   MUSTER_RETURN_IF_ERROR(shuffle.prepare(kept));
+  const shm::Descriptor file = program.copy_above(kFirst + static_cast<int>(kept.size()));
+  if (!file.valid()) return failure(Code::kNoResource, "{}", refused_call("dup", errno, kRaiseOpenFiles));
   shuffle.go();
-  execve(program.c_str(), argument_list.data(), environment_list.data());
-  const int error = errno;
+  const int error = TrustedProgram::execute(file.get(), argument_list.data(), environment_list.data());
   shuffle.back();
-  const Code code = error == ENOENT ? Code::kNotFound : error == EACCES ? Code::kDenied : Code::kNoResource;
-  return failure(code, "{} cannot be run: {}; this daemon goes on", program, std::strerror(error));
+  return failure(error == EACCES ? Code::kDenied : Code::kNoResource,
+                 "{} cannot be run: {}; this daemon goes on", program.path(), std::strerror(error));
 }
 
 }  // namespace muster::supervisor

@@ -4,6 +4,7 @@
 
 #include "api/base/result.hpp"
 #include "api/shm/descriptor.hpp"
+#include "daemon/supervisor/trusted_program.hpp"
 
 #include <map>
 #include <string>
@@ -36,9 +37,9 @@ class SignalQueue {
   shm::Descriptor descriptor_;
 };
 
-// Returns only if it fails, with nothing changed: kNotFound, kDenied, kNoResource. `kept`: descriptors by
+// Returns only if it fails, with nothing changed: kDenied, kNoResource. `kept`: descriptors by
 // name. Other threads of the process end with it.
-Status replace_program(const std::string& program, const std::vector<std::string>& arguments,
+Status replace_program(const TrustedProgram& program, const std::vector<std::string>& arguments,
                        const std::map<std::string, int>& kept);
 
 }  // namespace muster::supervisor

@@ -6,33 +6,47 @@
 #include <unistd.h>
 
 namespace muster::supervisor {
+namespace {
+
+// An engine usually reports within a millisecond that a process is gone, and within a second if the machine
+// is busy.
+constexpr int kQuickAttempts = 40;
+constexpr Nanos kQuickRetry = std::chrono::microseconds(250);
+constexpr Nanos kRetry = std::chrono::milliseconds(20);
+static_assert(Retries::kAttempts > kQuickAttempts);
+
+}  // namespace
 
 Retries::Retries(control::Loop& loop, const Clock& clock, const JobTable& table)
     : loop_(loop), clock_(clock), table_(table), waiting_(kLimits, geteuid()) {}
 
-bool Retries::has_room(std::uint32_t uid) {
+bool Retries::has_room(const Account& account) {
   std::erase_if(applicants_, [this](const Waiting& waiting) {
     const bool left = waiting.applicant.has_left();
-    if (left) waiting_.leave(waiting.applicant.uid);
+    if (left) waiting_.leave(waiting.applicant.account);
     return left;
   });
-  return waiting_.has_room(uid);
+  return waiting_.has_room(account);
 }
 
-void Retries::after(Nanos delay, std::uint32_t uid, std::function<void()> again) {
-  waiting_.enter(uid);
-  loop_.after(delay, [this, uid, call = std::move(again)] {
-    waiting_.leave(uid);
+bool Retries::may_try_again(int attempts, const Account& account) {
+  return has_room(account) && attempts < kAttempts;
+}
+
+void Retries::try_again(int attempts, const Account& account, std::function<void()> again) {
+  waiting_.enter(account);
+  loop_.after(attempts < kQuickAttempts ? kQuickRetry : kRetry, [this, account, call = std::move(again)] {
+    waiting_.leave(account);
     call();
   });
 }
 
-bool Retries::may_wait_for_place(std::uint32_t uid) {
-  return table_.place_is_coming(uid) && has_room(uid);
+bool Retries::may_wait_for_place(const Account& account) {
+  return table_.place_is_coming(account) && has_room(account);
 }
 
 void Retries::wait_for_place(Applicant applicant) {
-  waiting_.enter(applicant.uid);
+  waiting_.enter(applicant.account);
   applicants_.push_back({std::move(applicant), clock_.now() + kPlaceTime});
   watch_first();
 }
@@ -51,13 +65,13 @@ void Retries::watch_first() {
 void Retries::fill_places() {
   for (Waiting& next : std::exchange(applicants_, {})) {
     const Applicant& applicant = next.applicant;
-    const bool waits = table_.place_is_coming(applicant.uid) && table_.find(applicant.job) == nullptr &&
+    const bool waits = table_.place_is_coming(applicant.account) && table_.find(applicant.job) == nullptr &&
                        clock_.now() < next.until;
     if (waits) {
       applicants_.push_back(std::move(next));
       continue;
     }
-    waiting_.leave(applicant.uid);
+    waiting_.leave(applicant.account);
     applicant.apply();
   }
 }

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <unistd.h>
+
 namespace muster::supervisor {
 namespace {
 
@@ -19,24 +21,29 @@ constexpr Nanos kAskCountersAgain = std::chrono::seconds(1);
 constexpr Shares::Words kSessionsOfAJob{"sessions", "limits.sessions_max", "limits.sessions_per_user_max",
                                         "start fewer ranks"};
 
+// A container's root, or its user of the daemon's number, is no such user of this node.
+EngineProcess::User engine_user(const control::Identity& owner, std::uint32_t gid, const Options& options) {
+  const bool ordinary = owner.is_home() || (owner.uid != 0 && owner.uid != geteuid());
+  return ordinary ? EngineProcess::User{owner.uid, gid} : options.engine_user;
+}
+
 }  // namespace
 
 RunningJobs::RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
-                         const Options& options, Events events)
+                         control::NodeCostBook& costs, const Options& options, Events events)
     : loop_(loop),
       table_(table),
       memory_(memory),
       store_(store),
       options_(options),
-      costs_(options.costs, options.transient ? std::string() : options.runtime_directory),
+      costs_(costs),
       events_(std::move(events)) {}
 
 EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec, std::uint32_t gid) {
-  const std::string name = spec.name;
+  const std::string name = spec.id();
   EngineProcess::Options engine;
   engine.program = options_.engine_program;
-  engine.uid = spec.owner_uid;
-  engine.gid = gid;
+  engine.user = engine_user(spec.owner, gid, options_);
   engine.on_event = [this, name](const Json& event) { on_event(name, event); };
   // Posted, because the engine's own callback is still on the stack.
   engine.on_end = [this, name](const std::string& how) {
@@ -45,14 +52,10 @@ EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec,
   return engine;
 }
 
-std::uint64_t RunningJobs::draw_epoch(const Options& options) {
-  return std::max<std::uint64_t>(1, options.random_word() & Handle::kGenerationMask);
-}
-
 // The state is saved last, so what it names can be found; an engine that it does not name is ended.
 Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) {
   if (closed_) return failure(Code::kState, kShuttingDown);
-  if (birth.held_epoch == 0) MUSTER_RETURN_IF_ERROR(reserved(spec.name));
+  if (birth.held_epoch == 0) MUSTER_RETURN_IF_ERROR(reserved(spec.id()));
   // An engine makes memory for every rank before the first one comes, so the job's size is checked here.
   if (spec.world.local_count() > options_.ranks_per_job_max)
     return failure(
@@ -61,19 +64,19 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
         spec.name, spec.world.local_count(), options_.ranks_per_job_max);
   // Else ranks would start that can never all attach.
   MUSTER_RETURN_IF_ERROR(
-      session_shares(options_).fits(spec.owner_uid, spec.world.local_count(), kSessionsOfAJob));
+      session_shares(options_).fits(spec.owner.account, spec.world.local_count(), kSessionsOfAJob));
   spec.epoch = birth.held_epoch != 0 ? birth.held_epoch : draw_epoch(options_);
   spec.costs = costs_.get();
   MUSTER_ASSIGN_OR_RETURN(const Job* entry, table_.create(spec));
-  const std::string name = entry->spec.name;
+  const std::string name = entry->spec.id();
   Result<std::unique_ptr<EngineProcess>> engine;
-  if (const Status memory = memory_.enter(spec.owner_uid, spec.epoch); !memory.ok()) {
+  if (const Status memory = memory_.enter(spec.owner.account, spec.epoch); !memory.ok()) {
     engine = fail(memory);
   } else {
     engine = EngineProcess::spawn(loop_, engine_options(spec, birth.gid));
   }
   if (!engine) {
-    memory_.leave(spec.owner_uid, spec.epoch);
+    memory_.leave(spec.owner.account, spec.epoch);
     table_.erase(name);
     return engine.error();
   }
@@ -86,6 +89,10 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
   memory_.refresh();
   store_.keep(channel_name(spec.epoch), job.engine->channel());
   store_.keep(pidfd_name(spec.epoch), job.engine->pidfd());
+  if (const auto& place = spec.owner.handles) {
+    store_.keep(pid_namespace_name(spec.epoch), place->pid_namespace);
+    store_.keep(user_namespace_name(spec.epoch), place->user_namespace);
+  }
   if (owner != 0) events_.owned(owner);
   events_.save();
   // Last: if the engine is gone already, the answer comes at once, and the job's owner may leave with it.
@@ -96,10 +103,24 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
 
 void RunningJobs::adopt(const SavedJob& saved, KeptEngine engine) {
   const std::uint64_t epoch = saved.spec.epoch;
+  const std::string name = saved.spec.id();
+  control::JobSpec spec = saved.spec;
+  if (const auto& place = engine.place;
+      place && place->pid_namespace.valid() && place->user_namespace.valid()) {
+    store_.know(pid_namespace_name(epoch), place->pid_namespace);
+    store_.know(user_namespace_name(epoch), place->user_namespace);
+    spec.owner.handles = place;
+  }
   std::vector<IssuedToken> tokens;
   for (const SavedToken& token : saved.tokens) tokens.push_back({token.rank, token.attachments, token.text});
-  static_cast<void>(table_.adopt(saved.spec, tokens));  // a state names no job twice
-  RunningJob& job = jobs_[saved.spec.name];
+  if (const auto entry = table_.adopt(spec, tokens))  // a state names no job twice
+    for (const SavedOrigin& origin : saved.origins)
+      if (spec.world.is_local(Rank(origin.rank))) {
+        RankOrigin& of_rank = (*entry)->claims[Rank(origin.rank)].origin;
+        of_rank.seen.slurm_job = origin.seen;
+        of_rank.said.slurm_job = origin.said;
+      }
+  RunningJob& job = jobs_[name];
   job.birth = {.gid = saved.gid, .owner = saved.owner, .made = saved.made};
   job.held = saved.held;
   job.later = saved.later;
@@ -134,7 +155,7 @@ RunningJobs::RunningJob* RunningJobs::find(const std::string& name, std::uint64_
 
 void RunningJobs::ask_to_create(const std::string& name) {
   const control::JobSpec& spec = table_.find(name)->spec;
-  const auto memory = memory_.place_of(spec.owner_uid, spec.epoch);
+  const auto memory = memory_.place_of(spec.owner.account, spec.epoch);
   Json command{{"command", "create"}, {"spec", control::to_json(spec)}};
   if (memory) command["memory_slot"] = memory->slot;
   const int page = memory ? memory->page : -1;
@@ -206,6 +227,8 @@ void RunningJobs::on_event(const std::string& name, const Json& event) {
     if (*kind == "lost" && status.ok()) status = failure(Code::kPeerLost, "its engine does not say why");
     return events_.heard(name, {NodeIndex(number("node")), number("generation"), std::move(status)});
   }
+  if (const auto bytes = event.find("bytes"); *kind == "short_of_memory" && bytes != event.end())
+    return events_.short_of_memory(name, bytes->is_number_unsigned() ? bytes->get<std::uint64_t>() : 0);
   const auto rank = event.find("rank");
   if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
   table_.release(name, Rank(rank->get<std::uint32_t>()));
@@ -233,10 +256,10 @@ void RunningJobs::on_end(const std::string& name, const std::string& how) {
   loop_.unwatch(job.end_timer);
   loop_.unwatch(job.linger);
   const control::JobSpec spec = table_.find(name)->spec;
-  for (const std::string& kept :
-       {channel_name(spec.epoch), pidfd_name(spec.epoch), counters_name(spec.epoch)})
+  for (const std::string& kept : {channel_name(spec.epoch), pidfd_name(spec.epoch), counters_name(spec.epoch),
+                                  pid_namespace_name(spec.epoch), user_namespace_name(spec.epoch)})
     store_.forget(kept);
-  memory_.leave(spec.owner_uid, spec.epoch);
+  memory_.leave(spec.owner.account, spec.epoch);
   table_.erase(name);
   events_.save();
   if (job.birth.owner != 0) events_.disowned(job.birth.owner);
@@ -299,25 +322,42 @@ void RunningJobs::watch_desertion(const std::string& name) {
   const bool empty = entry.state == JobState::kReady && entry.held() == 0;
   if (!empty) {
     loop_.unwatch(std::exchange(job.linger, 0));
-    if (std::exchange(job.vacant, false)) events_.vacant(name, false);
+    job.idle_since = 0;
+    const bool gave_way = std::exchange(job.gives_way, false);
+    if (std::exchange(job.vacant, false)) events_.vacant(name, Vacant::kNo);
+    if (gave_way) events_.stays();
     return;
   }
   if (job.linger != 0 || job.vacant) return;
-  job.linger = loop_.after(options_.made_job_linger, [this, name] {
-    RunningJob& left = jobs_.at(name);
-    left.linger = 0;
-    left.vacant = true;
-    const control::JobSpec& spec = table_.find(name)->spec;
-    if (spec.world.nodes().size() > 1) return events_.vacant(name, true);
-    end(name, fmt::format("the last rank of job {} has left", name));
-  });
+  // Whoever has asked for a temporary job that its ranks have not gathered ends it.
+  if (!entry.spec.temporary() || entry.spec.gathered) job.idle_since = ++desertions_;
+  const std::string why = fmt::format("the last rank of job {} has left", name);
+  if (std::exchange(job.hurried, false)) return give_way(name, why, Vacant::kInHaste);
+  job.linger =
+      loop_.after(options_.made_job_linger, [this, name, why] { give_way(name, why, Vacant::kYes); });
+}
+
+void RunningJobs::give_way(const std::string& name, const std::string& why, Vacant how) {
+  RunningJob& left = jobs_.at(name);
+  if (table_.find(name)->held() != 0) {
+    left.hurried = true;
+    return;
+  }
+  loop_.unwatch(std::exchange(left.linger, 0));
+  left.idle_since = 0;
+  left.gives_way = left.gives_way || how == Vacant::kInHaste;
+  if (std::exchange(left.vacant, true)) return;
+  if (table_.find(name)->spec.world.nodes().size() > 1) return events_.vacant(name, how);
+  end(name, why);
 }
 
 void RunningJobs::hold_ranks(const std::string& name, bool held) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end() || table_.find(name)->state == JobState::kEnding) return;
   it->second.deserted = held;
-  if (!held) settle(name, {});
+  if (held) return;
+  settle(name, {});
+  if (std::exchange(it->second.gives_way, false)) events_.stays();
 }
 
 void RunningJobs::ask(const std::string& name, const Json& command, std::span<const int> descriptors,
@@ -359,19 +399,34 @@ RunningJobs::Facts RunningJobs::facts(const std::string& name) const {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return {};
   const RunningJob& job = it->second;
-  return {job.engine->pid(), job.counters.get(), job.birth.owner, job.deserted};
+  Facts facts{job.engine->pid(), job.counters.get(), job.birth.owner, job.deserted,
+              job.idle_since,    job.birth.made,     job.birth.gid};
+  facts.gives_way = job.gives_way && table_.find(name)->state != JobState::kEnding;
+  return facts;
 }
 
 std::vector<SavedJob> RunningJobs::saved() const {
   std::vector<SavedJob> all;
   for (const auto& [name, job] : jobs_) {
     const Job& entry = *table_.find(name);
-    SavedJob saved{entry.spec,     job.birth.gid, job.engine->pid(), job.birth.owner,
-                   job.birth.made, job.held,      job.ending,        {},
-                   job.later,      job.spec_later};
-    for (const Rank rank : entry.spec.world.locals())
-      if (const Claim& claim = entry.claims[rank]; !claim.token.empty())
-        saved.tokens.push_back({rank.value, claim.token_at, claim.token});
+    SavedJob saved{entry.spec,
+                   job.birth.gid,
+                   job.engine->pid(),
+                   job.birth.owner,
+                   job.birth.made,
+                   job.held,
+                   job.ending,
+                   {},
+                   {},
+                   job.later,
+                   job.spec_later};
+    for (const Rank rank : entry.spec.world.locals()) {
+      const Claim& claim = entry.claims[rank];
+      if (!claim.token.empty()) saved.tokens.push_back({rank.value, claim.token_at, claim.token});
+      const RankOrigin& origin = claim.origin;
+      if (!origin.seen.slurm_job.empty() || !origin.said.slurm_job.empty())
+        saved.origins.push_back({rank.value, origin.seen.slurm_job, origin.said.slurm_job});
+    }
     all.push_back(std::move(saved));
   }
   return all;

@@ -30,6 +30,10 @@ struct EngineWord {
   Status status;                 // OK: it stands
 };
 
+// Whether a part of a job has ranks. kInHaste: none, and its owner needs the room, so other nodes are not to
+// wait for ranks that may come back.
+enum class Vacant : std::uint8_t { kNo, kYes, kInHaste };
+
 // Owns    the engine processes, and their descriptors in the store.
 // Thread  the supervisor's loop.
 // Bound   the table's jobs; ranks_per_job_max; kQuestionsMax callbacks of each job until its engine has
@@ -62,7 +66,10 @@ class RunningJobs {
     std::function<void(const std::string& job, const Status& why, bool deserted)> gone;
     // A job of several nodes that is not the cluster file's has had no rank here for made_job_linger, or has
     // one again.
-    std::function<void(const std::string& job, bool vacant)> vacant;
+    std::function<void(const std::string& job, Vacant vacant)> vacant;
+    // Its engine lacks so many bytes, which the owner's other jobs have.
+    std::function<void(const std::string& job, std::uint64_t bytes)> short_of_memory;
+    std::function<void()> stays;    // a job that was giving way has a rank again
     std::function<void()> changed;  // the number of jobs or sessions
     std::function<void()> save;     // what a successor must find has changed
     // Why a job of that name may not be made by a user: it is the cluster file's.
@@ -80,19 +87,23 @@ class RunningJobs {
   // Descriptors of a predecessor's engine.
   struct KeptEngine {
     shm::Descriptor channel, pidfd, counters;
+    std::shared_ptr<control::PlaceHandles> place;  // of a foreign owner, as far as it was kept
   };
   struct Facts {
     std::int32_t engine_pid = 0;
     int counters = -1;  // a descriptor, read-only; -1: the engine has not given it yet
     ConnectionId owner = 0;
     bool deserted = false;  // it ends, or may end, because its ranks have left: new ones wait
+    // Its ranks have made it and left it: the smaller, the longer ago. 0: it is not idle.
+    std::uint64_t idle_since = 0;
+    bool made = false;  // by its ranks
+    std::uint32_t gid = 0;
+    bool gives_way = false;  // its owner needs the room, and its nodes agree on that
   };
 
   RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
-              const Options& options, Events events);
+              control::NodeCostBook& costs, const Options& options, Events events);
 
-  // A new epoch of a job; never 0.
-  static std::uint64_t draw_epoch(const Options& options);
   // Why no user may make a job of that name.
   Status reserved(const std::string& name) const { return events_.reserved(name); }
   // `on_ready` may be empty.
@@ -118,6 +129,9 @@ class RunningJobs {
   // temporary job has parts on other nodes, this one is vacant then. To be called when a rank of the job
   // becomes held or free.
   void watch_desertion(const std::string& name);
+  // A job without ranks ends at once, or is vacant here if it has parts on other nodes; one that has a rank
+  // still, as soon as that has left. Ranks that come to it wait for the next job of its name.
+  void give_way(const std::string& name, const std::string& why, Vacant how);
   // Ranks that come to a job wait: it has none, and may be about to end. False: they may attach again.
   void hold_ranks(const std::string& name, bool held);
 
@@ -139,6 +153,9 @@ class RunningJobs {
     Birth birth;
     bool deserted = false;
     bool vacant = false;
+    std::uint64_t idle_since = 0;
+    bool hurried = false;                           // it gives way as soon as it is idle
+    bool gives_way = false;                         // since it is idle
     bool held = false;                              // until commit()
     std::string ending;                             // why it ends, if it does
     control::Json later = control::Json::object();  // unknown fields of a later version's state, kept
@@ -164,9 +181,10 @@ class RunningJobs {
   JobMemory& memory_;
   DescriptorStore& store_;
   const Options& options_;
-  control::NodeCostBook costs_;
+  control::NodeCostBook& costs_;
   Events events_;
   std::map<std::string, RunningJob> jobs_;
+  std::uint64_t desertions_ = 0;
   bool closed_ = false;
 };
 

@@ -1,5 +1,5 @@
-// Fields of messages from other nodes. What is missing or of another type counts as empty, or as 0; texts are
-// cut.
+// Fields of messages from other nodes. What is missing or of another type counts as empty, as 0, or
+// as false; texts are cut.
 #pragma once
 
 #include "daemon/control/packet.hpp"
@@ -21,6 +21,11 @@ inline std::string said_text(const control::Json& message, const char* name) {
 inline std::uint64_t said_number(const control::Json& message, const char* name) {
   const auto field = message.find(name);
   return field != message.end() && field->is_number_unsigned() ? field->get<std::uint64_t>() : 0;
+}
+
+inline bool said_flag(const control::Json& message, const char* name) {
+  const auto field = message.find(name);
+  return field != message.end() && field->is_boolean() && field->get<bool>();
 }
 
 // A peer and an engine may give long reasons, and a message is bounded.

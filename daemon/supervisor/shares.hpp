@@ -3,6 +3,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "daemon/control/identity.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,7 +12,11 @@
 
 namespace muster::supervisor {
 
-// Owns    a number for each user that has something.
+using control::Account;
+
+// A container has an account as a user has (daemon/control/identity.hpp).
+//
+// Owns    a number for each account that has something.
 // Thread  the supervisor's loop.
 // Bound   `all` in total. An ordinary user may have `of_one`. Root and the daemon's own user govern: they may
 //         have all, and `reserved` is for them alone, so that nobody can lock them out. Amounts entered above
@@ -43,35 +48,36 @@ class Shares {
   Shares(Limits limits, std::uint32_t governor) : limits_(limits), governor_(governor) {}
 
   // How much more the user may have.
-  std::uint64_t room(std::uint32_t uid) const;
-  bool has_room(std::uint32_t uid) const { return room(uid) > 0; }
+  std::uint64_t room(Account who) const;
+  bool has_room(Account who) const { return room(who) > 0; }
   // Whether the user's own share is used up, not the total.
-  bool share_used(std::uint32_t uid) const;
-  // If uid has no room: the user whose oldest connection should be dropped. It is the user with most, so a
-  // crowd displaces only itself.
-  std::uint32_t in_the_way(std::uint32_t uid) const;
-  void enter(std::uint32_t uid, std::uint64_t amount = 1);
-  void leave(std::uint32_t uid, std::uint64_t amount = 1);
+  bool share_used(Account who) const;
+  // If there is no room: the account whose oldest connection should be dropped. It is the user with most, so
+  // a crowd displaces only itself.
+  Account in_the_way(Account who) const;
+  void enter(Account who, std::uint64_t amount = 1);
+  void leave(Account who, std::uint64_t amount = 1);
 
-  std::uint64_t of(std::uint32_t uid) const;
+  std::uint64_t of(Account who) const;
   std::uint64_t all() const { return all_; }
   // Amounts by user; no zeros.
-  const std::map<std::uint32_t, std::uint64_t>& by_user() const { return of_; }
+  const std::map<Account, std::uint64_t>& by_user() const { return of_; }
   // The most that the user may ever have.
-  std::uint64_t share(std::uint32_t uid) const;
-  bool governs(std::uint32_t uid) const { return uid == 0 || uid == governor_; }
+  std::uint64_t share(Account who) const;
+  std::uint32_t governor() const { return governor_; }
+  bool governs(Account who) const { return who.container == 0 && (who.uid == 0 || who.uid == governor_); }
   // Why the user has no room: who has how much of what, and who may do what about it. kNoResource.
-  Status refusal(std::uint32_t uid, const Words& words) const;
+  Status refusal(Account who, const Words& words) const;
   // Whether `amount` is within the user's share, whatever anybody has now. kNoResource.
-  Status fits(std::uint32_t uid, std::uint64_t amount, const Words& words) const;
+  Status fits(Account who, std::uint64_t amount, const Words& words) const;
 
  private:
   std::uint64_t open() const { return limits_.all - limits_.reserved; }  // for everybody
-  std::string raise(std::uint32_t uid) const;
+  std::string raise(Account who) const;
 
   Limits limits_;
   std::uint32_t governor_;
-  std::map<std::uint32_t, std::uint64_t> of_;
+  std::map<Account, std::uint64_t> of_;
   std::uint64_t all_ = 0;
   std::uint64_t others_ = 0;  // of users who do not govern
 };

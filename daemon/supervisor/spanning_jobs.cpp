@@ -39,8 +39,8 @@ Status exists(const std::string& job) {
 }  // namespace
 
 SpanningJobs::SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
-                           Peers& peers, const Options& options)
-    : around_{loop, clock, table, jobs, peers, options} {
+                           Peers& peers, const Options& options, OwnerHere owner_here)
+    : around_{loop, clock, table, jobs, peers, options}, owner_here_(std::move(owner_here)) {
   for (const control::JobSpec& spec : options.jobs)
     if (spec.world.nodes().size() > 1 && !peers.alone())
       enter(spec, spec.world.nodes().front(), getgid(), {});
@@ -48,7 +48,7 @@ SpanningJobs::SpanningJobs(control::Loop& loop, const Clock& clock, const JobTab
 
 SpanningPart& SpanningJobs::enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
                                   SpanningPart::Wish wish) {
-  const std::string name = spec.name;
+  const std::string name = spec.id();
   auto& part = parts_[name];
   part = std::make_unique<SpanningPart>(around_, std::move(spec), leader, gid, std::move(wish));
   return *part;
@@ -61,9 +61,8 @@ void SpanningJobs::start() {
     if (job.spec.world.nodes().size() < 2) continue;
     auto it = parts_.find(name);
     if (it == parts_.end() && job.spec.temporary()) {
-      const auto gid = gid_of(job.spec.owner_uid);
-      enter(job.spec, job.spec.asked_on, gid ? *gid : getgid(),
-            {.owner = around_.jobs.facts(name).owner, .made = {}});
+      const RunningJobs::Facts facts = around_.jobs.facts(name);
+      enter(job.spec, job.spec.asked_on, facts.gid, {.owner = facts.owner, .made = {}});
       it = parts_.find(name);
     }
     if (it == parts_.end())
@@ -79,7 +78,7 @@ void SpanningJobs::start() {
 // ---- temporary jobs ----------------------------------------------------------------------------
 
 Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Wish wish) {
-  const std::string name = spec.name;
+  const std::string name = spec.id();
   if (is_over(name)) parts_.erase(name);
   if (parts_.contains(name) || around_.table.find(name) != nullptr) return exists(name);
   for (const std::string& node : spec.world.nodes())
@@ -110,15 +109,17 @@ void SpanningJobs::hear_wish(const std::string& peer, const std::string& job, co
   const std::string step = said_text(message, "step");
   const std::uint64_t epoch = said_number(message, "epoch");
   auto wished = wish_in(peer, job, message);
-  const bool waits = wished && step == "prepare" && !makes_room(peer, *wished);
+  const bool waits = wished && step == "prepare" && !makes_room(peer, wished->spec);
   if (waits && later_.try_emplace(job, Later{peer, message}).second) return;
   const Status entered = wished ? enter_asked(*std::move(wished)) : wished.error();
   if (entered.ok()) {
     parts_.at(job)->hear(peer, step, epoch, message);
     return forget_if_over(job);
   }
-  MUSTER_LOG(kWarning, "supervisor", "node {} has asked for a part of job {}: {}", peer, job.substr(0, 64),
-             entered.message());
+  // Another node asks a node that was started anew again and again, until ranks of the job come there.
+  if (entered.code() != Code::kNotFound || step == "prepare")
+    MUSTER_LOG(kWarning, "supervisor", "node {} has asked for a part of job {}: {}", peer, job.substr(0, 64),
+               entered.message());
   Json answer{{"job", job}, {"epoch", epoch}, {"step", "prepared"}};
   answer.update(control::failed(entered));
   // Whoever asked for the job here has left without a word: this daemon was started anew.
@@ -128,41 +129,59 @@ void SpanningJobs::hear_wish(const std::string& peer, const std::string& job, co
 }
 
 // Its daemon is believed in whose wish it is, as the cluster's nodes are.
-Result<control::JobSpec> SpanningJobs::wish_in(const std::string& peer, const std::string& job,
-                                               const Json& message) const {
-  MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, job_of_wish(message.at("wish"), around_.options));
-  if (spec.name != job) return fail(Code::kProtocol, "it wishes for another job");
+Result<SpanningJobs::Wished> SpanningJobs::wish_in(const std::string& peer, const std::string& job,
+                                                   const Json& message) const {
+  Wished wished;
+  MUSTER_ASSIGN_OR_RETURN(wished.spec, job_of_wish(message.at("wish"), around_.options));
+  const control::JobSpec& spec = wished.spec;
+  if (spec.id() != job)
+    return fail(Code::kProtocol, "it wishes for another job: do the daemons of both nodes run as one user?");
   const auto nodes = spec.world.nodes();
   if (std::find(nodes.begin(), nodes.end(), peer) == nodes.end())
     return fail(Code::kDenied, "node {} asks for a job of which it is no node", peer);
   if (spec.asked_on == around_.peers.here()) return fail(Code::kJobEnded, "{}", RunningJobs::kOwnerLeft);
-  return spec;
+  MUSTER_RETURN_IF_ERROR(find_owner(wished));
+  return wished;
+}
+
+// A user has the same number on all nodes. On this node a job with a key belongs to whoever's ranks wait for
+// it here.
+Status SpanningJobs::find_owner(Wished& wished) const {
+  control::JobSpec& spec = wished.spec;
+  if (!spec.gathered || control::key_in(spec.scope).empty()) {
+    MUSTER_ASSIGN_OR_RETURN(wished.gid, gid_of(spec.owner.uid));
+    return {};
+  }
+  const auto owner = owner_here_({spec.scope, spec.name});
+  if (!owner) return failure(Code::kNotFound, "no rank of job {} waits on this node any more", spec.id());
+  spec.owner = owner->who;
+  wished.gid = owner->gid;
+  return {};
 }
 
 // False while an earlier temporary job of that name is still ending here. If its leader has lost that job and
-// makes it anew for the same user, it ends now.
+// makes it anew, it ends now.
 bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& spec) {
-  const auto it = parts_.find(spec.name);
+  const auto it = parts_.find(spec.id());
   if (it == parts_.end()) return true;
   const control::JobSpec& earlier = it->second->spec();
   if (!earlier.temporary()) return true;
-  if (!it->second->over() && earlier.asked_on == peer && earlier.owner_uid == spec.owner_uid)
-    it->second->give_way(peer);
-  if (is_over(spec.name)) parts_.erase(it);
-  const Job* job = around_.table.find(spec.name);
+  if (!it->second->over() && earlier.asked_on == peer) it->second->give_way(peer);
+  if (is_over(spec.id())) parts_.erase(it);
+  const Job* job = around_.table.find(spec.id());
   return job == nullptr || job->state != JobState::kEnding;
 }
 
-Status SpanningJobs::enter_asked(control::JobSpec spec) {
-  if (parts_.contains(spec.name) || around_.table.find(spec.name) != nullptr) return exists(spec.name);
+Status SpanningJobs::enter_asked(Wished wished) {
+  control::JobSpec& spec = wished.spec;
+  if (parts_.contains(spec.id()) || around_.table.find(spec.id()) != nullptr) return exists(spec.id());
   const auto temporary = std::count_if(parts_.begin(), parts_.end(),
                                        [](const auto& entry) { return entry.second->spec().temporary(); });
   if (temporary >= around_.options.jobs_max)
     return failure(Code::kNoResource, "there are {} jobs of several nodes, and limits.jobs_max is {}",
                    temporary, around_.options.jobs_max);
-  MUSTER_ASSIGN_OR_RETURN(const std::uint32_t gid, gid_of(spec.owner_uid));
   const std::string leader = spec.asked_on;
-  enter(std::move(spec), leader, gid, {});
+  enter(std::move(spec), leader, wished.gid, {});
   return {};
 }
 
@@ -187,7 +206,7 @@ void SpanningJobs::on_left(ConnectionId owner) {
   }
 }
 
-void SpanningJobs::on_vacant(const std::string& job, bool vacant) {
+void SpanningJobs::on_vacant(const std::string& job, Vacant vacant) {
   const auto it = parts_.find(job);
   if (it == parts_.end()) return;
   it->second->on_vacant(vacant);

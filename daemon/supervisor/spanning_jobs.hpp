@@ -2,11 +2,14 @@
 // which a user has asked for on one of their nodes (spanning_part.hpp).
 #pragma once
 
+#include "daemon/supervisor/gathering.hpp"
 #include "daemon/supervisor/spanning_part.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace muster::supervisor {
@@ -17,8 +20,10 @@ namespace muster::supervisor {
 // each. Fails   as SpanningPart; make: as it says.
 class SpanningJobs {
  public:
+  // Whose ranks wait here for a job that they gather; nothing: nobody's.
+  using OwnerHere = std::function<std::optional<Gathering::Owner>(const GatheringRank::Job&)>;
   SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
-               Peers& peers, const Options& options);
+               Peers& peers, const Options& options, OwnerHere owner_here);
 
   // To be called once, after a predecessor's jobs were adopted.
   void start();
@@ -47,16 +52,20 @@ class SpanningJobs {
   void on_ending(const std::string& job, const Status& why);
   void on_gone(const std::string& job, const Status& why);
   void on_left(ConnectionId owner);
-  void on_vacant(const std::string& job, bool vacant);
+  void on_vacant(const std::string& job, Vacant vacant);
 
  private:
   SpanningPart& enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
                       SpanningPart::Wish wish);
   void hear_wish(const std::string& peer, const std::string& job, const control::Json& message);
-  Result<control::JobSpec> wish_in(const std::string& peer, const std::string& job,
-                                   const control::Json& message) const;
+  struct Wished {
+    control::JobSpec spec;
+    std::uint32_t gid = 0;  // of its owner
+  };
+  Result<Wished> wish_in(const std::string& peer, const std::string& job, const control::Json& message) const;
+  Status find_owner(Wished& wished) const;
   bool makes_room(const std::string& peer, const control::JobSpec& spec);
-  Status enter_asked(control::JobSpec spec);
+  Status enter_asked(Wished wished);
   bool is_over(const std::string& job) const;
   void forget_if_over(const std::string& job);
 
@@ -66,6 +75,7 @@ class SpanningJobs {
   };
 
   const SpanningPart::Surroundings around_;
+  const OwnerHere owner_here_;
   std::map<std::string, std::unique_ptr<SpanningPart>> parts_;
   std::map<std::string, Later> later_;  // by job; until the part of that name is gone
 };

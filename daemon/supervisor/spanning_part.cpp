@@ -56,7 +56,7 @@ void SpanningPart::adopt(std::uint64_t epoch) {
 // ---- what people hear --------------------------------------------------------------------------
 
 Status SpanningPart::awaited() const {
-  const std::string& job = spec_.name;
+  const std::string& job = spec_.id();
   if (stage_ == Stage::kReady && around_.table.find(job) != nullptr) return {};
   if (stage_ == Stage::kOver) return failure(Code::kJobEnded, "job {} has ended: {}", job, why_.message());
   if (stage_ == Stage::kBeginning || stage_ == Stage::kJoining)
@@ -75,21 +75,21 @@ Status SpanningPart::awaited() const {
 }
 
 std::string SpanningPart::news() const {
-  if (stage_ != Stage::kReady || around_.table.find(spec_.name) == nullptr) return awaited().message();
+  if (stage_ != Stage::kReady || around_.table.find(spec_.id()) == nullptr) return awaited().message();
   const std::string lacks = ties_.lacks();
-  return lacks.empty() ? lacks : fmt::format("job {} runs without some of its nodes: {}", spec_.name, lacks);
+  return lacks.empty() ? lacks : fmt::format("job {} runs without some of its nodes: {}", spec_.id(), lacks);
 }
 
 // ---- making ------------------------------------------------------------------------------------
 
 void SpanningPart::try_begin() {
-  const std::string& name = spec_.name;
+  const std::string& name = spec_.id();
   if (stage_ != Stage::kWaiting || around_.jobs.closed() || around_.table.find(name) != nullptr) return;
   if (const std::uint64_t epoch = ties_.elsewhere()) return begin(epoch, Stage::kBeginning);
   if (!leads()) return;
   for (const std::string& node : others_)
     if (!around_.peers.is_up(node)) return;
-  begin(RunningJobs::draw_epoch(around_.options), Stage::kMaking);
+  begin(draw_epoch(around_.options), Stage::kMaking);
 }
 
 void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
@@ -112,8 +112,10 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
     stage_ = Stage::kWaiting;
     retry_later();
   };
+  control::JobSpec spec = spec_;
+  spec.interfaces = around_.peers.interfaces_for(spec_);
   const Status started = around_.jobs.start(
-      spec_,
+      std::move(spec),
       {.gid = gid_, .owner = wish_.owner, .made = spec_.temporary(), .held_epoch = epoch, .on_held = held},
       {});
   if (!started.ok()) held(fail(started));
@@ -126,7 +128,7 @@ void SpanningPart::on_made(const Status& status) {
     return ready();
   }
   if (why_.text() != status.text())
-    MUSTER_LOG(kWarning, "supervisor", "job {} cannot be made: {}", spec_.name, status.message());
+    MUSTER_LOG(kWarning, "supervisor", "job {} cannot be made: {}", spec_.id(), status.message());
   why_ = status;
   const auto made = std::exchange(wish_.made, nullptr);
   end(status.message(), spec_.temporary() ? Again::kNo : Again::kYes);
@@ -137,7 +139,7 @@ void SpanningPart::on_made(const Status& status) {
 void SpanningPart::ready() {
   stage_ = Stage::kReady;
   why_ = {};
-  around_.jobs.commit(spec_.name);
+  around_.jobs.commit(spec_.id());
   vacancy_.open();
   if (const auto made = std::exchange(wish_.made, nullptr)) made({});
 }
@@ -145,7 +147,7 @@ void SpanningPart::ready() {
 // A part that joins is ready once it is connected with all that it can reach.
 void SpanningPart::on_ties() {
   if (stage_ == Stage::kJoining && ties_.settled()) {
-    MUSTER_LOG(kInfo, "supervisor", "this node's part of job {} has joined the others", spec_.name);
+    MUSTER_LOG(kInfo, "supervisor", "this node's part of job {} has joined the others", spec_.id());
     ready();
   } else if (stage_ == Stage::kWaiting) {
     try_begin();
@@ -170,7 +172,7 @@ void SpanningPart::retry_later() {
 
 void SpanningPart::tell_end(const std::string& why, Again again) {
   if (std::exchange(told_, true)) return;
-  const Json message = end_message(spec_.name, epoch_, why, again == Again::kYes);
+  const Json message = end_message(spec_.id(), epoch_, why, again == Again::kYes);
   for (const std::string& other : others_) around_.peers.send(other, message);
 }
 
@@ -180,7 +182,7 @@ void SpanningPart::end(const std::string& why, Again again) {
   making_.stop();
   vacancy_.end();
   stage_ = again == Again::kYes ? Stage::kWaiting : Stage::kOver;
-  if (around_.table.find(spec_.name, epoch_) != nullptr) around_.jobs.end(spec_.name, why);
+  if (around_.table.find(spec_.id(), epoch_) != nullptr) around_.jobs.end(spec_.id(), why);
 }
 
 // Ends that began here, by a user's wish or with the daemon, are told to the other nodes. The daemon's end
@@ -235,7 +237,7 @@ void SpanningPart::on_up(const std::string& peer, std::uint64_t its_epoch) {
   vacancy_.on_up(peer);
   // It was away when the job was ended.
   if (stage_ == Stage::kOver && its_epoch != 0 && !vacancy_.without_maker())
-    around_.peers.send(peer, end_message(spec_.name, its_epoch, why_.message(), false));
+    around_.peers.send(peer, end_message(spec_.id(), its_epoch, why_.message(), false));
   look_at(peer);
 }
 
@@ -271,7 +273,7 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
   if (step == "join" || step == "here" || step == "apart" || step == "gone") {
     if (stage_ == Stage::kOver) {  // it was away when the job was ended
       if (step != "gone" && !vacancy_.without_maker())
-        around_.peers.send(peer, end_message(spec_.name, epoch, why_.message(), false));
+        around_.peers.send(peer, end_message(spec_.id(), epoch, why_.message(), false));
       return;
     }
     ties_.heard(peer, step, message);
@@ -294,7 +296,7 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
 
 void SpanningPart::on_word(const EngineWord& word) {
   if (ties_.stands()) return ties_.on_word(word);
-  const bool present = around_.table.find(spec_.name, epoch_) != nullptr;
+  const bool present = around_.table.find(spec_.id(), epoch_) != nullptr;
   if (stage_ == Stage::kMaking && present) making_.on_word(word);
 }
 
@@ -314,7 +316,7 @@ void SpanningPart::hear_end(const Json& message) {
 }
 
 void SpanningPart::hear_prepare(const std::string& peer, std::uint64_t epoch) {
-  const Job* job = around_.table.find(spec_.name);
+  const Job* job = around_.table.find(spec_.id());
   if (job == nullptr && !around_.jobs.closed()) return begin(epoch, Stage::kMaking);
   if (job != nullptr && job->state != JobState::kEnding) give_way(peer);
   // Once the earlier part is gone this node takes part, unless the leader has ended the attempt before.
@@ -322,7 +324,7 @@ void SpanningPart::hear_prepare(const std::string& peer, std::uint64_t epoch) {
     next_epoch_ = epoch;
     return;
   }
-  Json answer{{"job", spec_.name}, {"epoch", epoch}, {"step", "prepared"}};
+  Json answer{{"job", spec_.id()}, {"epoch", epoch}, {"step", "prepared"}};
   answer.update(control::failed(failure(Code::kState, RunningJobs::kShuttingDown)));
   around_.peers.send(peer, answer);
 }

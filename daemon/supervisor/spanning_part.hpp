@@ -91,7 +91,7 @@ class SpanningPart {
   // Whoever has asked for it has left; if it has an engine, that ends.
   void on_left(ConnectionId owner);
   // No rank of a temporary job is here, or one is again.
-  void on_vacant(bool vacant) { vacancy_.set(vacant); }
+  void on_vacant(Vacant vacant) { vacancy_.set(vacant); }
 
  private:
   enum class Stage : std::uint8_t {

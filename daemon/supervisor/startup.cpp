@@ -1,17 +1,22 @@
 #include "daemon/supervisor/startup.hpp"
 
+#include "api/base/bootstrap.hpp"
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/config/load.hpp"
 #include "daemon/supervisor/cluster_jobs.hpp"
+#include "daemon/supervisor/trusted_program.hpp"
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include <grp.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,11 +55,18 @@ NodeCosts costs_of(const config::Settings& settings) {
           per_us(settings.costs.memory_rate)};
 }
 
+// However it is written.
+std::string directory_of(const config::Settings& settings) {
+  const std::filesystem::path directory = std::filesystem::path(settings.node.runtime_directory) / "";
+  return directory.lexically_normal().parent_path();
+}
+
 control::JobSpec defaults_of(const config::Settings& settings) {
   control::JobSpec spec;
-  spec.owner_uid = geteuid();
+  spec.owner = geteuid();
   spec.deadline = settings.defaults.deadline;
   spec.workers = settings.node.workers;
+  spec.cores = settings.node.cores == "daemon" ? control::CoreRule::kDaemon : control::CoreRule::kRanks;
   spec.idle_spin = settings.liveness.idle_spin;
   spec.arena_bytes_max = settings.limits.arena_per_rank_max;
   spec.segment_bytes = settings.limits.arena_segment;
@@ -65,6 +77,8 @@ control::JobSpec defaults_of(const config::Settings& settings) {
   spec.digests = settings.defaults.digests;
   spec.reports_directory = settings.log.reports_directory;
   spec.networks_directory = networks_folder();
+  const std::string directory = directory_of(settings);
+  if (directory != shm::directory_of(bootstrap::kDefaultEndpoint)) spec.endpoint = directory;
   return spec;
 }
 
@@ -132,6 +146,7 @@ Status load_cluster(const config::Settings& settings, Options& options) {
     MUSTER_ASSIGN_OR_RETURN(here, own_name(settings, hosts));
   }
   options.job_defaults.link = cluster->link;
+  options.job_defaults.interfaces = interfaces_of(*cluster, here);
   auto plan = plan_of(*cluster, options.job_defaults, here, {options.jobs_max, options.ranks_per_job_max});
   if (!plan) return plan.error().status();
   options.jobs = std::move(plan->jobs);
@@ -162,12 +177,24 @@ bool journal_reads() {
   return fmt::format("{}:{}", facts.st_dev, facts.st_ino) == stream;
 }
 
-// The runtime directory, if the socket lies in it.
-std::string directory_of(const config::Settings& settings) {
-  const auto folder = [](const std::filesystem::path& path) { return (path / "").lexically_normal(); };
-  const std::filesystem::path directory = folder(settings.node.runtime_directory);
-  const bool holds = folder(std::filesystem::path(settings.node.socket_path).parent_path()) == directory;
-  return holds ? directory.parent_path() : std::filesystem::path();
+// "nobody" is a user everywhere, also in a container without a list of users.
+Result<EngineProcess::User> engine_user_of(const std::string& name) {
+  constexpr std::uint32_t kNoUser = 65534;
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  EngineProcess::User user{number, number};
+  if (error != std::errc() || end != name.data() + name.size()) {
+    const passwd* entry = getpwnam(name.c_str());  // before any other thread
+    if (entry == nullptr && name != "nobody")
+      return fail(Code::kNotFound,
+                  "node.engine_user: there is no user {}; create it (useradd --system {}) or name another",
+                  name, name);
+    user = entry == nullptr ? EngineProcess::User{kNoUser, kNoUser}
+                            : EngineProcess::User{entry->pw_uid, entry->pw_gid};
+  }
+  if (user.uid == 0)
+    return fail(Code::kBadArgument, "node.engine_user: {} is root; name a user without rights", name);
+  return user;
 }
 
 // `installed`: the installed folder of the program, relative to this program's folder.
@@ -197,12 +224,14 @@ Result<config::Resolved> load_settings(const Sources& sources) {
 
 Result<Options> options_of(const config::Settings& settings) {
   Options options;
-  options.socket_path = settings.node.socket_path;
-  options.socket_mode = settings.node.socket_mode;
-  if (!settings.node.group.empty()) {
-    MUSTER_ASSIGN_OR_RETURN(options.socket_gid, group_id(settings.node.group));
-  }
   options.runtime_directory = directory_of(settings);
+  options.socket_path = settings.node.socket_path;
+  options.directory_mode = settings.node.directory_mode;
+  if (!settings.node.group.empty()) {
+    MUSTER_ASSIGN_OR_RETURN(options.directory_gid, group_id(settings.node.group));
+  }
+  MUSTER_ASSIGN_OR_RETURN(options.engine_user, engine_user_of(settings.node.engine_user));
+  MUSTER_ASSIGN_OR_RETURN(options.program_folders, program_folders(settings.node.program_folders));
   options.jobs_max = settings.limits.jobs_max;
   options.jobs_per_user_max = settings.limits.jobs_per_user_max;
   options.sessions_max = settings.limits.sessions_max;
@@ -221,6 +250,8 @@ Result<Options> options_of(const config::Settings& settings) {
 
 void stand_alone(Options& options) {
   options.roster = {};
+  options.job_defaults.ends_with_run = true;
+  for (control::JobSpec& job : options.jobs) job.ends_with_run = true;
   std::erase_if(options.jobs, [](const control::JobSpec& job) { return job.world.nodes().size() > 1; });
 }
 
@@ -247,6 +278,13 @@ void apply_log(const config::Settings& settings) {
   log::configure(level_value, format_value);
   setenv("MUSTER_LOG", settings.log.level.c_str(), 1);
   setenv("MUSTER_LOG_FORMAT", format.c_str(), 1);
+}
+
+Status check_proc() {
+  if (access("/proc/self/exe", F_OK) == 0) return {};
+  return failure(Code::kNoResource,
+                 "/proc is not mounted here, and Muster needs it to find its programs and the processes of "
+                 "ranks; mount it: mount -t proc proc /proc");
 }
 
 std::string engine_program() {

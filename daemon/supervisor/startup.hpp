@@ -39,6 +39,9 @@ Status check_reports_directory(const config::Settings& settings);
 // Sets level and format of the log, for this process and, through the environment, for its engines.
 void apply_log(const config::Settings& settings);
 
+// By /proc a program finds what is installed beside it. kNoResource if it is not mounted.
+Status check_proc();
+
 // The engine that musterd starts, and the musterd that `muster run` starts: beside the calling program, as in
 // a build tree, or else in the place of the installation.
 std::string engine_program();

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/state.hpp"
 
+#include "daemon/supervisor/cgroup_origin.hpp"
+
 #include <array>
 #include <cstring>
 #include <limits>
@@ -46,6 +48,9 @@ Json to_json(const SavedJob& job) {
   Json tokens = Json::array();
   for (const SavedToken& token : job.tokens)
     tokens.push_back({{"rank", token.rank}, {"attachments", token.attachments}, {"text", token.text}});
+  Json origins = Json::array();
+  for (const SavedOrigin& origin : job.origins)
+    origins.push_back({{"rank", origin.rank}, {"seen", origin.seen}, {"said", origin.said}});
   Json spec = job.spec_later;
   spec.update(control::to_json(job.spec));
   Json json = job.later;
@@ -56,7 +61,8 @@ Json to_json(const SavedJob& job) {
                {"made", job.made},
                {"held", job.held},
                {"ending", readable(job.ending)},
-               {"tokens", std::move(tokens)}});
+               {"tokens", std::move(tokens)},
+               {"origins", std::move(origins)}});
   return json;
 }
 
@@ -129,6 +135,23 @@ Result<SavedToken> token_from(const Json& json, const SavedJob& job) {
   return token;
 }
 
+// Newer than version 1: they may be missing. They matter less than the job: whatever is no origin is left
+// out.
+std::vector<SavedOrigin> origins_from(const Json& json, const SavedJob& job) {
+  std::vector<SavedOrigin> origins;
+  const auto said = json.find("origins");
+  if (said == json.end() || !said->is_array() || said->size() > job.spec.world.size()) return origins;
+  for (const Json& entry : *said) {
+    SavedOrigin origin;
+    StateReader fields(entry, "an origin");
+    fields.number("rank", origin.rank, job.spec.world.size() - 1);
+    fields.text("seen", origin.seen, kOriginBytesMax);
+    fields.text("said", origin.said, kOriginBytesMax);
+    if (fields.status().ok()) origins.push_back(std::move(origin));
+  }
+  return origins;
+}
+
 Result<SavedJob> job_from(const Json& json) {
   SavedJob job;
   StateReader fields(json, "a job");
@@ -148,6 +171,7 @@ Result<SavedJob> job_from(const Json& json) {
     MUSTER_ASSIGN_OR_RETURN(auto token, token_from(entry, job));
     job.tokens.push_back(std::move(token));
   }
+  job.origins = origins_from(json, job);
   job.spec_later = unknown_of(*spec, control::to_json(job.spec));
   job.later = unknown_of(json, to_json(job));
   return job;
@@ -170,7 +194,7 @@ Result<State> state_from(const Json& json) {
   for (const Json& entry : *jobs) {
     MUSTER_ASSIGN_OR_RETURN(auto job, job_from(entry));
     for (const SavedJob& other : state.jobs)
-      if (other.spec.name == job.spec.name || other.spec.epoch == job.spec.epoch)
+      if (other.spec.id() == job.spec.id() || other.spec.epoch == job.spec.epoch)
         return fail(Code::kProtocol, "state: job {} is there twice", job.spec.name);
     state.jobs.push_back(std::move(job));
   }

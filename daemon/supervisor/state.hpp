@@ -54,6 +54,12 @@ struct SavedToken {
   std::string text;
 };
 
+// The Slurm job of which a rank is, or was last, as it was seen and as it has said.
+struct SavedOrigin {
+  std::uint32_t rank = 0;
+  std::string seen, said;
+};
+
 struct SavedJob {
   control::JobSpec spec;
   std::uint32_t gid = 0;
@@ -63,6 +69,7 @@ struct SavedJob {
   bool held = false;        // a part of a job of several nodes, which may not have theirs
   std::string ending;       // why it was told to end; empty: it was not
   std::vector<SavedToken> tokens;
+  std::vector<SavedOrigin> origins;
   control::Json later = control::Json::object();       // fields that this version does not know
   control::Json spec_later = control::Json::object();  // the same for the spec
 };

@@ -3,6 +3,7 @@
 #include "daemon/control/own_version.hpp"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <set>
 #include <utility>
@@ -20,14 +21,15 @@ using control::Packet;
 constexpr int kOthersTenths = 9;
 
 // What a user has, and its shares.
-Json of_user(std::uint32_t uid, const Shares& jobs, const Shares& sessions, const Shares& memory) {
-  return Json{{"uid", uid},
-              {"jobs", jobs.of(uid)},
-              {"jobs_share", jobs.share(uid)},
-              {"sessions", sessions.of(uid)},
-              {"sessions_share", sessions.share(uid)},
-              {"memory_bytes", memory.of(uid)},
-              {"memory_share_bytes", memory.share(uid)}};
+Json of_account(const Account& account, const Shares& jobs, const Shares& sessions, const Shares& memory) {
+  return Json{{"uid", account.uid},
+              {"container", account.container},
+              {"jobs", jobs.of(account)},
+              {"jobs_share", jobs.share(account)},
+              {"sessions", sessions.of(account)},
+              {"sessions_share", sessions.share(account)},
+              {"memory_bytes", memory.of(account)},
+              {"memory_share_bytes", memory.share(account)}};
 }
 
 // A rank as an engine of any node reports it; null: not well-formed, or not of that node.
@@ -86,6 +88,33 @@ void add_places(const World& world, Json* job) {
   (*job)["node"] = world.name_of(world.here());
 }
 
+Json origin_json(const CgroupOrigin& origin) {
+  Json json = Json::object();
+  for (const auto& [name, value] :
+       {std::pair{"container", &origin.container}, std::pair{"pod", &origin.pod},
+        std::pair{"slurm_job", &origin.slurm_job}, std::pair{"slurm_step", &origin.slurm_step}})
+    if (!value->empty()) json[name] = *value;
+  return json;
+}
+
+// The attached ranks of this node by where they are: [{ranks, container, …, text, said: {…}}].
+Json origins_of(const Job& job) {
+  std::map<RankOrigin, std::vector<std::uint32_t>> ranks;
+  for (const Rank rank : job.spec.world.locals())
+    if (const Claim& claim = job.claims[rank]; claim.held && !claim.origin.empty())
+      ranks[claim.origin].push_back(rank.value);
+  Json origins = Json::array();
+  for (const auto& [origin, where] : ranks) {
+    Json json = origin_json(origin.seen);
+    Json said = origin_json(origin.said);
+    if (!origin.said_host.empty()) said["host"] = origin.said_host;
+    json.update({{"ranks", where}, {"text", text_of(origin)}});
+    if (!said.empty()) json["said"] = std::move(said);
+    origins.push_back(std::move(json));
+  }
+  return origins;
+}
+
 // Collects the engines' answers. An engine may never answer, and the caller may ask again; after the reply
 // only this small object waits for that engine.
 struct Gathered {
@@ -110,17 +139,22 @@ Json StatusReport::version() const {
               {"program", from_.options.program}};
 }
 
-Json StatusReport::status(std::uint32_t uid) const {
+Json StatusReport::costs() const {
+  return Json{{"costs", control::to_json(from_.costs.get())}};
+}
+
+Json StatusReport::status(const control::Actor& actor) const {
   const State& state = from_.saved.state();
   const Shares memory = from_.memory.held();
   Json jobs = Json::array();
   for (const auto& [name, job] : from_.table.jobs())
-    if (JobTable::may_act(job, uid).ok()) jobs.push_back(describe(job));  // as in jobs()
+    if (JobTable::may_act(job, actor).ok()) jobs.push_back(describe(job, actor));  // as in jobs()
   Json later = Json::array();
   for (const auto& [name, value] : state.later.items()) later.push_back(name);
   Json result = version();
   result["uptime_ns"] = (clock_.now() - Instant(state.started_ns)).count();
   result["socket"] = from_.entrance.socket().path();
+  result["directory"] = from_.entrance.directory();
   result["epoch"] = state.epoch;
   result["state"] = {
       {"version", state_format().version}, {"read", from_.saved.read_version()}, {"later", std::move(later)}};
@@ -134,44 +168,46 @@ Json StatusReport::status(std::uint32_t uid) const {
                       {"sessions_max", from_.options.sessions_max},
                       {"ranks_per_job_max", from_.options.ranks_per_job_max},
                       {"memory_max", memory.share(0)}};
-  result["users"] = users(uid);
+  result["users"] = users(actor);
   if (from_.peers.alone()) return result;
   result["cluster"] = from_.peers.report();
   result["cluster"]["waiting"] = from_.spanning.report();
-  for (Json& gathers : from_.rendezvous.report(uid))
+  for (Json& gathers : from_.rendezvous.report(actor))
     result["cluster"]["waiting"].push_back(std::move(gathers));
   return result;
 }
 
 // A user who governs the daemon sees all users who have something; any other user sees only itself.
-Json StatusReport::users(std::uint32_t uid) const {
+Json StatusReport::users(const control::Actor& actor) const {
   const Shares& places = from_.table.places();
   const Shares sessions = from_.claims.sessions_by_user();
   const Shares memory = from_.memory.held();
-  std::set<std::uint32_t> shown{uid};
-  if (memory.governs(uid))
+  std::set<Account> shown{actor.who.account};
+  if (actor.governs)
     for (const Shares* shares : {&places, &sessions, &memory})
-      for (const auto& [user, has] : shares->by_user()) shown.insert(user);
+      for (const auto& [account, has] : shares->by_user()) shown.insert(account);
   Json all = Json::array();
-  for (const std::uint32_t user : shown) all.push_back(of_user(user, places, sessions, memory));
+  for (const Account& account : shown) all.push_back(of_account(account, places, sessions, memory));
   return all;
 }
 
-Json StatusReport::describe(const Job& job) const {
-  Json json{{"name", job.spec.name},
+Json StatusReport::describe(const Job& job, const control::Actor& actor) const {
+  Json json{{"name", from_.table.name_for(job, actor)},
             {"state", state_name(job.state)},
             {"world", job.spec.world.size()},
             {"mesh", job.spec.mesh},
-            {"owner_uid", job.spec.owner_uid},
+            {"owner_uid", job.spec.owner.uid},
+            {"owner", control::text_of(job.spec.owner)},
             {"epoch", job.spec.epoch},
             {"claim", job.spec.claim == control::ClaimRule::kToken ? "token" : "owner"},
-            {"engine_pid", from_.jobs.facts(job.spec.name).engine_pid},
-            {"attached", job.held()}};
+            {"engine_pid", from_.jobs.facts(job.spec.id()).engine_pid},
+            {"attached", job.held()},
+            {"origins", origins_of(job)}};
   if (job.spec.world.nodes().size() > 1) add_places(job.spec.world, &json);
   return json;
 }
 
-void StatusReport::jobs(std::uint32_t uid, const Json& body, const Reply& reply) const {
+void StatusReport::jobs(const control::Actor& actor, const Json& body, const Reply& reply) const {
   const auto gathered = std::make_shared<Gathered>();
   gathered->reply = reply;
   gathered->timer = loop_.after(patience_in(body, kReportTime), [gathered] { gathered->answer(); });
@@ -181,9 +217,9 @@ void StatusReport::jobs(std::uint32_t uid, const Json& body, const Reply& reply)
     gathered->answer();
   };
   for (const auto& [name, job] : from_.table.jobs()) {
-    if (!JobTable::may_act(job, uid).ok()) continue;  // other users' jobs are not shown
+    if (!JobTable::may_act(job, actor).ok()) continue;  // other users' jobs are not shown
     const std::size_t index = gathered->jobs.size();
-    gathered->jobs.push_back(describe(job));
+    gathered->jobs.push_back(describe(job, actor));
     gathered->jobs[index].update({{"ranks", Json::array()}, {"answered", false}});
     ++gathered->open;
     const World& world = job.spec.world;

@@ -28,7 +28,8 @@ class StatusReport {
   struct Sources {
     const Options& options;
     const JobTable& table;
-    RunningJobs& jobs;         // whose engines are asked
+    RunningJobs& jobs;  // whose engines are asked
+    control::NodeCostBook& costs;
     PeerQuestions& questions;  // by which those of other nodes are asked
     const Claims& claims;
     const JobMemory& memory;
@@ -43,15 +44,16 @@ class StatusReport {
       : loop_(loop), clock_(clock), from_(sources) {}
 
   control::Json version() const;
-  control::Json status(std::uint32_t uid) const;
+  control::Json costs() const;
+  control::Json status(const control::Actor& actor) const;
   // Asks each engine for its ranks, and those of the job's other nodes. The answer goes out when the last
   // engine has answered, or after kReportTime without stopped or stuck ones: one job must not hide the
   // others.
-  void jobs(std::uint32_t uid, const control::Json& body, const Reply& reply) const;
+  void jobs(const control::Actor& actor, const control::Json& body, const Reply& reply) const;
 
  private:
-  control::Json describe(const Job& job) const;
-  control::Json users(std::uint32_t uid) const;
+  control::Json describe(const Job& job, const control::Actor& actor) const;
+  control::Json users(const control::Actor& actor) const;
 
   control::Loop& loop_;
   const Clock& clock_;

@@ -42,9 +42,10 @@ const char* name_of(int number) {
 }  // namespace
 
 Entrance::Options entrance_of(const Options& options) {
-  return {options.socket_path,
-          {static_cast<mode_t>(options.socket_mode), std::nullopt, options.socket_gid},
-          options.runtime_directory,
+  const std::string& ranks = options.socket_path;
+  return {options.runtime_directory,
+          ranks.empty() ? shm::ranks_socket(options.runtime_directory) : ranks,
+          {static_cast<mode_t>(options.directory_mode), options.directory_gid},
           options.transient};
 }
 
@@ -52,7 +53,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
                                                      std::vector<Inherited> inherited) {
   Inheritance inheritance(std::move(inherited), options.runtime_directory);
   MUSTER_ASSIGN_OR_RETURN(Entrance entrance,
-                          Entrance::open(entrance_of(options), inheritance.entrance(options.socket_path)));
+                          Entrance::open(entrance_of(options), inheritance.entrance(entrance_of(options))));
   MUSTER_ASSIGN_OR_RETURN(SavedState saved, SavedState::create(options.random_word(), clock.now()));
   MUSTER_ASSIGN_OR_RETURN(SignalQueue signals, SignalQueue::open());
   std::unique_ptr<Supervisor> supervisor(
@@ -73,36 +74,42 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
     : options_(std::move(options)),
       clock_(clock),
       signals_(std::move(signals)),
+      identities_(options_.transient ? Identities::Rule::kUidAlone : Identities::Rule::kWhereHeIs),
       store_(options_.notify, options_.store_room),
       saved_(std::move(saved)),
       table_(empty_table(options_)),
+      costs_(options_.costs, options_.transient ? std::string() : options_.own_folder()),
       memory_(loop_, store_, memory_limits(options_), geteuid()),
       refusals_(loop_, clock_),
       peers_(loop_, clock_, options_, events_of_peers()),
-      jobs_(loop_, table_, memory_, store_, options_, events_of_jobs()),
-      spanning_(loop_, clock_, table_, jobs_, peers_, options_),
+      jobs_(loop_, table_, memory_, store_, costs_, options_, events_of_jobs()),
+      spanning_(loop_, clock_, table_, jobs_, peers_, options_,
+                [this](const GatheringRank::Job& job) { return rendezvous_.owner_here(job); }),
       texts_(jobs_, clock_),
       questions_(loop_, clock_, table_, ways_of_questions()),
       gathered_(clock_, table_, questions_),
+      evictions_(table_, jobs_, memory_.shares()),
       retries_(loop_, clock_, table_),
       rendezvous_(loop_, clock_, spanning_, peers_, options_, events_of_rendezvous()),
-      claims_(loop_, table_, jobs_, retries_, refusals_, rendezvous_, options_,
+      claims_(loop_, table_, jobs_, evictions_, retries_, refusals_, rendezvous_, options_,
               {[this] { on_changed(); }, [this] { save(); }}),
       connections_(loop_, store_, refusals_, options_.idle_timeout, events_of_connections()),
       acceptor_(loop_, clock_, store_, std::move(entrance),
-                [this](shm::Descriptor socket, shm::PeerIdentity peer) {
-                  connections_.take(std::move(socket), std::move(peer));
+                [this](shm::Descriptor socket, shm::PeerIdentity peer, Door door) {
+                  PendingClient client{std::move(peer), {}, door};
+                  client.who = identities_.of(client.process);
+                  connections_.take(std::move(socket), std::move(client));
                 }),
-      adoption_(loop_, clock_, {acceptor_, saved_, table_, jobs_, memory_, connections_, store_},
+      adoption_(loop_, clock_, {acceptor_, saved_, table_, jobs_, memory_, connections_, store_, identities_},
                 options_.random_word, [this] { save(); }),
       drain_(loop_, table_, jobs_, options_.drain_timeout, events_of_drain()),
       handover_(loop_, clock_, options_, acceptor_.entrance(), jobs_, store_, saved_, [this] { save(); }),
-      job_commands_(table_, jobs_, spanning_, questions_, gathered_, retries_, connections_, options_,
-                    [this] { save(); }),
+      job_commands_(table_, jobs_, spanning_, evictions_, questions_, gathered_, retries_, connections_,
+                    options_, [this] { save(); }),
       report_(loop_, clock_,
-              {options_, table_, jobs_, questions_, claims_, memory_, saved_, acceptor_.entrance(), adoption_,
-               peers_, spanning_, rendezvous_}),
-      commands_(job_commands_, report_, handover_, drain_) {}
+              {options_, table_, jobs_, costs_, questions_, claims_, memory_, saved_, acceptor_.entrance(),
+               adoption_, peers_, spanning_, rendezvous_}),
+      commands_(job_commands_, report_, handover_, drain_, options_.runtime_directory) {}
 
 Peers::Events Supervisor::events_of_peers() {
   return {.jobs = [this] { return spanning_.parts(); },
@@ -157,7 +164,10 @@ RunningJobs::Events Supervisor::events_of_jobs() {
               },
           .gone = [this](const std::string& job, const Status& why,
                          bool deserted) { on_gone(job, why, deserted); },
-          .vacant = [this](const std::string& job, bool vacant) { spanning_.on_vacant(job, vacant); },
+          .vacant = [this](const std::string& job, Vacant vacant) { spanning_.on_vacant(job, vacant); },
+          .short_of_memory = [this](const std::string& job,
+                                    std::uint64_t bytes) { evictions_.make_memory(job, bytes); },
+          .stays = [this] { evictions_.on_change(); },
           .changed = [this] { on_changed(); },
           .save = [this] { save(); },
           .reserved = [this](const std::string& job) { return spanning_.awaited(job); }};
@@ -165,8 +175,8 @@ RunningJobs::Events Supervisor::events_of_jobs() {
 
 Connections::Events Supervisor::events_of_connections() {
   return {.hello =
-              [this](shm::Descriptor socket, shm::PeerIdentity peer, std::span<const std::byte> bytes) {
-                claims_.hear(std::move(socket), std::move(peer), bytes);
+              [this](shm::Descriptor socket, PendingClient client, std::span<const std::byte> bytes) {
+                claims_.hear(std::move(socket), std::move(client), bytes);
               },
           .command = [this](const Caller& caller, const control::Json& body,
                             const Reply& reply) { commands_.run(caller, body, reply); },
@@ -194,6 +204,7 @@ void Supervisor::on_gone(const std::string& job, const Status& why, bool deserte
   adoption_.conclude();
   retries_.fill_places();
   claims_.admit_waiting(job);
+  evictions_.on_change();
 }
 
 // What ranks hear that have waited for the job. One that is made again is no reason for them to give up.
@@ -209,14 +220,14 @@ void Supervisor::on_changed() {
 
 Status Supervisor::start_configured_jobs() {
   for (const control::JobSpec& job : options_.jobs) {
-    if (table_.find(job.name) != nullptr || spanning_.has(job.name)) continue;
+    if (table_.find(job.id()) != nullptr || spanning_.has(job.id())) continue;
     const auto tell = [name = job.name](const Status& status) {
       if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
     };
     const auto start = [this, &job, tell] { return jobs_.start(job, {.gid = getgid()}, tell); };
-    if (table_.place_is_coming(job.owner_uid)) {
+    if (table_.place_is_coming(job.owner.account)) {
       retries_.wait_for_place(
-          {job.owner_uid, job.name, [] { return false; }, [start, tell] { tell(start()); }});
+          {job.owner.account, job.id(), [] { return false; }, [start, tell] { tell(start()); }});
       continue;
     }
     const Status started = start();

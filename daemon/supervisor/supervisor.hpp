@@ -98,9 +98,11 @@ class Supervisor {
   const Clock& clock_;
   control::Loop loop_;
   SignalQueue signals_;
+  Identities identities_;
   DescriptorStore store_;
   SavedState saved_;
   JobTable table_;
+  control::NodeCostBook costs_;
   JobMemory memory_;
   Refusals refusals_;
   Peers peers_;
@@ -109,6 +111,7 @@ class Supervisor {
   NodeTexts texts_;
   PeerQuestions questions_;
   GatheredTexts gathered_;
+  Evictions evictions_;
   Retries retries_;
   Rendezvous rendezvous_;
   Claims claims_;

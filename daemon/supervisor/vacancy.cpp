@@ -10,7 +10,7 @@ namespace {
 
 using control::Json;
 
-constexpr std::array<std::string_view, 4> kSteps{"vacant", "closing", "closed", "reopen"};
+constexpr std::array<std::string_view, 5> kSteps{"vacant", "hurry", "closing", "closed", "reopen"};
 
 bool says_vacant(const Json& message) {
   const auto vacant = message.find("vacant");
@@ -36,7 +36,7 @@ bool Vacancy::is_step(const std::string& step) {
 
 void Vacancy::say(const std::string& peer, const char* step) const {
   around_.peers.send(
-      peer, {{"job", spec_.name}, {"epoch", epoch_}, {"step", step}, {"vacant", is_open_ && vacant_}});
+      peer, {{"job", spec_.id()}, {"epoch", epoch_}, {"step", step}, {"vacant", is_open_ && vacant_}});
 }
 
 void Vacancy::tell_all(const char* step) const {
@@ -58,13 +58,15 @@ void Vacancy::open() {
 
 void Vacancy::end() {
   is_open_ = false;
+  hurries_ = false;
   unanswered_.reset();
   asked_by_.clear();
 }
 
-void Vacancy::set(bool vacant) {
-  vacant_ = vacant;
-  tell_all("vacant");
+void Vacancy::set(Vacant vacant) {
+  vacant_ = vacant != Vacant::kNo;
+  const bool tells = vacant == Vacant::kInHaste && !std::exchange(hurries_, true);
+  tell_all(tells ? "hurry" : "vacant");
   look();
 }
 
@@ -100,7 +102,7 @@ void Vacancy::close() {
   unanswered_.emplace();
   for (const std::string& other : others_)
     if (around_.peers.is_up(other)) unanswered_->insert(other);
-  around_.jobs.hold_ranks(spec_.name, true);
+  around_.jobs.hold_ranks(spec_.id(), true);
   tell_all("closing");
   if (unanswered_->empty()) finish();
 }
@@ -110,13 +112,14 @@ void Vacancy::finish() {
   without_maker_ = !spec_.gathered;
   const std::string gone =
       without_maker_ ? fmt::format(", and node {}, which has made it, is away", spec_.asked_on) : "";
-  deserted_(fmt::format("the last rank of job {} has left{}", spec_.name, gone));
+  deserted_(fmt::format("the last rank of job {} has left{}", spec_.id(), gone));
 }
 
 void Vacancy::reopen() {
   unanswered_.reset();
   asked_by_.clear();
-  around_.jobs.hold_ranks(spec_.name, false);
+  hurries_ = false;
+  around_.jobs.hold_ranks(spec_.id(), false);
 }
 
 void Vacancy::on_up(const std::string& peer) {
@@ -138,10 +141,14 @@ void Vacancy::on_down(const std::string& peer) {
 void Vacancy::hear(const std::string& peer, const std::string& step, const Json& message) {
   const bool vacant = says_vacant(message);
   vacant ? void(vacant_others_.insert(peer)) : void(vacant_others_.erase(peer));
+  if (step == "hurry" && is_open_) {
+    hurries_ = true;
+    around_.jobs.give_way(spec_.id(), "", Vacant::kInHaste);  // it ends once all nodes are vacant
+  }
   if (step == "closing") {
     if (is_open_ && vacant_ && !unanswered_) {
       asked_by_ = peer;
-      around_.jobs.hold_ranks(spec_.name, true);
+      around_.jobs.hold_ranks(spec_.id(), true);
     }
     return say(peer, "closed");
   }

@@ -7,8 +7,9 @@
 // are, the job ends, and the ranks that wait meet for another one. Else the first says so (`reopen`). So no
 // rank is attached to a job that has been given up.
 //
-// A node that is away counts as vacant after Options::made_job_linger. A job whose maker's node is away ends
-// in the same way, on the nodes that are there. While its maker is there, that ends it.
+// Each waits for Options::made_job_linger before it is vacant, unless one says `hurry`. A node that is away
+// counts as vacant after the same time. A job whose maker's node is away ends in the same way, on the nodes
+// that are there. While its maker is there, that ends it.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -48,7 +49,7 @@ class Vacancy {
   void open();
   void end();
   // No rank is here, or one is again.
-  void set(bool vacant);
+  void set(Vacant vacant);
   // The job has ended because its maker's node was away: that node decides whether it goes on there.
   bool without_maker() const { return without_maker_; }
 
@@ -73,6 +74,7 @@ class Vacancy {
   std::uint64_t epoch_ = 0;
   bool is_open_ = false;
   bool vacant_ = false;
+  bool hurries_ = false;  // all nodes know that the owner needs the room
   bool without_maker_ = false;
   std::set<std::string> vacant_others_;
   std::set<std::string> away_;  // for so long that they count as vacant

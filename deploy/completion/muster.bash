@@ -24,7 +24,7 @@ _muster_options() {
   'muster top') echo '-h --help --json --endpoint --timeout --job --interval --once' ;;
   'muster doctor') echo '-h --help --json --endpoint --timeout' ;;
   'muster token') echo '-h --help --json --endpoint --timeout --job --rank' ;;
-  'muster end') echo '-h --help --json --endpoint --timeout --job' ;;
+  'muster end') echo '-h --help --json --endpoint --timeout --of --job' ;;
   'muster trace') echo '-h --help --json --endpoint --timeout --job -o --output --seconds --end' ;;
   'muster version') echo '-h --help --json --endpoint --timeout' ;;
   'muster upgrade') echo '-h --help --json --endpoint --timeout --program' ;;
@@ -38,7 +38,7 @@ _muster_options() {
   'muster checkpoint inspect') echo '-h --help --json' ;;
   'muster checkpoint verify') echo '-h --help --json' ;;
   'muster checkpoint export') echo '-h --help --json -o --output --only --exclude' ;;
-  'muster checkpoint import') echo '-h --help --json --name --step' ;;
+  'muster checkpoint import') echo '-h --help --json --name --step --only --exclude' ;;
   'muster certs') echo '-h --help' ;;
   'muster certs init') echo '-h --help --json --folder --cluster --days' ;;
   'muster certs node') echo '-h --help --json --folder --days' ;;
@@ -48,7 +48,7 @@ _muster_options() {
   'muster config show') echo '-h --help --json --config --set' ;;
   'muster config explain') echo '-h --help --json' ;;
   'muster config schema') echo '-h --help' ;;
-  'musterd') echo '-h --help --config --socket --set --engine --check-config --print-config --transient --version' ;;
+  'musterd') echo '-h --help --config --directory --socket --set --engine --check-config --print-config --transient --version' ;;
   esac
 }
 
@@ -96,6 +96,7 @@ _muster_kind() {
   'muster token --rank') echo 'NONE' ;;
   'muster end --endpoint') echo 'FILE' ;;
   'muster end --timeout') echo 'NONE' ;;
+  'muster end --of') echo 'NONE' ;;
   'muster end --job') echo 'JOB' ;;
   'muster trace --endpoint') echo 'FILE' ;;
   'muster trace --timeout') echo 'NONE' ;;
@@ -132,10 +133,11 @@ _muster_kind() {
   'muster checkpoint export --output') echo 'FILE' ;;
   'muster checkpoint export --only') echo 'NONE' ;;
   'muster checkpoint export --exclude') echo 'NONE' ;;
-  'muster checkpoint import 0') echo 'FILE' ;;
-  'muster checkpoint import 1') echo 'FOLDER' ;;
+  'muster checkpoint import '[0-9]*) echo 'FILE' ;;
   'muster checkpoint import --name') echo 'NONE' ;;
   'muster checkpoint import --step') echo 'NONE' ;;
+  'muster checkpoint import --only') echo 'NONE' ;;
+  'muster checkpoint import --exclude') echo 'NONE' ;;
   'muster certs init --folder') echo 'FOLDER' ;;
   'muster certs init --cluster') echo 'NONE' ;;
   'muster certs init --days') echo 'NONE' ;;
@@ -150,6 +152,7 @@ _muster_kind() {
   'muster config explain 0') echo 'KEY' ;;
   'muster config schema 0') echo 'musterd|cluster' ;;
   'musterd --config') echo 'FILE' ;;
+  'musterd --directory') echo 'FILE' ;;
   'musterd --socket') echo 'FILE' ;;
   'musterd --set') echo 'KEY=VALUE' ;;
   'musterd --engine') echo 'FILE' ;;
@@ -160,8 +163,8 @@ _muster_kind() {
 _muster_words() {
   case $1 in
   'DTYPE') echo 'f32 bf16 f16 f64 i32 i64 u8 i8 f8_e4m3 f8_e5m2' ;;
-  'KEY') echo 'node node.name node.socket_path node.runtime_directory node.socket_mode node.group node.workers peers peers.certificates peers.secret_file peers.plaintext log log.level log.format log.reports_directory limits limits.jobs_max limits.jobs_per_user_max limits.sessions_max limits.sessions_per_user_max limits.ranks_per_job_max limits.buffers_per_rank_max limits.plans_per_rank_max limits.starts_per_lane_max limits.groups_made_max limits.memory_max limits.memory_per_user_max limits.arena_per_rank_max limits.arena_segment limits.made_job_linger liveness liveness.idle_spin liveness.drain_timeout costs costs.meeting costs.turn costs.cached_rate costs.memory_rate defaults defaults.deadline defaults.digests jobs_from auto_create_jobs cluster cluster.name cluster.port cluster.network cluster.link cluster.link.trip cluster.link.rate cluster.tie_breaker nodes nodes[] nodes[].host nodes[].address nodes[].devices nodes[].devices.kind nodes[].devices.count jobs jobs[] jobs[].name jobs[].ranks jobs[].claim jobs[].mesh jobs[].mesh.dims jobs[].mesh.dims.pp jobs[].mesh.dims.dp_replicate jobs[].mesh.dims.dp_shard jobs[].mesh.dims.cp jobs[].mesh.dims.domain jobs[].mesh.dims.tp jobs[].mesh.dims.ep jobs[].mesh.flatten jobs[].mesh.flatten.* jobs[].mesh.flatten.*[] jobs[].lanes jobs[].lanes.deadline jobs[].digests jobs[].reproducible' ;;
-  'KEY=VALUE') echo 'node.name= node.socket_path= node.runtime_directory= node.socket_mode= node.group= node.workers= peers.certificates= peers.secret_file= peers.plaintext= log.level= log.format= log.reports_directory= limits.jobs_max= limits.jobs_per_user_max= limits.sessions_max= limits.sessions_per_user_max= limits.ranks_per_job_max= limits.buffers_per_rank_max= limits.plans_per_rank_max= limits.starts_per_lane_max= limits.groups_made_max= limits.memory_max= limits.memory_per_user_max= limits.arena_per_rank_max= limits.arena_segment= limits.made_job_linger= liveness.idle_spin= liveness.drain_timeout= costs.meeting= costs.turn= costs.cached_rate= costs.memory_rate= defaults.deadline= defaults.digests= jobs_from= auto_create_jobs=' ;;
+  'KEY') echo 'node node.name node.runtime_directory node.socket_path node.directory_mode node.group node.engine_user node.program_folders node.workers node.cores peers peers.certificates peers.secret_file peers.plaintext log log.level log.format log.reports_directory limits limits.jobs_max limits.jobs_per_user_max limits.sessions_max limits.sessions_per_user_max limits.ranks_per_job_max limits.buffers_per_rank_max limits.plans_per_rank_max limits.starts_per_lane_max limits.groups_made_max limits.memory_max limits.memory_per_user_max limits.arena_per_rank_max limits.arena_segment limits.made_job_linger liveness liveness.idle_spin liveness.drain_timeout costs costs.meeting costs.turn costs.cached_rate costs.memory_rate defaults defaults.deadline defaults.digests jobs_from auto_create_jobs cluster cluster.name cluster.port cluster.network cluster.link cluster.link.trip cluster.link.rate cluster.interfaces cluster.interfaces[] cluster.tie_breaker nodes nodes[] nodes[].host nodes[].address nodes[].interfaces nodes[].interfaces[] nodes[].devices nodes[].devices.kind nodes[].devices.count jobs jobs[] jobs[].name jobs[].ranks jobs[].claim jobs[].mesh jobs[].mesh.dims jobs[].mesh.dims.pp jobs[].mesh.dims.dp_replicate jobs[].mesh.dims.dp_shard jobs[].mesh.dims.cp jobs[].mesh.dims.domain jobs[].mesh.dims.tp jobs[].mesh.dims.ep jobs[].mesh.flatten jobs[].mesh.flatten.* jobs[].mesh.flatten.*[] jobs[].lanes jobs[].lanes.deadline jobs[].digests jobs[].reproducible' ;;
+  'KEY=VALUE') echo 'node.name= node.runtime_directory= node.socket_path= node.directory_mode= node.group= node.engine_user= node.program_folders= node.workers= node.cores= peers.certificates= peers.secret_file= peers.plaintext= log.level= log.format= log.reports_directory= limits.jobs_max= limits.jobs_per_user_max= limits.sessions_max= limits.sessions_per_user_max= limits.ranks_per_job_max= limits.buffers_per_rank_max= limits.plans_per_rank_max= limits.starts_per_lane_max= limits.groups_made_max= limits.memory_max= limits.memory_per_user_max= limits.arena_per_rank_max= limits.arena_segment= limits.made_job_linger= liveness.idle_spin= liveness.drain_timeout= costs.meeting= costs.turn= costs.cached_rate= costs.memory_rate= defaults.deadline= defaults.digests= jobs_from= auto_create_jobs=' ;;
   'OP') echo 'all_reduce all_gather reduce_scatter broadcast barrier send recv reduce gather scatter all_to_all exchange' ;;
   'musterd|cluster') echo 'musterd cluster' ;;
   esac

@@ -33,6 +33,18 @@ std::string kind_of(const Option& option) {
   return control::values_named(option.value) ? option.value : "NONE";
 }
 
+// All but what stands behind words of any number: a shell cannot tell which word that is, and completes it as
+// one of these.
+std::vector<Option> completed(const Command& command) {
+  std::vector<Option> options;
+  bool any_number = false;
+  for (const Option& option : command.options) {
+    if (!option.positional || !any_number) options.push_back(option);
+    any_number = any_number || (option.positional && option.repeated);
+  }
+  return options;
+}
+
 // ---- bash
 
 constexpr const char* kBash = R"bash(
@@ -183,7 +195,7 @@ std::string zsh_name(const Command& command) {
 std::string zsh_function(const Command& command) {
   std::string out = fmt::format("\n{}() {{\n", zsh_name(command));
   std::string options;
-  for (const Option& option : command.options) options += " \\\n    " + zsh_option(option);
+  for (const Option& option : completed(command)) options += " \\\n    " + zsh_option(option);
   if (command.takes_program) options += " \\\n    '*::program: _normal'";
   if (command.commands.empty()) return out + "  _arguments -s -S" + options + "\n}\n";
   out += "  local context state line\n  typeset -A opt_args\n";
@@ -237,7 +249,7 @@ std::string fish_lines(const Command& command, const std::string& program) {
   std::string out;
   for (const Command& below : command.commands)
     out += fmt::format("{} -f -a {} -d {}\n", begin, below.name, fish_quoted(below.sentence));
-  for (const Option& option : command.options) {
+  for (const Option& option : completed(command)) {
     std::string line = begin;
     if (!option.positional)
       for (const std::string& name : option.names)
@@ -261,7 +273,7 @@ std::string bash_completion(const std::vector<Command>& programs) {
             bash_case(in_quotes(command.path), fmt::format("{}", fmt::join(names_of(command.commands), " ")));
       std::string words;
       int positional = 0;
-      for (const Option& option : command.options) {
+      for (const Option& option : completed(command)) {
         if (!option.positional)
           words += (words.empty() ? "" : " ") + fmt::format("{}", fmt::join(option.names, " "));
         if (!option.positional && option.value.empty()) continue;

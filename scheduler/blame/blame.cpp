@@ -305,12 +305,20 @@ void advise(const Snapshot& snapshot, Report& report) {
     if (culprit.diagnosis == Diagnosis::kNotJoined)
       add(there + "py-spy dump -p " + pid + "   (or: gdb -p " + pid + ")");
   }
+  const std::string at = snapshot.asked.endpoint.empty() ? "" : " --endpoint " + snapshot.asked.endpoint;
+  const std::string about = at + " --job " + snapshot.job;
   if (report.diagnosis == Diagnosis::kUnknown)
-    add(snapshot.silent.empty() ? "muster hang --job " + snapshot.job : "muster status");
-  if (report.diagnosis == Diagnosis::kNotAttached || report.diagnosis == Diagnosis::kDead) add("muster jobs");
-  if (report.diagnosis == Diagnosis::kSlow) add("muster top --job " + snapshot.job);
-  if (!report.circle.empty() || report.diagnosis == Diagnosis::kMismatchPending)
-    add("muster flight --job " + snapshot.job + " -o flight.json");
+    add(snapshot.silent.empty() ? "muster hang" + about : "muster status" + at);
+  if (report.diagnosis == Diagnosis::kNotAttached || report.diagnosis == Diagnosis::kDead)
+    add("muster jobs" + at);
+  if (report.diagnosis == Diagnosis::kSlow) add("muster top" + about);
+  if (report.circle.empty() && report.diagnosis != Diagnosis::kMismatchPending) return;
+  add("muster flight" + about + " -o flight.json" +
+      (snapshot.asked.ends_with_run ? "   (while it runs)" : ""));
+  if (!snapshot.asked.reports.empty())
+    add("see the records of passed deadlines in " + snapshot.asked.reports);
+  else if (snapshot.asked.ends_with_run)
+    add("MUSTER_SET_log__reports_directory=FOLDER muster run …   (keeps such a record after the run)");
 }
 
 }  // namespace

@@ -126,8 +126,16 @@ struct SilentNode {
   std::vector<std::uint32_t> ranks;
 };
 
+// Where people ask about a job, for advice that can be followed.
+struct AskPlace {
+  std::string endpoint;        // of the daemon, unless it is the usual one
+  std::string reports;         // the folder where records of passed deadlines are; empty: none are kept
+  bool ends_with_run = false;  // nobody can ask the daemon after the run
+};
+
 struct Snapshot {
   std::string job;
+  AskPlace asked;
   Instant now{0};
   Nanos patience{0};  // younger waits count as healthy
   std::vector<RankState> ranks;

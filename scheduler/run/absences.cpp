@@ -5,10 +5,12 @@
 
 namespace muster::scheduler {
 
-void Absences::attached(Rank rank) {
+bool Absences::attached(Rank rank) {
   State& state = ranks_[rank];
   if (state.absence != nullptr) --known_;
-  state = {true, nullptr, nullptr};
+  const bool first = !state.came;
+  state = {true, true, nullptr, nullptr};
+  return first;
 }
 
 void Absences::left(Rank rank, const CausePtr& because) {
@@ -18,7 +20,15 @@ void Absences::left(Rank rank, const CausePtr& because) {
     state.left_by = because;
     if (state.absence != nullptr) state.absence = because;
   }
-  if (std::none_of(ranks_.begin(), ranks_.end(), [](const State& other) { return other.attached; })) forget();
+  if (nobody()) forget();
+}
+
+bool Absences::nobody() const {
+  return std::none_of(ranks_.begin(), ranks_.end(), [](const State& rank) { return rank.attached; });
+}
+
+void Absences::begin_run() {
+  for (State& state : ranks_) state.came = false;
 }
 
 void Absences::add(Rank rank, CausePtr cause) {

@@ -18,8 +18,9 @@ class Absences {
  public:
   explicit Absences(const World& world) : ranks_(world) {}
 
-  // The rank has a client now: its absence and its reason for leaving are forgotten.
-  void attached(Rank rank);
+  // The rank has a client now: its absence and its reason for leaving are forgotten. Returns whether it is
+  // the rank's first in this run.
+  bool attached(Rank rank);
   // The client has left. `because`: the fault that made it leave; nullptr: none. When the last client has
   // left, all absences are forgotten.
   void left(Rank rank, const CausePtr& because);
@@ -34,12 +35,17 @@ class Absences {
 
   // Why the rank has no client and will not get one; nullptr: it has one, or may get one.
   CausePtr of(Rank rank) const;
+  // No rank of this node has a client.
+  bool nobody() const;
+  // The job has no rank at all: a new run begins.
+  void begin_run();
   // The earliest fault because of which one of `ranks` will not come; nullptr: all may come.
   CausePtr first_of(std::span<const Rank> ranks) const;
 
  private:
   struct State {
     bool attached = false;
+    bool came = false;  // in this run
     CausePtr left_by;
     CausePtr absence;  // counts while the rank is not attached
   };

@@ -6,8 +6,12 @@
 //
 //   1. An end closes the present epoch, with a cause. The next epoch begins at once.
 //   2. Operations match within one epoch. An operation of an ended epoch fails with the cause of that epoch.
-//   3. A member stands in the epoch in which it attached, until it moves on by an act of its own.
-//   4. A member that hears of a fault moves on, past all ends but a loss of which it has not heard.
+//   3. A member that attaches for the first time in its run stands in the epoch in which the run began; one
+//      that attaches again, in the present one. A run begins with the job, and anew when no rank is left.
+//   4. A member moves on by an act of its own alone: by hearing of a fault. It moves past all ends but a loss
+//   of
+//      which it has not heard. One that came late moves on by one epoch at a time, until it has caught up: it
+//      hears of all that the others heard of, in order.
 //   5. One fault ends a place at most once, so members cannot end each other's work for ever.
 //
 // tests/models/epochs.pml searches this rule exhaustively.
@@ -56,6 +60,32 @@ class Epochs {
 
   std::uint64_t present_;
   std::vector<End> ends_;  // of the epochs before the present one, oldest first
+};
+
+// The epoch in which a member stands at a place.
+//
+// Owns    that epoch, and whether it is still behind since it attached.
+// Thread  that of its place.
+// Bound   -
+// Fails   never.
+class MemberEpoch {
+ public:
+  explicit MemberEpoch(std::uint64_t epoch = 1) : epoch_(epoch) {}
+
+  std::uint64_t epoch() const { return epoch_; }
+  // The member has its first client in this run.
+  void begin(const Epochs& epochs) { late_ = epochs.has_ended(epoch_); }
+  // It has another one, or a new run begins.
+  void enter(const Epochs& epochs) { *this = MemberEpoch(epochs.present()); }
+  // The member has heard of `fault` by an operation of this place. Returns whether it has moved.
+  bool move_on(const Epochs& epochs, std::uint64_t fault);
+  // The member has heard of `fault`, perhaps elsewhere: it moves on if that has ended its epoch, or a later
+  // one and it has not come late.
+  bool hear(const Epochs& epochs, std::uint64_t fault);
+
+ private:
+  std::uint64_t epoch_;
+  bool late_ = false;  // since it began it has not stood in the present epoch
 };
 
 }  // namespace muster::scheduler

@@ -65,10 +65,17 @@ void Graph::set_group(GroupId group, Group now) {
 
 // ---- clients -----------------------------------------------------------------------------------
 
-void Graph::attached(Rank rank) {
-  absences_.attached(rank);
+bool Graph::attached(Rank rank) {
+  const bool first = absences_.attached(rank);
   ranks_[rank].attached();
-  matches_.attached(rank);
+  matches_.attached(rank, first);
+  return first;
+}
+
+void Graph::begin_run() {
+  MUSTER_ASSERT(absences_.nobody());
+  absences_.begin_run();
+  for (const Rank rank : options_.world.locals()) matches_.attached(rank, false);
 }
 
 CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const CausePtr& heard) {
@@ -222,9 +229,11 @@ void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
   if (ranks_[rank].lane(lane).has_next()) {
     stop_lane(rank, lane, new_fault(std::move(cause)));
     settle(now);
-  } else if (const auto launched = steps_.latest(rank, lane);
-             launched && actions_.is_outside(*launched) && !steps_.at(*launched).given_up) {
-    give_up_step(*launched, std::move(cause), now);
+  } else if (const auto launched = steps_.latest(rank, lane); launched && !steps_.at(*launched).given_up) {
+    if (actions_.is_outside(*launched)) return give_up_step(*launched, std::move(cause), now);
+    // It may end in this turn, or wait for another node in the next: then tick() gives it up.
+    steps_.at(*launched).deadline = now;
+    steps_.at(*launched).left = std::move(cause);
   }
 }
 
@@ -238,8 +247,12 @@ void Graph::tick(Instant now) {
   }
   for (const std::uint32_t index : steps_.overdue(now)) {
     if (!actions_.is_outside(index)) continue;
-    // As long as something moves, the step has its time anew, and what was forgiven.
     const StepTable::InFlight& flight = steps_.at(index);
+    if (flight.left) {
+      give_up_step(index, *flight.left, now);
+      continue;
+    }
+    // As long as something moves, the step has its time anew, and what was forgiven.
     if (const auto moved = actions_.moved_at(index);
         moved && later(*moved, flight.deadline - flight.since) > now)
       continue;
@@ -248,7 +261,8 @@ void Graph::tick(Instant now) {
     // While that was asked, the step may have ended: then finished() brings a better cause than an empty
     // list.
     if (actions_.is_outside(index))
-      give_up_step(index, overdue(step, groups(), lane_names(), ranks_.world(), awaited), now);
+      give_up_step(index, overdue(step, flight.allowed, groups(), lane_names(), ranks_.world(), awaited),
+                   now);
   }
   for (const bool roots : {true, false})
     for (const Rank self : ranks_.world().locals())
@@ -291,6 +305,17 @@ void Graph::give_up_step(std::uint32_t index, Cause said, Instant now) {
 // Carries out what an event has caused: stops failed lanes, and pumps ranks whose starts may go on. The loop
 // ends because one fault ends a place at most once.
 void Graph::settle(Instant now) {
+  // A lane that moves can release another one, so repeat until a whole round moves nothing.
+  const auto pump = [this, now](Rank rank) {
+    RankLanes& lanes = ranks_[rank];
+    for (bool moved = true; std::exchange(moved, false);)
+      for (std::uint64_t left = lanes.busy(); left != 0; left &= left - 1) {
+        const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
+        moved = pump_lane(rank, lane, now) || moved;
+        if (!lanes.lane(lane).has_next()) lanes.set_idle(lane);
+      }
+    lanes.note_exposure(now);
+  };
   while (true) {
     if (const auto failing = unsettled_.take_failing()) {
       const LaneQueue& lane = ranks_[failing->rank].lane(failing->lane);
@@ -298,7 +323,7 @@ void Graph::settle(Instant now) {
       if (lane.has_next() && lane.next().request.value == failing->value)
         stop_lane(failing->rank, failing->lane, failing->cause);
     } else if (const auto rank = unsettled_.take_stirred()) {
-      if (ranks_[*rank].present()) pump(*rank, now);
+      if (ranks_[*rank].present()) pump(*rank);
     } else {
       for (const MatchQueue::Ended& end : matches_.take_ended())
         actions_.ended({groups()[end.group.value].key, end.epoch, end.cause->code, end.cause->culprit,
@@ -306,20 +331,6 @@ void Graph::settle(Instant now) {
       return;
     }
   }
-}
-
-void Graph::pump(Rank rank, Instant now) {
-  // A lane that moves can release another one, so repeat until a whole round moves nothing.
-  RankLanes& lanes = ranks_[rank];
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (std::uint64_t left = lanes.busy(); left != 0; left &= left - 1) {
-      const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
-      moved = pump_lane(rank, lane, now) || moved;
-      if (!lanes.lane(lane).has_next()) lanes.set_idle(lane);
-    }
-  }
-  lanes.note_exposure(now);
 }
 
 bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
@@ -391,7 +402,10 @@ void Graph::launch(std::span<const MatchQueue::Arrival> members, std::uint64_t n
     const Request& request = rank.lane(member.lane).next().request;
     MUSTER_ASSERT(request.value == member.value);
     if (request.plan->collective() != nullptr)
-      flight.deadline = std::min(flight.deadline, later(now, request.timeout));
+      if (const Instant deadline = later(now, request.timeout); deadline < flight.deadline) {
+        flight.deadline = deadline;
+        flight.allowed = request.timeout;
+      }
     rank.lane(member.lane).launch_next();
     ++rank.load(member.lane).running;
     flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at,

@@ -53,8 +53,11 @@ class Graph {
   Graph(GraphOptions options, std::vector<Group> groups, Actions& actions);
 
   // ---- clients ---------------------------------------------------------------------------------
-  // The rank has a new client: its lanes start empty at value 0 and its client timelines at 0.
-  void attached(Rank rank);
+  // The rank has a new client: its lanes start empty at value 0 and its client timelines at 0. Returns
+  // whether it is the rank's first in this run.
+  bool attached(Rank rank);
+  // No rank of the job has a client, on any node: the next ones begin a new run, in the present epochs.
+  void begin_run();
   // The client left, in order or not; `text` says how. All places of its groups end. The client may have left
   // because of a failure: one that stopped a lane, or `heard`, which reached it by another way. Then the
   // others hear of that failure's culprit, so that a chain of departures names the rank at its root. Launched
@@ -115,7 +118,6 @@ class Graph {
   const StepTable& steps() const { return steps_; }
 
  private:
-  void pump(Rank rank, Instant now);
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const MatchQueue::Arrival> members, std::uint64_t number, Instant now);

@@ -94,7 +94,7 @@ void MatchQueue::open(GroupId group) {
     locals_[group.value].push_back(world_.is_local(rank) ? here++ : here);
   const std::uint64_t epoch = groups_[group.value].first_epoch;
   pairs_[group.value] = Pairs{Epochs(epoch), {}, {}};
-  pairs_[group.value].members.resize(members, Member{epoch, 1, {}});
+  pairs_[group.value].members.resize(members, Member{MemberEpoch(epoch), 1, {}});
   members_.reserve(std::max<std::size_t>(here, 2));
 }
 
@@ -141,8 +141,8 @@ PairPlace& MatchQueue::pair(const Place& place) {
 Stamp MatchQueue::stamp(const Place& place) {
   if (place.is_pair()) return pair(place).stamp(side_of(place), place.tag);
   Member& mine = member(place);
-  if (mine.given_back.empty()) return {mine.stands, mine.next++};
-  const Stamp stamp{mine.stands, mine.given_back.front()};
+  if (mine.given_back.empty()) return {mine.stands.epoch(), mine.next++};
+  const Stamp stamp{mine.stands.epoch(), mine.given_back.front()};
   mine.given_back.erase(mine.given_back.begin());
   return stamp;
 }
@@ -150,7 +150,7 @@ Stamp MatchQueue::stamp(const Place& place) {
 void MatchQueue::give_back(const Place& place, const Stamp& stamp) {
   if (place.is_pair()) return pair(place).give_back(side_of(place), stamp);
   Member& mine = member(place);
-  if (mine.stands != stamp.epoch) return;
+  if (mine.stands.epoch() != stamp.epoch) return;
   mine.given_back.insert(std::lower_bound(mine.given_back.begin(), mine.given_back.end(), stamp.number),
                          stamp.number);
 }
@@ -330,31 +330,30 @@ void MatchQueue::for_each_place(Rank rank, Body body, OfPair of_pair) {
   }
 }
 
-void MatchQueue::attached(Rank rank) {
+void MatchQueue::attached(Rank rank, bool first) {
   for_each_place(
       rank,
-      [](const Epochs& epochs, Member& member) {
-        member = {epochs.present(), 1, {}};
+      [first](const Epochs& epochs, Member& member) {
+        if (first)
+          member.stands.begin(epochs);
+        else
+          member = {MemberEpoch(epochs.present()), 1, {}};
       },
-      [](PairPlace& here, PairPlace::Side side) { here.attached(side); });
-}
-
-void MatchQueue::Member::move_on(const Epochs& epochs, std::uint64_t fault) {
-  const std::uint64_t epoch = epochs.after(stands, fault);
-  if (epoch != stands) *this = {epoch, 1, {}};
+      [first](PairPlace& here, PairPlace::Side side) { here.attached(side, first); });
 }
 
 void MatchQueue::move_on(const Place& place, std::uint64_t fault) {
   if (groups_[place.group.value].spans()) return;  // heard() does it, at all places of the group
   if (place.is_pair()) return pair(place).move_on(side_of(place), fault);
-  member(place).move_on(lineup(place.group, place.lane).epochs, fault);
+  Member& mine = member(place);
+  if (mine.stands.move_on(lineup(place.group, place.lane).epochs, fault)) mine = {mine.stands, 1, {}};
 }
 
 void MatchQueue::heard(Rank rank, std::uint64_t fault) {
   for_each_place(
       rank,
       [fault](const Epochs& epochs, Member& member) {
-        if (epochs.ended_since(member.stands, fault)) member.move_on(epochs, fault);
+        if (member.stands.hear(epochs, fault)) member = {member.stands, 1, {}};
       },
       [fault](PairPlace& here, PairPlace::Side side) { here.heard(side, fault); });
 }

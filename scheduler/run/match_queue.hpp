@@ -96,8 +96,9 @@ class MatchQueue {
   std::vector<Ended> take_ended() { return std::exchange(ended_, {}); }
 
   // ---- epochs of members -----------------------------------------------------------------------
-  // The rank has a new client, which stands in the present epochs.
-  void attached(Rank rank);
+  // The rank has its first client in this run; or another one, or a new run begins: it stands in the present
+  // epochs.
+  void attached(Rank rank, bool first);
   // The member has heard of that fault by an operation of this place: it moves on here. Nothing happens if
   // the group spans nodes. Such a member stands in one epoch at all places of the group, and heard() alone
   // moves it on. So one that has completed an operation hears of no earlier end at another place.
@@ -131,10 +132,9 @@ class MatchQueue {
 
  private:
   struct Member {
-    std::uint64_t stands = 1;
+    MemberEpoch stands;
     std::uint64_t next = 1;
     std::vector<std::uint64_t> given_back;  // numbers below `next`, rising
-    void move_on(const Epochs& epochs, std::uint64_t fault);
   };
   struct Lineup {
     Epochs epochs;

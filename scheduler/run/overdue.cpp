@@ -27,10 +27,11 @@ Cause missed(const MatchQueue& matches, const LaneTable& names, const LaneQueue:
   } else {
     missing = matches.missing(work.group, start.request.lane_id);
   }
-  return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
-          fmt::format("group {}: {} on lane {} passed its deadline; missing rank{} {}", group.name,
-                      start.request.plan->label(), names.label(start.request.lane_id),
-                      missing.size() == 1 ? "" : "s", rank_list(missing))};
+  return {
+      Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
+      fmt::format("group {}: {} on lane {} {}; missing rank{} {}", group.name, start.request.plan->label(),
+                  names.label(start.request.lane_id), passed_deadline(start.request.timeout),
+                  missing.size() == 1 ? "" : "s", rank_list(missing))};
 }
 
 }  // namespace
@@ -39,8 +40,9 @@ Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable
               std::uint32_t lane) {
   const LaneQueue::Start* blocked = &lanes.lane(lane).next();
   if (blocked->arrived) return missed(matches, names, *blocked);
-  std::string text = fmt::format("rank {}: {} on lane {} passed its deadline while waiting for ", rank.value,
-                                 blocked->request.plan->label(), names.label(lanes.id(lane)));
+  std::string text =
+      fmt::format("rank {}: {} on lane {} {} while waiting for ", rank.value, blocked->request.plan->label(),
+                  names.label(lanes.id(lane)), passed_deadline(blocked->request.timeout));
   for (std::uint32_t steps = 0, at = lane; steps < lanes.lanes(); ++steps) {
     const RankLanes::Obstacle obstacle = lanes.obstacle(at, *blocked, names);
     text += obstacle.text;
@@ -59,8 +61,8 @@ Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable
 }
 
 // The first rank that is known to be missing is the culprit.
-Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names, const World& world,
-              std::span<const AwaitedRanks> awaited) {
+Cause overdue(const Step& step, Nanos deadline, std::span<const Group> groups, const LaneTable& names,
+              const World& world, std::span<const AwaitedRanks> awaited) {
   const Step::Part& first = step.parts.front();
   std::string why;
   std::int32_t culprit = -1;
@@ -74,9 +76,8 @@ Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& 
   if (why.empty())
     why = "all its members had come to it, and what it does between nodes or devices has not ended";
   return {Code::kTimeout, culprit,
-          fmt::format("group {}: {} on lane {} passed its deadline; {}",
-                      groups[first.plan->collective()->group.value].name, first.plan->label(),
-                      names.label(first.lane_id), why)};
+          fmt::format("group {}: {} on lane {} {}; {}", groups[first.plan->collective()->group.value].name,
+                      first.plan->label(), names.label(first.lane_id), passed_deadline(deadline), why)};
 }
 
 }  // namespace muster::scheduler

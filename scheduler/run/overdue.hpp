@@ -15,7 +15,7 @@ Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable
               std::uint32_t lane);
 // The cause for a launched step that goes on outside the streams. All its members here had come, so none of
 // them is to blame. `awaited`: for whom it waits on other nodes; empty: that is not known.
-Cause overdue(const Step& step, std::span<const Group> groups, const LaneTable& names, const World& world,
-              std::span<const AwaitedRanks> awaited);
+Cause overdue(const Step& step, Nanos deadline, std::span<const Group> groups, const LaneTable& names,
+              const World& world, std::span<const AwaitedRanks> awaited);
 
 }  // namespace muster::scheduler

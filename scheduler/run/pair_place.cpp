@@ -12,15 +12,15 @@ constexpr std::size_t kOpenExpected = 16;  // starts of a member in flight for w
 
 }  // namespace
 
-PairPlace::PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands, bool spans)
+PairPlace::PairPlace(Epochs epochs, const MemberEpoch& sender, const MemberEpoch& receiver, bool spans)
     : epochs_(std::move(epochs)), spans_(spans) {
-  members_[0].stands = sender_stands;
-  members_[1].stands = receiver_stands;
+  members_[0].stands = sender;
+  members_[1].stands = receiver;
   for (Member& member : members_) member.open.reserve(kOpenExpected);
 }
 
-void PairPlace::Member::begin(std::uint64_t epoch) {
-  stands = epoch;
+void PairPlace::Member::restart(const MemberEpoch& now) {
+  stands = now;
   next = 1;
   open.clear();
   of_tags.clear();
@@ -41,15 +41,15 @@ Stamp PairPlace::stamp(Side side, std::uint32_t tag) {
   for (Message& message : mine.open) {
     if (!message.given_back || message.tag != tag) continue;
     message.given_back = false;
-    return {mine.stands, message.number};
+    return {mine.stands.epoch(), message.number};
   }
   mine.open.push_back({mine.next, tag, spans_ ? mine.of_tags.increment(tag) : 0, false, std::nullopt});
-  return {mine.stands, mine.next++};
+  return {mine.stands.epoch(), mine.next++};
 }
 
 void PairPlace::give_back(Side side, const Stamp& stamp) {
   Member& mine = members_[at(side)];
-  Message* const message = mine.stands == stamp.epoch ? mine.find(stamp.number) : nullptr;
+  Message* const message = mine.stands.epoch() == stamp.epoch ? mine.find(stamp.number) : nullptr;
   if (message == nullptr) return;
   // If it is the last of its tag, the member's next start comes behind all open ones anyway.
   const bool last = std::none_of(mine.open.begin(), mine.open.end(), [message](const Message& other) {
@@ -65,7 +65,7 @@ void PairPlace::give_back(Side side, const Stamp& stamp) {
 
 void PairPlace::forget(Side side, const Stamp& stamp) {
   Member& mine = members_[at(side)];
-  if (mine.stands == stamp.epoch) mine.remove(stamp.number);
+  if (mine.stands.epoch() == stamp.epoch) mine.remove(stamp.number);
 }
 
 // A start of an ended epoch never has `arrived`, so this never returns one.
@@ -117,14 +117,22 @@ void PairPlace::end(const CausePtr& cause, Epochs::Why why, std::vector<Arrival>
     for (Message& message : member.open) message.arrived.reset();
 }
 
+void PairPlace::attached(Side side, bool first) {
+  Member& mine = members_[at(side)];
+  if (first)
+    mine.stands.begin(epochs_);
+  else
+    mine.restart(MemberEpoch(epochs_.present()));
+}
+
 void PairPlace::move_on(Side side, std::uint64_t fault) {
   Member& mine = members_[at(side)];
-  const std::uint64_t epoch = epochs_.after(mine.stands, fault);
-  if (epoch != mine.stands) mine.begin(epoch);
+  if (mine.stands.move_on(epochs_, fault)) mine.restart(mine.stands);
 }
 
 void PairPlace::heard(Side side, std::uint64_t fault) {
-  if (epochs_.ended_since(members_[at(side)].stands, fault)) move_on(side, fault);
+  Member& mine = members_[at(side)];
+  if (mine.stands.hear(epochs_, fault)) mine.restart(mine.stands);
 }
 
 }  // namespace muster::scheduler

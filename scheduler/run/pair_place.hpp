@@ -26,7 +26,7 @@ class PairPlace {
   enum class Side : std::uint8_t { kSender, kReceiver };
 
   // `spans`: the two members are on different nodes, and only one of them on this one.
-  PairPlace(Epochs epochs, std::uint64_t sender_stands, std::uint64_t receiver_stands, bool spans);
+  PairPlace(Epochs epochs, const MemberEpoch& sender, const MemberEpoch& receiver, bool spans);
 
   const Epochs& epochs() const { return epochs_; }
 
@@ -55,8 +55,8 @@ class PairPlace {
   // Epochs that have ended elsewhere: the present one is `epoch` from now on.
   void skip_to(std::uint64_t epoch) { epochs_.skip_to(epoch); }
 
-  // The member has a new client.
-  void attached(Side side) { members_[at(side)].begin(epochs_.present()); }
+  // As MatchQueue::attached().
+  void attached(Side side, bool first);
   // The member has heard of that fault by an operation of this place: it moves on.
   void move_on(Side side, std::uint64_t fault);
   // The member has heard of that fault elsewhere: it moves on if the fault has ended this place.
@@ -71,11 +71,11 @@ class PairPlace {
     std::optional<Arrival> arrived;
   };
   struct Member {
-    std::uint64_t stands = 1;
+    MemberEpoch stands;
     std::uint64_t next = 1;
     std::vector<Message> open;  // by number
     TagCounts of_tags;          // starts of this epoch, if the pair spans nodes
-    void begin(std::uint64_t epoch);
+    void restart(const MemberEpoch& now);
     Message* find(std::uint64_t number);
     void remove(std::uint64_t number);
   };

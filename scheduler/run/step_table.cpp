@@ -47,6 +47,7 @@ StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Pla
   InFlight& step = steps_[*index];
   step.used = true;
   step.deadline = Instant::max();
+  step.left.reset();
   step.given_up = false;
   exchange(step, room_of(members, lane, plan));
   step.step.parts.clear();
@@ -114,9 +115,10 @@ Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable&
   const bool as_it_is = is_group_failure(why.code()) || why.code() == Code::kInternal;
   const std::string place = work != nullptr ? fmt::format("group {}", groups[work->group.value].name)
                                             : fmt::format("rank {}", first.rank.value);
+  const std::string site = work == nullptr || work->site.empty() ? "" : fmt::format(" ({})", work->site);
   return {as_it_is ? why.code() : Code::kDevice, why.culprit(),
-          fmt::format("{}: {} on lane {} failed: {}", place, first.plan->label(), lanes.label(first.lane_id),
-                      as_it_is ? why.message() : why.text())};
+          fmt::format("{}: {}{} on lane {} failed: {}", place, first.plan->label(), site,
+                      lanes.label(first.lane_id), as_it_is ? why.message() : why.text())};
 }
 
 Cause as_known_here(Cause cause, const World& world) {

@@ -26,7 +26,9 @@ class StepTable {
     Step step;
     Instant since{0};
     Instant deadline{Instant::max()};        // of a collective: the earliest of its members
+    Nanos allowed{0};                        // from `since` to the deadline, without what was forgiven
     bool given_up = false;                   // the deadline has passed, and members were told
+    std::optional<Cause> left;               // a member has given it up before it was outside: why
     std::vector<std::uint32_t> generations;  // of each part's rank at launch (RankLanes::generation)
     bool used = false;
   };

@@ -78,7 +78,7 @@ class SetUp:
             words = [PEERS / "set_up_job", cluster.socket(first), self.options.mesh, self.options.turns,
                      *shares]
             setups = json.loads(run(*inside(first, *words)))
-            launcher = (f"ip netns exec {{host}} env MUSTER_ENDPOINT={cluster.folder}/{{host}}/socket "
+            launcher = (f"ip netns exec {{host}} env MUSTER_ENDPOINT={cluster.folder}/{{host}} "
                         "sh -c {command}")
             hosts = ",".join(f"{name}:{per_node}" for name in self.nodes.names)
             for turn in range(self.options.turns):

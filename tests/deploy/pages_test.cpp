@@ -132,6 +132,17 @@ TEST(Pages, AreFoundToLackAnOption) {
   EXPECT_THAT(missing_in(program_page(program, 1), program.command), SizeIs(0));
 }
 
+// Goal:   the word behind words of any number has a place of its own in no shell.
+TEST(Completion, KnowsNoWordBehindThoseOfAnyNumber) {
+  const std::vector<Command> programs{muster_program().command};
+  EXPECT_THAT(bash_completion(programs), Not(HasSubstr("'muster checkpoint import 1'")));
+  const std::string zsh = zsh_completion(programs);
+  const std::size_t import = zsh.find("_muster_checkpoint_import() {");
+  ASSERT_NE(import, std::string::npos);
+  EXPECT_THAT(zsh.substr(import, zsh.find("\n}", import) - import),
+              AllOf(HasSubstr("'*:files:_files'"), Not(HasSubstr(":folder:"))));
+}
+
 // What programs ask each other is nobody's to type.
 TEST(Pages, LeaveOutWhatIsHidden) {
   for (const Page& each : all_pages())
@@ -222,6 +233,10 @@ TEST(BashCompletion, ProposesFilesAndPrograms) {
               testing::UnorderedElementsAre("cluster.yaml", "clips"));
   EXPECT_THAT(in_bash({"muster", "flight", "--pickles", "cl"}, folder.path()), ElementsAre("clips"));
   EXPECT_THAT(in_bash({"muster", "config", "check", "a", "clu"}, folder.path()), ElementsAre("cluster.yaml"));
+  for (const std::string& before : {std::string("--json"), std::string("a.safetensors")})
+    EXPECT_THAT(in_bash({"muster", "checkpoint", "import", before, "cl"}, folder.path()),
+                testing::UnorderedElementsAre("cluster.yaml", "clips"))
+        << "files, and the folder behind them";
   EXPECT_THAT(in_bash({"muster", "run", "-n", "4", "--", "mkdi"}), Contains("mkdir"));
   EXPECT_THAT(in_bash({"muster", "run", "-n", "4", "--", "mkdir", "clu"}, folder.path()),
               ElementsAre("cluster.yaml"));

@@ -248,7 +248,7 @@ TEST_F(Departure, OfAJobIsToldToWhoWaitsForAMember) {
       muster_session* session = open(job.c_str(), 1, 2);
       EXPECT_EQ(wait_for_rank_0(session, way, waits), MUSTER_ERR_JOB_ENDED) << muster_last_error();
       EXPECT_THAT(muster_last_error(),
-                  HasSubstr(fmt::format("job {} was ended: by uid {} with muster end", job, getuid())));
+                  HasSubstr(fmt::format("job {} was ended: by user {} with muster end", job, getuid())));
       muster_close(session);
     });
     while (!waits) std::this_thread::yield();

@@ -37,7 +37,7 @@ class Door : public ::testing::Test {
  protected:
   Result<control::Packet> ask(const Json& command) const {
     MUSTER_ASSIGN_OR_RETURN(const auto socket,
-                            shm::connect_to(node_.endpoint(), clock_.now() + RawClient::kPatience, clock_));
+                            shm::connect_to(node_.door(), clock_.now() + RawClient::kPatience, clock_));
     MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
     return control::receive_packet(socket, clock_.now() + RawClient::kPatience, clock_);
   }
@@ -202,11 +202,16 @@ TEST_F(Door, LogsWhoWasRefusedAndBoundsIt) {
   const Json spec{{"name", "job"}, {"world", 1}, {"mesh", "dp_shard=1"}, {"claim", "token"}};
   ASSERT_TRUE(ask({{"command", "job_create"}, {"spec", spec}, {"keep", true}}));
   RawClient(node_.endpoint(), RawClient::hello_of("job", 0, 1));
+  const auto make = [this, &spec] {
+    return ask({{"command", "job_create"}, {"spec", spec}, {"keep", true}}) ? 0 : 1;
+  };
+  EXPECT_EQ(test::as_user(node_, test::kOtherUser, make), 0);
   const auto attempt = [this] {
+    const std::string anothers = fmt::format("job@{}", test::kOtherUser);
     static_cast<void>(ask({{"command", "one\nuser 0, process 1: \x1b[2J"}}));
-    static_cast<void>(ask({{"command", "token"}, {"job", "job"}, {"rank", 0}}));
+    static_cast<void>(ask({{"command", "token"}, {"job", anothers}, {"rank", 0}}));
     for (int i = 0; i < 100; ++i) static_cast<void>(ask({{"command", "shutdown"}}));
-    RawClient(node_.endpoint(), RawClient::hello_of("job", 0, 1));
+    RawClient(node_.endpoint(), RawClient::hello_of(anothers.c_str(), 0, 1));
     return 0;
   };
   EXPECT_EQ(test::as_user(node_, test::kOneUser, attempt), 0);

@@ -118,11 +118,12 @@ TEST_F(Limits, OfSessionsAndJobsHoldForAllUsersTogether) {
   muster_status_t status = MUSTER_OK;
   for (int i = 0; i < 500; ++i) {
     status = open("three", 0, 1, &third);
-    if (std::string(muster_last_error()).find("limits.sessions_max") == std::string::npos) break;
+    if (status == MUSTER_OK) break;
+    EXPECT_THAT(muster_last_error(), HasSubstr("limits.sessions_max"));
     usleep(10'000);
   }
-  EXPECT_EQ(status, MUSTER_ERR_NO_RESOURCE);
-  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("limits.jobs_max"), HasSubstr("2"))) << "jobs stay warm";
+  EXPECT_EQ(status, MUSTER_OK) << "the job without a rank makes room: " << muster_last_error();
+  close(third);
   close(second);
 }
 

@@ -70,7 +70,7 @@ class Run:
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=cluster.folder))
         self.stop = self.folder / "stop"
         self.nodes = [maker] + [name for name in cluster.names if name != maker]
-        launcher = f"ip netns exec {{host}} env MUSTER_ENDPOINT={cluster.folder}/{{host}}/socket"
+        launcher = f"ip netns exec {{host}} env MUSTER_ENDPOINT={cluster.folder}/{{host}}"
         # The job of the cluster file has its ranks in the order of the nodes.
         hosts = ",".join(f"{name}:1" for name in (cluster.names if job == OF_FILE else self.nodes))
         words = inside(maker, cluster.programs / "muster", "run", "--endpoint", cluster.socket(maker),

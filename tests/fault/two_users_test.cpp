@@ -59,7 +59,7 @@ class TwoUsers : public ::testing::Test {
   }
   Result<Json> ask(const Json& command) const {
     const Instant soon = clock_.now() + std::chrono::seconds(20);
-    MUSTER_ASSIGN_OR_RETURN(const auto socket, shm::connect_to(node_.endpoint(), soon, clock_));
+    MUSTER_ASSIGN_OR_RETURN(const auto socket, shm::connect_to(node_.door(), soon, clock_));
     MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
     MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket, soon, clock_));
     return control::result_of(answer);

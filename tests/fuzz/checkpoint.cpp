@@ -1,5 +1,6 @@
 // Any text as the metadata of a checkpoint, or any numbers in metadata that are else as they should be; any
-// text as the header of a safetensors file. The checksum fits, as it does for whoever means harm.
+// text as the header of a safetensors file, or as the index of several. The checksum fits, as it does for
+// whoever means harm.
 //
 // What is read keeps within its files and tensors, has each element once, is written as it was read, and can
 // be read in slices. What is refused says so in words.
@@ -140,13 +141,29 @@ void check_safetensors(const std::string& text, std::uint64_t data_bytes) {
     if (*bytes > kBytesMax - all) return;
     all += *bytes;
   }
+  MUSTER_PROMISE(check_notes(record->notes).ok());
   const std::string header = safetensors_header(*record);
   const auto again = safetensors_record(header, all);
   MUSTER_PROMISE(header.size() % 8 == 0 && again && again->tensors.size() == record->tensors.size());
+  MUSTER_PROMISE(again->notes == record->notes);
   for (std::size_t i = 0; i < again->tensors.size(); ++i) {
     const SavedTensor& a = again->tensors[i];
     const SavedTensor& b = record->tensors[i];
     MUSTER_PROMISE(a.name == b.name && a.dtype == b.dtype && a.dims == b.dims && a.shape == b.shape);
+  }
+}
+
+// No file of an index lies elsewhere.
+void check_index(const std::string& text) {
+  const auto index = part_index(text);
+  if (!index) {
+    MUSTER_PROMISE(index.error().code() == Code::kCorrupt && !index.error().message().empty());
+    return;
+  }
+  for (const auto& [name, file] : *index) {
+    MUSTER_PROMISE(check_tensor_name(name).ok());
+    MUSTER_PROMISE(!file.empty() && file != "." && file != "..");
+    MUSTER_PROMISE(file.find_first_of(std::string_view("/\0", 2)) == std::string::npos);
   }
 }
 
@@ -196,7 +213,10 @@ void check(Bytes bytes) {
   Bytes blocks(drawn.data(), drawn.size());
   const std::uint64_t data_bytes = bytes.number();
   const std::string text = what == 3 ? drawn_metadata(bytes) : bytes.rest_as_text();
-  if (what == 2) return check_safetensors(text, data_bytes);
+  if (what == 2) {
+    check_index(text);
+    return check_safetensors(text, data_bytes);
+  }
   if (what == 1) return check_record(text, blocks);
   const std::string sum = checksum(std::as_bytes(std::span(text))).hex();
   check_record("{\"checksum\":\"" + sum + "\",\n\"metadata\":" + text + "}\n", blocks);

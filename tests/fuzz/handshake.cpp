@@ -40,7 +40,8 @@ void check_job(const Json& asked) {
   const JobSpec defaults;
   const auto spec = job_asked_for(asked, defaults, kUid);
   if (!spec) return;
-  MUSTER_PROMISE(spec->owner_uid == kUid && spec->world.size() >= 1 && spec->world.size() <= kWorldMax);
+  MUSTER_PROMISE(spec->owner == control::Identity(kUid) && spec->world.size() >= 1 &&
+                 spec->world.size() <= kWorldMax);
   MUSTER_PROMISE(spec->arena_bytes_max == defaults.arena_bytes_max && spec->plans_max == defaults.plans_max);
   const auto again = job_from_json(to_json(*spec));
   MUSTER_PROMISE(again && again->mesh == spec->mesh && again->flatten == spec->flatten);
@@ -129,7 +130,7 @@ void check_claims(Bytes& bytes) {
   spec.name = "job";
   spec.world = 3;
   spec.mesh = "dp_shard=3";
-  spec.owner_uid = kUid;
+  spec.owner = kUid;
   spec.claim = bytes.flag() ? ClaimRule::kToken : ClaimRule::kOwner;
   MUSTER_PROMISE(table.create(spec));
   table.ready("job");
@@ -150,7 +151,7 @@ void check_claims(Bytes& bytes) {
         const std::size_t words = bytes.below(std::size(kMeshes));
         const bool fits = words < kMeshesThatFit;
         const bool may = exists && uid == kUid && invited && fits && !held[rank];
-        MUSTER_PROMISE(table.claim("job", {uid, 1, rank, -1, token, kMeshes[words]}).ok() == may);
+        MUSTER_PROMISE(table.claim("job", {{uid, false}, 1, rank, -1, token, kMeshes[words]}).ok() == may);
         if (may) {
           held[rank] = true;
           good[rank].clear();

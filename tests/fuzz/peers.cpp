@@ -51,7 +51,7 @@ void check_gathering(const Json& frame) {
   gathering.on_up("node02");
   GatheringRank waits;
   waits.ticket = 1;
-  waits.job = {7, "train"};
+  waits.job = {"7", "train"};
   waits.world = kWorld;
   MUSTER_PROMISE(gathering.come(waits).ok());
   const Status heard = gathering.heard("node02", frame);

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HOSTLISTS = ["localhost", "node[01-03,20],login1", "n[9-11]", "n[1,01]", "r[1-2]n[1-2].lab", "a[1-2",
              "a[5-2]", "a[01-100]", "a[1-5,3]", "a1,b,a[0-3]", "a,,b", "[1-2]", "n[0-70000]",
              "a[1][1][1][1][1]", "x" * 254, "x" * 200 + "[1-3]" + "y" * 60]
-SETTINGS = ["node:\n  workers: 4\n  socket_mode: \"0660\"\nlog: {level: info}\n",
+SETTINGS = ["node:\n  workers: 4\n  directory_mode: \"0750\"\nlog: {level: info}\n",
             "limits:\n  arena_per_rank_max: 1MiB\n  arena_segment: 2MiB\n",
             "defaults: {deadline: 100ms}\n",
             "limits: {arena_segment: 999999999999999999TiB}\ndefaults: {deadline: 999999999h}\n",
@@ -126,20 +126,22 @@ def peers():
     """Frames of a node that greets, and of one that should not be let in."""
     def frame(body):
         return len(cbor(body)).to_bytes(4, "big") + cbor(body)
-    greeting = {"protocol": 4, "version": "1", "cluster": "lab-a", "node": "node02", "jobs": [],
+    greeting = {"protocol": 9, "version": "1", "cluster": "lab-a", "node": "node02", "jobs": [],
                 "configuration": CONFIGURATION, "lines": ["port 7733", "job train: 4 ranks"]}
     greetings = [greeting, greeting | {"node": "node04"}, greeting | {"cluster": "lab-b"},
-                 greeting | {"protocol": 5}, greeting | {"lines": ["port 7734"], "configuration": ""}, {}]
+                 greeting | {"protocol": 10}, greeting | {"lines": ["port 7734"], "configuration": ""}, {}]
     for proved, wanted in ((0, 0), (2, 2), (3, 0), (2, 3)):
         for body in greetings:
             stream = frame({"greeting": body}) + frame({"welcome": True})
             yield bytes([proved, wanted, 0]) + pieces(stream)
     yield bytes([0, 0, 0]) + pieces(frame({"text": "x" * 100}) + b"\x7f\xff\xff\xff")
     yield bytes([0, 0, 1]) + pieces(b"\x00\x00\x80\x00" + b"\xa0")
-    gathers = {"job": "train", "uid": 7, "world": 4, "mesh": "", "round": 1, "ranks": [1, 3]}
+    gathers = {"job": "train", "of": "7", "world": 4, "mesh": "", "round": 1, "change": 1,
+               "heard": 1, "ranks": [1, 3]}
     gatherings = [gathers, gathers | {"world": 8}, gathers | {"ranks": [0, 1]}, gathers | {"ranks": []},
+                  gathers | {"heard": 0}, gathers | {"asks": True},
                   gathers | {"ranks": [1, 1, 3, 1]}, gathers | {"ranks": [1, 2**63]},
-                  gathers | {"uid": 2**33},
+                  gathers | {"of": "key." + "5a" * 16}, gathers | {"of": "4294967296"},
                   gathers | {"failed": {"ok": False, "status": -3, "error": "no place"}}, {}]
     yield from (bytes([0, 0, 1]) + pieces(frame({"gathering": body})) for body in gatherings)
 
@@ -148,7 +150,7 @@ STATE_FIELDS = {"epoch": 5, "instance": 2, "started_ns": 1, "upgrade_ns": 0}
 
 
 def checkpoints():
-    """Metadata of checkpoints, and headers of safetensors files."""
+    """Metadata of checkpoints, headers of safetensors files, and indices of several."""
     sums = ["00" * 16]
 
     def box(offset, length, at, count=1):
@@ -167,6 +169,8 @@ def checkpoints():
     drawn = bytes(range(3, 19)) + b"\x40"
     for tensors, size in (([], 0), ([state, head], 485), ([empty], 0), ([scalar], 16), ([large], 6291456)):
         yield b"\x00" + drawn + json.dumps(record(tensors, size), separators=(",", ":")).encode()
+    noted = record([], 0) | {"notes": {"format": "pt", "größe\n": "x"}}
+    yield b"\x00" + drawn + json.dumps(noted, separators=(",", ":")).encode()
     # Drawn ones: files and their bytes, tensors with dims, shape, dtype, and boxes: offset, length, file, at,
     # sums.
     vector = bytes([1, 1, 3, 1, 1, 0, 1, 3, 1, 0, 8, 1, 1])
@@ -177,8 +181,13 @@ def checkpoints():
     yield b"\x01" + drawn + b'{"checksum":"' + b"0" * 32 + b'",\n"metadata":{}}\n'
     tensors = {"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
                "y": {"dtype": "F8_E4M3", "shape": [2, 3], "data_offsets": [8, 14]}}
-    for header in ({}, tensors):
-        yield b"\x02" + drawn + json.dumps(header).encode()
+    parts = {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}
+    index = {"metadata": {"total_size": 16}, "weight_map": parts}
+    astray = {"weight_map": {"a": "../model.safetensors"}}
+    numbered = {"__metadata__": {"epoch": 7}}
+    fitting = {"__metadata__": {"a": "b"}, "x": {"dtype": "F32", "shape": [16], "data_offsets": [0, 64]}}
+    for text in ({}, tensors, index, astray, numbered, fitting):
+        yield b"\x02" + drawn + json.dumps(text).encode()
 
 
 def saved_job(**more):

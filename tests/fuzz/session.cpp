@@ -133,7 +133,7 @@ class World {
   }
   // As the conductor does.
   void take_offenders() {
-    while (const auto offender = engine_->take_offender()) {
+    while (const auto offender = engine_->faults().take_offender()) {
       MUSTER_PROMISE(!client(offender->first.value).honest);
       detach(offender->first.value);
     }

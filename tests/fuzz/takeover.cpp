@@ -1,5 +1,6 @@
 #include "tests/fuzz/takeover.hpp"
 
+#include "api/shm/endpoint.hpp"
 #include "api/shm/message.hpp"
 #include "tests/fuzz/promise.hpp"
 
@@ -181,7 +182,7 @@ void Takeover::found_job(State& state, std::uint32_t index) {
   job.spec.world = static_cast<std::uint32_t>(1 + bytes_.below(3));
   job.spec.mesh = "dp_shard=-1";
   job.spec.epoch = index + 1;
-  job.spec.owner_uid = geteuid();
+  job.spec.owner = geteuid();
   job.spec.claim = bytes_.flag() ? control::ClaimRule::kToken : control::ClaimRule::kOwner;
   job.engine_pid = 1 << 30;
   job.owner = bytes_.below(4);  // one, two, or nobody who is there
@@ -206,9 +207,9 @@ void Takeover::found_job(State& state, std::uint32_t index) {
   keep_oddly(channel_name(job.spec.epoch), ours.get());
   keep_oddly(pidfd_name(job.spec.epoch), engine->death.get());
   if (!memory_) {
-    memory_ = shm::MemoryPage::create(job.spec.owner_uid, job.spec.owner_uid, shm::memory_headroom());
+    memory_ = shm::MemoryPage::create(job.spec.owner.uid, 0, job.spec.owner.uid, shm::memory_headroom());
     MUSTER_PROMISE(*memory_);
-    keep_oddly(memory_name(job.spec.owner_uid), (*memory_)->descriptor().get());
+    keep_oddly(memory_name(job.spec.owner.account), (*memory_)->descriptor().get());
   }
   if (bytes_.below(8) != 7) MUSTER_PROMISE((*memory_)->give(job.spec.epoch));
   if (bytes_.flag()) keeper_.keep(counters_name(job.spec.epoch), copy_of(engine->death.get()));
@@ -277,7 +278,7 @@ void Takeover::start() {
   const std::optional<State> left = state_now();
   const auto names = sound_names();
   Options options;
-  options.socket_path = unit().path();
+  options.runtime_directory = shm::directory_of(unit().path());
   options.engine_program = "/nonexistent";
   options.auto_create_jobs = false;
   options.random_word = [this] { return ++words_ * 0x9e3779b97f4a7c15ULL; };
@@ -343,11 +344,11 @@ void Takeover::check_successor(const std::optional<State>& left, const State& st
 // Goal:   the manager keeps nothing of ours that no job needs.
 void Takeover::check_names(const State& state) const {
   for (const std::string& name : keeper_.names()) {
-    for (const char* kind : {"channel-", "pidfd-", "counters-"})
+    for (const char* kind : {"channel-", "pidfd-", "counters-", "pids-", "users-"})
       if (const auto epoch = number_of(name, kind)) MUSTER_PROMISE(find(state, *epoch) != nullptr);
-    if (const auto uid = number_of(name, "memory-"))
+    if (const auto uid = number_of(name.substr(0, name.rfind('-')), "memory-"))
       MUSTER_PROMISE(std::any_of(state.jobs.begin(), state.jobs.end(),
-                                 [&](const SavedJob& job) { return job.spec.owner_uid == *uid; }));
+                                 [&](const SavedJob& job) { return job.spec.owner.uid == *uid; }));
     if (const auto id = number_of(name, "owner-"))
       MUSTER_PROMISE(std::any_of(state.jobs.begin(), state.jobs.end(),
                                  [&](const SavedJob& job) { return job.owner == *id; }));

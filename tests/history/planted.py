@@ -39,7 +39,7 @@ BUGS = {
     "base_too_low": Bug(GROUP_EPOCHS, "  state.base = highest + 1;\n", "  state.base = state.base + 1;\n"),
     # A reset of one lane takes the rank past failures of its other lanes.
     "reset_moves_every_lane": Bug(GRAPH, "  matches_.heard(rank, fault);\n  actions_.resumed",
-                                  "  matches_.attached(rank);\n  actions_.resumed"),
+                                  "  matches_.attached(rank, false);\n  actions_.resumed"),
     # Who leaves because of a failure is told as its cause.
     "departure_without_cause": Bug(GRAPH, "  if (root == nullptr) root = heard;\n",
                                    "  root = heard != nullptr ? nullptr : heard;\n"),

@@ -48,7 +48,7 @@ class Engine {
   }
   std::unique_ptr<client::Channel> attach(std::uint32_t rank, std::uint32_t group, client::WaitHooks& hooks) {
     const Turn turn(lock_);
-    job_.board().reset(Rank(rank));
+    job_.board().reset(Rank(rank), false);
     job_.board().segments().set_attached(Rank(rank), true);
     job_.board().epochs().set_absence(GroupId(group), nullptr);
     return job_.join(group, rank, hooks);
@@ -60,7 +60,7 @@ class Engine {
     engine::Board& board = job_.board();
     const std::uint64_t epoch = channel.view().epoch();
     if (board.epochs().cause_of(group, epoch) == nullptr) return false;
-    const std::uint64_t next = board.epochs().epoch_after(group, epoch);
+    const std::uint64_t next = board.epochs().move_on(group, channel.index(), epoch);
     if (next != epoch)
       channel.move_on(next, next == board.epochs().present(group) ? board.epochs().base(group) : 0);
     return true;

@@ -15,11 +15,12 @@
 namespace muster::test {
 
 Node::Node() {
-  options.socket_path = folder_.path() + "/musterd.sock";
+  options.runtime_directory = folder_.path() + "/run";
   options.engine_program = MUSTER_ENGINE_PROGRAM;
   options.drain_timeout = std::chrono::milliseconds(100);
   options.job_defaults.arena_bytes_max = std::uint64_t{512} << 20;
   options.job_defaults.segment_bytes = std::uint64_t{4} << 20;
+  options.job_defaults.owner = geteuid();
   options.job_defaults.deadline = std::chrono::seconds(20);
   const auto random = std::make_shared<std::mt19937_64>(4711);
   options.random_word = [random] { return (*random)(); };
@@ -77,7 +78,7 @@ Node::~Node() {
 
 muster_open_options Node::rank(const char* job, int rank, int world, const char* mesh) const {
   muster_open_options options_of_rank = MUSTER_OPEN_OPTIONS_INIT;
-  options_of_rank.endpoint = options.socket_path.c_str();
+  options_of_rank.endpoint = endpoint_.c_str();
   options_of_rank.job = job;
   options_of_rank.rank = rank;
   options_of_rank.world_size = world;

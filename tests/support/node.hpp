@@ -2,6 +2,7 @@
 // temporary folder.
 #pragma once
 
+#include "api/shm/endpoint.hpp"
 #include "daemon/supervisor/options.hpp"
 #include "tests/support/folder.hpp"
 
@@ -11,6 +12,7 @@
 #include <thread>
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <muster/muster.h>
 
@@ -38,7 +40,12 @@ class Node {
   pid_t fork() const;
   // The same, where several nodes have such a thread.
   static pid_t fork(std::span<const Node* const> nodes);
-  const std::string& endpoint() const { return options.socket_path; }
+  const std::string& endpoint() const { return endpoint_; }
+  // Where a command line asks: at the control socket, if this user may.
+  std::string door() const {
+    const std::string control = shm::control_socket(options.runtime_directory);
+    return access(control.c_str(), W_OK) == 0 ? control : endpoint_;
+  }
   // Options for one rank of a job that its first rank creates.
   muster_open_options rank(const char* job, int rank, int world, const char* mesh = nullptr) const;
 
@@ -46,6 +53,7 @@ class Node {
 
  private:
   const Folder folder_;
+  const std::string endpoint_ = shm::ranks_socket(folder_.path() + "/run");
   SteadyClock clock_;
   std::unique_ptr<supervisor::Supervisor> supervisor_;
   std::thread thread_;

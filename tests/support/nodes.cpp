@@ -39,7 +39,7 @@ Result<Json> ask(const shm::Descriptor& socket, const Json& command, const Clock
 }
 
 Result<shm::Descriptor> connect(const Node& node, const Clock& clock) {
-  return shm::connect_to(node.endpoint(), clock.now() + kPatience, clock);
+  return shm::connect_to(node.door(), clock.now() + kPatience, clock);
 }
 
 Json status(const Node& node, const Clock& clock) {
@@ -99,7 +99,7 @@ void Nodes::start() {
   supervisor::Options& other = second_->options;
   const supervisor::Options own = other;
   other = options;
-  other.socket_path = own.socket_path;
+  other.runtime_directory = own.runtime_directory;
   other.random_word = own.random_word;
   other.random_hex = own.random_hex;
   other.roster.here = kNames[1];

@@ -24,9 +24,9 @@ constexpr unsigned kThirdUser = 65533;
 
 // Starts the node so that other users may connect.
 inline void start_for_everybody(Node& node) {
-  node.options.socket_mode = 0666;
+  node.options.directory_mode = 0755;
   node.start();
-  std::filesystem::permissions(std::filesystem::path(node.endpoint()).parent_path(),
+  std::filesystem::permissions(std::filesystem::path(node.options.runtime_directory).parent_path(),
                                std::filesystem::perms(0755));
 }
 

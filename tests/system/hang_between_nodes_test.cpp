@@ -29,8 +29,7 @@ class HangBetweenNodes : public ClusterTest {
  protected:
   void start_nodes() {
     prepare(2);
-    for (const auto& node : nodes_)
-      test::connect_nodes(node->options.jobs.front(), "ofi", MUSTER_NETWORKS);
+    for (const auto& node : nodes_) test::connect_nodes(node->options.jobs.front(), "ofi", MUSTER_NETWORKS);
     start_all();
     ASSERT_TRUE(until_ready()) << waiting(0);
   }

@@ -33,7 +33,7 @@ AGENT = """#!/bin/sh
 # mpirun calls it with a host, and a command line for a shell there.
 node=$1; shift
 exec ip netns exec "$node" unshare --ipc --uts sh -c 'hostname "$0" && exec sh -c "$1"' "$node" \\
-  "MUSTER_ENDPOINT={folder}/$node/socket; export MUSTER_ENDPOINT; $*"
+  "MUSTER_ENDPOINT={folder}/$node; export MUSTER_ENDPOINT; $*"
 """
 
 
@@ -71,6 +71,8 @@ class Ranks:
         self.cluster, self.program, self.folder = cluster, program, folder
         self.stop = folder / "stop"
         self.running = {}
+        self.variables = {}  # beside those of torchrun
+        self.container = lambda rank: []  # the words that make one for the rank
         folder.mkdir()
 
     def name_of(self, rank):
@@ -90,11 +92,17 @@ class Ranks:
                      "TORCHELASTIC_RESTART_COUNT": "0", "TORCHELASTIC_MAX_RESTARTS": "0"}
         with open(self.folder / f"{rank}.out", "w", encoding="utf-8") as out:
             self.running[rank] = subprocess.Popen(
-                WITH_PARENT + inside(name, self.program, self.stop), env={**os.environ, **variables},
+                WITH_PARENT + inside(name, *self.container(rank), self.program, f"{self.stop}-{rank}"),
+                env={**os.environ, **variables, **self.variables},
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
     def said(self, rank):
         return (self.folder / f"{rank}.out").read_text(encoding="utf-8")
+
+    def leave(self):
+        """All leave together once one has seen its file."""
+        for rank in self.running:
+            pathlib.Path(f"{self.stop}-{rank}").touch()
 
     def work(self, count):
         """Each of so many has completed some rounds, and was right."""
@@ -110,7 +118,7 @@ class Ranks:
 
 
 def working(stop):
-    return [path for path in glob.glob(f"{stop}.*.progress")
+    return [path for path in glob.glob(f"{stop}*.progress")
             if int.from_bytes(pathlib.Path(path).read_bytes()[:8], sys.byteorder) >= OPERATIONS]
 
 
@@ -142,7 +150,7 @@ def ranks_like_torchruns_form_one_job(cluster, program, folder):
     for name in cluster.names:
         job = job_at(cluster, name, "torchrun-none.29500")[0]
         check(job["nodes"] == cluster.names and job["world"] == ranks.world(), f"on {name} it is {job}")
-    ranks.stop.touch()
+    ranks.leave()
     for rank in range(ranks.world()):
         check(ranks.end(rank) == 0 and "operations" in ranks.said(rank), f"rank {rank}: {ranks.said(rank)}")
     expect_gone(cluster, "torchrun-")
@@ -159,6 +167,33 @@ def a_killed_rank_is_heard_of(cluster, program, folder):
         check(ranks.end(rank) == 1, f"rank {rank}: {ranks.said(rank)}")
         check("rank 1" in ranks.said(rank), f"rank {rank} hears no name: {ranks.said(rank)}")
     expect_gone(cluster, "torchrun-")
+
+
+def containers_form_one_job_by_key(cluster, program, folder):
+    """Two on each node, of two kinds; no daemon has, says or logs the key."""
+    key = "5e" * 16
+    own_namespaces = (["--pid", "--mount-proc"], ["--pid", "--mount-proc", "--user", "--map-root-user"])
+    ranks = Ranks(cluster, program, folder / "keyed")
+    ranks.container = lambda rank: ["unshare", "--fork", "--kill-child", *own_namespaces[rank % PER_NODE]]
+    for rank in range(ranks.world()):
+        ranks.start(rank)
+    for rank in range(ranks.world()):
+        check(ranks.end(rank) == 1 and "MUSTER_JOB_KEY" in ranks.said(rank),
+              f"without a key rank {rank} hears of it: {ranks.said(rank)}")
+    ranks.variables = {"MUSTER_JOB_KEY": key}
+    for rank in range(ranks.world()):
+        ranks.start(rank)
+    ranks.work(ranks.world())
+    for name in cluster.names:
+        status = cluster.status(name)
+        job = job_at(cluster, name, "torchrun-none.29500@key.")[0]
+        check(job["nodes"] == cluster.names and job["attached"] == PER_NODE, f"on {name} it is {job}")
+        check(key not in json.dumps(status), f"{name} says the key")
+    ranks.leave()
+    for rank in range(ranks.world()):
+        check(ranks.end(rank) == 0 and "operations" in ranks.said(rank), f"rank {rank}: {ranks.said(rank)}")
+    expect_gone(cluster, "torchrun-")
+    check(key not in cluster.logs(), "a log has the key")
 
 
 def torchrun_forms_one_job(cluster, program, folder):
@@ -223,7 +258,7 @@ def main():
         print(f"skipped: no network namespaces can be made here: {why}")
         return 77
     enter_namespaces()
-    cases = [ranks_like_torchruns_form_one_job, a_killed_rank_is_heard_of]
+    cases = [ranks_like_torchruns_form_one_job, a_killed_rank_is_heard_of, containers_form_one_job_by_key]
     if TORCHRUN.exists():
         cases.append(torchrun_forms_one_job)
     else:

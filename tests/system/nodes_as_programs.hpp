@@ -32,10 +32,9 @@ class NodesAsPrograms : public ::testing::Test {
                     free_port()));
     for (const int n : {1, 2}) {
       std::filesystem::create_directory(folder_of(n));
-      Start start{{program("musterd"), "--socket", socket(n)}, {}, {}};
+      Start start{{program("musterd"), "--directory", folder_of(n)}, {}, {}};
       for (const std::string& setting :
-           {fmt::format("node.name=node0{}", n), "node.runtime_directory=" + folder_of(n),
-            "jobs_from=" + cluster, std::string("peers.plaintext=true")})
+           {fmt::format("node.name=node0{}", n), "jobs_from=" + cluster, std::string("peers.plaintext=true")})
         start.arguments.insert(start.arguments.end(), {"--set", setting});
       daemons_.push_back(std::make_unique<Running>(start));
     }
@@ -45,8 +44,8 @@ class NodesAsPrograms : public ::testing::Test {
   }
   static std::uint16_t free_port() { return control::TcpListener::open({"127.0.0.1", 0})->port(); }
   std::string folder_of(int n) const { return fmt::format("{}/node0{}", folder_.path(), n); }
-  std::string socket(int n) const { return folder_of(n) + "/s"; }
-  std::string choosing() const { return "env MUSTER_ENDPOINT=" + folder_.path() + "/{host}/s"; }
+  std::string socket(int n) const { return folder_of(n) + "/ranks/musterd.sock"; }
+  std::string choosing() const { return "env MUSTER_ENDPOINT=" + folder_.path() + "/{host}"; }
   // Of a job on that node; empty: it is not there.
   std::string state(int n, const std::string& job) const {
     const Ran ran = muster({"status", "--json", "--endpoint", socket(n)});

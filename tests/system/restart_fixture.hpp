@@ -47,13 +47,17 @@ class RestartTest : public ::testing::Test {
     steward_.reset();
     steward_ = std::make_unique<Steward>(
         folder_.path(),
-        std::vector<std::string>{"--transient", "--socket", socket(), "--engine", engine, "--set",
-                                 "node.runtime_directory=" + directory(), "--set",
-                                 "limits.arena_segment=4MiB"},
+        std::vector<std::string>{"--transient", "--directory", directory(), "--engine", engine, "--set",
+                                 "limits.arena_segment=4MiB", "--set", program_folders()},
         std::vector<std::string>{});
   }
   std::string directory() const { return folder_.path() + below_; }
-  std::string socket() const { return directory() + "/s"; }
+  std::string socket() const { return directory() + "/ranks/musterd.sock"; }
+  // Where the programs lie to which a test gives way.
+  std::string program_folders() const {
+    const auto folder = [](const std::string& path) { return path.substr(0, path.rfind('/')); };
+    return "node.program_folders=" + folder(kThis) + ":" + folder(kNext) + ":/usr/bin:" + folder_.path();
+  }
   cli::DaemonAddress door() const { return {socket(), std::chrono::seconds(30)}; }
   Steward& steward() { return *steward_; }
 

@@ -176,9 +176,9 @@ TEST_F(Restart, LosesNoOperationNoSessionAndNoDescriptor) {
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return job(run_job_).is_null(); }))
       << "the job of `muster run` ends with it: " << status();
   EXPECT_THAT(steward().kept_with("owner-"), ::testing::IsEmpty());
-  // A state, a socket, two locks, the page of their user, and three of each of the other jobs. One that is
+  // A state, two sockets, two locks, the page of their user, and three of each of the other jobs. One that is
   // ending gives its three back before it is gone.
-  const auto kept_is_right = [&] { return steward().kept().size() == 5 + 3 * status().at("jobs").size(); };
+  const auto kept_is_right = [&] { return steward().kept().size() == 6 + 3 * status().at("jobs").size(); };
   EXPECT_TRUE(within(std::chrono::seconds(10), kept_is_right))
       << ::testing::PrintToString(steward().kept()) << status();
   EXPECT_EQ(steward().end(SIGTERM), 0) << steward().log();

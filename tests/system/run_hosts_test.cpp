@@ -268,10 +268,10 @@ TEST_F(RunHosts, SayWhatAJobWaitsFor) {
   daemons_[1]->wait();
   daemons_[0]->signal(SIGTERM);
   daemons_[0]->wait();
-  Start start{{program("musterd"), "--socket", socket(1)}, {}, {}};
+  Start start{{program("musterd"), "--directory", folder_of(1)}, {}, {}};
   for (const std::string& setting :
-       {std::string("node.name=node01"), "node.runtime_directory=" + folder_of(1),
-        "jobs_from=" + folder_.path() + "/cluster.yaml", std::string("peers.plaintext=true")})
+       {std::string("node.name=node01"), "jobs_from=" + folder_.path() + "/cluster.yaml",
+        std::string("peers.plaintext=true")})
     start.arguments.insert(start.arguments.end(), {"--set", setting});
   daemons_[0] = std::make_unique<Running>(start);
   ASSERT_TRUE(until([&] { return muster({"status", "--endpoint", socket(1)}).code == 0; }));

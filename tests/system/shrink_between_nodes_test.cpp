@@ -28,8 +28,7 @@ class ShrinkBetweenNodes : public ClusterTest {
   void start(std::size_t nodes) {
     std::signal(SIGPIPE, SIG_IGN);
     prepare(nodes);
-    for (const auto& node : nodes_)
-      test::connect_nodes(node->options.jobs.front(), "ofi", MUSTER_NETWORKS);
+    for (const auto& node : nodes_) test::connect_nodes(node->options.jobs.front(), "ofi", MUSTER_NETWORKS);
     start_all();
     ASSERT_TRUE(until_ready()) << waiting(0);
     for (std::size_t rank = 0; rank < 2 * nodes; ++rank) ranks_.push_back(attach(rank));

@@ -41,7 +41,7 @@ class TwoDaemons : public ::testing::Test {
   }
   static std::string node(int n) { return fmt::format("node0{}", n + 1); }
   std::string folder_of(int n) const { return folder_.path() + "/" + node(n); }
-  std::string socket(int n) const { return folder_of(n) + "/s"; }
+  std::string socket(int n) const { return folder_of(n) + "/ranks/musterd.sock"; }
   std::string certs() const { return folder_.path() + "/certs"; }
   void certify(const std::string& folder) const {
     std::filesystem::create_directory(folder);
@@ -50,9 +50,9 @@ class TwoDaemons : public ::testing::Test {
   }
   void start(int n, const std::string& more = "") { start_with(n, certs(), more); }
   void start_with(int n, const std::string& folder, const std::string& more = "") {
-    std::vector<std::string> words{program("musterd"), "--socket", socket(n)};
-    std::vector<std::string> settings{"node.name=" + node(n), "node.runtime_directory=" + folder_of(n),
-                                      "jobs_from=" + cluster_, "peers.certificates=" + folder};
+    std::vector<std::string> words{program("musterd"), "--directory", folder_of(n)};
+    std::vector<std::string> settings{"node.name=" + node(n), "jobs_from=" + cluster_,
+                                      "peers.certificates=" + folder};
     if (!more.empty()) settings.push_back(more);
     for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
     daemons_[static_cast<std::size_t>(n)] = std::make_unique<Running>(Start{words, {"COLUMNS=100"}, {}});

@@ -73,6 +73,36 @@ TEST(Networks, SayWhatTheyAreOnceTheyWereTried) {
   }
 }
 
+// Goal:   a network publishes the address that was chosen, and no other.
+// Method: that of loopback, whose version of IP is the length of an address of libfabric.
+TEST(Networks, AreAtTheAddressThatWasChosen) {
+  InterfaceChoice choice;
+  choice.interface = "lo";
+  const auto bytes_at = [&choice](const char* address) {
+    choice.address = IpAddress::parse(address);
+    const auto opened = open_network(MUSTER_NETWORKS, "ofi", NodeIndex(0), choice);
+    EXPECT_TRUE(opened) << opened.error().text();
+    const Bytes own = opened ? (*opened)->address() : Bytes();
+    return std::string(reinterpret_cast<const char*>(own.data()), own.size());
+  };
+  EXPECT_THAT(bytes_at("127.0.0.3"), ::testing::HasSubstr(std::string("\x7f\0\0\x03", 4)));
+  const auto tried = open_network(MUSTER_NETWORKS, "ucx", NodeIndex(0), choice);
+  EXPECT_TRUE(tried) << tried.error().text();
+}
+
+// A network that UCX does not have is not opened with shared memory alone: no other node would reach it.
+TEST(Networks, SayThatTheChosenInterfaceIsNotUsed) {
+  InterfaceChoice choice;
+  choice.interface = "eth7";
+  choice.address = IpAddress::parse("10.66.0.1");
+  choice.addresses = {*choice.address};
+  const auto opened = open_network(MUSTER_NETWORKS, "ucx", NodeIndex(0), choice);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code(), Code::kUnsupported);
+  EXPECT_THAT(opened.error().message(), ::testing::HasSubstr("interface eth7 with address 10.66.0.1"));
+  EXPECT_THAT(opened.error().message(), ::testing::HasSubstr("cluster.interfaces"));
+}
+
 TEST(Networks, SayWhyTheyAreNotThere) {
   const auto missing = open_network(MUSTER_NETWORKS, "pigeons", NodeIndex(0));
   ASSERT_FALSE(missing);

@@ -10,7 +10,7 @@ std::vector<std::string> network_names() {
 }
 
 Result<std::unique_ptr<Network>> open_network(const std::string& folder, const std::string& name,
-                                              NodeIndex here) {
+                                              NodeIndex here, const InterfaceChoice& choice) {
   const std::string file = fmt::format("{}/{}.so", folder, name);
   if (access(file.c_str(), R_OK) != 0)
     return fail(Code::kNotFound, "{}: this build has no such module", file);
@@ -20,7 +20,7 @@ Result<std::unique_ptr<Network>> open_network(const std::string& folder, const s
   if (module == nullptr || module->version != NetworkModule::kVersion)
     return fail(Code::kVersion, "{} belongs to another build; install the same release of all", file);
   std::unique_ptr<Network> network;
-  MUSTER_RETURN_IF_ERROR(module->open(here, &network));
+  MUSTER_RETURN_IF_ERROR(module->open(here, choice, &network));
   return network;
 }
 

@@ -2,6 +2,7 @@
 // wait for it, and a machine may lack it: the error says so.
 #pragma once
 
+#include "api/base/interface_choice.hpp"
 #include "transport/endpoint/endpoint.hpp"
 
 #include <cstdint>
@@ -17,14 +18,17 @@ std::vector<std::string> network_names();
 // Loads NAME.so from `folder`, a module of this build, and opens a network of it; `here`: this node's index,
 // below 65536. kNotFound: no such module; kUnsupported: it, or what it needs, cannot be loaded or finds no
 // link on this machine; kVersion: it belongs to another build. What was loaded stays.
+//
+// It uses the devices that `choice` names, and all if it names no interface. An environment that names some
+// (interface_variable in api/base/network_devices.hpp) wins.
 Result<std::unique_ptr<Network>> open_network(const std::string& folder, const std::string& name,
-                                              NodeIndex here);
+                                              NodeIndex here, const InterfaceChoice& choice = {});
 
 // What a module exports as "muster_network_module".
 struct NetworkModule {
-  static constexpr std::uint64_t kVersion = 2;  // of Network and all that it names
+  static constexpr std::uint64_t kVersion = 3;  // of Network and all that it names
   std::uint64_t version = kVersion;
-  Status (*open)(NodeIndex here, std::unique_ptr<Network>* network) = nullptr;
+  Status (*open)(NodeIndex here, const InterfaceChoice& choice, std::unique_ptr<Network>* network) = nullptr;
 };
 
 }  // namespace muster::transport

@@ -2,6 +2,7 @@
 // Source: the manual pages of libfabric 1.17, https://ofiwg.github.io/libfabric/v1.17.1/man/.
 #include "transport/endpoint/envelope.hpp"
 #include "transport/endpoint/library.hpp"
+#include "transport/ofi/provider.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,10 +23,8 @@
 namespace muster::transport {
 namespace {
 
-constexpr std::uint32_t kApi = FI_VERSION(1, 17);
 constexpr std::uint64_t kAddressKind = 0x31524444414f4649ULL;
 constexpr std::uint64_t kKeyKind = 0x3159454b5f4f4649ULL;
-constexpr const char* kProviders[] = {"verbs;ofi_rxm", "tcp;ofi_rxm"};
 constexpr std::size_t kCompletions = 64;  // taken at once
 
 template<class Object>
@@ -34,11 +33,6 @@ struct Closed {
 };
 template<class Object>
 using Owned = std::unique_ptr<Object, Closed<Object>>;
-
-struct InfoFreed {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
-};
-using OwnedInfo = std::unique_ptr<fi_info, InfoFreed>;
 
 // `error`: negative, as libfabric returns it.
 Status status_of(long error, const char* what) {
@@ -134,7 +128,7 @@ class OfiNetwork final : public Network {
   OfiNetwork(const OfiNetwork&) = delete;
   OfiNetwork& operator=(const OfiNetwork&) = delete;
 
-  Status open();
+  Status open(const InterfaceChoice& choice);
 
   Bytes address() const noexcept override { return address_; }
   Result<std::unique_ptr<Endpoint>> connect(NodeIndex peer, Bytes address) override;
@@ -264,29 +258,8 @@ Status OfiEndpoint::flush(Transfer& transfer) {
 
 // ---- network -----------------------------------------------------------------------------------
 
-Status OfiNetwork::open() {
-  const OwnedInfo hints(fi_allocinfo());
-  if (hints == nullptr) return failure(Code::kNoResource, "libfabric: no memory");
-  hints->caps =
-      FI_MSG | FI_TAGGED | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2;
-  hints->ep_attr->type = FI_EP_RDM;
-  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
-  hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;  // a put has ended once it is in the peer's memory
-  long found = -FI_ENODATA;
-  const bool chosen = std::getenv("FI_PROVIDER") != nullptr;
-  for (const char* provider : kProviders) {
-    if (!chosen) hints->fabric_attr->prov_name = strdup(provider);
-    fi_info* info = nullptr;
-    found = fi_getinfo(kApi, nullptr, nullptr, 0, hints.get(), &info);
-    info_.reset(info);
-    if (!chosen) std::free(std::exchange(hints->fabric_attr->prov_name, nullptr));
-    if (found == 0 || chosen) break;
-  }
-  if (found != 0)
-    return failure(Code::kUnsupported, "libfabric finds no provider of reliable datagrams here: {}",
-                   fi_strerror(static_cast<int>(-found)));
+Status OfiNetwork::open(const InterfaceChoice& choice) {
+  MUSTER_ASSIGN_OR_RETURN(info_, find_provider(choice));
   fid_fabric* fabric = nullptr;
   MUSTER_RETURN_IF_ERROR(status_of(fi_fabric(info_->fabric_attr, &fabric, nullptr), "opening its fabric"));
   fabric_.reset(fabric);
@@ -529,10 +502,10 @@ std::string OfiNetwork::describe() const {
                      info_->fabric_attr->prov_name);
 }
 
-Status open_ofi(NodeIndex here, std::unique_ptr<Network>* network) {
+Status open_ofi(NodeIndex here, const InterfaceChoice& choice, std::unique_ptr<Network>* network) {
   MUSTER_RETURN_IF_ERROR(check_index(here));
   auto opened = std::make_unique<OfiNetwork>(here);
-  MUSTER_RETURN_IF_ERROR(opened->open());
+  MUSTER_RETURN_IF_ERROR(opened->open(choice));
   *network = std::move(opened);
   return {};
 }

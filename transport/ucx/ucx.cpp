@@ -3,6 +3,7 @@
 #include "transport/endpoint/envelope.hpp"
 #include "transport/endpoint/library.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -122,7 +123,7 @@ class UcxNetwork final : public Network {
   UcxNetwork(const UcxNetwork&) = delete;
   UcxNetwork& operator=(const UcxNetwork&) = delete;
 
-  Status open();
+  Status open(const InterfaceChoice& choice);
 
   Bytes address() const noexcept override { return address_; }
   Result<std::unique_ptr<Endpoint>> connect(NodeIndex peer, Bytes address) override;
@@ -299,15 +300,49 @@ Status UcxEndpoint::flush(Transfer& transfer) {
 
 // ---- network -----------------------------------------------------------------------------------
 
-Status UcxNetwork::open() {
+// The devices of the choice as UCX names them; empty: all.
+std::string devices_of(const InterfaceChoice& choice) {
+  if (choice.interface.empty() || std::getenv("UCX_NET_DEVICES") != nullptr) return {};
+  std::string list = choice.interface;
+  for (const NetworkDevice& device : choice.rdma) list += "," + device.label();
+  return list;
+}
+
+// Of an interface that has both versions of IP one is meant. UCX 1.13 takes that from its environment alone.
+void prefer_version_of(const IpAddress& address) {
+  static const bool said = std::getenv("UCX_TCP_AF_PRIO") != nullptr;
+  if (!said) setenv("UCX_TCP_AF_PRIO", address.six ? "inet6,inet" : "inet,inet6", 1);
+}
+
+// UCX warns of an interface that it does not have, and goes on with shared memory alone: it takes interfaces
+// from /sys/class/net, which may be those of another network namespace. So its own address is searched for
+// one of the interface's. Loopback addresses are not in it.
+Status check_address(const InterfaceChoice& choice, Bytes own) {
+  const bool known = choice.address && !choice.address->loopback() && choice.rdma.empty() &&
+                     std::getenv("UCX_TLS") == nullptr;
+  if (!known) return {};
+  for (const IpAddress& address : choice.addresses) {
+    const auto good = std::as_bytes(std::span(address.bytes)).first(address.six ? 16 : 4);
+    if (std::search(own.begin(), own.end(), good.begin(), good.end()) != own.end()) return {};
+  }
+  return failure(
+      Code::kUnsupported,
+      "UCX does not use interface {} with address {}, which is not in its /sys/class/net; name another "
+      "in cluster.interfaces, mount the /sys of this network namespace, or set cluster.network: ofi",
+      choice.interface, choice.address->text());
+}
+
+Status UcxNetwork::open(const InterfaceChoice& choice) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_RMA | UCP_FEATURE_WAKEUP;
   params.name = "muster";
+  if (choice.address) prefer_version_of(*choice.address);
   ucp_config_t* config = nullptr;
   MUSTER_RETURN_IF_ERROR(status_of(ucp_config_read(nullptr, nullptr, &config), "its configuration"));
-  const ucs_status_t said =
-      ucp_config_modify(config, "RNDV_THRESH", std::to_string(kRendezvousBytes).c_str());
+  ucs_status_t said = ucp_config_modify(config, "RNDV_THRESH", std::to_string(kRendezvousBytes).c_str());
+  const std::string devices = devices_of(choice);
+  if (said == UCS_OK && !devices.empty()) said = ucp_config_modify(config, "NET_DEVICES", devices.c_str());
   const Status begun = status_of(said == UCS_OK ? ucp_init(&params, config, &context_) : said, "beginning");
   ucp_config_release(config);
   if (!begun.ok()) return failure(Code::kUnsupported, "{}", begun.message());
@@ -321,9 +356,11 @@ Status UcxNetwork::open() {
   MUSTER_RETURN_IF_ERROR(status_of(ucp_worker_get_address(worker_, &address, &bytes), "its address"));
   Envelope head;
   head.kind = kAddressKind;
-  address_ = seal_envelope(head, {reinterpret_cast<const std::byte*>(address), bytes});
+  const Bytes own(reinterpret_cast<const std::byte*>(address), bytes);
+  address_ = seal_envelope(head, own);
+  const Status meant = devices.empty() ? Status() : check_address(choice, own);
   ucp_worker_release_address(worker_, address);
-  return {};
+  return meant;
 }
 
 // UCX 1.13 crashes if a worker ends while it still discards what closed endpoints had begun.
@@ -458,12 +495,12 @@ std::string UcxNetwork::describe() const {
   return fmt::format("UCX {}", ucp_get_version_string());
 }
 
-Status open_ucx(NodeIndex here, std::unique_ptr<Network>* network) {
+Status open_ucx(NodeIndex here, const InterfaceChoice& choice, std::unique_ptr<Network>* network) {
   MUSTER_RETURN_IF_ERROR(check_index(here));
   // Else it warns of each message of a lost connection that nobody takes.
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "error");
   auto opened = std::make_unique<UcxNetwork>(here);
-  MUSTER_RETURN_IF_ERROR(opened->open());
+  MUSTER_RETURN_IF_ERROR(opened->open(choice));
   *network = std::move(opened);
   return {};
 }

@@ -21,6 +21,7 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kFormat = "muster-checkpoint";
 constexpr std::uint64_t kFormatVersion = 1;
+constexpr const char* kNotes = "notes";
 constexpr int kDepthMax = 8;
 constexpr std::string_view kChecksumBegin = "{\"checksum\":\"";
 constexpr std::string_view kChecksumEnd = "\",\n\"metadata\":";
@@ -98,6 +99,18 @@ Result<std::size_t> index_in(const Json& object, const char* key, Index& into) {
     into[i] = value.get<std::int64_t>();
   }
   return values->size();
+}
+
+// `key`: as the text names what is read.
+Result<Notes> notes_of(const Json& said, std::string_view key) {
+  Notes notes;
+  if (!said.is_object()) return corrupt("\"{}\" is not an object of texts", key);
+  for (const auto& [name, value] : said.items()) {
+    if (!value.is_string())
+      return corrupt("\"{}\" of \"{}\" is not a text", printable(name, Lines::kOne), key);
+    notes.emplace(name, value.get_ref<const std::string&>());
+  }
+  return notes;
 }
 
 // ---- a checkpoint's record ----------------------------------------------------------------------
@@ -233,8 +246,10 @@ Json json_of(const CheckpointRecord& record) {
                        {"shape", tensor.extent()},
                        {"boxes", std::move(boxes)}});
   }
-  return {{"format", kFormat},          {"version", kFormatVersion}, {"step", record.step},
-          {"chunk_bytes", kChunkBytes}, {"files", std::move(files)}, {"tensors", std::move(tensors)}};
+  Json json{{"format", kFormat},          {"version", kFormatVersion}, {"step", record.step},
+            {"chunk_bytes", kChunkBytes}, {"files", std::move(files)}, {"tensors", std::move(tensors)}};
+  if (!record.notes.empty()) json[kNotes] = record.notes;
+  return json;
 }
 
 // The part of the text that the checksum covers.
@@ -308,6 +323,7 @@ std::uint64_t least_bytes_of(const SavedTensor& tensor, const SavedBox& saved) {
 
 Status check_size(const CheckpointRecord& record) {
   std::uint64_t bytes = 0;
+  for (const auto& [key, value] : record.notes) bytes += key.size() + value.size();
   for (const SavedTensor& tensor : record.tensors) {
     bytes += tensor.name.size();
     for (const SavedBox& saved : tensor.boxes) bytes += least_bytes_of(tensor, saved);
@@ -345,11 +361,24 @@ Result<CheckpointRecord> record_of(std::string_view text) {
     record.tensors.push_back(std::move(tensor));
   }
   MUSTER_RETURN_IF_ERROR(check_files(record));
+  if (const auto notes = said->find(kNotes); notes != said->end()) {
+    MUSTER_ASSIGN_OR_RETURN(record.notes, notes_of(*notes, kNotes));
+    if (const Status status = check_notes(record.notes); !status.ok()) return corrupt("{}", status.message());
+  }
   return record;
+}
+
+Status check_notes(const Notes& notes) {
+  std::size_t bytes = 0;
+  for (const auto& [key, value] : notes) bytes += key.size() + value.size();
+  if (bytes <= kNotesBytesMax) return {};
+  return failure(Code::kUnsupported, "{} has {} bytes; at most {} are possible", kNotesName, bytes,
+                 kNotesBytesMax);
 }
 
 std::string safetensors_header(const CheckpointRecord& record) {
   Json header = Json::object();
+  if (!record.notes.empty()) header[kNotesName] = record.notes;
   std::uint64_t at = 0;
   for (const SavedTensor& tensor : record.tensors) {
     if (tensor.name.empty()) continue;
@@ -370,7 +399,12 @@ Result<CheckpointRecord> safetensors_record(std::string_view text, std::uint64_t
   if (!said || !said->is_object()) return corrupt("the header is no JSON object");
   CheckpointRecord record;
   for (const auto& [name, value] : said->items()) {  // in rising order
-    if (name == "__metadata__") continue;
+    if (name == kNotesName) {
+      if (value.is_null()) continue;  // as the public reader has it
+      MUSTER_ASSIGN_OR_RETURN(record.notes, notes_of(value, kNotesName));
+      MUSTER_RETURN_IF_ERROR(check_notes(record.notes));
+      continue;
+    }
     MUSTER_ASSIGN_OR_RETURN(SavedTensor tensor, tensor_in(name, value, data_bytes));
     record.tensors.push_back(std::move(tensor));
   }
@@ -380,6 +414,30 @@ Result<CheckpointRecord> safetensors_record(std::string_view text, std::uint64_t
       extents.push_back({saved.at, bytes_of(saved.box, tensor.dtype), &tensor.name});
   MUSTER_RETURN_IF_ERROR(check_end_to_end(std::move(extents), data_bytes, "the data"));
   return record;
+}
+
+Result<PartIndex> part_index(std::string_view text) {
+  constexpr const char* kMap = "weight_map";
+  const std::optional<Json> said = text.size() > kSafetensorsHeaderMax ? std::nullopt : parsed(text);
+  const Json* map = nullptr;
+  if (said && said->is_object())
+    if (const auto found = said->find(kMap); found != said->end() && found->is_object()) map = &*found;
+  if (map == nullptr)
+    return fail(Code::kCorrupt, "it is no index of safetensors files: it has no object \"{}\"", kMap);
+  PartIndex index;
+  for (const auto& [name, value] : map->items()) {
+    if (const Status status = check_tensor_name(name); !status.ok())
+      return fail(Code::kCorrupt, "{}", status.message());
+    if (!value.is_string())
+      return fail(Code::kCorrupt, "{} is in no file: what \"{}\" says is not a text", tensor_text(name),
+                  kMap);
+    const std::string& file = value.get_ref<const std::string&>();
+    if (!is_part_name(file))
+      return fail(Code::kCorrupt, "{} is in \"{}\", which is no name of a file beside the index",
+                  tensor_text(name), printable(file, Lines::kOne));
+    index.emplace(name, file);
+  }
+  return index;
 }
 
 }  // namespace muster::checkpoint

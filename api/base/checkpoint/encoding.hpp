@@ -1,5 +1,6 @@
-// The two headers that are JSON: a checkpoint's metadata, and that of a safetensors file. What is read is not
-// trusted: each number is checked before it is used, and memory is at most some 20 times the text.
+// What is JSON: a checkpoint's metadata, the header of a safetensors file, and the index of a model that is
+// several files. What is read is not trusted: each number is checked before it is used, and memory is at most
+// some 20 times the text.
 //
 // metadata.json is one JSON object with two keys, written in one way only:
 //
@@ -7,20 +8,23 @@
 //   "metadata":{"format":"muster-checkpoint","version":1,"step":7,"chunk_bytes":1048576,
 //     "files":[{"name":"rank-0.bin","bytes":480}],
 //     "tensors":[{"name":"head","dtype":"f32","shape":[10,12],
-//       "boxes":[{"offset":[0,0],"length":[10,12],"file":0,"at":0,"sums":["<32 hex digits>"]}]}]}}
+//       "boxes":[{"offset":[0,0],"length":[10,12],"file":0,"at":0,"sums":["<32 hex digits>"]}]}],
+//     "notes":{"format":"pt"}}}                                           only if there are notes
 #pragma once
 
 #include "api/base/checkpoint/saved.hpp"
 #include "api/base/result.hpp"
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 
 namespace muster::checkpoint {
 
 inline constexpr std::size_t kRecordBytesMax = std::size_t{128} << 20;
-inline constexpr std::size_t kSafetensorsHeaderMax = 100'000'000;  // as its own library has it
+inline constexpr std::size_t kSafetensorsHeaderMax = 100'000'000;    // as its own library has it
+inline constexpr std::size_t kNotesBytesMax = std::size_t{8} << 20;  // of all keys and values
 
 // A reader takes it if it has at most kRecordBytesMax.
 std::string text_of(const CheckpointRecord& record);
@@ -34,10 +38,20 @@ Result<CheckpointRecord> record_of(std::string_view text);
 
 // Only offsets from the end of the header on; one file, so `files` is empty, as are all checksums. The header
 // is padded so that the data begin at a multiple of 8 bytes.
+// Notes become __metadata__. Names must be good by check_exported_name().
 std::string safetensors_header(const CheckpointRecord& record);
 // `text`: the JSON, without the length in front of it. `data_bytes`: what follows it, which the tensors fill
 // end to end. Each tensor has one box. Errors: kCorrupt; kUnsupported for a dtype that this version does not
-// have, or a name that it refuses.
+// have, a name that it refuses, or more notes than kNotesBytesMax.
 Result<CheckpointRecord> safetensors_record(std::string_view text, std::uint64_t data_bytes);
+// Errors: kUnsupported, for more than kNotesBytesMax.
+Status check_notes(const Notes& notes);
+
+// By tensor the name of the file that has it, which lies beside the index: the "weight_map" of
+// model.safetensors.index.json.
+using PartIndex = std::map<std::string, std::string>;
+// What else it says is passed over. Errors: kCorrupt, also for a file's name that leads elsewhere; no file is
+// named.
+Result<PartIndex> part_index(std::string_view text);
 
 }  // namespace muster::checkpoint

@@ -30,6 +30,15 @@ Status check_tensor_name(std::string_view name) {
   return check_text("a tensor", name, kTensorNameMax);
 }
 
+Status check_exported_name(std::string_view name) {
+  if (name != kNotesName) return {};
+  return failure(
+      Code::kBadArgument,
+      "a tensor cannot be named \"{}\": safetensors keeps that name for a file's own notes, and no "
+      "program could read the file; choose another name, or leave it out with --exclude",
+      name);
+}
+
 Status check_folder_name(std::string_view name) {
   MUSTER_RETURN_IF_ERROR(check_text("the checkpoint", name, kFolderNameMax));
   if (name.find('/') != std::string_view::npos || name.front() == '.' || is_staged_name(name))
@@ -58,6 +67,12 @@ bool is_rank_file_name(std::string_view name) {
   if (!name.starts_with(kBegin) || !name.ends_with(kEnd) || name.size() > 32) return false;
   const std::string_view number = name.substr(kBegin.size(), name.size() - kBegin.size() - kEnd.size());
   return !number.empty() && std::ranges::all_of(number, is_digit);
+}
+
+bool is_part_name(std::string_view name) {
+  constexpr std::size_t kFileNameMax = 255;
+  return check_text("a file", name, kFileNameMax).ok() && name.find('/') == std::string_view::npos &&
+         name != "." && name != "..";
 }
 
 std::string staged_name(std::string_view name, std::uint64_t nonce) {

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,9 +47,13 @@ struct SavedFile {
   friend bool operator==(const SavedFile&, const SavedFile&) = default;
 };
 
+// What a file of tensors says of itself in words, such as its format: safetensors' __metadata__.
+using Notes = std::map<std::string, std::string>;
+
 // A whole checkpoint, as its metadata tells it.
 struct CheckpointRecord {
   std::uint64_t step = 0;
+  Notes notes;  // of the files that it was imported from
   std::vector<SavedFile> files;
   std::vector<SavedTensor> tensors;  // in rising order of their names
   // Null if there is none.

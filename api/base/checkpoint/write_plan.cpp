@@ -110,6 +110,10 @@ Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, st
       saved.file = static_cast<std::size_t>(writer_of(made.holders[i], bytes));
       saved.at = bytes[saved.file];
       bytes[saved.file] += bytes_of(saved.box, made.tensor.dtype);
+      if (made.holders[i].size() < 2) continue;
+      Replicas replicas{{plan.record.tensors.size(), i}, {}};
+      for (const Offer& offer : made.holders[i]) replicas.members.push_back(offer.member);
+      plan.replicas.push_back(std::move(replicas));
     }
     plan.record.tensors.push_back(std::move(made.tensor));
   }

@@ -20,16 +20,24 @@ struct OwnTensor {
   friend bool operator==(const OwnTensor&, const OwnTensor&) = default;
 };
 
-struct WritePlan {
-  CheckpointRecord record;            // without checksums
-  std::vector<std::int64_t> writers;  // the member that writes each of the record's files
-};
-
-// One of a member's boxes, by its places in the record.
+// A box, by its places in the record.
 struct BoxPlace {
   std::size_t tensor = 0;
   std::size_t box = 0;
   friend bool operator==(const BoxPlace&, const BoxPlace&) = default;
+};
+
+// A box that several members have.
+struct Replicas {
+  BoxPlace place;
+  std::vector<std::int64_t> members;  // rising
+  friend bool operator==(const Replicas&, const Replicas&) = default;
+};
+
+struct WritePlan {
+  CheckpointRecord record;            // without checksums
+  std::vector<std::int64_t> writers;  // the member that writes each of the record's files
+  std::vector<Replicas> replicas;     // by place
 };
 
 // 1. Empty boxes are dropped first. Equal boxes of a tensor are one: offsets and lengths tell them apart.

@@ -34,10 +34,11 @@ DiskFile::~DiskFile() {
   if (number_ >= 0) ::close(number_);
 }
 
-Result<DiskFile> DiskFile::open(const std::string& path, int flags) {
+Result<DiskFile> DiskFile::open(const std::string& path, int flags, const std::string& known_as) {
   const int number = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
-  if (number < 0) return fail(trouble((flags & O_CREAT) != 0 ? "create" : "open", path, errno));
-  return DiskFile(path, number);
+  const std::string& shown = known_as.empty() ? path : known_as;
+  if (number < 0) return fail(trouble((flags & O_CREAT) != 0 ? "create" : "open", shown, errno));
+  return DiskFile(shown, number);
 }
 
 Result<DiskFile> DiskFile::read(const std::string& path, LastLink link) {
@@ -45,12 +46,14 @@ Result<DiskFile> DiskFile::read(const std::string& path, LastLink link) {
   MUSTER_ASSIGN_OR_RETURN(DiskFile file, open(path, O_RDONLY | O_NONBLOCK | follow));
   struct stat facts {};
   if (::fstat(file.number_, &facts) != 0) return fail(trouble("read", path, errno));
-  if (!S_ISREG(facts.st_mode)) return fail(Code::kNotFound, "{} is not a file", path);
+  if (S_ISDIR(facts.st_mode)) return fail(Code::kNotFound, "{} is a folder; name a file", path);
+  if (!S_ISREG(facts.st_mode))
+    return fail(Code::kNotFound, "{} is not a regular file; copy it into one", path);
   return file;
 }
 
-Result<DiskFile> DiskFile::create(const std::string& path) {
-  return open(path, O_WRONLY | O_CREAT | O_EXCL);
+Result<DiskFile> DiskFile::create(const std::string& path, const std::string& known_as) {
+  return open(path, O_WRONLY | O_CREAT | O_EXCL, known_as);
 }
 
 Result<DiskFile> DiskFile::folder(const std::string& path) {
@@ -96,8 +99,8 @@ Status DiskFile::close() {
   return {};
 }
 
-Result<std::string> read_text(const std::string& path, std::uint64_t most) {
-  MUSTER_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::read(path));
+Result<std::string> read_text(const std::string& path, std::uint64_t most, DiskFile::LastLink link) {
+  MUSTER_ASSIGN_OR_RETURN(const DiskFile file, DiskFile::read(path, link));
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, file.bytes());
   if (bytes > most)
     return fail(Code::kCorrupt, "{} has {} bytes; at most {} are possible", path, bytes, most);

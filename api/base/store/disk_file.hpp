@@ -36,7 +36,8 @@ class DiskFile {
 
   enum class LastLink : std::uint8_t { kRefuse, kFollow };  // where the path itself is a symbolic link
   static Result<DiskFile> read(const std::string& path, LastLink link = LastLink::kRefuse);
-  static Result<DiskFile> create(const std::string& path);  // which must not be there
+  // The file must not be there. With `known_as`, sentences name that: of a file that gets its name later.
+  static Result<DiskFile> create(const std::string& path, const std::string& known_as = "");
   static Result<DiskFile> folder(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -51,14 +52,15 @@ class DiskFile {
 
  private:
   DiskFile(std::string path, int number) : path_(std::move(path)), number_(number) {}
-  static Result<DiskFile> open(const std::string& path, int flags);
+  static Result<DiskFile> open(const std::string& path, int flags, const std::string& known_as = "");
 
   std::string path_;
   int number_ = -1;
 };
 
 // The whole file, which has `most` bytes at most.
-Result<std::string> read_text(const std::string& path, std::uint64_t most);
+Result<std::string> read_text(const std::string& path, std::uint64_t most,
+                              DiskFile::LastLink link = DiskFile::LastLink::kRefuse);
 // Creates the file with this text, and waits until it is on the disk.
 Status write_text(const std::string& path, std::string_view text);
 // Gives a file or a folder another name, at once. Errors: kDuplicate (something has that name already).

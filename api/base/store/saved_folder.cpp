@@ -5,6 +5,7 @@
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/checkpoint/strided.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/named_path.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -20,6 +21,9 @@ using checkpoint::Slice;
 Result<SavedFolder> SavedFolder::open(const std::string& path) {
   const std::string file = path + "/" + checkpoint::kRecordFile;
   auto text = read_text(file, checkpoint::kRecordBytesMax);
+  if (!text)
+    if (const std::string fault = fault_of_folder(path, checkpoint::kFolderText); !fault.empty())
+      return fail(text.error().code(), "{}", fault);
   if (!text && text.error().code() == Code::kNotFound)
     return fail(Code::kNotFound, "{} is no checkpoint: it has no {}", path, checkpoint::kRecordFile);
   if (!text) return fail(std::move(text).error());

@@ -2,6 +2,7 @@
 
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/named_path.hpp"
 #include "api/base/store/disk_file.hpp"
 #include "api/base/store/saved_folder.hpp"
 
@@ -30,6 +31,8 @@ Result<std::vector<std::string>> folders_in(const std::string& folder) {
     if (each->is_directory(ignored) && !each->is_symlink(ignored))
       names.push_back(each->path().filename().string());
   }
+  if (error == std::errc::not_a_directory)
+    return fail(Code::kNoResource, "{}", fault_of_folder(folder, checkpoint::kFolderText));
   if (error) return fail(trouble("list", folder, error.value()));
   std::ranges::sort(names);
   return names;

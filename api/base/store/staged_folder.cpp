@@ -3,6 +3,7 @@
 #include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/base/named_path.hpp"
 
 #include <cerrno>
 #include <cstdio>
@@ -34,6 +35,8 @@ Status make_folder(const std::string& folder) {
   const fs::path made(folder);
   fs::path above = made;
   while (!above.empty() && !exists(above)) above = above.parent_path();
+  if (const std::string fault = fault_of_new_folder(folder); !fault.empty())
+    return failure(Code::kNoResource, "{}", fault);
   std::error_code error;
   fs::create_directories(made, error);
   if (error) return trouble("create", folder, error.value());
@@ -85,10 +88,7 @@ Result<StagedFolder> StagedFolder::make(const std::string& folder, const std::st
   MUSTER_RETURN_IF_ERROR(checkpoint::check_folder_name(name));
   MUSTER_RETURN_IF_ERROR(make_folder(folder));
   if (existing == Existing::kRefuse && exists(final_path(folder, name)))
-    return fail(
-        Code::kDuplicate,
-        "there is {} already; choose another name, replace it with MUSTER_CHECKPOINT_REPLACE, or remove it",
-        final_path(folder, name));
+    return fail(Code::kDuplicate, "there is {} already", final_path(folder, name));
   const std::string path = path_of(folder, name, nonce);
   if (::mkdir(path.c_str(), 0777) != 0) return fail(trouble("create", path, errno));
   auto lock = DiskFile::folder(path);

@@ -1,17 +1,21 @@
 #include "api/base/store/tensor_file.hpp"
-#include "api/base/pattern.hpp"
 
 #include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
+#include "api/base/named_path.hpp"
 #include "api/base/store/disk_file.hpp"
+#include "api/base/store/model_files.hpp"
 #include "api/base/store/staged_folder.hpp"
 
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <iterator>
 #include <utility>
 #include <vector>
+
+#include <fmt/ranges.h>
 
 namespace muster::store {
 
@@ -27,12 +31,6 @@ std::array<std::byte, 8> little_endian(std::uint64_t number) {
   return bytes;
 }
 
-std::uint64_t number_of(const std::array<std::byte, 8>& bytes) {
-  std::uint64_t number = 0;
-  for (std::size_t i = 0; i < bytes.size(); ++i) number |= static_cast<std::uint64_t>(bytes[i]) << (8 * i);
-  return number;
-}
-
 Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, const std::string& header,
                      DiskFile& out) {
   MUSTER_RETURN_IF_ERROR(out.write(little_endian(header.size())));
@@ -46,37 +44,17 @@ Status write_tensors(SavedFolder& saved, const CheckpointRecord& chosen, const s
   return out.close();
 }
 
-struct TensorSource {
-  DiskFile file;
-  CheckpointRecord record;
-  std::uint64_t data_at = 0;
-};
-
-Result<TensorSource> open_source(const std::string& path) {
-  TensorSource source;
-  // Caches of models have links to files that are named by their hash.
-  MUSTER_ASSIGN_OR_RETURN(source.file, DiskFile::read(path, DiskFile::LastLink::kFollow));
-  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t bytes, source.file.bytes());
-  std::array<std::byte, 8> length{};
-  MUSTER_RETURN_IF_ERROR(source.file.read_at(0, length));
-  const std::uint64_t header = number_of(length);
-  if (header > checkpoint::kSafetensorsHeaderMax || header > bytes - length.size())
-    return fail(Code::kCorrupt, "{} is no safetensors file: its header would have {} bytes", path, header);
-  std::string text(header, '\0');
-  MUSTER_RETURN_IF_ERROR(
-      source.file.read_at(length.size(), std::as_writable_bytes(std::span(text.data(), text.size()))));
-  source.data_at = length.size() + header;
-  auto record = checkpoint::safetensors_record(text, bytes - source.data_at);
-  if (!record) return fail(record.error().code(), "{}: {}", path, record.error().message());
-  source.record = *std::move(record);
-  return source;
+std::vector<std::string> names_of(const CheckpointRecord& record) {
+  std::vector<std::string> names;
+  for (const SavedTensor& tensor : record.tensors) names.push_back(tensor.name);
+  return names;
 }
 
-// Copies each tensor's bytes, end to end, and notes where they lie and their checksums.
-Status copy_tensors(TensorSource& source, DiskFile& out) {
+// Copies each tensor's bytes, end to end behind `at`, and notes where they lie and their checksums.
+Status copy_tensors(const TensorSource& source, std::vector<SavedTensor>& tensors, std::uint64_t& at,
+                    DiskFile& out) {
   std::vector<std::byte> chunk(kChunkBytes);
-  std::uint64_t at = 0;
-  for (SavedTensor& tensor : source.record.tensors) {
+  for (SavedTensor& tensor : tensors) {
     for (checkpoint::SavedBox& box : tensor.boxes) {
       const std::uint64_t from = source.data_at + std::exchange(box.at, at);
       const std::uint64_t bytes = checkpoint::bytes_of(box.box, tensor.dtype);
@@ -89,54 +67,88 @@ Status copy_tensors(TensorSource& source, DiskFile& out) {
       at += bytes;
     }
   }
+  return {};
+}
+
+// A file may have been changed since its header was read.
+Status copy_file(ModelFile& file, std::uint64_t& at, DiskFile& out) {
+  MUSTER_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(file.path));
+  const bool is_same =
+      source.data_at == file.data_at && std::ranges::all_of(file.tensors, [&](const SavedTensor& tensor) {
+        const SavedTensor* found = source.record.find(tensor.name);
+        return found != nullptr && *found == tensor;
+      });
+  if (!is_same)
+    return failure(Code::kCorrupt, "{} was changed while it was read; import it again", file.path);
+  return copy_tensors(source, file.tensors, at, out);
+}
+
+// What the checkpoint will say, but for checksums and places.
+CheckpointRecord planned(const ModelFiles& model, std::uint64_t step) {
+  CheckpointRecord record;
+  record.step = step;
+  record.notes = model.notes;
+  for (const ModelFile& file : model.files)
+    std::ranges::copy(file.tensors, std::back_inserter(record.tensors));
+  std::ranges::sort(record.tensors, {}, &SavedTensor::name);
+  return record;
+}
+
+// All files' tensors into one file of the checkpoint, file by file.
+Status copy_model(ModelFiles& model, const StagedFolder& staged, CheckpointRecord& record) {
+  const auto has_bytes = [](const SavedTensor& tensor) { return !tensor.boxes.empty(); };
+  if (std::ranges::none_of(record.tensors, has_bytes)) return {};
+  const std::string name = checkpoint::rank_file_name(0);
+  MUSTER_ASSIGN_OR_RETURN(DiskFile out, DiskFile::create(staged.path() + "/" + name));
+  std::uint64_t at = 0;
+  record.tensors.clear();
+  for (ModelFile& file : model.files) {
+    MUSTER_RETURN_IF_ERROR(copy_file(file, at, out));
+    std::ranges::move(file.tensors, std::back_inserter(record.tensors));
+  }
+  std::ranges::sort(record.tensors, {}, &SavedTensor::name);
+  record.files.push_back({name, at});
   MUSTER_RETURN_IF_ERROR(out.sync());
-  if (at > 0) source.record.files.push_back({checkpoint::rank_file_name(0), at});
   return out.close();
 }
 
 }  // namespace
 
-bool NameFilter::takes(std::string_view name) const {
-  const auto any = [&](std::span<const std::string> patterns) {
-    return std::ranges::any_of(patterns, [&](const std::string& each) { return fits_pattern(each, name); });
-  };
-  return (only.empty() || any(only)) && !any(exclude);
-}
-
 Status export_tensors(SavedFolder& saved, const std::string& file, const NameFilter& filter) {
   CheckpointRecord chosen = saved.record();
-  std::erase_if(chosen.tensors,
-                [&](const SavedTensor& tensor) { return tensor.name.empty() || !filter.takes(tensor.name); });
-  if (chosen.tensors.empty())
-    return failure(Code::kNotFound, "{} has no tensor of such a name", saved.path());
+  std::erase_if(chosen.tensors, [](const SavedTensor& tensor) { return tensor.name.empty(); });
+  MUSTER_RETURN_IF_ERROR(filter.check(names_of(chosen), saved.path()));
+  std::erase_if(chosen.tensors, [&](const SavedTensor& tensor) { return !filter.takes(tensor.name); });
+  for (const SavedTensor& tensor : chosen.tensors)
+    MUSTER_RETURN_IF_ERROR(checkpoint::check_exported_name(tensor.name));
   std::error_code ignored;
-  if (std::filesystem::exists(file, ignored)) return failure(Code::kDuplicate, "there is {} already", file);
+  if (const std::string fault = fault_of_new_file(file); !fault.empty())
+    return failure(Code::kNoResource, "{}", fault);
+  if (std::filesystem::exists(file, ignored))
+    return failure(Code::kDuplicate, "there is {} already; name another file, or remove it", file);
   const std::string header = checkpoint::safetensors_header(chosen);
   if (header.size() > checkpoint::kSafetensorsHeaderMax)
     return failure(Code::kUnsupported,
                    "the header of {} would have {} bytes; at most {} are possible: export fewer tensors",
                    file, header.size(), checkpoint::kSafetensorsHeaderMax);
   const std::string unfinished = checkpoint::staged_name(file, fresh_nonce());
-  MUSTER_ASSIGN_OR_RETURN(DiskFile out, DiskFile::create(unfinished));
+  MUSTER_ASSIGN_OR_RETURN(DiskFile out, DiskFile::create(unfinished, file));
   Status status = write_tensors(saved, chosen, header, out);
   if (status.ok()) status = rename_to_new(unfinished, file);
   if (!status.ok()) std::filesystem::remove(unfinished, ignored);
   return status;
 }
 
-Status import_tensors(const std::string& file, const std::string& folder, const std::string& name,
-                      std::uint64_t step) {
-  MUSTER_ASSIGN_OR_RETURN(TensorSource source, open_source(file));
-  source.record.step = step;
-  MUSTER_RETURN_IF_ERROR(checkpoint::check_size(source.record));
+Result<Imported> import_tensors(std::span<const std::string> files, const std::string& folder,
+                                const std::string& name, std::uint64_t step, const NameFilter& filter) {
+  MUSTER_ASSIGN_OR_RETURN(ModelFiles model, ModelFiles::open(files, filter));
+  CheckpointRecord record = planned(model, step);
+  MUSTER_RETURN_IF_ERROR(checkpoint::check_size(record));
   MUSTER_ASSIGN_OR_RETURN(StagedFolder staged,
                           StagedFolder::make(folder, name, fresh_nonce(), Existing::kRefuse));
-  if (std::ranges::any_of(source.record.tensors, [](const SavedTensor& t) { return !t.boxes.empty(); })) {
-    MUSTER_ASSIGN_OR_RETURN(DiskFile out,
-                            DiskFile::create(staged.path() + "/" + checkpoint::rank_file_name(0)));
-    MUSTER_RETURN_IF_ERROR(copy_tensors(source, out));
-  }
-  return staged.commit(source.record);
+  MUSTER_RETURN_IF_ERROR(copy_model(model, staged, record));
+  MUSTER_RETURN_IF_ERROR(staged.commit(record));
+  return Imported{record.tensors.size(), model.files.size(), record.bytes(), std::move(model.differences)};
 }
 
 }  // namespace muster::store

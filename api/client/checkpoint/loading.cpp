@@ -64,8 +64,12 @@ class Load {
     MUSTER_ASSIGN_OR_RETURN(const auto only, patterns_of("only", said_.only, said_.only_count));
     MUSTER_ASSIGN_OR_RETURN(const auto exclude, patterns_of("exclude", said_.exclude, said_.exclude_count));
     MUSTER_ASSIGN_OR_RETURN(auto arrays, local_arrays(members_, said_.tensors, said_.tensor_count));
-    MUSTER_ASSIGN_OR_RETURN(auto opened, store::SavedFolder::open(path));
-    folder_.emplace(std::move(opened));
+    auto opened = store::SavedFolder::open(path);
+    if (!opened && opened.error().code() == Code::kNotFound && members_.index() > 0)
+      return failure(Code::kNotFound, "{}; if rank {} sees it, load from a folder that all nodes share",
+                     opened.error().message(), members_.world_rank(0));
+    if (!opened) return std::move(opened).error();
+    folder_.emplace(*std::move(opened));
     const store::NameFilter filter{only, exclude};
     for (LocalArray& array : arrays)
       if (filter.takes(array.name)) MUSTER_RETURN_IF_ERROR(plan_array(std::move(array)));

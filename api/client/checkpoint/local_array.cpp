@@ -51,8 +51,9 @@ Status check_partial(const std::string& name, const Layout& layout) {
 std::optional<std::uint64_t> span_of(const muster_tensor& view) {
   constexpr std::int64_t kMost = std::int64_t{1} << 58;
   std::int64_t last = 0;
+  // A view without elements has no bytes, whatever its strides are.
+  if (std::any_of(view.size, view.size + view.dims, [](std::int64_t size) { return size == 0; })) return 0;
   for (std::int32_t dim = 0; dim < view.dims; ++dim) {
-    if (view.size[dim] == 0) return 0;
     if (view.size[dim] == 1) continue;
     if (view.stride[dim] < 1 || view.stride[dim] > (kMost - last) / (view.size[dim] - 1)) return std::nullopt;
     last += (view.size[dim] - 1) * view.stride[dim];

@@ -1,13 +1,16 @@
 #include "api/client/checkpoint/saving.hpp"
 
 #include "api/base/checkpoint/names.hpp"
+#include "api/base/checkpoint/sampled_digest.hpp"
 #include "api/base/checkpoint/strided.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/store/shelf.hpp"
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
+#include <span>
 #include <utility>
 
 namespace muster::client {
@@ -26,7 +29,7 @@ Status check_save(const muster_checkpoint_save_options& said) {
     return failure(Code::kBadArgument,
                    "muster_checkpoint_save_options has size {}; initialise it with its _INIT macro ({})",
                    said.size, sizeof said);
-  if ((said.flags & ~std::uint32_t{MUSTER_CHECKPOINT_REPLACE}) != 0)
+  if ((said.flags & ~std::uint32_t{MUSTER_CHECKPOINT_REPLACE | MUSTER_CHECKPOINT_REPLICAS_MAY_DIFFER}) != 0)
     return failure(Code::kBadArgument, "flags is {}, of which some are not for a save", said.flags);
   if (said.user == nullptr && said.user_bytes > 0)
     return failure(Code::kBadArgument, "user is NULL, but user_bytes is {}", said.user_bytes);
@@ -44,6 +47,33 @@ Status check_same_save(const SaveIntent& first, const SaveIntent& other, std::in
   if (first.step != other.step) return differ("step", first.step, other.step);
   if (first.flags != other.flags) return differ("flags", first.flags, other.flags);
   return {};
+}
+
+// Calls body(source, at, bytes) for each run of the box in the array; `at`: where it lies in the box, in
+// bytes, in row-major order.
+template<class Body>
+void each_run_of(const LocalArray& array, const Box& box, Body&& body) {
+  const Layout::Piece& piece =
+      *std::ranges::find(array.pieces, box, [](const Layout::Piece& each) { return each.box; });
+  const std::size_t element = dtype_bytes(array.dtype);
+  const std::byte* source =
+      array.first +
+      static_cast<std::size_t>(checkpoint::place_of(array.dims, piece.at, array.strides)) * element;
+  checkpoint::each_run(
+      array.dims, box.length, array.strides, checkpoint::dense_strides(array.dims, box.length),
+      [&](std::int64_t from, std::int64_t to, std::int64_t elements) {
+        body(source + static_cast<std::size_t>(from) * element, static_cast<std::size_t>(to) * element,
+             static_cast<std::size_t>(elements) * element);
+        return true;
+      });
+}
+
+// Takes so many bytes from the front; false: there are fewer.
+bool take(std::string_view& from, std::span<std::byte> to) {
+  if (from.size() < to.size()) return false;
+  std::memcpy(to.data(), from.data(), to.size());
+  from.remove_prefix(to.size());
+  return true;
 }
 
 }  // namespace
@@ -66,7 +96,7 @@ Result<Saving> Saving::begin(GroupMembers& members, const Status& own, const std
   const Status agreed = members.agree(planned);  // who has no memory left has no plan
   MUSTER_RETURN_IF_ERROR(planned);
   MUSTER_RETURN_IF_ERROR(agreed);
-  saving.own_ = attempt([&] { return saving.copy(spare); });
+  saving.own_ = attempt([&] { return saving.copy(members, spare); });
   return saving;
 }
 
@@ -76,7 +106,10 @@ Status Saving::prepare(GroupMembers& members, const muster_checkpoint_save_optio
   intent_.name = said.name == nullptr ? checkpoint::step_name(said.step) : said.name;
   MUSTER_RETURN_IF_ERROR(checkpoint::check_folder_name(intent_.name));
   MUSTER_ASSIGN_OR_RETURN(arrays_, local_arrays(members, said.tensors, said.tensor_count));
-  for (const LocalArray& array : arrays_) intent_.tensors.push_back(array.own());
+  for (const LocalArray& array : arrays_) {
+    MUSTER_RETURN_IF_ERROR(checkpoint::check_exported_name(array.name));
+    intent_.tensors.push_back(array.own());
+  }
   if (members.index() != 0) return {};
   const auto* user = static_cast<const std::byte*>(said.user);
   user_.assign(user, user + said.user_bytes);
@@ -84,9 +117,14 @@ Status Saving::prepare(GroupMembers& members, const muster_checkpoint_save_optio
   if (bytes > 0) intent_.tensors.push_back({"", MUSTER_U8, 1, {bytes}, {Box{1, {}, {bytes}}}});
   intent_.nonce = store::fresh_nonce();
   const bool replace = (said.flags & MUSTER_CHECKPOINT_REPLACE) != 0;
-  MUSTER_ASSIGN_OR_RETURN(
-      staged_, store::StagedFolder::make(intent_.folder, intent_.name, intent_.nonce,
-                                         replace ? store::Existing::kReplace : store::Existing::kRefuse));
+  auto staged = store::StagedFolder::make(intent_.folder, intent_.name, intent_.nonce,
+                                          replace ? store::Existing::kReplace : store::Existing::kRefuse);
+  if (!staged && staged.error().code() == Code::kDuplicate)
+    return failure(Code::kDuplicate,
+                   "{}; choose another name, replace it with MUSTER_CHECKPOINT_REPLACE, or remove it",
+                   staged.error().message());
+  if (!staged) return std::move(staged).error();
+  staged_ = *std::move(staged);
   return {};
 }
 
@@ -107,7 +145,8 @@ Status Saving::plan(const GroupMembers& members, const std::vector<std::string>&
 }
 
 // From here on members wait for each other in finish() alone.
-Status Saving::copy(BoxWriter& spare) {
+Status Saving::copy(const GroupMembers& members, BoxWriter& spare) {
+  digest_replicas(members);
   if (mine_.empty()) return {};
   std::vector<BoxWriter::Chunk> chunks;
   std::uint64_t bytes = 0;
@@ -126,8 +165,12 @@ Status Saving::copy(BoxWriter& spare) {
   user_.clear();
   const std::string& file =
       plan_.record.files[plan_.record.tensors[mine_[0].tensor].boxes[mine_[0].box].file].name;
-  return writer_.start(store::StagedFolder::path_of(intent_.folder, intent_.name, intent_.nonce) + "/" +
-                       file);
+  const std::string staged = store::StagedFolder::path_of(intent_.folder, intent_.name, intent_.nonce);
+  const Status started = writer_.start(staged + "/" + file);
+  if (started.code() != Code::kNotFound || members.index() == 0) return started;
+  return failure(Code::kNotFound,
+                 "{} is not seen here, and rank {} has made it: save into a folder that all nodes share",
+                 staged, members.world_rank(0));
 }
 
 void Saving::copy_box(const SavedTensor& tensor, const SavedBox& saved) {
@@ -137,20 +180,25 @@ void Saving::copy_box(const SavedTensor& tensor, const SavedBox& saved) {
     return;
   }
   const LocalArray& array = *std::ranges::find(arrays_, tensor.name, &LocalArray::name);
-  const Layout::Piece& piece =
-      *std::ranges::find(array.pieces, saved.box, [](const Layout::Piece& each) { return each.box; });
-  const std::size_t element = dtype_bytes(tensor.dtype);
-  const std::byte* source =
-      array.first +
-      static_cast<std::size_t>(checkpoint::place_of(tensor.dims, piece.at, array.strides)) * element;
-  checkpoint::each_run(tensor.dims, saved.box.length, array.strides,
-                       checkpoint::dense_strides(tensor.dims, saved.box.length),
-                       [&](std::int64_t from, std::int64_t to, std::int64_t elements) {
-                         std::memcpy(target + static_cast<std::size_t>(to) * element,
-                                     source + static_cast<std::size_t>(from) * element,
-                                     static_cast<std::size_t>(elements) * element);
-                         return true;
-                       });
+  each_run_of(array, saved.box, [target](const std::byte* source, std::size_t at, std::size_t bytes) {
+    std::memcpy(target + at, source, bytes);
+  });
+}
+
+// The memory of all members is read at the same moment as it is copied, before anybody goes on.
+void Saving::digest_replicas(const GroupMembers& members) {
+  const auto own = static_cast<std::int64_t>(members.index());
+  for (const checkpoint::Replicas& replicas : plan_.replicas) {
+    if (!std::ranges::binary_search(replicas.members, own)) continue;
+    const SavedTensor& tensor = plan_.record.tensors[replicas.place.tensor];
+    const Box& box = tensor.boxes[replicas.place.box].box;
+    checkpoint::SampledDigest digest(checkpoint::bytes_of(box, tensor.dtype), intent_.step);
+    each_run_of(*std::ranges::find(arrays_, tensor.name, &LocalArray::name), box,
+                [&digest](const std::byte* source, std::size_t at, std::size_t bytes) {
+                  digest.add(source, at, bytes);
+                });
+    digests_.push_back(digest.value());
+  }
 }
 
 // No member is longer in a call than a round, so no deadline bounds the writing.
@@ -171,14 +219,16 @@ Status Saving::wait(GroupMembers& members) {
 Status Saving::finish(GroupMembers& members, std::size_t keep) {
   MUSTER_RETURN_IF_ERROR(wait(members));
   const std::span<const Hash128> sums = writer_.sums();
-  MUSTER_ASSIGN_OR_RETURN(
-      const std::vector<std::string> all,
-      members.tell_first({reinterpret_cast<const char*>(sums.data()), sums.size_bytes()}));
+  std::string told(reinterpret_cast<const char*>(sums.data()), sums.size_bytes());
+  told.append(reinterpret_cast<const char*>(digests_.data()), digests_.size() * sizeof(Hash128));
+  MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> all, members.tell_first(told));
   Rounds rounds(members);
   Status own;
   if (members.index() == 0)
     own = attempt([&]() -> Status {
-      MUSTER_RETURN_IF_ERROR(take_sums(all));
+      std::vector<std::string_view> said(all.begin(), all.end());
+      MUSTER_RETURN_IF_ERROR(take_sums(said));
+      MUSTER_RETURN_IF_ERROR(compare_replicas(members, said));
       return staged_.commit(plan_.record, rounds.pause());
     });
   MUSTER_RETURN_IF_ERROR(rounds.finish(own));
@@ -201,18 +251,41 @@ void Saving::tidy(GroupMembers& members, std::size_t keep) noexcept {
 }
 
 // A member's checksums come in the order of its file.
-Status Saving::take_sums(const std::vector<std::string>& said) {
-  for (std::size_t i = 0; i < said.size(); ++i) {
-    std::string_view left = said[i];
+Status Saving::take_sums(std::vector<std::string_view>& said) {
+  for (std::size_t i = 0; i < said.size(); ++i)
     for (const BoxPlace& place : checkpoint::boxes_of(plan_, static_cast<std::int64_t>(i))) {
       SavedTensor& tensor = plan_.record.tensors[place.tensor];
       SavedBox& saved = tensor.boxes[place.box];
       saved.sums.resize(checkpoint::chunks_of(checkpoint::bytes_of(saved.box, tensor.dtype)));
-      const std::size_t bytes = saved.sums.size() * sizeof(Hash128);
-      if (left.size() < bytes) return failure(Code::kProtocol, "member {} has sent too few checksums", i);
-      std::memcpy(saved.sums.data(), left.data(), bytes);
-      left.remove_prefix(bytes);
+      if (!take(said[i], std::as_writable_bytes(std::span(saved.sums))))
+        return failure(Code::kProtocol, "member {} has sent too few checksums", i);
     }
+  return {};
+}
+
+Status Saving::compare_replicas(const GroupMembers& members, std::vector<std::string_view>& said) const {
+  for (const checkpoint::Replicas& replicas : plan_.replicas) {
+    const SavedTensor& tensor = plan_.record.tensors[replicas.place.tensor];
+    Hash128 first, other;
+    std::vector<std::int32_t> differ;
+    for (const std::int64_t member : replicas.members) {
+      const auto i = static_cast<std::size_t>(member);
+      if (!take(said[i], std::as_writable_bytes(std::span(&other, 1))))
+        return failure(Code::kProtocol, "member {} has sent too few digests", i);
+      if (member == replicas.members.front()) first = other;
+      if (other != first) differ.push_back(members.world_rank(i));
+    }
+    if (differ.empty()) continue;
+    const std::string why = fmt::format(
+        "tensor \"{}\": rank{} {} hold{} the same part of it as rank {}, with other values: replicas have "
+        "trained "
+        "apart. Reduce its gradient over all of them (`replicate`, `tensor`), or allow it "
+        "(MUSTER_CHECKPOINT_REPLICAS_MAY_DIFFER)",
+        tensor.name, differ.size() == 1 ? "" : "s", fmt::join(differ, " "), differ.size() == 1 ? "s" : "",
+        members.world_rank(static_cast<std::size_t>(replicas.members.front())));
+    if ((intent_.flags & MUSTER_CHECKPOINT_REPLICAS_MAY_DIFFER) == 0) return Status(Code::kMismatch, why);
+    std::fprintf(stderr, "libmuster: warning: checkpoint %s: %s\n", intent_.name.c_str(), why.c_str());
+    return {};
   }
   return {};
 }

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -36,10 +37,14 @@ class Saving {
   Saving() = default;
   Status prepare(GroupMembers& members, const muster_checkpoint_save_options& said);
   Status plan(const GroupMembers& members, const std::vector<std::string>& all);
-  Status copy(BoxWriter& spare);
+  Status copy(const GroupMembers& members, BoxWriter& spare);
   void copy_box(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved);
   Status wait(GroupMembers& members);
-  Status take_sums(const std::vector<std::string>& said);
+  // Of the boxes that other members have too.
+  void digest_replicas(const GroupMembers& members);
+  // Member 0 takes from what each has told: the checksums of its file, then the digests of its replicas.
+  Status take_sums(std::vector<std::string_view>& said);
+  Status compare_replicas(const GroupMembers& members, std::vector<std::string_view>& said) const;
   void tidy(GroupMembers& members, std::size_t keep) noexcept;
 
   SaveIntent intent_;
@@ -49,7 +54,8 @@ class Saving {
   checkpoint::WritePlan plan_;
   std::vector<checkpoint::BoxPlace> mine_;
   BoxWriter writer_;
-  Status own_;  // of the copy and the writer's start
+  std::vector<Hash128> digests_;  // of what replicas of this member hold, in the order of the plan
+  Status own_;                    // of the copy and the writer's start
 };
 
 }  // namespace muster::client

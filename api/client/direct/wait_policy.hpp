@@ -30,6 +30,7 @@ struct Wanted {
   std::uint32_t peer = 0;      // kMessage, kReceived: index of the other side
   std::uint64_t position = 0;  // of the operation; kMessage, kReceived: of the message
   std::uint64_t phase = 0;     // kPhase
+  Nanos deadline{0};           // the one that has passed, in overdue()
 };
 
 // What a waiting caller checks besides its peers' words.
@@ -79,6 +80,7 @@ class WaitPolicy {
   // The deadline begins again at the next check.
   void renew() { deadline_ = Instant::max(); }
 
+  Nanos timeout() const { return timeout_; }
   bool crowded() const { return crowded_; }
   bool gives_up() const { return at_deadline_ == AtDeadline::kGiveUp; }
   bool interruptible() const { return interruptible_; }

@@ -69,7 +69,9 @@ std::optional<Waited> Waiter::glance(const std::uint64_t* word, const Condition&
   if (policy.interruptible() && hooks_.interrupted()) return Waited::kInterrupted;
   if (policy.over(hooks_)) {
     if (policy.gives_up()) return Waited::kEnded;
-    hooks_.overdue(condition.wanted());
+    Wanted wanted = condition.wanted();
+    wanted.deadline = policy.timeout();
+    hooks_.overdue(wanted);
     // A request to an engine that does not answer takes the session's whole timeout, so send no second one.
     if (hooks_.engine_gone()) return Waited::kAlone;
     policy.renew();

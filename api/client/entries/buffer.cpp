@@ -13,7 +13,7 @@ muster_status_t muster_buffer_alloc(muster_session* session, uint64_t bytes, mus
   if (address != nullptr) *address = nullptr;
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || buffer == nullptr)
-      return failure(Code::kBadArgument, "session and buffer must not be NULL");
+      return muster::client::check_given({{"session", session}, {"buffer", buffer}});
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const auto granted, session->buffers().alloc(bytes));
     *buffer = granted.buffer;
@@ -28,7 +28,7 @@ muster_status_t muster_buffer_create(muster_session* session, const muster_buffe
   if (address != nullptr) *address = nullptr;
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || options == nullptr || buffer == nullptr)
-      return failure(Code::kBadArgument, "session, options and buffer must not be NULL");
+      return muster::client::check_given({{"session", session}, {"options", options}, {"buffer", buffer}});
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const auto granted, session->buffers().create(*options));
     *buffer = granted.buffer;
@@ -39,9 +39,10 @@ muster_status_t muster_buffer_create(muster_session* session, const muster_buffe
 
 muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffer, muster_buffer_info* info) {
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || info == nullptr || info->size != sizeof *info)
-      return failure(Code::kBadArgument,
-                     "session and info must be there, info initialised by MUSTER_BUFFER_INFO_INIT");
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"session", session}, {"info", info}}));
+    if (info->size != sizeof *info)
+      return failure(Code::kBadArgument, "info.size is {}; initialise it by MUSTER_BUFFER_INFO_INIT ({})",
+                     info->size, sizeof *info);
     MUSTER_RETURN_IF_ERROR(session->usable());
     return session->buffers().query(buffer, info);
   });

@@ -53,7 +53,7 @@ Result<View> checked_view(const Buffers& buffers, const muster_tensor& t, std::s
                 t.offset_bytes, element);
   muster_buffer_info buffer = MUSTER_BUFFER_INFO_INIT;
   if (const Status known = buffers.query(t.buffer, &buffer); !known.ok())
-    return fail(known.code(), "views[{}]: no such buffer", i);
+    return fail(known.code(), "views[{}]: {}", i, known.message());
   if (buffer.address == nullptr)
     return fail(Code::kUnsupported, "views[{}]: this process does not see the memory of its device", i);
   MUSTER_ASSIGN_OR_RETURN(const Wide extent, extent_of(t, i, element));

@@ -23,7 +23,7 @@ void copy_text(char (&to)[N], const std::string& text) {
 
 Status check(const muster_session* session, const muster_failure* given) {
   if (session == nullptr || given == nullptr)
-    return failure(Code::kBadArgument, "session and failure must not be NULL");
+    return muster::client::check_given({{"session", session}, {"failure", given}});
   if (given->size != sizeof(muster_failure))
     return failure(Code::kBadArgument, "failure.size is {}; initialise it by MUSTER_FAILURE_INIT ({})",
                    given->size, sizeof(muster_failure));

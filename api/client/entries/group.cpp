@@ -8,6 +8,7 @@
 using muster::Code;
 using muster::failure;
 using muster::Status;
+using muster::client::check_given;
 using muster::client::with_session;
 
 extern "C" {
@@ -15,8 +16,8 @@ extern "C" {
 muster_status_t muster_group_make(muster_session* session, const int32_t* ranks, size_t count,
                                   const char* name, muster_group* group) {
   return with_session(session, [&]() -> Status {
-    if (ranks == nullptr || count == 0 || group == nullptr)
-      return failure(Code::kBadArgument, "ranks must hold at least this rank, and group must not be NULL");
+    if (count == 0) return failure(Code::kBadArgument, "count is 0; ranks must hold at least this rank");
+    MUSTER_RETURN_IF_ERROR(check_given({{"ranks", ranks}, {"group", group}}));
     MUSTER_ASSIGN_OR_RETURN(*group, session->groups().make(std::span(ranks, count), name));
     return {};
   });
@@ -59,8 +60,9 @@ muster_status_t muster_group_query(muster_session* session, muster_group group, 
 muster_status_t muster_group_ranks(muster_session* session, muster_group group, int32_t* ranks,
                                    size_t capacity, size_t* count) {
   return with_session(session, [&]() -> Status {
-    if (count == nullptr || (ranks == nullptr && capacity > 0))
-      return failure(Code::kBadArgument, "count must not be NULL, and ranks must hold `capacity` entries");
+    MUSTER_RETURN_IF_ERROR(check_given({{"count", count}}));
+    if (ranks == nullptr && capacity > 0)
+      return failure(Code::kBadArgument, "ranks is NULL, but capacity is {}", capacity);
     MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->groups().facts(group));
     *count = facts->ranks.size();
     std::copy_n(facts->ranks.begin(), std::min(capacity, facts->ranks.size()), ranks);
@@ -70,8 +72,7 @@ muster_status_t muster_group_ranks(muster_session* session, muster_group group, 
 
 muster_status_t muster_mesh_group(muster_session* session, const char* dim, muster_group* group) {
   return with_session(session, [&]() -> Status {
-    if (dim == nullptr || group == nullptr)
-      return failure(Code::kBadArgument, "dim and group must not be NULL");
+    if (dim == nullptr || group == nullptr) return check_given({{"dim", dim}, {"group", group}});
     MUSTER_ASSIGN_OR_RETURN(const auto answer, session->groups().dim(dim));
     *group = answer.group;
     return {};
@@ -92,8 +93,7 @@ muster_status_t muster_mesh_coords(muster_session* session, const char* dim, int
 muster_status_t muster_mesh_make(muster_session* session, muster_group group, const char* mesh,
                                  muster_mesh* made) {
   return with_session(session, [&]() -> Status {
-    if (mesh == nullptr || made == nullptr)
-      return failure(Code::kBadArgument, "mesh and made must not be NULL");
+    if (mesh == nullptr || made == nullptr) return check_given({{"mesh", mesh}, {"made", made}});
     MUSTER_ASSIGN_OR_RETURN(*made, session->groups().make_mesh(group, mesh));
     return {};
   });
@@ -106,8 +106,8 @@ muster_status_t muster_mesh_use(muster_session* session, muster_mesh mesh) {
 muster_status_t muster_mesh_flatten(muster_session* session, const char* const* dims, size_t count,
                                     const char* name) {
   return with_session(session, [&]() -> Status {
-    if (dims == nullptr || count == 0 || name == nullptr)
-      return failure(Code::kBadArgument, "dims must hold at least one name, and name must not be NULL");
+    if (count == 0) return failure(Code::kBadArgument, "count is 0; dims must hold at least one name");
+    MUSTER_RETURN_IF_ERROR(check_given({{"dims", dims}, {"name", name}}));
     return session->groups().flatten(std::span(dims, count), name);
   });
 }
@@ -115,8 +115,8 @@ muster_status_t muster_mesh_flatten(muster_session* session, const char* const* 
 muster_status_t muster_mesh_slice(muster_session* session, const char* const* dims, size_t count,
                                   muster_mesh* slice) {
   return with_session(session, [&]() -> Status {
-    if (dims == nullptr || count == 0 || slice == nullptr)
-      return failure(Code::kBadArgument, "dims must hold at least one name, and slice must not be NULL");
+    if (count == 0) return failure(Code::kBadArgument, "count is 0; dims must hold at least one name");
+    MUSTER_RETURN_IF_ERROR(check_given({{"dims", dims}, {"slice", slice}}));
     MUSTER_ASSIGN_OR_RETURN(*slice, session->groups().slice(std::span(dims, count)));
     return {};
   });

@@ -1,5 +1,6 @@
 // Counters and traces of the C API.
 #include "api/base/fault_point.hpp"
+#include "api/base/named_path.hpp"
 #include "api/client/session.hpp"
 
 #include <algorithm>
@@ -28,7 +29,11 @@ Status write_file(const std::string& path, std::span<const std::byte> bytes) {
   const int how = in_place ? O_TRUNC : O_CREAT | O_EXCL | O_NOFOLLOW;
   if (!in_place) ::unlink(name.c_str());  // left by a process that was killed here
   shm::Descriptor file(::open(name.c_str(), O_WRONLY | O_CLOEXEC | how, 0644));
-  if (!file.valid()) return failure(Code::kNoResource, "{}: {}", path, std::strerror(errno));
+  if (!file.valid()) {
+    const int error = errno;
+    const std::string fault = muster::fault_of_new_file(path);
+    return failure(Code::kNoResource, "{}", fault.empty() ? path + ": " + std::strerror(error) : fault);
+  }
   const auto failed = [&] {
     const int error = errno;
     if (!in_place) ::unlink(name.c_str());
@@ -54,7 +59,7 @@ extern "C" {
 muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || name == nullptr || value == nullptr)
-      return failure(Code::kBadArgument, "session, name and value must not be NULL");
+      return muster::client::check_given({{"session", session}, {"name", name}, {"value", value}});
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
     if (const auto own = session->own_counter(name)) {
       *value = *own;

@@ -154,7 +154,7 @@ muster_status_t muster_layout_create(muster_session* session, const muster_layou
   if (layout != nullptr) *layout = nullptr;
   return guarded([&]() -> Status {
     if (options == nullptr || layout == nullptr)
-      return failure(Code::kBadArgument, "options and layout must not be NULL");
+      return muster::client::check_given({{"options", options}, {"layout", layout}});
     MUSTER_ASSIGN_OR_RETURN(auto made, layout_of(session, *options));
     *layout = new muster_layout{std::move(made)};
     return {};
@@ -169,7 +169,7 @@ muster_status_t muster_layout_destroy(muster_layout* layout) {
 muster_status_t muster_layout_ranks(const muster_layout* layout, int32_t* ranks) {
   return guarded([&]() -> Status {
     if (layout == nullptr || ranks == nullptr)
-      return failure(Code::kBadArgument, "layout and ranks must not be NULL");
+      return muster::client::check_given({{"layout", layout}, {"ranks", ranks}});
     *ranks = static_cast<std::int32_t>(layout->layout.ranks());
     return {};
   });
@@ -187,8 +187,9 @@ muster_status_t muster_layout_local_shape(const muster_layout* layout, int32_t r
 muster_status_t muster_layout_boxes(const muster_layout* layout, int32_t rank, muster_box* boxes,
                                     size_t capacity, size_t* count) {
   return guarded([&]() -> Status {
-    if (count == nullptr || (boxes == nullptr && capacity > 0))
-      return failure(Code::kBadArgument, "count must not be NULL, and boxes must hold `capacity` entries");
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"count", count}}));
+    if (boxes == nullptr && capacity > 0)
+      return failure(Code::kBadArgument, "boxes is NULL, but capacity is {}", capacity);
     MUSTER_RETURN_IF_ERROR(check_rank(layout, rank));
     const std::vector<Layout::Piece> found = layout->layout.pieces(rank);
     *count = found.size();

@@ -55,11 +55,11 @@ muster_status_t run_on(muster_session* session, muster_plan plan, std::int64_t t
 }
 
 template<class Description>
-muster_status_t one_shot(muster_session* session, const Description* description, const muster_submit* submit,
-                         muster_point* point) {
+muster_status_t one_shot(muster_session* session, const Description* description, const char* name,
+                         const muster_submit* submit, muster_point* point) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || description == nullptr)
-      return failure(Code::kBadArgument, "session and description must not be NULL");
+      return muster::client::check_given({{"session", session}, {name, description}});
     MUSTER_RETURN_IF_ERROR(check_submit(submit));
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session->plans().cached(*description));
@@ -68,11 +68,12 @@ muster_status_t one_shot(muster_session* session, const Description* description
 }
 
 template<class Description>
-muster_status_t make_plan(muster_session* session, const Description* description, muster_plan* plan) {
+muster_status_t make_plan(muster_session* session, const Description* description, const char* name,
+                          muster_plan* plan) {
   if (plan != nullptr) *plan = 0;
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || description == nullptr || plan == nullptr)
-      return failure(Code::kBadArgument, "session, description and plan must not be NULL");
+      return muster::client::check_given({{"session", session}, {name, description}, {"plan", plan}});
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(*plan, session->plans().make(*description));
     return {};
@@ -94,9 +95,12 @@ muster_status_t muster_plan_start(muster_session* session, muster_plan plan, con
 muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count) {
   std::span<muster_batch_entry> batch;
   const muster_status_t status = muster::client::guarded([&]() -> Status {
-    if (session == nullptr || (entries == nullptr && count > 0) || count > MUSTER_BATCH_MAX)
-      return failure(Code::kBadArgument, "session and entries must be there, at most {} of them (not {})",
-                     MUSTER_BATCH_MAX, count);
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"session", session}}));
+    if (entries == nullptr && count > 0)
+      return failure(Code::kBadArgument, "entries is NULL, but count is {}", count);
+    if (count > MUSTER_BATCH_MAX)
+      return failure(Code::kBadArgument, "count is {}; a batch has {} entries at most", count,
+                     MUSTER_BATCH_MAX);
     batch = std::span(entries, count);
     MUSTER_RETURN_IF_ERROR(session->usable());
     std::size_t refused = 0;
@@ -129,18 +133,18 @@ muster_status_t muster_plan_destroy(muster_session* session, muster_plan plan) {
 
 muster_status_t muster_plan_collective(muster_session* session, const muster_collective* collective,
                                        muster_plan* plan) {
-  return make_plan(session, collective, plan);
+  return make_plan(session, collective, "collective", plan);
 }
 muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel* kernel, muster_plan* plan) {
-  return make_plan(session, kernel, plan);
+  return make_plan(session, kernel, "kernel", plan);
 }
 muster_status_t muster_collect(muster_session* session, const muster_collective* collective,
                                const muster_submit* submit, muster_point* point) {
-  return one_shot(session, collective, submit, point);
+  return one_shot(session, collective, "collective", submit, point);
 }
 muster_status_t muster_launch(muster_session* session, const muster_kernel* kernel,
                               const muster_submit* submit, muster_point* point) {
-  return one_shot(session, kernel, submit, point);
+  return one_shot(session, kernel, "kernel", submit, point);
 }
 
 muster_status_t muster_plan_run(muster_session* session, muster_plan plan, int64_t timeout_ns) {
@@ -151,7 +155,7 @@ muster_status_t muster_run(muster_session* session, const muster_collective* col
   return muster::client::guarded([&]() -> muster_status_t {
     using muster::client::report;
     if (session == nullptr || collective == nullptr)
-      return report(failure(Code::kBadArgument, "session and description must not be NULL"));
+      return report(muster::client::check_given({{"session", session}, {"collective", collective}}));
     if (!session->is_usable()) return report(session->usable());
     const auto plan = session->plans().cached(*collective);
     return plan ? run_on(session, *plan, timeout_ns) : report(plan.error());

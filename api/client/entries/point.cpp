@@ -19,7 +19,7 @@ muster_status_t muster_point_wait_any(muster_session* session, const muster_poin
                                       int64_t timeout_ns, size_t* index) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || index == nullptr || (points == nullptr && count > 0))
-      return failure(Code::kBadArgument, "session, points and index must not be NULL");
+      return muster::client::check_given({{"session", session}, {"points", points}, {"index", index}});
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
     return session->waiting().wait_any({points, count}, muster::Nanos(timeout_ns), index);
   });
@@ -45,7 +45,7 @@ int muster_event_fd(muster_session* session) {
 muster_status_t muster_timeline_create(muster_session* session, uint32_t* timeline) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || timeline == nullptr)
-      return failure(Code::kBadArgument, "session and timeline must not be NULL");
+      return muster::client::check_given({{"session", session}, {"timeline", timeline}});
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
     MUSTER_ASSIGN_OR_RETURN(*timeline, session->submission().create_timeline());
     return {};

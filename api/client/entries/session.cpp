@@ -5,9 +5,12 @@
 #include "api/base/utf8.hpp"
 #include "api/base/variables.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -23,15 +26,17 @@ namespace {
 constexpr muster::Nanos kDefaultTimeout = std::chrono::seconds(60);
 
 // The caller's options override the environment.
-Result<muster::bootstrap::Identity> identity_of(const muster_open_options& options) {
+Result<muster::bootstrap::LaunchedRank> identity_of(const muster_open_options& options) {
   const auto lookup = muster::bootstrap::process_environment();
   MUSTER_ASSIGN_OR_RETURN(auto identity, muster::bootstrap::identify(lookup));
+  if (options.rank < 0 || options.world_size < 0) MUSTER_RETURN_IF_ERROR(identity.doubt);
   if (options.rank >= 0) identity.rank = options.rank;
   if (options.world_size >= 0) identity.world_size = options.world_size;
   if (options.endpoint != nullptr) identity.endpoint = options.endpoint;
   if (options.job != nullptr) identity.job = options.job;
   if (options.mesh != nullptr) identity.mesh = options.mesh;
   if (options.token != nullptr) identity.token = options.token;
+  if (options.job_key != nullptr) identity.key = options.job_key;
   if (identity.endpoint.empty())
     return fail(Code::kBadArgument,
                 "muster_open_options.endpoint is empty: set it to the path of the daemon's socket, or leave "
@@ -51,13 +56,13 @@ Result<muster::bootstrap::Identity> identity_of(const muster_open_options& optio
 
 // Whether `muster run` started this rank: then it has warned of misspelt variables already. It sets all
 // variables; a person who sets them by hand needs only two.
-bool is_of_muster_run(const muster::bootstrap::Identity& identity) {
+bool is_of_muster_run(const muster::bootstrap::LaunchedRank& identity) {
   return identity.launcher == "muster" && identity.local_size >= 0;
 }
 
 // Adds to a failure the variables that look like misspelt ones of ours: they may be its cause. After a
 // success rank 0 warns of them once.
-Status with_misspelt(Status status, const muster::bootstrap::Identity& identity) {
+Status with_misspelt(Status status, const muster::bootstrap::LaunchedRank& identity) {
   static std::atomic<bool> told = false;
   std::string all;
   for (const std::string& each : muster::misspelt_variables(muster::process_variables()))
@@ -74,14 +79,19 @@ Status with_misspelt(Status status, const muster::bootstrap::Identity& identity)
 template<class Options>
 Status read_options(const Options* given, Options* options) {
   if (given == nullptr) return {};
-  if (given->size < sizeof given->size || given->size > sizeof(Options))
-    return failure(Code::kBadArgument, "options of {} bytes; this library knows up to {}", given->size,
-                   sizeof(Options));
+  // Sizes that releases of this interface have had. Any other would cut a field in half.
+  constexpr std::size_t kSizes[] = {offsetof(Options, job_key), sizeof(Options)};
+  if (std::find(std::begin(kSizes), std::end(kSizes), given->size) == std::end(kSizes))
+    return failure(Code::kBadArgument,
+                   "options of {} bytes; this library knows {} and {}: initialise them by "
+                   "MUSTER_OPEN_OPTIONS_INIT",
+                   given->size, kSizes[0], kSizes[1]);
   std::memcpy(options, given, given->size);
   return {};
 }
 
-Status open_as(const muster::bootstrap::Identity& identity, muster::Nanos timeout, muster_session** session) {
+Status open_as(const muster::bootstrap::LaunchedRank& identity, muster::Nanos timeout,
+               muster_session** session) {
   MUSTER_ASSIGN_OR_RETURN(auto attachment, muster::client::attach(identity, timeout));
   MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(attachment)));
   MUSTER_FAULT_POINT("attach.opened");
@@ -115,6 +125,7 @@ muster_status_t muster_open(const muster_open_options* given, muster_session** s
 muster_status_t muster_close(muster_session* session) {
   if (session == nullptr) return MUSTER_OK;
   return muster::client::guarded([&]() -> Status {
+    if (session->is_closed()) return session->in_its_process();
     const std::unique_ptr<muster_session> owner(session);
     if (owner->usable().ok()) owner->connection().say_goodbye();
     return {};
@@ -123,8 +134,10 @@ muster_status_t muster_close(muster_session* session) {
 
 muster_status_t muster_session_query(muster_session* session, muster_session_info* info) {
   return with_session(session, [&]() -> Status {
-    if (info == nullptr || info->size != sizeof(muster_session_info))
-      return failure(Code::kBadArgument, "info must be initialised by MUSTER_SESSION_INFO_INIT");
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"info", info}}));
+    if (info->size != sizeof *info)
+      return failure(Code::kBadArgument, "info.size is {}; initialise it by MUSTER_SESSION_INFO_INIT ({})",
+                     info->size, sizeof *info);
     const muster::shm::Welcome& w = session->connection().welcome();
     info->rank = w.rank;
     info->world_size = w.world_size;

@@ -67,7 +67,7 @@ muster_status_t muster_tp_layout(muster_session* session, const muster_tp_rule* 
   if (layout != nullptr) *layout = nullptr;
   return guarded([&]() -> Status {
     if (layout == nullptr || (shape == nullptr && dims > 0))
-      return failure(Code::kBadArgument, "shape and layout must not be NULL");
+      return muster::client::check_given({{"layout", layout}, {"shape", shape}});
     if (dims < 0 || dims > MUSTER_TENSOR_DIMS_MAX)
       return failure(Code::kBadArgument, "dims is {}; 0 to {} are possible", dims, MUSTER_TENSOR_DIMS_MAX);
     const auto known = rules_of(rules, count, name);

@@ -145,8 +145,7 @@ Status check_part(muster_units& units, muster_unit unit, std::uint32_t part) {
 muster_status_t total(muster_units* units, GradientFigure figure, const muster_tensor* out,
                       muster_point* done) noexcept {
   return with_units(units, [&]() -> Status {
-    if (out == nullptr || done == nullptr)
-      return failure(Code::kBadArgument, "out and done must not be NULL");
+    if (out == nullptr || done == nullptr) return muster::client::check_given({{"out", out}, {"done", done}});
     MUSTER_ASSIGN_OR_RETURN(*done, units->total(figure, *out));
     return {};
   });
@@ -186,7 +185,7 @@ muster_status_t muster_units_destroy(muster_units* units) {
 muster_status_t muster_units_query(muster_units* units, muster_units_info* info) {
   return guarded([&]() -> Status {
     if (units == nullptr || info == nullptr)
-      return failure(Code::kBadArgument, "units and info must not be NULL");
+      return muster::client::check_given({{"units", units}, {"info", info}});
     if (info->size != sizeof *info)
       return failure(Code::kBadArgument,
                      "muster_units_info has size {}; initialise it with its _INIT macro ({})", info->size,
@@ -200,7 +199,7 @@ muster_status_t muster_unit_create(muster_units* units, const muster_unit_option
                                    muster_unit* unit) {
   return with_units(units, [&]() -> Status {
     if (options == nullptr || unit == nullptr)
-      return failure(Code::kBadArgument, "options and unit must not be NULL");
+      return muster::client::check_given({{"options", options}, {"unit", unit}});
     MUSTER_RETURN_IF_ERROR(check_options(*options));
     MUSTER_ASSIGN_OR_RETURN(*unit, units->add(*options));
     return {};
@@ -219,8 +218,9 @@ muster_status_t muster_unit_tensor(muster_units* units, muster_unit unit, uint32
 muster_status_t muster_unit_boxes(muster_units* units, muster_unit unit, uint32_t parameter, int32_t which,
                                   muster_box* boxes, size_t capacity, size_t* count) {
   return with_unit(units, unit, [&]() -> Status {
-    if (count == nullptr || (boxes == nullptr && capacity > 0))
-      return failure(Code::kBadArgument, "count must not be NULL, nor boxes with a capacity of {}", capacity);
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"count", count}}));
+    if (boxes == nullptr && capacity > 0)
+      return failure(Code::kBadArgument, "boxes is NULL, but capacity is {}", capacity);
     MUSTER_ASSIGN_OR_RETURN(const auto pieces, units->unit(unit).boxes(parameter, which));
     *count = pieces.size();
     for (std::size_t i = 0; i < std::min(capacity, pieces.size()); ++i) {

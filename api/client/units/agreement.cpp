@@ -1,5 +1,6 @@
 #include "api/client/units/agreement.hpp"
 
+#include "api/client/units/mesh_dims.hpp"
 #include "api/client/units/resources.hpp"
 
 #include <algorithm>
@@ -72,14 +73,10 @@ Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, 
 class MeetingPlace {
  public:
   static Result<MeetingPlace> make(muster_session* session, muster_group others) {
-    std::size_t members = 0;
-    MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, others, nullptr, 0, &members)));
-    std::vector<std::int32_t> ranks(members);
+    MUSTER_ASSIGN_OR_RETURN(const std::vector<std::int32_t> ranks, ranks_of(session, others));
+    MeetingPlace place(session, ranks.size());
     MUSTER_RETURN_IF_ERROR(
-        status_of(muster_group_ranks(session, others, ranks.data(), ranks.size(), &members)));
-    MeetingPlace place(session, members);
-    MUSTER_RETURN_IF_ERROR(
-        status_of(muster_group_make(session, ranks.data(), members, "units agree", &place.group_)));
+        status_of(muster_group_make(session, ranks.data(), ranks.size(), "units agree", &place.group_)));
     return place;
   }
   MeetingPlace(MeetingPlace&& other) noexcept

@@ -83,12 +83,21 @@ Result<ShardedParameter> places_of(muster_session* session, const Layout& layout
     if (axis.placement.kind == PlacementKind::kPartial)
       return fail(Code::kBadArgument, "it is partial along \"{}\"; parameters are sharded or replicated",
                   axis.name);
+  // On any number of ranks: what works on one must not be refused on two.
+  if (layout.dims() == 0 && !shard.name.empty())
+    return fail(
+        Code::kBadArgument,
+        "it has no dims, and cannot be sharded over \"{}\" as its unit is; give it the shape [1], or put "
+        "it into a unit without shard",
+        shard.name);
   MUSTER_ASSIGN_OR_RETURN(const std::int64_t rank, rank_in(session, layout));
   for (std::size_t i = 0; i < layout.axes().size(); ++i)
     if (!shard.name.empty() && layout.axes()[i].name == shard.name)
       return ShardedParameter::make(layout, i, rank);
   if (shard.ranks == 1) return ShardedParameter::make_whole(layout, rank);
-  return fail(Code::kBadArgument, "its layout has no axis \"{}\", over which its unit is sharded",
+  return fail(Code::kBadArgument,
+              "its layout has no axis \"{}\", over which its unit is sharded; add one, or put it into a unit "
+              "without shard",
               shard.name);
 }
 
@@ -96,7 +105,8 @@ Status check_parameter(const muster_parameter& said) {
   if (said.layout == nullptr) return failure(Code::kBadArgument, "it has no layout");
   if (dtype_bytes(said.dtype) == 0)
     return failure(Code::kBadArgument, "it has dtype {}, which does not exist", said.dtype);
-  if ((said.flags & ~std::uint32_t{MUSTER_PARAMETER_FROZEN | MUSTER_PARAMETER_SUMMED_OVER_TP}) != 0)
+  if ((said.flags & ~std::uint32_t{MUSTER_PARAMETER_FROZEN | MUSTER_PARAMETER_SUMMED_OVER_TP |
+                                   MUSTER_PARAMETER_LOCAL}) != 0)
     return failure(Code::kBadArgument, "it has flags {}, of which some do not exist", said.flags);
   if (said.flags == (MUSTER_PARAMETER_FROZEN | MUSTER_PARAMETER_SUMMED_OVER_TP))
     return failure(Code::kBadArgument, "it is frozen, and has no gradient to sum over tp");
@@ -132,7 +142,8 @@ Status take_parameters(muster_session* session, const muster_unit_options& optio
                                .dtype = said.dtype,
                                .whole_dtype = casts ? options.whole_dtype : said.dtype,
                                .trains = (said.flags & MUSTER_PARAMETER_FROZEN) == 0,
-                               .summed_over_tp = summed});
+                               .summed_over_tp = summed,
+                               .local = (said.flags & MUSTER_PARAMETER_LOCAL) != 0});
   }
   return {};
 }
@@ -186,9 +197,14 @@ Status take_gradients(const muster_unit_options& options, bool accumulates, Unit
   if (unit.keeps_sums && !(is_scalable(unit.dtype) && is_scalable(unit.reduce_dtype)))
     return failure(
         Code::kUnsupported,
-        "unit \"{}\": gradients in {} cannot become those of parameters in {}; both must be f32, bf16 or "
-        "f16, or equal and reduced once a step",
-        unit.name, dtype_name(unit.reduce_dtype), dtype_name(unit.dtype));
+        "unit \"{}\": kernels that scale, add or convert gradients take f32, bf16 and f16, and its "
+        "gradients of {} need one: {}",
+        unit.name, dtype_name(is_scalable(unit.dtype) ? unit.reduce_dtype : unit.dtype),
+        accumulates ? "the set has MUSTER_UNITS_ACCUMULATE; make it without"
+        : unit.reduce_dtype != unit.dtype
+            ? fmt::format("reduce_dtype is {}; leave it out", dtype_name(unit.reduce_dtype))
+            : fmt::format("one rank has the unit, so a kernel applies the divisor {}; divide the loss",
+                          unit.divisor));
   return {};
 }
 
@@ -330,7 +346,8 @@ std::string UnitFacts::description() const {
       dtype_text(reduce_dtype), after_forward, parts, divisor, root, whole_in_backward);
   for (const UnitParameter& p : parameters) {
     const Layout& layout = p.places.layout();
-    text += fmt::format("parameter \"{}\" of unit \"{}\": {}{} as {}, shape {}", p.name, name,
+    text += fmt::format("parameter \"{}\" of unit \"{}\": {}{}{} as {}, shape {}", p.name, name,
+                        p.local ? "local, " : "",
                         p.summed_over_tp ? "summed over tp, "
                         : p.trains       ? ""
                                          : "frozen ",

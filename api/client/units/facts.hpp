@@ -31,6 +31,7 @@ struct UnitParameter {
   muster_dtype whole_dtype = 0;
   bool trains = true;
   bool summed_over_tp = false;          // its whole gradient is an addend
+  bool local = false;                   // its replicas are meant to differ
   std::uint64_t shard_at = 0;           // bytes in the shards
   std::uint64_t copy_at = 0;            // bytes in their copy in the whole dtype
   std::uint64_t whole_at = 0;           // bytes in the whole unit

@@ -1,10 +1,14 @@
 #include "api/client/units/reduction.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/shm/message.hpp"
 
 #include <utility>
 
 #include <muster/kernels.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 namespace muster::client {
 
@@ -26,6 +30,14 @@ std::vector<Segment> segments_where(Segment all, Is is) {
       segments.push_back({k, k + 1});
   }
   return segments;
+}
+
+// Tells reductions of a unit apart by their parameters (D33): ranks that leave different ones of equal size
+// unused must not take one for another.
+std::uint32_t tag_of(std::uint32_t unit, Segment segment, std::size_t all) {
+  if (segment.first == 0 && segment.last == all) return unit;
+  const std::uint64_t what[] = {unit, segment.first, segment.last};
+  return static_cast<std::uint32_t>(XXH3_64bits(what, sizeof what));
 }
 
 }  // namespace
@@ -86,8 +98,10 @@ Result<muster_plan> GradientReduction::make_collective(Step step, Segment segmen
   c.scale = c.redop == MUSTER_PREMUL_SUM ? facts_.division.scale : 0;
   c.target = {target.buffer, target.offset_bytes};
   c.source = step == Step::kReduce ? c.target : whole(segment);
-  c.tag = facts_.tag;
-  c.site = facts_.name.c_str();
+  c.tag = tag_of(facts_.tag, segment, facts_.trainable.size());
+  char site[shm::kSiteBytes];
+  shm::set_clipped(site, site_of(segment));
+  c.site = site;
   const Blocks blocks(facts_.gradient_pieces(segment));
   if (step == Step::kSumOverTp) {
     c.op = MUSTER_ALL_REDUCE;
@@ -133,6 +147,20 @@ Result<muster_plan> GradientReduction::make_kernel(Step step, Segment segment) {
       return plans_.plan(
           muster_axpby(1 / facts_.division.after, summed, step == Step::kAdd ? 1 : 0, gradient));
   }
+}
+
+// The unit, and its parameters if these are not all.
+std::string GradientReduction::site_of(Segment segment) const {
+  std::string site = facts_.name;
+  if (segment.first == 0 && segment.last == facts_.trainable.size()) return site;
+  const auto name_of = [this](std::size_t k) {
+    const std::string& name = facts_.parameters[facts_.trainable[k]].name;
+    return name.starts_with(facts_.name + ".") ? name.substr(facts_.name.size() + 1) : name;
+  };
+  site += ": " + name_of(segment.first);
+  if (segment.last - segment.first > 1)
+    site += (segment.last - segment.first == 2 ? ", " : " to ") + name_of(segment.last - 1);
+  return site;
 }
 
 muster_range GradientReduction::whole(Segment segment) const {

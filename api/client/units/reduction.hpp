@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <span>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -72,6 +73,7 @@ class GradientReduction {
   Result<muster_plan> make_kernel(Step step, Segment segment);
   muster_range whole(Segment segment) const;
   std::uint64_t whole_elements(Segment segment) const;
+  std::string site_of(Segment segment) const;
   muster_tensor vector(muster_buffer buffer, muster_dtype dtype, Segment segment) const;
   muster_tensor sums(Segment segment) const;
 

@@ -1,11 +1,52 @@
 #include "api/client/units/replicas.hpp"
 
+#include "api/base/dtype.hpp"
 #include "api/client/units/mesh_dims.hpp"
+
+#include <algorithm>
+#include <utility>
 
 namespace muster::client {
 
-// What the dim does not cut lies anywhere in the shards, and a broadcast has no pieces. So it is an
-// all-gather in place, of which the first member alone gives anything.
+namespace {
+
+// Whether all ranks of the layout have equally many elements of it.
+bool is_even(const Layout& layout) {
+  for (std::int64_t rank = 1; rank < layout.ranks(); ++rank)
+    if (layout.local_elements(rank) != layout.local_elements(0)) return false;
+  return true;
+}
+
+bool is_even(const UnitFacts& unit) {
+  return std::ranges::all_of(unit.parameters, [](const UnitParameter& p) {
+    return is_even(p.places.layout()) && is_even(p.places.whole());
+  });
+}
+
+// The pieces of what the dim does not cut, in runs. In a run all ranks of the dim have equal pieces at equal
+// distances. Where a run begins is each rank's own: the dim may cut what lies before it unevenly. Also what
+// aligns wider elements may differ then.
+Pieces runs_of(const UnitFacts& unit, const char* dim) {
+  const bool even = is_even(unit);
+  Pieces runs(1);
+  const UnitParameter* before = nullptr;
+  for (const std::size_t i : unit.order) {
+    const UnitParameter& p = unit.parameters[i];
+    const bool is_cut = is_cut_by(p, dim);
+    const bool is_wider = before != nullptr && dtype_bytes(before->dtype) != dtype_bytes(p.dtype);
+    if (!even && (is_cut || is_wider) && !runs.back().empty()) runs.emplace_back();
+    before = &p;
+    if (is_cut) continue;
+    const std::vector<muster_piece> shard = unit.shard_pieces(p);
+    runs.back().insert(runs.back().end(), shard.begin(), shard.end());
+  }
+  if (runs.back().empty()) runs.pop_back();
+  return runs;
+}
+
+}  // namespace
+
+// A broadcast has no pieces. So it is an all-gather in place, of which the first member alone gives anything.
 Status ReplicaBroadcast::plan(const Unit& unit, const char* dim) {
   const UnitFacts& facts = unit.facts();
   std::int32_t ranks = 1;
@@ -13,23 +54,22 @@ Status ReplicaBroadcast::plan(const Unit& unit, const char* dim) {
   MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(plans_.session(), dim, nullptr, &ranks)));
   if (ranks == 1) return {};
   MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(plans_.session(), dim, &group)));
-  Pieces pieces(static_cast<std::size_t>(ranks));
-  for (const std::size_t i : facts.order)
-    if (!is_cut_by(facts.parameters[i], dim)) {
-      const std::vector<muster_piece> shard = facts.shard_pieces(facts.parameters[i]);
-      pieces.front().insert(pieces.front().end(), shard.begin(), shard.end());
-    }
-  if (pieces.front().empty()) return {};
-  const Blocks blocks(pieces);
-  muster_collective c = MUSTER_COLLECTIVE_INIT;
-  c.op = MUSTER_ALL_GATHER;
-  c.group = group;
-  c.dtype = MUSTER_U8;
-  c.source = c.target = {unit.shards(), 0};
-  c.target_blocks = blocks.get();
-  c.site = facts.name.c_str();
-  MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plans_.plan(c));
-  steps_.push_back(made);
+  for (std::vector<muster_piece>& run : runs_of(facts, dim)) {
+    const std::uint64_t first = run.front().offset;
+    for (muster_piece& piece : run) piece.offset -= first;
+    Pieces pieces(static_cast<std::size_t>(ranks));
+    pieces.front() = std::move(run);
+    const Blocks blocks(pieces);
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = MUSTER_ALL_GATHER;
+    c.group = group;
+    c.dtype = MUSTER_U8;
+    c.source = c.target = {unit.shards(), first};
+    c.target_blocks = blocks.get();
+    c.site = facts.name.c_str();
+    MUSTER_ASSIGN_OR_RETURN(const muster_plan made, plans_.plan(c));
+    steps_.push_back(made);
+  }
   return {};
 }
 

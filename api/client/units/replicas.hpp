@@ -18,7 +18,8 @@ namespace muster::client {
 //
 // Owns    the plans.
 // Thread  the session's.
-// Bound   a plan for each unit and each dim.
+// Bound   a plan for each unit and each dim; in a unit that ranks have uneven parts of, for each run of
+//         parameters that the dim does not cut.
 // Fails   as the calls of the C API that it makes; kUnsupported for parameters over other dims.
 class ReplicaBroadcast {
  public:

@@ -1,6 +1,7 @@
 #include "api/client/units/unit.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/client/units/mesh_dims.hpp"
 
 #include <algorithm>
 #include <span>
@@ -39,6 +40,7 @@ Result<std::unique_ptr<Unit>> Unit::make(muster_session* session, const muster_u
                                          std::uint32_t set_flags, const std::string& set_name,
                                          std::uint32_t number) {
   MUSTER_ASSIGN_OR_RETURN(UnitFacts facts, UnitFacts::make(session, options, set_flags));
+  for (const UnitParameter& p : facts.parameters) MUSTER_RETURN_IF_ERROR(check_reduced(session, facts, p));
   facts.tag = number + 1;
   std::unique_ptr<Unit> unit(new Unit(session, std::move(facts)));
   if (Status allocated = unit->allocate(fmt::format("{}/{}", set_name, number)); !allocated.ok()) {

@@ -3,6 +3,8 @@
 #include "api/base/shard/arrange.hpp"
 #include "api/client/error.hpp"
 #include "api/client/units/agreement.hpp"
+#include "api/client/units/coverage.hpp"
+#include "api/client/units/mesh_dims.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -152,10 +154,8 @@ std::string muster_units::description() const {
 
 // The ranks of `k` consecutive shards.
 Result<muster_group> muster_units::slice_group(const Unit& unit) {
-  std::vector<std::int32_t> ranks(static_cast<std::size_t>(unit.facts().shard.ranks));
-  std::size_t count = 0;
-  MUSTER_RETURN_IF_ERROR(
-      status_of(muster_group_ranks(session_, unit.facts().shard.group, ranks.data(), ranks.size(), &count)));
+  MUSTER_ASSIGN_OR_RETURN(const std::vector<std::int32_t> ranks,
+                          muster::client::ranks_of(session_, unit.facts().shard.group));
   const auto k = static_cast<std::size_t>(unit.facts().slice_ranks);
   const std::size_t first = static_cast<std::size_t>(unit.facts().shard.coordinate) / k * k;
   const std::string name = fmt::format("{}/{}", name_, k);
@@ -217,6 +217,8 @@ Status muster_units::prepare(std::string& facts) {
     scheduled.push_back(units_[i]->facts().scheduled());
     scheduled.back().module = modules_[i];
   }
+  for (const auto& unit : units_)
+    if (is_shared()) MUSTER_RETURN_IF_ERROR(muster::client::check_covered(session_, unit->facts()));
   MUSTER_RETURN_IF_ERROR(place(scheduled, places));
   MUSTER_RETURN_IF_ERROR(place_gradients(scheduled, places));
   facts += description_of(scheduled, depth_);

@@ -61,19 +61,24 @@ MUSTER_API muster_status_t muster_checkpoints_close(muster_checkpoints* checkpoi
  * the layout leaves out replicate. Otherwise the layout has as many ranks as the group, in the group's order. A layout without axes is
  * one rank, which has all. */
 typedef struct muster_checkpoint_tensor {
-  const char* name; /* UTF-8, 1 to 1024 bytes, no control characters; unique in the list                           */
+  const char* name; /* UTF-8, 1 to 1024 bytes, no control characters; unique in the list; not "__metadata__", which
+                     * safetensors keeps for itself                                                              */
   const muster_layout* layout;
   muster_tensor array;
 } muster_checkpoint_tensor;
 
 enum {
   MUSTER_CHECKPOINT_REPLACE = 1, /* save: a checkpoint of this name gives way to the new one, at once. Else it is an error */
-  MUSTER_CHECKPOINT_PARTIAL = 2  /* load: tensors that the checkpoint does not have stay as they are. Else they are an error */
+  MUSTER_CHECKPOINT_PARTIAL = 2, /* load: tensors that the checkpoint does not have stay as they are. Else they are an error */
+  /* save: what several members have of a tensor may differ. Else that is a MISMATCH, with tensor and ranks; with this flag it is a
+   * warning of member 0 on stderr, and the checkpoint has that of one of them. For ranks whose processors round differently, and for
+   * MUSTER_PARAMETER_LOCAL. */
+  MUSTER_CHECKPOINT_REPLICAS_MAY_DIFFER = 4
 };
 
 typedef struct muster_checkpoint_save_options {
   uint32_t size;
-  uint32_t flags;   /* MUSTER_CHECKPOINT_REPLACE                                                                  */
+  uint32_t flags;   /* MUSTER_CHECKPOINT_REPLACE, _REPLICAS_MAY_DIFFER                                            */
   uint64_t step;    /* the newest checkpoint has the highest step; if two have it, the one whose name sorts last  */
   const char* name; /* at most 200 bytes, no '/', no file of a checkpoint; NULL: "step-" and the step in 12 digits */
   const muster_checkpoint_tensor* tensors; /* members may have other ones, as the stages of a pipeline do      */

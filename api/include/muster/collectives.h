@@ -109,7 +109,11 @@ typedef struct muster_face {
  *
  * Order of a reduction (decision D14): the balanced tree over member index, split at the largest power of two below the
  * number of members: ((0+1)+(2+3))+(4+5). 8-bit and 16-bit floats accumulate in f32 and round once. Integers wrap, except
- * that AVG of u8, i8 and i32 sums in 64 bits. Equal inputs give equal bits on every rank, every run, every path.
+ * that AVG of u8, i8 and i32 sums in 64 bits. On one node equal inputs give equal bits on every rank, every run, every path.
+ * Between nodes each node first reduces what its own ranks give, where that saves traffic: SUM, AVG, PROD and PREMUL_SUM of F32 and
+ * F64. Then equal inputs give equal bits on every rank and in every run, as long as the ranks stay on their nodes: on one node
+ * 1 + 1e8 - 1e8 + 1 is 0 in F32, and 1 with three ranks on one node and one on another. In a job with `reproducible: true` the
+ * bits are those of one node, wherever the ranks are. `muster plan explain` says which holds.
  *
  * Rounding of floats is to nearest, ties to even. Nothing saturates: a value that rounds beyond the largest F16, BF16 or
  * F8_E5M2 becomes infinity. F8_E4M3 has no infinity: magnitudes above 464 become NaN there. AVG of 8-bit and 16-bit floats

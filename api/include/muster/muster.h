@@ -35,6 +35,9 @@
  *               lost member.
  *            5. A rank that attaches again takes part in what is begun from then on. Until then the others wait for it until
  *               their deadline. If its launcher has said that it will not come, their operations fail at once.
+ *            6. A rank that attaches for the first time hears of each fault since the first rank came, in order, by an
+ *               operation each, as the others did. So its operations meet the ones that they were meant for. What a job's
+ *               earlier ranks ran into before all of them had left is nothing to the next ones.
  * Times      What 0 and a negative number of nanoseconds mean, and what a positive one bounds:
  *
  *                                                        0                     negative       positive bounds
@@ -151,8 +154,11 @@ typedef struct muster_open_options {
                          * "dp_shard=-1" if this call creates the job. So either all ranks name the mesh or no rank does */
   const char* token;    /* single-use claim; NULL: MUSTER_TOKEN                                */
   int64_t timeout_ns;   /* bound of every blocking call of the session; 0: 60 s                */
+  const char* job_key;  /* the job's key, 16 to 255 bytes; NULL: MUSTER_JOB_KEY, else the text in the file that
+                         * MUSTER_JOB_KEY_FILE names. None, or "": the job has no key. Ranks that show the same name and
+                         * key are of one job, in whatever container or on whatever node they are (api/launchers.md)   */
 } muster_open_options;
-#define MUSTER_OPEN_OPTIONS_INIT {sizeof(muster_open_options), -1, -1, 0, NULL, NULL, NULL, NULL, 0}
+#define MUSTER_OPEN_OPTIONS_INIT {sizeof(muster_open_options), -1, -1, 0, NULL, NULL, NULL, NULL, 0, NULL}
 
 /* Attach as one rank of a job. Blocks until the job is ready or the timeout. If nobody has made the job, its first rank makes it.
  * In a cluster the job is made only when all ranks of the world have called, on any nodes. If the launcher says that all ranks are
@@ -167,7 +173,8 @@ MUSTER_API muster_status_t muster_open(const muster_open_options* options, muste
 /* Detach. Does not wait for work: what is in flight is cancelled. Members get PEER_LOST from each operation, present or later,
  * in which they have not met this rank. To end a job well, all ranks meet in a barrier and then close. If others go on, one
  * that is slow to leave the last operation with this rank may get PEER_LOST there already. Waits for the daemon's answer, 1 s
- * at most. NULL is allowed. Afterwards the pointer is dead, as after free(): any use of it, a second close too, is undefined.
+ * at most. NULL is allowed. Afterwards the pointer is dead: a call with it, a second close too, returns STALE, until 64 more
+ * sessions have been closed and another one is opened, which may have the same address. No other thread may be in a call.
  * The job stays warm for the next attachment. */
 MUSTER_API muster_status_t muster_close(muster_session* session);
 
@@ -457,7 +464,7 @@ MUSTER_API muster_status_t muster_point_test(muster_session* session, muster_poi
  * leave the interrupt for the next wait. A call that it ends uses it up. So does a call that a group's failure (-2xx) ends
  * first, so that the interrupt does not disturb the recovery. Two interrupts may count as one.
  * Seen within 100 ms if the thread gets a core; ending a collective takes the daemon's answer too. The session must stay open
- * until nobody is about to call this. Errors, without a text: BAD_ARGUMENT (NULL), STALE (a child of fork()). */
+ * until nobody is about to call this. Errors, without a text: BAD_ARGUMENT (NULL), STALE (closed, or a child of fork()). */
 MUSTER_API muster_status_t muster_interrupt(muster_session* session);
 
 /* Create a timeline of the client's own, for starts to wait for: a framework signals "gradients ready". At most 16 a session,

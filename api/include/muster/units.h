@@ -115,7 +115,10 @@ enum {
   MUSTER_PARAMETER_FROZEN = 1, /* it has no gradient */
   /* Each rank along the unit's `tensor` computes only a part of the sum that is its gradient. So it is under sequence parallelism for
    * norms, biases after a row-parallel layer, and routers. The parts are summed before the gradient is reduced. */
-  MUSTER_PARAMETER_SUMMED_OVER_TP = 2
+  MUSTER_PARAMETER_SUMMED_OVER_TP = 2,
+  /* Its replicas along dims of the mesh that its unit does not name are meant to differ: no rank compares them in a step. A
+   * checkpoint takes those of one rank, with MUSTER_CHECKPOINT_REPLICAS_MAY_DIFFER. */
+  MUSTER_PARAMETER_LOCAL = 4
 };
 typedef struct muster_parameter {
   const char* name; /* in reports and checkpoints: unique in the set, without control characters. Copied     */
@@ -151,7 +154,8 @@ typedef struct muster_unit_options {
   const char* replicate; /* dim of the mesh over which gradients are reduced as well: "dp_replicate"; NULL: none */
   const char* tensor;    /* dim of the mesh for MUSTER_PARAMETER_SUMMED_OVER_TP: "tp"; NULL: none        */
   muster_dtype whole_dtype;  /* of whole parameters of floats; 0: each parameter's own                  */
-  muster_dtype reduce_dtype; /* of whole gradients, and of their reduction; 0: the parameters'           */
+  muster_dtype reduce_dtype; /* of whole gradients, and of their reduction; 0: the parameters'. Those of F64 are reduced as they are:
+                              * UNSUPPORTED with MUSTER_UNITS_ACCUMULATE, another dtype, or a divisor that is left to a kernel  */
   int32_t after_forward;     /* MUSTER_RESHARD_*, or k                                                  */
   uint32_t parts;            /* how many places of the model use this unit (tied weights): 1..64. Forward and backward end
                               * when each part has ended */
@@ -167,8 +171,8 @@ typedef struct muster_unit_options {
  * The shards of a unit lie in its whole tensors in pieces: a shard of dim 0 is one, one of dim 1 has a piece for each row. Those of all
  * ranks together are 4096 at most. Other axes, such as tp, may leave some ranks no part of a parameter: that is a warning
  * (muster_units_query). Errors: BAD_ARGUMENT naming unit, parameter, field and value (a parameter in two units, a k that does not
- * divide, a layout that does not fit), STATE (the first step has begun), NOT_FOUND (no such dim), NO_RESOURCE (pieces), those of
- * muster_buffer_alloc. */
+ * divide, a layout that does not fit, a `replicate`, or a `tensor` of summed gradients, whose ranks have different parts of a trainable
+ * parameter), STATE (the first step has begun), NOT_FOUND (no such dim), NO_RESOURCE (pieces), those of muster_buffer_alloc. */
 MUSTER_API muster_status_t muster_unit_create(muster_units* units, const muster_unit_options* options, muster_unit* unit);
 
 enum {
@@ -196,6 +200,10 @@ enum {
 /* Begin a step, which is what lies between two changes of the parameters: several forwards and backwards are possible. `after`: the
  * point after which shards may be read and gradient shards written (the optimiser's last kernel); NONE: at once. It counts with
  * MUSTER_STEP_UNCHANGED too.
+ *
+ * Along each dim of the mesh but pp that has two ranks or more, a trained parameter of each unit is cut, or the unit names the dim
+ * (`shard`, `replicate`, `tensor`), alone or within a product. Else replicas would train apart: BAD_ARGUMENT with unit, parameter
+ * and dim, unless the unit's trained parameters are MUSTER_PARAMETER_LOCAL. A set of one rank (MUSTER_UNITS_ALONE) may do as it likes.
  *
  * The first one of a set makes lanes, places, plans and the groups of int reshards, and compares the set with those of the
  * other ranks: it is a collective over the mesh without pp, and waits for it. All ranks get the same error, before anything moves.

@@ -2,6 +2,9 @@
 
 #include "api/base/assert.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include <sched.h>
 
 namespace muster::device::host {
@@ -30,11 +33,9 @@ Crew::Crew(const PoolOptions& options, std::uint32_t workers)
     : streams_max_(options.streams_max),
       spin_(options.spin),
       duty_(options.duty),
-      queues_(options.streams_max, options.depth) {
-  for (std::uint32_t i = 0; i < workers; ++i) workers_.push_back(std::make_unique<Worker>());
-  asleep_.reserve(workers);
-  looking_ = workers;
-}
+      queues_(options.streams_max, options.depth),
+      workers_(workers),
+      looking_(workers) {}
 
 std::unique_lock<std::mutex> Crew::brief_lock() const {
   for (int i = 0; i < kLockTries; ++i) {
@@ -102,7 +103,7 @@ Status Crew::put(StreamSlot* slot, const char* what, Push&& push) {
 // The load is sequentially consistent, as the arrival before it is, so that no wake is lost (crew.hpp). A
 // crew without workers takes arrivals in when it is driven by hand.
 bool Crew::nobody_comes() const noexcept {
-  return stopping_.load() || (looking_.load() == 0 && !workers_.empty());
+  return stopping_.load() || (looking_.load() == 0 && workers() > 0);
 }
 
 void Crew::come() {
@@ -133,7 +134,7 @@ void Crew::await(Done done) {
   MUSTER_ASSERT(serving != this);
   const Instant until = clock_.now() + spin_;
   while (!done()) {
-    if (workers_.empty()) {
+    if (workers() == 0) {
       if (!run_part_by_hand()) break;
     } else {
       if (clock_.now() >= until) break;
@@ -160,33 +161,24 @@ Status Crew::await_stream(StreamSlot* slot) {
 
 // ---- who is told -------------------------------------------------------------------------------
 
-// Rings a sleeper for each part that no looking worker will take. The sentinel comes first: while a worker
-// polls, those who bring work need not ring bells.
-Crew::Wakes Crew::plan(const Effect& effect) {
+// Rings a sleeper for each part that no looking worker will take, and until so many look. The sentinel comes
+// first: while a worker polls, those who bring work need not ring bells.
+Crew::Wakes Crew::plan(const Effect& effect, std::uint32_t lookers_min) {
   Wakes wakes;
   wakes.progress = effect.progress && blocked_ > 0;
-  if (!effect.ready || (asleep_.empty() && sentinel_ == nullptr)) return wakes;
-  const std::uint32_t parts = queues_.unclaimed(workers());
-  while (looking_ < parts) {
-    if (sentinel_ != nullptr) {
-      sentinel_->awake = true;
-      sentinel_ = nullptr;
+  if (!effect.ready || !workers_.any_to_rouse()) return wakes;
+  const std::uint32_t lookers = std::max(queues_.unclaimed(workers_.working()), lookers_min);
+  while (looking_ < lookers) {
+    if (workers_.rouse_sentinel()) {
       wakes.sentinel = true;
-    } else if (!asleep_.empty() && wakes.sleepers.size() < kRingMax) {
-      MUSTER_ASSERT(wakes.sleepers.push_back(pop_sleeper()));
+    } else if (Worker* sleeper = wakes.sleepers.size() < kRingMax ? workers_.rouse_sleeper() : nullptr) {
+      MUSTER_ASSERT(wakes.sleepers.push_back(sleeper));
     } else {
       break;
     }
     ++looking_;
   }
   return wakes;
-}
-
-Crew::Worker* Crew::pop_sleeper() {
-  Worker* worker = asleep_.back();
-  asleep_.pop_back();
-  worker->awake = true;
-  return worker;
 }
 
 void Crew::wake(const Wakes& wakes) noexcept {
@@ -197,13 +189,31 @@ void Crew::wake(const Wakes& wakes) noexcept {
 
 // ---- workers -----------------------------------------------------------------------------------
 
+// A sentinel that is not to work any more leaves its place to another when it wakes.
+void Crew::work_with(std::uint32_t workers) {
+  Wakes wakes;
+  {
+    const auto lock = brief_lock();
+    if (!workers_.set_working(workers)) return;
+    Effect effect = queues_.take_in();
+    effect.ready = true;  // there may be parts for those who work anew
+    wakes = plan(effect);
+  }
+  wake(wakes);
+}
+
 void Crew::serve(std::uint32_t index) {
   serving = this;
-  Worker& worker = *workers_[index];
+  Worker& worker = workers_.of(index);
   Instant idle_since{-1};
   while (!stopped()) {
+    if (!workers_.works(worker)) {
+      rest(worker);
+      idle_since = Instant{-1};
+      continue;
+    }
     if (duty_due()) (void)turn_of_duty();
-    if (run_parts() || turn_of_duty() > 0) {
+    if (run_parts(worker) || turn_of_duty() > 0) {
       idle_since = Instant{-1};
       continue;
     }
@@ -219,28 +229,29 @@ void Crew::serve(std::uint32_t index) {
   serving = nullptr;
 }
 
-// Runs parts until none is ready or a turn of duty is due. Returns false if none was ready.
-bool Crew::run_parts() {
+// Runs parts until none is ready, a turn of duty is due, or the worker is to leave. Returns false if none was
+// ready.
+bool Crew::run_parts(const Worker& worker) {
   Part part;
-  if (!queues_.any_ready() || !first_part(&part)) return false;
+  if (!queues_.any_ready() || !first_part(worker, &part)) return false;
   for (;;) {
     queues_.note_begin(part);
     part.task.run(part.task.context, part.number);
     const bool finished = part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    const bool leave = duty_due() || stopped();
+    const bool leave = duty_due() || stopped() || !workers_.works(worker);
     if (!finished && !leave && queues_.claim_next(&part)) continue;
     if (!next_part(&part, finished, leave)) return true;
   }
 }
 
-bool Crew::first_part(Part* part) {
+bool Crew::first_part(const Worker& worker, Part* part) {
   Wakes wakes;
   bool found = false;
   {
     const auto lock = brief_lock();
     --looking_;
     Effect effect = queues_.take_in();
-    found = queues_.take(part);
+    found = workers_.works(worker) && queues_.take(part);
     if (!found) ++looking_;
     effect.ready = true;  // more parts may have been ready before than this worker can take
     wakes = plan(effect);
@@ -291,7 +302,7 @@ bool Crew::run_part_by_hand() {
 }
 
 std::size_t Crew::run_once() {
-  MUSTER_ASSERT(workers_.empty());
+  MUSTER_ASSERT(workers() == 0);
   return run_part_by_hand() ? 1 : turn_of_duty();
 }
 
@@ -325,33 +336,40 @@ Crew::Announced Crew::announce() {
 // Sleeps: as the sentinel if there is none, else on its own bell. Returns at once if a part is ready or work
 // came in for duty. Every worker arms first, because a turn of duty may disarm; so when all sleep, duty was
 // armed after its last turn. A worker that cannot arm, because another is on duty, returns and looks again:
-// if a bell has woken it, no other worker knows of the work.
+// if a bell has woken it, no other worker knows of the work. One that is not to work leaves that to another.
 void Crew::rest(Worker& worker) {
-  Announced announced = Announced::kNoDuty;
-  if (duty_ != nullptr) announced = announce();
+  const bool works = workers_.works(worker);
+  const Announced announced = duty_ != nullptr && works ? announce() : Announced::kNoDuty;
   if (announced == Announced::kLookAgain) return;
   std::unique_lock<std::mutex> lock = brief_lock();
-  if (stopped()) return;
+  if (stopped() || works != workers_.works(worker)) return;
   --looking_;
-  if (queues_.any_arrived() || queues_.unclaimed(1) > 0) {
+  if (!works) {
+    Effect effect = queues_.take_in();
+    effect.ready = look_again_ = true;
+    const Wakes wakes = plan(effect, 1);
+    workers_.lie_down(worker);
+    lock.unlock();
+    wake(wakes);
+    lock.lock();
+    return Workers::sleep(worker, lock);
+  }
+  if (queues_.any_arrived() || queues_.unclaimed(1) > 0 || std::exchange(look_again_, false)) {
     ++looking_;
     return;
   }
-  worker.awake = false;
   if (announced != Announced::kQuiet || guarded_) {
-    asleep_.push_back(&worker);
-    worker.bell.wait(lock, [&worker] { return worker.awake; });
-    return;
+    workers_.lie_down(worker);
+    return Workers::sleep(worker, lock);
   }
-  sentinel_ = &worker;
+  workers_.set_sentinel(worker);
   guarded_ = true;
   lock.unlock();
   duty_->wait(kSentinelNap);
   lock = brief_lock();
   guarded_ = false;
   if (worker.awake) return;
-  worker.awake = true;
-  sentinel_ = nullptr;
+  (void)workers_.rouse_sentinel();
   ++looking_;
 }
 
@@ -363,16 +381,11 @@ void Crew::stop() {
     wakes.progress = true;
     (void)queues_.take_in();  // a thread that issued and did not see the stop has made its arrival before
     queues_.for_each_open([this](StreamSlot* slot) { (void)queues_.drop(slot); });
-    if (sentinel_ != nullptr) {
-      sentinel_->awake = true;
-      sentinel_ = nullptr;
+    if (workers_.rouse_sentinel()) {
       wakes.sentinel = true;
       ++looking_;
     }
-    while (!asleep_.empty()) {
-      pop_sleeper()->bell.notify_one();
-      ++looking_;
-    }
+    looking_ += workers_.rouse_all();
   }
   wake(wakes);
 }

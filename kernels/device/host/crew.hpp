@@ -4,6 +4,10 @@
 // asleep on its own bell; or the one sentinel, asleep inside Duty::wait. A thread that rings a worker counts
 // it as looking at once, under the lock, so that two threads never count on the same sleeper.
 //
+// Of the workers only some may be meant to work (workers.hpp). One that is not sleeps on its bell as soon as
+// it has looked up. It may have been told of work that no other knows of. So it leaves another that looks, by
+// a ring if need be, and whoever lies down next looks once more.
+//
 // An issuing thread takes no lock while a worker looks. That worker takes in the arrivals, after its turn of
 // duty at the latest, and rings others for parts that it cannot run alone. A worker stops looking when it
 // takes a part or goes to sleep. It reads the arrivals after it has left the count `looking_`; an issuing
@@ -15,14 +19,13 @@
 #include "api/base/status.hpp"
 #include "kernels/device/host/queues.hpp"
 #include "kernels/device/host/task.hpp"
+#include "kernels/device/host/workers.hpp"
 
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <mutex>
-#include <vector>
 
 namespace muster::device::host {
 
@@ -59,13 +62,12 @@ class Crew {
   void stop();
   bool stopped() const noexcept { return stopping_.load(std::memory_order_acquire); }
 
-  std::uint32_t workers() const noexcept { return static_cast<std::uint32_t>(workers_.size()); }
+  std::uint32_t workers() const noexcept { return workers_.size(); }
+  // So many of them work from now on: at least one, at most all. The others sleep after the part that they
+  // run.
+  void work_with(std::uint32_t workers);
 
  private:
-  struct Worker {
-    std::condition_variable bell;
-    bool awake = true;
-  };
   // One worker rings at most this many others. They ring more when there are more parts than they can take.
   static constexpr std::size_t kRingMax = 8;
   // The threads to wake: collected under the lock, woken after it.
@@ -80,14 +82,13 @@ class Crew {
   Status put(StreamSlot* slot, const char* what, Push&& push);
   bool nobody_comes() const noexcept;
   void come();
-  Wakes plan(const Effect& effect);
-  Worker* pop_sleeper();
+  Wakes plan(const Effect& effect, std::uint32_t lookers_min = 0);
   void wake(const Wakes& wakes) noexcept;
   template<class Done>
   void await(Done done);
 
-  bool run_parts();
-  bool first_part(Part* part);
+  bool run_parts(const Worker& worker);
+  bool first_part(const Worker& worker, Part* part);
   bool next_part(Part* part, bool finished, bool leave);
   bool run_part_by_hand();
   std::size_t turn_of_duty();
@@ -103,11 +104,10 @@ class Crew {
 
   mutable std::mutex lock_;
   Queues queues_;
-  std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Worker*> asleep_;  // the last to fall asleep is rung first: its cache is warm
-  Worker* sentinel_ = nullptr;   // asleep in Duty::wait and not yet rung
+  Workers workers_;
   bool guarded_ =
       false;  // a worker is inside Duty::wait, rung or not; a second one there could take its wake
+  bool look_again_ = false;  // a worker that may know of work has left; who lies down next looks for it
   std::atomic<std::uint32_t> looking_{0};  // changed under the lock, read anywhere
   std::uint32_t blocked_ = 0;              // callers asleep in await()
   std::condition_variable progress_;

@@ -1,5 +1,6 @@
 #include "kernels/device/host/memory.hpp"
 
+#include "api/base/system_call.hpp"
 #include "api/shm/descriptor.hpp"
 #include "api/shm/headroom.hpp"
 
@@ -69,11 +70,7 @@ Result<int> create_file() {
   int fd = ::memfd_create("muster-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
   if (fd < 0 && errno == EINVAL) fd = ::memfd_create("muster-memory", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd >= 0) return fd;
-  const int error = errno;
-  if (error == EMFILE || error == ENFILE)
-    return fail(Code::kNoResource,
-                "no descriptor is left for host memory ({}); raise ulimit -n (RLIMIT_NOFILE)", reason(error));
-  return fail(Code::kNoResource, "memfd_create failed ({}); host memory needs it", reason(error));
+  return fail(Code::kNoResource, "{}", refused_call("memfd_create for host memory", errno, kRaiseOpenFiles));
 }
 
 // Maps the file: from 2 MiB on at a multiple of 2 MiB, so that huge pages can back all of it.
@@ -99,10 +96,10 @@ std::byte* map_aligned(int fd, std::size_t bytes) {
 
 Status no_commit(std::size_t bytes, const char* step, int error) {
   return failure(
-      Code::kNoResource,
-      "{} bytes of host memory are needed; {} failed ({}); the limit is the node's free memory, the cgroup's "
-      "memory.max or ulimit -v: ask for less, free buffers, or raise it",
-      bytes, step, reason(error));
+      Code::kNoResource, "{} bytes of host memory are needed; {}", bytes,
+      refused_call(step, error,
+                   "the limit is the node's free memory, the cgroup's memory.max or ulimit -v: ask "
+                   "for less, free buffers, or raise it"));
 }
 
 // fallocate(), repeated when a signal interrupts it. Returns 0 or errno.
@@ -186,8 +183,7 @@ Result<std::unique_ptr<Memory>> import_shared(int descriptor, std::uint64_t firs
   MUSTER_ASSIGN_OR_RETURN(const Import import, check_import(descriptor, first, bytes));
   shm::Descriptor file(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!file.valid())
-    return fail(Code::kNoResource,
-                "no descriptor is left for host memory ({}); raise ulimit -n (RLIMIT_NOFILE)", reason(errno));
+    return fail(Code::kNoResource, "{}", refused_call("dup for host memory", errno, kRaiseOpenFiles));
   MUSTER_RETURN_IF_ERROR(check_room(import.missing));
   if (const int error = reserve(file.get(), first, bytes); error != 0)
     return fail(no_commit(bytes, "fallocate", error));

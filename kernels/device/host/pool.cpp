@@ -105,6 +105,10 @@ std::uint32_t Pool::workers() const noexcept {
   return crew_->workers();
 }
 
+void Pool::work_with(std::uint32_t workers) {
+  crew_->work_with(workers);
+}
+
 std::size_t Pool::run_once() {
   return crew_->run_once();
 }

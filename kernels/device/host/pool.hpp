@@ -27,6 +27,7 @@ class Crew;
 //         a task never waits for a sleeper. The finishing worker takes the next part or turn of duty, and
 //         wakes others only for parts that it cannot take. A worker that always finds parts still does a turn
 //         of duty once in `spin`, between two parts.
+// Number  All workers are made at start and work. The owner may let fewer of them work, and more again.
 // Blocking  Event::synchronize and Stream::synchronize sleep, so a worker thread must not call them; on a
 //         manual pool they run the parts themselves. Closing a stream drops tasks that have not started,
 //         waits for its running parts, and releases those who wait for its records. Afterwards no worker
@@ -42,6 +43,9 @@ class Pool {
   // later.
   void halt();
   std::uint32_t workers() const noexcept;
+  // So many of the workers work from now on: at least one, at most all. The others sleep, and wake no more
+  // until they are to work again.
+  void work_with(std::uint32_t workers);
   // Runs one ready part, or else one turn of duty, on the calling thread. Only for a pool of open_manual().
   // Returns how much was done.
   std::size_t run_once();

@@ -1,6 +1,7 @@
 #include "api/base/bootstrap.hpp"
 
 #include "api/base/variables.hpp"
+#include "tests/support/folder.hpp"
 
 #include <map>
 
@@ -32,6 +33,30 @@ TEST(Bootstrap, RefusesEachOfItsVariablesThatIsEmpty) {
                 HasSubstr(std::string(variable.name) + " is empty: set it, or take it out"));
 }
 
+// Goal:   a key comes from its variable or from a file, and whoever gives a bad one is told.
+TEST(Bootstrap, ReadsTheKeyOfTheJob) {
+  const test::Folder folder;
+  const std::string key(32, 'k');
+  EXPECT_EQ(*job_key(of({})), "");
+  EXPECT_EQ(*job_key(of({{"MUSTER_JOB_KEY", key}})), key);
+  const auto of_file = [&](const std::string& text) {
+    return job_key(of({{"MUSTER_JOB_KEY_FILE", folder.write("key", text)}}));
+  };
+  EXPECT_EQ(*of_file(key), key);
+  EXPECT_EQ(*of_file(key + "\n"), key);
+  EXPECT_EQ(*of_file(key + "\r\n"), key);
+  const std::string longest(255, 'k');
+  EXPECT_EQ(*of_file(longest + "\n"), longest);
+  for (const std::string& text :
+       {std::string(), std::string("\n"), longest + longest, key + std::string(1, '\0') + key})
+    EXPECT_THAT(of_file(text).error().message(), HasSubstr(folder.path() + "/key has no key"));
+  EXPECT_THAT(refusal({{"MUSTER_JOB_KEY_FILE", folder.path() + "/none"}}),
+              HasSubstr("MUSTER_JOB_KEY_FILE: " + folder.path() + "/none cannot be read: No such file"));
+  EXPECT_THAT(refusal({{"MUSTER_JOB_KEY_FILE", folder.path()}}), HasSubstr("is no plain file"));
+  EXPECT_THAT(refusal({{"MUSTER_JOB_KEY_FILE", "/none"}, {"MUSTER_JOB_KEY", key}}),
+              HasSubstr("are both set"));
+}
+
 TEST(Bootstrap, NamesAWrongRankWithItsValue) {
   EXPECT_THAT(refusal({{"MUSTER_RANK", "two"}, {"MUSTER_WORLD_SIZE", "4"}}),
               HasSubstr("MUSTER_RANK='two' is not a whole number"));
@@ -40,6 +65,24 @@ TEST(Bootstrap, NamesAWrongRankWithItsValue) {
               HasSubstr("MUSTER_RANK=4 is not below MUSTER_WORLD_SIZE=4"));
   EXPECT_THAT(refusal({{"MUSTER_RANK", "1"}, {"MUSTER_WORLD_SIZE", "4"}, {"MUSTER_LOCAL_RANK", "x"}}),
               HasSubstr("MUSTER_LOCAL_RANK='x'"));
+}
+
+// Goal:   who runs a program in a batch script without srun hears so at once, and not after a deadline.
+TEST(Bootstrap, TakesNoBatchScriptForATask) {
+  const auto in_step = [](const char* step, const char* tasks) {
+    std::map<std::string, std::string, std::less<>> all{
+        {"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", tasks}, {"SLURM_PROCID", "0"}};
+    if (step != nullptr) all["SLURM_STEP_ID"] = step;
+    const auto identity = identify(of(std::move(all)));
+    EXPECT_TRUE(identity && identity->rank == 0) << "whoever says rank and size himself may do so";
+    return std::string(identity->doubt.message());
+  };
+  for (const char* none : {static_cast<const char*>(nullptr), "4294967291", "4294967290", "batch"})
+    EXPECT_THAT(in_step(none, "4"), HasSubstr("no task of Slurm job 77, though that has 4: srun has not"));
+  EXPECT_EQ(in_step("0", "4"), "");
+  EXPECT_EQ(in_step("12", "4"), "");
+  EXPECT_EQ(in_step(nullptr, "1"), "") << "one task needs no srun";
+  EXPECT_EQ(refusal({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "1"}}), "") << "only srun makes a second task";
 }
 
 TEST(Bootstrap, SaysWhichHalfIsMissing) {

@@ -116,7 +116,8 @@ TEST(Difference, NamesTheManyFirstAndThenWhoIsAlone) {
   const Collective other = collective(MUSTER_ALL_REDUCE, 4097);
   Members members;
   members.add(c, {}, "model.py:10").add(c).add(other, {}, "model.py:311").add(c);
-  expect_difference(members, "count: 4096 at ranks 10, 13, 19 and 4097 at rank 16 (model.py:311)");
+  expect_difference(members,
+                    "count: 4096 at ranks 10, 13, 19 (model.py:10) and 4097 at rank 16 (model.py:311)");
   Members pair;
   pair.add(c).add(other, {}, "b.py:2").add_missing().add_missing();
   expect_difference(pair, "count: 4096 at rank 10 and 4097 at rank 13 (b.py:2)");

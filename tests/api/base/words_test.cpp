@@ -1,7 +1,9 @@
 #include "api/base/words.hpp"
 
+#include <chrono>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace muster {
@@ -26,6 +28,25 @@ TEST(Words, KeepTheOrderOfAGroup) {
   EXPECT_EQ(text_of({2, 0, 1, 2, 3}), "2,0-3");
   EXPECT_EQ(text_of({5, 5, 5}), "5,5,5");
   EXPECT_EQ(rank_list(std::vector<std::uint32_t>{0, 1, 2, 3, 7}), "0-3 7");
+}
+
+// Goal:   who reads of a deadline knows how long it was, and what gives more time.
+TEST(Words, SayHowLongADeadlineWas) {
+  EXPECT_EQ(
+      passed_deadline(std::chrono::seconds(60)),
+      "passed its deadline of 60 s (deadline_ns, muster_mesh_deadline or defaults.deadline gives more)");
+  EXPECT_THAT(passed_deadline(std::chrono::milliseconds(250)), testing::HasSubstr("of 0.25 s"));
+  EXPECT_THAT(passed_deadline(std::chrono::hours(1)), testing::HasSubstr("of 3600 s"));
+  for (const Nanos unknown : {Nanos(0), Nanos(-1), Nanos::min()})
+    EXPECT_THAT(passed_deadline(unknown), testing::HasSubstr("its deadline (deadline_ns"));
+}
+
+TEST(Words, NameAHandleThatIsNone) {
+  EXPECT_EQ(unknown_handle("buffer", 12345, "freed"),
+            "buffer 0x3039 is none of this session: it was freed, or never made here");
+  EXPECT_EQ(unknown_handle("plan", UINT64_MAX, "destroyed"),
+            "plan 0xffffffffffffffff is none of this session: it was destroyed, or never made here");
+  EXPECT_EQ(unknown_handle("buffer", 0, "freed"), "the buffer is 0, which is none: was it ever set?");
 }
 
 TEST(Words, WriteBytesInTheUnitThatFits) {

@@ -15,6 +15,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <unistd.h>
 
 namespace muster::test {
@@ -93,6 +94,56 @@ TEST_F(Checkpoint, StridedShardsAndEmptyOnes) {
   }
 }
 
+// A thread of its own working folder: a relative path means another folder than at other ranks, as it does on
+// another node.
+void work_in(const std::string& folder) {
+  ASSERT_EQ(unshare(CLONE_FS), 0);
+  fs::create_directory(folder);
+  ASSERT_EQ(chdir(folder.c_str()), 0);
+}
+
+// Goal:   ranks that do not share the folder of a run are told so, not that a file is missing that none of
+// them
+//         has named.
+TEST_F(Checkpoint, AFolderThatRanksDoNotShareIsCalledSo) {
+  with_ranks(2, [&](Member& m) {
+    work_in(folder_.path() + "/node" + std::to_string(m.rank));
+    SavedArray w = rows(m, "w", {10, 5});
+    w.fill(3);
+    RunFolder folder(m, "run");
+    EXPECT_EQ(folder.save(1, {w.tensor()}), MUSTER_ERR_NOT_FOUND);
+    EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("rank 1: run/step-"),
+                                           HasSubstr("is not seen here, and rank 0 has made it: save into "
+                                                     "a folder that all nodes share")));
+    ok(muster_barrier(m.session, m.group));
+    if (m.rank == 0) {
+      RunFolder own(Member{0, 1, m.session, MUSTER_GROUP_SELF, ""}, "run");
+      SavedArray alone(m.session, "w", {10, 5}, {}, 0);
+      ok(own.save(2, {alone.tensor()}));
+    }
+    ok(muster_barrier(m.session, m.group));
+    EXPECT_EQ(folder.load({w.tensor()}), MUSTER_ERR_NOT_FOUND);
+    EXPECT_THAT(muster_last_error(), HasSubstr("if rank 0 sees it, load from a folder that all nodes share"));
+  });
+}
+
+// Goal:   a rank that has no column of a tensor saves and loads with the others, whatever strides its view
+// has.
+TEST_F(Checkpoint, ARankWithoutAColumnTakesPart) {
+  with_ranks(2, [&](Member& m) {
+    for (const std::int64_t stride : {0, 1, 7, -1}) {
+      SavedArray w(m.session, "w", {4, 1}, {axis("tp", 2, 1)}, m.rank);
+      if (m.rank == 1) w.view().stride[0] = stride;
+      w.fill(3);
+      RunFolder folder(m, run() + std::to_string(stride));
+      ok(folder.save(1, {w.tensor()}));
+      w.set(-1);
+      ok(folder.load({w.tensor()}));
+      EXPECT_EQ(w.wrong(3), 0) << "rank " << m.rank;
+    }
+  });
+}
+
 // Goal:   case C2 (ours): axes that a layout leaves out replicate, and replicas write each box once.
 TEST_F(Checkpoint, ReplicasWriteEachBoxOnce) {
   mesh = "dp_replicate=2,dp_shard=2,tp=2";
@@ -117,6 +168,45 @@ TEST_F(Checkpoint, ReplicasWriteEachBoxOnce) {
   EXPECT_EQ(bytes, (48U + 7 + 1) * 4);
 }
 
+// Goal:   replicas that have trained apart are no checkpoint: all hear which tensor, and whose; unless it is
+// allowed.
+TEST_F(Checkpoint, ReplicasThatDifferAreTold) {
+  mesh = "dp_replicate=2,dp_shard=2,tp=2";
+  with_ranks(8, [&](Member& m) {
+    const std::int32_t shard = m.rank / 2 % 2, tp = m.rank % 2;
+    SavedArray w(m.session, "w", {6, 8}, {axis("dp_shard_cp", 0, 0), axis("tp", 0, 1)}, shard * 2 + tp, 3);
+    SavedArray large(m.session, "large", {200, 400}, {axis("tp", 0, 0)}, tp);
+    SavedArray norm(m.session, "norm", {7}, {}, 0);
+    for (SavedArray* each : {&w, &large, &norm}) each->fill(1);
+    RunFolder folder(m, run());
+    const auto save = [&](std::uint64_t step, std::uint32_t flags = 0) {
+      return folder.save(step, {w.tensor(), large.tensor(), norm.tensor()}, "", flags);
+    };
+    ok(save(1));
+    const auto refused = [&](const char* tensor, const char* ranks) {
+      EXPECT_EQ(save(2), MUSTER_ERR_MISMATCH);
+      EXPECT_THAT(muster_last_error(), AllOf(HasSubstr(tensor), HasSubstr(ranks),
+                                             HasSubstr("MUSTER_CHECKPOINT_REPLICAS_MAY_DIFFER")));
+      meet_and_leave(m);
+    };
+    if (m.rank == 6) w.fill(2);
+    refused("tensor \"w\"", "rank 6 holds the same part of it as rank 2");
+    if (m.rank == 6) w.fill(1);
+    if (m.rank == 3 || m.rank == 5) large.fill(2);
+    refused("tensor \"large\"", "ranks 3 5 hold the same part of it as rank 1");
+    large.fill(1);
+    if (m.rank >= 4) norm.data()[6] = -0.0F;
+    refused("tensor \"norm\"", "ranks 4 5 6 7 hold the same part of it as rank 0");
+    EXPECT_EQ(in_run().size(), 1U) << "nothing stays of what was refused";
+    meet_and_leave(m);
+    ok(save(2, MUSTER_CHECKPOINT_REPLICAS_MAY_DIFFER));
+    norm.set(0);
+    ok(folder.load({w.tensor(), large.tensor(), norm.tensor()}));
+    EXPECT_EQ(w.wrong(1) + large.wrong(1), 0);
+    ok(save(3));
+  });
+}
+
 TEST_F(Checkpoint, ViewsWithGapsAreSavedAndFilled) {
   with_ranks(2, [&](Member& m) {
     SavedArray w(m.session, "w", {6, 4}, {axis(nullptr, 2, 1)}, m.rank, 3);
@@ -138,6 +228,10 @@ TEST_F(Checkpoint, WhatDoesNotFitIsNamed) {
     SavedArray w = rows(m, "w", {4, 3}), extra = rows(m, "extra", {2});
     w.fill(1);
     RunFolder folder(m, run());
+    SavedArray notes = rows(m, "__metadata__", {2});
+    EXPECT_EQ(folder.save(1, {w.tensor(), notes.tensor()}), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(muster_last_error(),
+                HasSubstr("a tensor cannot be named \"__metadata__\": safetensors keeps"));
     ok(folder.save(1, {w.tensor(), extra.tensor()}));
 
     SavedArray missing = rows(m, "missing", {4}), shape = rows(m, "w", {3, 4}), half = rows(m, "w", {4, 3});
@@ -269,7 +363,9 @@ TEST_F(Checkpoint, TheNewestAreKeptAndANameIsTakenOnce) {
     EXPECT_EQ(infos[0].step, 12U);
     EXPECT_EQ(infos[1].step, 100U);
     EXPECT_EQ(folder.save(12, {w.tensor()}), MUSTER_ERR_DUPLICATE);
-    EXPECT_THAT(muster_last_error(), HasSubstr("step-000000000012"));
+    EXPECT_THAT(muster_last_error(),
+                HasSubstr("step-000000000012 already; choose another name, replace it with "
+                          "MUSTER_CHECKPOINT_REPLACE, or remove it"));
     w.fill(1);
     ok(folder.save(12, {w.tensor()}, "", MUSTER_CHECKPOINT_REPLACE));
     w.set(0);

@@ -167,7 +167,7 @@ TEST_F(Compare, RefusesWhatCannotBe) {
       std::fill_n(t.size, 4, std::int64_t{1} << 40);
       std::fill_n(t.stride, 4, 1);
     });
-    refused(MUSTER_ERR_STALE, "no such buffer", [](muster_tensor& t) { t.buffer = 0; });
+    refused(MUSTER_ERR_STALE, "the buffer is 0, which is none", [](muster_tensor& t) { t.buffer = 0; });
   });
 }
 

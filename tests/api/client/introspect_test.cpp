@@ -36,7 +36,9 @@ TEST_F(Session, CountsAndTraces) {
   EXPECT_EQ(unlink(path.c_str()), 0);
   ASSERT_EQ(muster_trace_begin(session), MUSTER_OK);
   EXPECT_EQ(muster_trace_end(session, "/no/such/folder/x.json"), MUSTER_ERR_NO_RESOURCE);
-  EXPECT_THAT(muster_last_error(), HasSubstr("/no/such/folder/x.json: No such file or directory"));
+  EXPECT_THAT(
+      muster_last_error(),
+      HasSubstr("/no/such/folder/x.json cannot be written: there is no folder /no/such/folder; make it"));
   ASSERT_EQ(mkdir(path.c_str(), 0700), 0);
   ASSERT_EQ(muster_trace_begin(session), MUSTER_OK);
   EXPECT_EQ(muster_trace_end(session, path.c_str()), MUSTER_ERR_NO_RESOURCE) << "a folder has the name";

@@ -4,6 +4,7 @@
 #include "tests/support/folder.hpp"
 
 #include <chrono>
+#include <cstddef>
 #include <cstdlib>
 #include <map>
 #include <set>
@@ -27,19 +28,31 @@ class Open : public Session {
     EXPECT_EQ(session, nullptr);
     return status;
   }
+  // How often the rank was in this job before.
+  static std::uint32_t attachments_of(muster_session* session) {
+    muster_session_info info = MUSTER_SESSION_INFO_INIT;
+    EXPECT_EQ(muster_session_query(session, &info), MUSTER_OK);
+    return info.attachments;
+  }
 };
 
 // Goal:   case M11, for the ranks of one node: ranks that disagree on the mesh hear of it, and do not compute
-//         in groups that are others than they mean; also where the job has outlived those who made it.
+//         in groups that are others than they mean. A job that all have left makes way for another mesh, if
+//         there can be such a one.
 TEST_F(Open, RefusesAnotherMeshThanTheJobs) {
   muster_session* first = open(0, 2, "train", "tp=2");
   EXPECT_EQ(refused(node_.rank("train", 1, 2, "dp_shard=2")), MUSTER_ERR_CONFIG);
   EXPECT_THAT(muster_last_error(),
               AllOf(HasSubstr("dp_shard=2"), HasSubstr("tp=2"), HasSubstr("muster end")));
+  EXPECT_NE(open(1, 2, "train", "dp_shard=-1,tp=2"), nullptr) << "the same in other words";
   close(first);
-  EXPECT_EQ(refused(node_.rank("train", 0, 2, "dp_shard=2")), MUSTER_ERR_CONFIG);
-  EXPECT_NE(open(0, 2, "train", "dp_shard=-1,tp=2"), nullptr) << "the same in other words";
-  EXPECT_NE(open(1, 2, "train"), nullptr) << "who names none takes the job's";
+  EXPECT_NE(open(0, 2, "train"), nullptr) << "who names none takes the job's";
+  while (!open_.empty()) close(open_.back());
+  EXPECT_EQ(refused(node_.rank("train", 0, 2, "tp=3")), MUSTER_ERR_CONFIG);
+  EXPECT_EQ(attachments_of(open(0, 2, "train", "tp=2")), 2u)
+      << "it was not given up for a mesh that cannot be";
+  close(open_.back());
+  EXPECT_EQ(attachments_of(open(0, 2, "train", "dp_shard=2")), 0u) << "a new job";
 }
 
 // Goal:   case M2, by ranks: degrees that cannot be are refused to each of them in the same words, at once.
@@ -144,6 +157,19 @@ TEST_F(Open, NamesNothingWithAControlCharacter) {
   const Exported exported(Variables{{"MUSTER_RANK", "\x1b[2J"}, {"MUSTER_WORLD_SIZE", "4"}});
   EXPECT_EQ(refused(MUSTER_OPEN_OPTIONS_INIT), MUSTER_ERR_BAD_ARGUMENT);
   EXPECT_THAT(muster_last_error(), HasSubstr("MUSTER_RANK='?[2J'"));
+}
+
+// Goal:   options of a size that no release has had are refused, and no field is cut in half.
+TEST_F(Open, RefusesOptionsThatAreCutInAField) {
+  muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;
+  options.job_key = "0123456789abcdef0123456789abcdef";
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, offsetof(muster_open_options, job_key) + 1,
+                                 sizeof options - 1, sizeof options + 1, std::size_t{4000}}) {
+    options.size = static_cast<std::uint32_t>(size);
+    muster_session* session = nullptr;
+    EXPECT_EQ(muster_open(&options, &session), MUSTER_ERR_BAD_ARGUMENT) << size;
+    EXPECT_THAT(muster_last_error(), ::testing::HasSubstr("MUSTER_OPEN_OPTIONS_INIT")) << size;
+  }
 }
 
 }  // namespace

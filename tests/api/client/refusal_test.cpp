@@ -3,7 +3,9 @@
 
 #include "tests/api/client/session_fixture.hpp"
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -156,6 +158,83 @@ TEST_F(Session, NamesWhatIsWrongWithAStartASignalOrAReset) {
 }
 
 // Goal:   nobody waits for what was never started.
+// Goal:   a number that is no buffer, plan, group or mesh is told with the number, on every way.
+TEST_F(Session, NamesANumberThatIsNone) {
+  muster_session* session = open(0, 1);
+  const Vector v = vector_of(session, 16);
+  muster_group world = 0;
+  ASSERT_EQ(muster_mesh_group(session, "world", &world), MUSTER_OK);
+  const auto sum_of = [&](muster_buffer buffer, muster_group group) {
+    muster_collective sum = MUSTER_COLLECTIVE_INIT;
+    sum.op = MUSTER_ALL_REDUCE;
+    sum.group = group;
+    sum.dtype = MUSTER_F32;
+    sum.redop = MUSTER_SUM;
+    sum.count = 4;
+    sum.source.buffer = sum.target.buffer = buffer;
+    return sum;
+  };
+  const muster_collective of_none = sum_of(12345, world), in_none = sum_of(v.buffer, 12345);
+  muster_buffer_info info = MUSTER_BUFFER_INFO_INIT;
+  muster_collective counts = MUSTER_COLLECTIVE_INIT;
+  muster_plan plan = 0;
+  muster_tensor view = muster_view1(12345, 0, MUSTER_F32, 4);
+  const muster_kernel fill = muster_fill(view, 1.0);
+  const std::pair<std::function<muster_status_t()>, const char*> calls[] = {
+      {[&] { return muster_run(session, &of_none, 0); }, "source: buffer 0x3039"},
+      {[&] { return muster_plan_collective(session, &of_none, &plan); }, "source: buffer 0x3039"},
+      {[&] { return muster_plan_kernel(session, &fill, &plan); }, "buffer 0x3039"},
+      {[&] { return muster_compare(session, world, &view, 1, 0); }, "views[0]: buffer 0x3039"},
+      {[&] { return muster_buffer_query(session, 12345, &info); }, "buffer 0x3039"},
+      {[&] { return muster_buffer_free(session, 12345); }, "buffer 0x3039"},
+      {[&] { return muster_plan_run(session, 12345, 0); }, "plan 0x3039"},
+      {[&] { return muster_plan_destroy(session, 12345); }, "plan 0x3039"},
+      {[&] { return muster_plan_recount(session, 12345, counts.count, nullptr, nullptr); }, "plan 0x3039"},
+      {[&] { return muster_run(session, &in_none, 0); }, "group 0x3039"},
+      {[&] { return muster_mesh_use(session, 12345); }, "mesh 0x3039"},
+      {[&] { return muster_mesh_free(session, 12345); }, "mesh 0x3039"}};
+  for (const auto& [call, name] : calls) {
+    EXPECT_EQ(call(), MUSTER_ERR_STALE) << name;
+    EXPECT_THAT(muster_last_error(), HasSubstr(std::string(name) + " is none of this session: it was "));
+  }
+}
+
+// Goal:   of several arguments the one that is NULL is named, and none that the call does not have.
+TEST_F(Session, NamesTheArgumentThatIsNull) {
+  muster_session* session = open(0, 1);
+  muster_collective sum = MUSTER_COLLECTIVE_INIT;
+  muster_buffer buffer = 0;
+  muster_plan plan = 0;
+  muster_group group = 0;
+  std::uint64_t value = 0;
+  const auto submit = on(MUSTER_LANE_COMPUTE);
+  const std::pair<std::function<muster_status_t()>, const char*> calls[] = {
+      {[&] { return muster_barrier(nullptr, 1); }, "session must not be NULL"},
+      {[&] { return muster_run(nullptr, &sum, 0); }, "session must not be NULL"},
+      {[&] { return muster_run(session, nullptr, 0); }, "collective must not be NULL"},
+      {[&] { return muster_collect(session, nullptr, &submit, nullptr); }, "collective must not be NULL"},
+      {[&] { return muster_launch(session, nullptr, &submit, nullptr); }, "kernel must not be NULL"},
+      {[&] { return muster_plan_kernel(session, nullptr, &plan); }, "kernel must not be NULL"},
+      {[&] { return muster_plan_collective(session, &sum, nullptr); }, "plan must not be NULL"},
+      {[&] { return muster_buffer_alloc(session, 8, nullptr, nullptr); }, "buffer must not be NULL"},
+      {[&] { return muster_buffer_create(session, nullptr, &buffer, nullptr); }, "options must not be NULL"},
+      {[&] { return muster_buffer_query(session, 1, nullptr); }, "info must not be NULL"},
+      {[&] { return muster_session_query(session, nullptr); }, "info must not be NULL"},
+      {[&] { return muster_counter(session, nullptr, &value); }, "name must not be NULL"},
+      {[&] { return muster_counter(session, "commands", nullptr); }, "value must not be NULL"},
+      {[&] { return muster_mesh_group(session, "world", nullptr); }, "group must not be NULL"},
+      {[&] { return muster_mesh_group(session, nullptr, &group); }, "dim must not be NULL"},
+      {[&] { return muster_plan_start_batch(nullptr, nullptr, 0); }, "session must not be NULL"},
+      {[&] { return muster_plan_start_batch(session, nullptr, 2); }, "entries is NULL, but count is 2"},
+      {[&] { return muster_group_ranks(session, 1, nullptr, 3, nullptr); }, "count must not be NULL"},
+      {[&] { return muster_last_failure(session, nullptr); }, "failure must not be NULL"},
+      {[&] { return muster_timeline_create(session, nullptr); }, "timeline must not be NULL"}};
+  for (const auto& [call, text] : calls) {
+    EXPECT_EQ(call(), MUSTER_ERR_BAD_ARGUMENT) << text;
+    EXPECT_STREQ(muster_last_error(), text);
+  }
+}
+
 TEST_F(Session, RefusesToWaitForAStartThatWasNotMade) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);

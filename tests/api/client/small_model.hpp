@@ -16,6 +16,7 @@
 namespace muster::test {
 
 struct SmallSetting {
+  std::uint32_t flags = 0;  // of all parameters
   std::uint32_t norm_flags = 0;
   std::uint32_t set_flags = 0;
   muster_dtype whole_dtype = 0;
@@ -43,7 +44,8 @@ class SmallModel {
                           static_cast<std::int32_t>(shapes[i].size()),
                           setting.sharded ? "dp_shard_cp" : nullptr, "tp", &layout));
       layouts_.push_back(layout);
-      parameters.push_back({names[i], layout, MUSTER_F32, i == kNorm ? setting.norm_flags : 0});
+      parameters.push_back(
+          {names[i], layout, MUSTER_F32, setting.flags | (i == kNorm ? setting.norm_flags : 0)});
     }
     muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
     options.name = "layer";

@@ -33,7 +33,7 @@ class TwoNodes : public ::testing::Test {
       job.name = "train";
       job.mesh = "dp_replicate=2,tp=4";
       job.epoch = 1;
-      job.owner_uid = getuid();
+      job.owner = getuid();
       job.world = *muster::World::build({"east", "west"}, node_of, muster::NodeIndex(n));
       nodes_[n].options.jobs.push_back(job);
       nodes_[n].start();

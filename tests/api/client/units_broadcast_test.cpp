@@ -89,9 +89,10 @@ TEST_F(UnitsBroadcast, TakesEachParameterFromTheFirstRankThatHasIt) {
                              Shape{8, "dp_replicate=2,dp_shard=2,tp=2"}, Shape{12, "dp_shard=2,cp=3,tp=2"}}) {
     mesh = shape.mesh;
     with_ranks(shape.world, [&](Member& member) {
-      for (const SmallSetting& setting :
+      for (SmallSetting setting :
            {SmallSetting{}, SmallSetting{.whole_dtype = MUSTER_BF16}, SmallSetting{.sharded = false},
             SmallSetting{.set_flags = MUSTER_UNITS_SHARE_ON_NODE}}) {
+        if (mesh.starts_with("domain")) setting.flags = MUSTER_PARAMETER_LOCAL;  // its units name no domain
         std::vector<std::string> cut{"pp"};
         if (setting.sharded) cut.insert(cut.end(), {"dp_shard", "cp"});
         const auto replicated = static_cast<float>(first_of(member, cut));
@@ -219,7 +220,7 @@ TEST_F(UnitsBroadcast, RefusesOtherDims) {
     said.axes[0].placement = MUSTER_SHARD;
     muster_layout* layout = nullptr;
     ok(muster_layout_create(member.session, &said, &layout));
-    const muster_parameter parameter{"experts", layout, MUSTER_F32, 0};
+    const muster_parameter parameter{"experts", layout, MUSTER_F32, MUSTER_PARAMETER_LOCAL};
     muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
     options.name = "experts";
     options.shard = "efsdp";

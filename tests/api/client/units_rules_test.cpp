@@ -243,6 +243,43 @@ TEST_F(UnitRules, RefuseWhatCannotBeAUnit) {
   });
 }
 
+// Goal:   no gradient is a sum of different parts: also where products of dims have one in common.
+TEST_F(UnitRules, RefuseToReduceOverADimThatCutsAParameter) {
+  mesh = "dp_replicate=2,dp_shard=2,tp=2";
+  with_ranks(8, [&](Member& member) {
+    Attempts attempts(member);
+    muster_unit_options& options = attempts.options;
+    const auto refused = [&](const char* replicate, muster_layout* layout, const char* text) {
+      options.replicate = replicate;
+      attempts.parameters[0].layout = layout;
+      attempts.expect(MUSTER_ERR_BAD_ARGUMENT, text);
+    };
+    refused(
+        "tp", attempts.cut,
+        "parameter \"v\" of unit \"b\": its layout shards it over \"tp\", but its gradient is reduced over "
+        "\"tp\"");
+    refused("dp", attempts.rows, "shards it over \"dp_shard\", but its gradient is reduced over \"dp\"");
+    refused("weight", attempts.cut,
+            "shards it over \"dp_shard\", but its gradient is reduced over \"weight\"");
+    options.shard = nullptr;
+    refused("dp_shard", attempts.rows, "but its gradient is reduced over \"dp_shard\"");
+    options.tensor = "tp";
+    attempts.parameters[0].flags = MUSTER_PARAMETER_SUMMED_OVER_TP;
+    refused(nullptr, attempts.cut, "but its gradient is summed over \"tp\"");
+
+    options.replicate = "dp_replicate";
+    options.tensor = "tp";
+    attempts.parameters = {{"v", attempts.cut, MUSTER_F32, 0},
+                           {"w", attempts.rows, MUSTER_F32, MUSTER_PARAMETER_SUMMED_OVER_TP}};
+    attempts.expect(MUSTER_OK, "");
+    options.name = "c";
+    options.replicate = "tp";
+    attempts.parameters = {{"f", attempts.cut, MUSTER_F32, MUSTER_PARAMETER_FROZEN}};
+    attempts.expect(MUSTER_OK, "it has no gradient");
+    meet_and_leave(member);
+  });
+}
+
 // Goal:   ranks that have made different units hear what differs, all of them, before a byte moves.
 TEST_F(UnitRules, SayHowRanksDiffer) {
   with_ranks(3, [&](Member& member) {
@@ -434,7 +471,7 @@ TEST_F(UnitRules, SayThatRanksUseOtherUnits) {
     muster_point ready = MUSTER_POINT_NONE;
     ok(muster_unit_forward_begin(model.units, static_cast<muster_unit>(other), &ready));
     EXPECT_EQ(muster_point_wait(member.session, ready, -1), MUSTER_ERR_MISMATCH);
-    EXPECT_THAT(muster_last_error(), AnyOf(HasSubstr("tag: 1 at rank 0 and 2 at rank 1"),
+    EXPECT_THAT(muster_last_error(), AnyOf(HasSubstr("tag: 1 at rank 0 (a) and 2 at rank 1 (b)"),
                                            HasSubstr("tag: 1 on node "), HasSubstr("tag: 2 on node ")));
     ok(muster_step_abandon(model.units));
     model.step(0);
@@ -503,7 +540,9 @@ TEST_F(UnitRules, LieOnSeveralMeshesInOneModule) {
       said.axes[0].placement = MUSTER_SHARD;
       muster_layout* layout = nullptr;
       ok(muster_layout_create(member.session, &said, &layout));
-      const muster_parameter parameter{shard, layout, MUSTER_F32, 0};
+      // Each rank along ep has experts of its own.
+      const bool experts = std::string_view(shard) == "efsdp";
+      const muster_parameter parameter{shard, layout, MUSTER_F32, experts ? MUSTER_PARAMETER_LOCAL : 0U};
       muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
       options.name = shard;
       options.module = "moe";

@@ -37,7 +37,8 @@ class Plain {
   ~Plain() { ok(muster_units_destroy(units)); }
 
   // axis: what cuts the vector; NULL: nothing.
-  muster_status_t add(const char* name, const char* axis, const char* shard = nullptr) {
+  muster_status_t add(const char* name, const char* axis, const char* shard = nullptr,
+                      const char* tensor = nullptr) {
     muster_layout_options said = MUSTER_LAYOUT_OPTIONS_INIT;
     said.dims = 1;
     said.shape[0] = 6;
@@ -50,6 +51,7 @@ class Plain {
     muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
     options.name = name;
     options.shard = shard;
+    options.tensor = tensor;
     options.parameters = &parameter;
     options.parameter_count = 1;
     muster_unit unit = 0;
@@ -90,7 +92,7 @@ TEST_F(UnitSets, AreAllRanksAlsoWhereUnitsNameNoDim) {
   with_ranks(2, [&](Member& member) {
     Plain set(member);
     ok(set.add("cut", "tp"));
-    ok(set.add("whole", nullptr));
+    ok(set.add("whole", nullptr, nullptr, "tp"));
     for (const muster_unit unit : {0U, 1U})
       for (float* element : set.elements(unit, MUSTER_UNIT_SHARD))
         *element = static_cast<float>(member.rank + 1);
@@ -122,7 +124,7 @@ TEST_F(UnitSets, WarnOfRanksThatHaveNoPartOfAParameter) {
   mesh = "dp_shard=1,tp=8";
   with_ranks(8, [&](Member& member) {
     Plain set(member);
-    ok(set.add("whole", nullptr));
+    ok(set.add("whole", nullptr, nullptr, "tp"));
     muster_units_info info = MUSTER_UNITS_INFO_INIT;
     ok(muster_units_query(set.units, &info));
     EXPECT_STREQ(info.warning, "");

@@ -191,7 +191,9 @@ TEST_F(Units, ShareInAllGroupsOrInNone) {
   with_ranks(6, [&](Member& member) {
     muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
     set.flags = MUSTER_UNITS_SHARE_ON_NODE;
-    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, set);
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    options.replicate = "dp_replicate";
+    OneUnit unit(member, options, set);
     ok(unit.created);
     EXPECT_EQ(unit.step(), node_.several() ? MUSTER_ERR_MISMATCH : MUSTER_OK);
     if (node_.several()) {

@@ -6,7 +6,11 @@
 
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
 
 namespace {
 
@@ -96,6 +100,80 @@ TEST_F(UnitsUnused, AreReducedWithWhatWasKept) {
     }
     meet_and_leave(member);
   });
+}
+
+// A unit of three vectors of one size, over dp_shard and dp_replicate.
+struct Experts {
+  explicit Experts(const Member& member) : session(member.session) {
+    muster_layout_options cut = MUSTER_LAYOUT_OPTIONS_INIT;
+    cut.dims = 1;
+    cut.shape[0] = 8;
+    cut.axis_count = 1;
+    cut.axes[0].name = "dp_shard";
+    cut.axes[0].placement = MUSTER_SHARD;
+    ok(muster_layout_create(session, &cut, &layout));
+    ok(muster_units_create(session, nullptr, &units));
+    const muster_parameter parameters[] = {
+        {"a", layout, MUSTER_F32, 0}, {"b", layout, MUSTER_F32, 0}, {"c", layout, MUSTER_F32, 0}};
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    options.name = "experts";
+    options.shard = "dp_shard";
+    options.replicate = "dp_replicate";
+    options.parameters = parameters;
+    options.parameter_count = 3;
+    ok(muster_unit_create(units, &options, &unit));
+  }
+  Experts(const Experts&) = delete;
+  Experts& operator=(const Experts&) = delete;
+  ~Experts() {
+    ok(muster_units_destroy(units));
+    ok(muster_layout_destroy(layout));
+  }
+  // A step in which the rank does not use those parameters. How it ended, and the thread's sentence.
+  muster_status_t step(const std::vector<std::uint32_t>& unused) const {
+    muster_point ready[2] = {}, done[2] = {};
+    ok(muster_step_begin(units, MUSTER_POINT_NONE, 0));
+    ok(muster_unit_forward_begin(units, unit, ready));
+    ok(muster_unit_forward_end(units, unit, 0, ready[0]));
+    ok(muster_unit_backward_begin(units, unit, ready));
+    for (const muster_point point : ready) ok(muster_point_wait(session, point, -1));
+    for (const std::uint32_t parameter : unused) ok(muster_unit_unused(units, unit, parameter));
+    muster_status_t status = muster_unit_backward_end(units, unit, 0, MUSTER_POINT_NONE, 0, nullptr);
+    if (status == MUSTER_OK) status = muster_step_end(units, MUSTER_POINT_NONE, done);
+    for (int i = 0; i < 2 && status == MUSTER_OK; ++i) status = muster_point_wait(session, done[i], -1);
+    return status;
+  }
+
+  muster_session* session;
+  muster_layout* layout = nullptr;
+  muster_units* units = nullptr;
+  muster_unit unit = 0;
+};
+
+// Goal:   ranks that leave different parameters of one size unused hear so, and average nothing.
+TEST_F(UnitsUnused, MustBeTheSameAtAllRanks) {
+  using Unused = std::vector<std::uint32_t>;
+  for (const auto& [world, shape] : {std::pair{2, "dp_shard=2"}, {3, "dp_replicate=3,dp_shard=1"}})
+    for (const auto& [first, second, named] :
+         {std::tuple<Unused, Unused, const char*>{{0, 2}, {1, 2}, "experts: b"},
+          {{0}, {1}, "experts: b, c"},
+          {{2}, {0}, "experts: a, b"},
+          {{0, 2}, {0, 1}, "experts: b"},
+          {{}, {0}, "experts: b, c"}}) {
+      SCOPED_TRACE(shape);
+      mesh = shape;
+      with_ranks(world, [&, mine = &first, other = &second, parameters = named](Member& member) {
+        const Experts experts(member);
+        EXPECT_EQ(experts.step(member.rank == 0 ? *mine : *other), MUSTER_ERR_MISMATCH);
+        EXPECT_THAT(muster_last_error(), ::testing::HasSubstr("experts"));
+        // Of another node a rank hears the tag alone.
+        EXPECT_THAT(muster_last_error(), ::testing::HasSubstr(node_.several() ? "(experts" : parameters));
+        ok(muster_step_abandon(experts.units));
+        EXPECT_EQ(experts.step({0, 2}), MUSTER_OK) << "and the next step is well";
+        EXPECT_EQ(experts.step({}), MUSTER_OK);
+        meet_and_leave(member);
+      });
+    }
 }
 
 }  // namespace

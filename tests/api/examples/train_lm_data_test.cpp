@@ -114,9 +114,32 @@ TEST_F(TextFile, AnOutputIsCheckedWithoutLeavingOrHarmingAFile) {
   const std::filesystem::path old = write("old", "kept");
   EXPECT_EQ(refusal(old), "");
   EXPECT_EQ(std::filesystem::file_size(old), 4u);
-  EXPECT_EQ(refusal("/nonexistent/file"), "cannot write /nonexistent/file: No such file or directory");
-  EXPECT_EQ(refusal(folder_), "cannot write " + folder_.string() + ": it is not a regular file");
-  EXPECT_EQ(refusal("/dev/null"), "cannot write /dev/null: it is not a regular file");
+  EXPECT_EQ(refusal("/nonexistent/file"),
+            "cannot write /nonexistent/file: there is no folder /nonexistent; make it first, or name another "
+            "place");
+  EXPECT_EQ(refusal(old / "file"),
+            "cannot write " + (old / "file").string() + ": a part of its path is a file; name another place");
+  EXPECT_EQ(refusal(folder_), "cannot write " + folder_.string() + ": it is a folder; name a file");
+  EXPECT_EQ(refusal("/dev/null"), "cannot write /dev/null: it is not a regular file; name another");
+}
+
+TEST_F(TextFile, AFolderForCheckpointsIsNoFile) {
+  const auto refusal = [](const std::string& path) -> std::string {
+    try {
+      check_folder(path);
+    } catch (const OutputError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string file = write("file", "");
+  const std::string link = folder_ / "link";
+  std::filesystem::create_symlink("nowhere", link);
+  EXPECT_EQ(refusal(folder_ / "made"), "");
+  EXPECT_EQ(refusal(file), "cannot write " + file + ": it is a file; name a folder");
+  EXPECT_EQ(refusal(file + "/x"),
+            "cannot write " + file + "/x: a part of its path is a file; name another place");
+  EXPECT_EQ(refusal(link), "cannot write " + link + ": it is a link to nothing; remove it");
 }
 
 }  // namespace

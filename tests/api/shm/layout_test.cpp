@@ -15,7 +15,7 @@ namespace {
 // Goal:   a change of the shared layout is a decision, not an accident.
 // Method: every size and offset as a number; whoever changes one raises kAbiVersion and then this test.
 TEST(Layout, PinsTheCommand) {
-  EXPECT_EQ(kAbiVersion, 11u);
+  EXPECT_EQ(kAbiVersion, 12u);
   EXPECT_EQ(sizeof(Command), 64u);
   EXPECT_EQ(alignof(Command), 8u);
   EXPECT_EQ(offsetof(Command, sequence), 0u);
@@ -70,9 +70,9 @@ TEST(Layout, PinsATimelineAndAFailureText) {
 TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(MessageHeader), 16u);
   EXPECT_EQ(sizeof(Failure), 16u + 16u + 1024u);
-  EXPECT_EQ(sizeof(Hello), 16u + 16u + 16u + 8u + 64u + 256u + 80u);
+  EXPECT_EQ(sizeof(Hello), 16u + 16u + 16u + 8u + 64u + 256u + 80u + 256u + 64u + 64u);
   EXPECT_EQ(sizeof(Welcome), 16u + 24u + 16u + 24u + 8u + 16u + 64u + 256u);
-  EXPECT_EQ(sizeof(DirectGroupAnswer), 16u + 16u + 24u);
+  EXPECT_EQ(sizeof(DirectGroupAnswer), 16u + 16u + 16u);
   EXPECT_EQ(sizeof(DirectEndAnswer), 16u + 8u + 16u);
   EXPECT_EQ(sizeof(GroupAnswer), 16u + 8u + 8u + 8u + 64u);
   EXPECT_EQ(sizeof(GroupMake), 16u + 8u + 64u);
@@ -81,7 +81,7 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(MeshQuery), 16u + 8u + 64u);
   EXPECT_EQ(sizeof(DirectMember), 16u);
   EXPECT_EQ(sizeof(PeerMessage), 16u + 8u);
-  EXPECT_EQ(sizeof(DirectMessage), 16u + 40u + 8u);
+  EXPECT_EQ(sizeof(DirectMessage), 16u + 40u + 8u + 8u);
   EXPECT_EQ(sizeof(BufferAlloc), 16u + 24u + 8u + 64u);
   EXPECT_EQ(sizeof(BufferGrant), 16u + 48u);
   EXPECT_EQ(sizeof(HandleMessage), 24u);

@@ -22,13 +22,13 @@ class MemoryPageTest : public ::testing::Test {
     if (!mapping_.valid()) mapping_ = *Mapping::map(page_.descriptor(), kMemoryPageBytes, Access::kReadWrite);
     return reinterpret_cast<MemorySlot*>(mapping_.writable() + kMemorySlotsOffset);
   }
-  MemoryPage page_ = *MemoryPage::create(1001, 7, memory_headroom());
+  MemoryPage page_ = *MemoryPage::create(1001, 0, 7, memory_headroom());
   Mapping mapping_;
 };
 
 // Goal:   the layout is the contract between a supervisor and engines of another build.
 TEST_F(MemoryPageTest, HasThisLayout) {
-  static_assert(sizeof(MemoryPageHeader) == 24 && sizeof(MemoryLimits) == 16 && sizeof(MemorySlot) == 16);
+  static_assert(sizeof(MemoryPageHeader) == 32 && sizeof(MemoryLimits) == 16 && sizeof(MemorySlot) == 16);
   static_assert(kMemoryLimitsOffset == 128 && kMemorySlotsOffset == 256);
   EXPECT_EQ(kMemoryPageBytes, 256u + 1024 * 16);
 }

@@ -1,8 +1,10 @@
 #include "api/shm/peer.hpp"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 namespace muster::shm {
 namespace {
@@ -84,6 +86,39 @@ TEST_P(PeerTest, RefusesOneThatHasEnded) {
 
 INSTANTIATE_TEST_SUITE_P(Sources, PeerTest,
                          testing::Values(PidfdSource::kBest, PidfdSource::kSocket, PidfdSource::kNumber));
+
+// Goal:   a process that this one cannot see is served where the kernel gives a handle on it, and else
+// refused with
+//         the remedy.
+// Method: a child in a pid namespace of its own looks at this process, which has connected to it.
+TEST_P(PeerTest, KnowsOneThatItCannotSee) {
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+  const Descriptor connection(ends[0]), own(ends[1]);
+  if (!available(connection)) GTEST_SKIP() << "this kernel has no SO_PEERPIDFD";
+  const pid_t outer = fork();
+  if (outer == 0) {
+    if (unshare(CLONE_NEWPID) != 0) _exit(77);
+    const pid_t inner = fork();
+    if (inner == 0) {
+      const auto peer = peer_identity(connection, GetParam());
+      if (GetParam() == PidfdSource::kNumber) {
+        const bool told = !peer && peer.error().code() == Code::kDenied &&
+                          peer.error().message().find("--pid host") != std::string::npos &&
+                          peer.error().message().find("hostPID") != std::string::npos;
+        _exit(told ? 0 : 1);
+      }
+      _exit(peer && peer->pid == 0 && peer->pidfd.valid() && !has_ended(peer->pidfd) ? 0 : 2);
+    }
+    int status = 0;
+    waitpid(inner, &status, 0);
+    _exit(WEXITSTATUS(status));
+  }
+  int status = 0;
+  waitpid(outer, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs root, to make a process namespace";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
 
 TEST(Peer, NeedsAConnectedUnixSocket) {
   int ends[2];

@@ -103,5 +103,32 @@ TEST_F(CertsCommand, SaysWhatIsMissingOrWrong) {
   EXPECT_EQ(certs({"node"}).code, 2);
 }
 
+// Goal:   nodes are named as in a cluster file and in --hosts.
+TEST_F(CertsCommand, TakesRangesOfNodes) {
+  ASSERT_EQ(certs({"init"}).code, 0);
+  const Ran made = certs({"node", "node[01-03]", "login", "--json"});
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_EQ(made.json().at("nodes").size(), 4U);
+  EXPECT_EQ(made.json().at("nodes").at(2).at("node"), "node03");
+  EXPECT_EQ(certs({"check", "node[01-03],login"}).code, 0);
+  const Ran open = certs({"node", "node[01-16"});
+  EXPECT_EQ(open.code, 2);
+  EXPECT_EQ(open.err, "muster: node 'node[01-16': '[' is not closed; write ']' after the last number\n");
+  EXPECT_EQ(certs({"node", "authority,node01"}).code, 2);
+}
+
+TEST_F(CertsCommand, SaysWhatStandsInThePlaceOfItsFolder) {
+  const std::string file = folder_.write("file", "");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"init"}, {"node", "node01"}, {"check", "node01"}}) {
+    std::vector<std::string> line{"certs"};
+    line.insert(line.end(), words.begin(), words.end());
+    line.insert(line.end(), {"--folder", file});
+    const Ran ran = muster(line);
+    EXPECT_NE(ran.code, 0);
+    EXPECT_THAT(ran.err, HasSubstr("--folder: " + file + " is a file; ")) << words.front();
+  }
+}
+
 }  // namespace
 }  // namespace muster::test

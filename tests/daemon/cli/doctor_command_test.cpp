@@ -28,6 +28,8 @@ MachineFacts sound() {
   f.runtime_directory = "/run/muster";
   f.daemon_version = control::own_version();
   f.networks = {{"ucx", "UCX 1.13.1", ""}};
+  f.cluster = {
+      "eth0 (10.66.0.1, MTU 1500)", "", {{"node02", PathFacts::Verdict::kGood, "256 KiB and back", ""}}};
   return f;
 }
 
@@ -58,6 +60,16 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
       {"clock source", Verdict::kWarning, [](MachineFacts& f) { f.clock_source = "hpet"; }},
       {"network ucx", Verdict::kWarning,
        [](MachineFacts& f) { f.networks[0].trouble = "libucp.so.0: no such file"; }},
+      {"data interface", Verdict::kFailure,
+       [](MachineFacts& f) { f.cluster.trouble = "cluster.interfaces: 'eth7' matches no network device"; }},
+      {"path to node02", Verdict::kFailure,
+       [](MachineFacts& f) {
+         f.cluster.paths[0] = {"node02", PathFacts::Verdict::kBad, "lost", "mend it"};
+       }},
+      {"path to node02", Verdict::kWarning,
+       [](MachineFacts& f) {
+         f.cluster.paths[0] = {"node02", PathFacts::Verdict::kUntried, "away", "start it"};
+       }},
       {"pidfd", Verdict::kFailure, [](MachineFacts& f) { f.pidfd = false; }},
       {"futex", Verdict::kFailure, [](MachineFacts& f) { f.futex = false; }},
       {"cpu governor", Verdict::kWarning, [](MachineFacts& f) { f.governor = "powersave"; }},

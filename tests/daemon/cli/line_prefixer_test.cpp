@@ -37,11 +37,28 @@ TEST(LinePrefixer, LetsProgressThroughToATerminal) {
   EXPECT_EQ(lines.feed("\rdone\n"), "[0] done\n");
 }
 
-TEST(LinePrefixer, CutsALineThatHasNoEnd) {
+// Goal:   a line of JSON stays one, however long a program would make it.
+TEST(LinePrefixer, KeepsLongLinesWhole) {
   LinePrefixer lines("[0] ", CarriageReturn::kShowLast);
-  const std::string out = lines.feed(std::string(LinePrefixer::kLineBytesMax + 1, 'x'));
-  EXPECT_EQ(out, "[0] " + std::string(LinePrefixer::kLineBytesMax, 'x') + "\n");
-  EXPECT_EQ(lines.finish(), "[0] x\n");
+  const std::string longest(LinePrefixer::kLineBytesMax, 'x');
+  EXPECT_EQ(lines.feed(longest + "\n"), "[0] " + longest + "\n");
+}
+
+// Goal:   a line without an end is cut with a sign, and never within a letter.
+TEST(LinePrefixer, CutsALineThatHasNoEnd) {
+  constexpr std::size_t kMost = 64;
+  for (const std::string letter : {"x", "я", "€", "😀"})
+    for (const std::size_t before : {0, 1, 2, 3}) {
+      LinePrefixer lines("[0] ", CarriageReturn::kShowLast, kMost);
+      std::string line(before, 'a');
+      while (line.size() < kMost + 8) line += letter;
+      std::string out = lines.feed(line) + lines.finish();
+      const std::size_t cut = out.find("…\n[0] …");
+      ASSERT_NE(cut, std::string::npos) << letter;
+      out.replace(cut, std::string("…\n[0] …").size(), "");
+      EXPECT_TRUE(out == "[0] " + line + "\n") << letter << " after " << before;
+      EXPECT_LE(kMost - (cut - 4), 3u);
+    }
 }
 
 }  // namespace

@@ -188,7 +188,7 @@ TEST(EnvCommand, SaysWhyAndKeepsTheTokenSecret) {
 TEST(EnvCommand, WithoutALauncherThereIsNoRank) {
   const Json env = muster({"env", "--json"}).json();
   EXPECT_EQ(env.at("identity").at("rank"), -1);
-  EXPECT_EQ(env.at("identity").at("endpoint"), "/run/muster/musterd.sock");
+  EXPECT_EQ(env.at("identity").at("endpoint"), "/run/muster/ranks/musterd.sock");
 }
 
 TEST(EnvCommand, RefusesNonsense) {
@@ -259,6 +259,40 @@ TEST(ConfigCommand, RefusesWhatTheDaemonWouldRefuse) {
   const Ran device = muster({"config", "check", cuda});
   EXPECT_EQ(device.code, 2);
   EXPECT_NE(device.err.find(cuda + ":2:"), std::string::npos) << device.err;
+}
+
+// Goal:   a file that a good file names is looked at too, as all else at which a daemon would stop.
+// Method: each file is given to both.
+TEST(ConfigCommand, FindsWhatTheDaemonFindsInItsFile) {
+  const Folder folder;
+  const std::string cluster = folder.write(
+      "c.yaml",
+      "nodes:\n  - {host: a, devices: {kind: host, count: 4}}\njobs:\n  - {name: j, ranks: 300, mesh: "
+      "{dims: {dp_shard: -1}}}\n");
+  const std::string open = folder.write("open.yaml", "node: {workers: 1}\n");
+  std::filesystem::permissions(open, std::filesystem::perms(0666));
+  for (const auto& [text, fault] :
+       {std::pair<std::string, std::string>{"jobs_from: /nosuch/c.yaml",
+                                            "jobs_from: /nosuch/c.yaml: error: no such file; check the path"},
+        {"jobs_from: " + cluster, "limits.ranks_per_job_max is 256"},
+        {"jobs_from: " + open, "mode 0666 lets everyone write it"},
+        {"node: {group: no-such-group}", "there is no group no-such-group"},
+        {"node: {engine_user: no-such-user}", "there is no user no-such-user"},
+        {"node: {workers: 5000}", "must be 0..1024, is 5000"}}) {
+    const std::string file = folder.write("musterd.yaml", text + "\n");
+    const Ran daemon = run({{program("musterd"), "--config", file, "--check-config"}, {}, {}});
+    const Ran checked = muster({"config", "check", file});
+    EXPECT_EQ(daemon.code, 2) << text;
+    EXPECT_EQ(checked.code, 2) << text;
+    for (const Ran* ran : {&daemon, &checked})
+      EXPECT_NE(ran->err.find(fault), std::string::npos) << fault << "\n" << ran->err;
+    EXPECT_EQ(muster({"config", "check", file, "--json"}).json().at("files").at(0).at("good"), false);
+  }
+  EXPECT_EQ(muster({"config", "check", open}).code, 2) << "a daemon does not read it";
+  const std::string reports = folder.write("musterd.yaml", "log: {reports_directory: /nosuch}\n");
+  const Ran warned = muster({"config", "check", reports});
+  EXPECT_EQ(warned.code, 0) << warned.err;
+  EXPECT_NE(warned.err.find("log.reports_directory /nosuch: No such file"), std::string::npos) << warned.err;
 }
 
 TEST(ConfigCommand, ShowsTheOriginOfEachValue) {
@@ -343,6 +377,27 @@ TEST(PlanCommand, ExplainsWhatTheRuleChooses) {
       EXPECT_DOUBLE_EQ(said.at("predicted_us").get<double>(), choice.predicted_ns / 1000.0) << count;
     }
   }
+}
+
+// Goal:   it says whether the bits of a sum depend on which ranks share a node.
+TEST(PlanCommand, SaysWhoseBitsASumHas) {
+  const auto equal = [](const char* op, const char* dtype, const char* nodes) {
+    const Ran ran =
+        muster({"plan", "explain", op, "--ranks", "4", "--dtype", dtype, "--nodes", nodes, "--json"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.json().at("equal_bits").get<std::string>();
+  };
+  EXPECT_EQ(equal("all_reduce", "f32", "1"), "every");
+  EXPECT_EQ(equal("all_reduce", "f32", "2"), "one");
+  EXPECT_EQ(equal("reduce_scatter", "f64", "2"), "one");
+  EXPECT_EQ(equal("all_reduce", "bf16", "2"), "every") << "contributions travel apart";
+  EXPECT_EQ(equal("all_reduce", "i32", "2"), "every");
+  EXPECT_EQ(equal("all_gather", "f32", "2"), "");
+  const auto text = [](const char* nodes) {
+    return muster({"plan", "explain", "all_reduce", "--ranks", "4", "--nodes", nodes}).out;
+  };
+  EXPECT_THAT(text("2"), ::testing::HasSubstr("as long as the ranks stay on their nodes"));
+  EXPECT_THAT(text("1"), ::testing::HasSubstr("on every path, wherever the ranks are"));
 }
 
 // Each of the sizes of one answer against the rule.
@@ -461,6 +516,22 @@ TEST(PlanCommand, ShowsSizesWhereNoneIsGivenAndRefusesWhatCannotBe) {
 }
 
 // Where messages take long, the algorithm with fewer rounds is the better one for more bytes.
+TEST(PlanCommand, GuessesWhichNameWasMeant) {
+  const auto refused = [](std::vector<std::string> words) {
+    words.insert(words.begin(), {"plan", "explain"});
+    const Ran ran = muster(words);
+    EXPECT_EQ(ran.code, 2);
+    return ran.err;
+  };
+  EXPECT_NE(refused({"allreduce", "--ranks", "4"})
+                .find("'allreduce' is no collective; did you mean 'all_reduce'? there are: all_reduce, "),
+            std::string::npos);
+  EXPECT_NE(refused({"all_gathr", "--ranks", "4"}).find("did you mean 'all_gather'?"), std::string::npos);
+  EXPECT_NE(refused({"reduce", "--ranks", "4", "--dtype", "f31"}).find("is no dtype; did you mean 'f32'?"),
+            std::string::npos);
+  EXPECT_NE(refused({"zzz", "--ranks", "4"}).find("'zzz' is no collective; there are: "), std::string::npos);
+}
+
 TEST(PlanCommand, ChoosesByTheLinksOfAClusterFile) {
   const Folder folder;
   const std::string far = folder.write("far.yaml",

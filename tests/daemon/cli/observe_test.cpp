@@ -155,7 +155,7 @@ TEST_F(Observe, DoctorChecksTheDaemonThatIsNamed) {
 
 // Goal:   who else may write to the runtime directory may put another socket there, and doctor says so.
 TEST_F(Observe, DoctorLooksWhoMayWriteToTheRuntimeDirectory) {
-  const std::filesystem::path folder = std::filesystem::path(daemon_.socket()).parent_path();
+  const std::filesystem::path folder = daemon_.folder().path() + "/run";
   const auto said_of = [&](mode_t mode) {
     EXPECT_EQ(::chmod(folder.c_str(), mode), 0);
     const Json report = ask({"doctor", "--json"}).json();

@@ -164,13 +164,9 @@ inline Ran muster(std::vector<std::string> arguments, std::vector<std::string> e
 class Daemon {
  public:
   explicit Daemon(std::vector<std::string> more = {}, std::function<void()> in_child = {})
-      : socket_(folder_.path() + "/run/musterd.sock") {
-    std::vector<std::string> arguments{program("musterd"),
-                                       "--transient",
-                                       "--socket",
-                                       socket_,
-                                       "--set",
-                                       "node.runtime_directory=" + folder_.path() + "/run"};
+      : socket_(folder_.path() + "/run/ranks/musterd.sock") {
+    std::vector<std::string> arguments{program("musterd"), "--transient", "--directory",
+                                       folder_.path() + "/run"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     running_ = std::make_unique<Running>(Start{arguments, {}, std::move(in_child)});
     for (int waited = 0; waited < kPatienceMs; waited += 10) {

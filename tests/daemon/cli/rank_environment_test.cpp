@@ -21,8 +21,9 @@ bootstrap::Lookup lookup_in(const std::vector<std::string>& environment) {
 // Method: the library's own reading of the environment that the run makes.
 TEST(RankEnvironment, IsReadBackAsTheRankItWasMadeFor) {
   const std::vector<std::string> base{
-      "PATH=/bin",     "SLURM_PROCID=7",         "SLURM_NTASKS=8",   "RANK=3",          "WORLD_SIZE=4",
-      "MUSTER_RANK=5", "MUSTER_BOOTSTRAP=slurm", "MUSTER_TOKEN=old", "MUSTER_LOG=debug"};
+      "PATH=/bin",        "SLURM_PROCID=7",    "SLURM_NTASKS=8",         "RANK=3",
+      "WORLD_SIZE=4",     "MUSTER_RANK=5",     "MUSTER_BOOTSTRAP=slurm", "MUSTER_TOKEN=old",
+      "MUSTER_LOG=debug", "MUSTER_JOB_KEY=key"};
   const auto made = rank_environment(base, {"/tmp/s", "job", "tp=2", "secret", 5, 8, 1, 4});
   const auto identity = bootstrap::identify(lookup_in(made));
   ASSERT_TRUE(identity) << identity.error().message();
@@ -34,6 +35,7 @@ TEST(RankEnvironment, IsReadBackAsTheRankItWasMadeFor) {
   EXPECT_EQ(identity->job, "job");
   EXPECT_EQ(identity->mesh, "tp=2");
   EXPECT_EQ(identity->token, "secret");
+  EXPECT_EQ(identity->key, "key");
   EXPECT_EQ(identity->endpoint, "/tmp/s");
   for (const char* kept : {"PATH=/bin", "MUSTER_LOG=debug", "SLURM_PROCID=7"})
     EXPECT_EQ(std::count(made.begin(), made.end(), kept), 1) << kept;

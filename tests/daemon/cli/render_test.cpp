@@ -67,6 +67,9 @@ TEST(Render, ShowsSharesWhereThereAreSome) {
   EXPECT_THAT(status_text(status, 200), HasSubstr("2 of 7"));
   EXPECT_THAT(status_text(status, 200), HasSubstr("3.0 MiB of 256 MiB"));
   EXPECT_THAT(status_text(status, 200), HasSubstr("2 of 16"));
+  status["users"].push_back(user(0, 7, 1u << 28));
+  status["users"].back()["container"] = 4026532190u;
+  EXPECT_THAT(status_text(status, 200), HasSubstr("container 4026532190  2 of 7"));
   status.erase("users");
   EXPECT_THAT(status_text(status, 200), Not(HasSubstr("USER"))) << "a daemon of an earlier version";
 }

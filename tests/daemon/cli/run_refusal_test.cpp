@@ -1,6 +1,14 @@
 // What `muster run` refuses before a rank starts: with which code, and whether the text names the remedy.
 #include "tests/daemon/cli/program.hpp"
 
+#include <cerrno>
+#include <cstddef>
+#include <iterator>
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -31,7 +39,8 @@ TEST(RunRefusal, ANamedDaemonThatIsNotThereIsNotReplaced) {
   EXPECT_EQ(option.code, 3);
   EXPECT_EQ(option.out, "");
   EXPECT_EQ(option.err, "muster: no daemon at " + home.path() +
-                            "/sock; start musterd, or leave --endpoint out for a private one\n");
+                            "/sock: there is no such socket; start musterd, or leave --endpoint out for a "
+                            "private one\n");
   const std::vector<std::string> environment{"MUSTER_ENDPOINT=" + home.path() + "/other"};
   const Ran variable = muster({"run", "-n", "1", "--", "echo", "never"}, environment);
   EXPECT_EQ(variable.code, 3);
@@ -42,6 +51,105 @@ TEST(RunRefusal, ANamedDaemonThatIsNotThereIsNotReplaced) {
   const Ran own = muster({"run", "--private", "-n", "1", "--", "echo", "well"},
                          {environment.front(), "XDG_RUNTIME_DIR=" + home.path()});
   EXPECT_EQ(own.code, 0) << own.err;
+}
+
+// Goal:   who has named a file, or something of a daemon that is gone, does not look for a daemon there.
+TEST(RunRefusal, WhatIsNoSocketOfADaemon) {
+  const Folder home;
+  const std::string file = home.write("file", "");
+  const auto refused = [&](std::vector<std::string> options, std::vector<std::string> environment) {
+    options.insert(options.begin(), "run");
+    options.insert(options.end(), {"-n", "1", "--", "echo", "never"});
+    const Ran ran = muster(options, environment);
+    EXPECT_EQ(ran.code, 3);
+    EXPECT_EQ(ran.out, "");
+    return ran.err;
+  };
+  const std::string begin =
+      "muster: no daemon at " + file + ": it is not a socket; name the socket of a musterd";
+  EXPECT_EQ(refused({"--endpoint", file}, {}), begin + ", or leave --endpoint out for a private one\n");
+  EXPECT_EQ(refused({}, {"MUSTER_ENDPOINT=" + file}),
+            begin + " (MUSTER_ENDPOINT names this socket), or add --private for a private one\n");
+  EXPECT_TRUE(has(refused({"--endpoint", file + "/x"}, {}), "/x: there is no such socket; start musterd"));
+  const Ran hosts = muster({"run", "--endpoint", file, "--hosts", "a:1", "--", "true"});
+  EXPECT_TRUE(has(hosts.err, file + ": it is not a socket; name the socket of a musterd")) << hosts.err;
+}
+
+// Goal:   a file for output is looked at before anything runs.
+TEST(RunRefusal, APlaceWhereNoFileCanBe) {
+  const Folder home;
+  const std::string folder = home.path() + "/folder", none = home.path() + "/none/trace.json";
+  std::filesystem::create_directory(folder);
+  EXPECT_EQ(run_private(Folder(), {"-n", "1", "--trace", folder}).err,
+            "muster: --trace: " + folder + " is a folder; name a file, such as " + folder + "/NAME\n");
+  for (const std::vector<std::string>& asks :
+       {std::vector<std::string>{"run", "--private", "-n", "1", "--trace", none, "--", "true"},
+        {"trace", "--job", "j", "-o", none},
+        {"flight", "--job", "j", "-o", none}}) {
+    const Ran ran = muster(asks);
+    EXPECT_EQ(ran.code, 1);
+    EXPECT_TRUE(has(ran.err, none + " cannot be written: there is no folder ")) << ran.err;
+  }
+  const std::string file = home.write("file", "");
+  const Ran pickles = muster({"flight", "--job", "j", "--pickles", file});
+  EXPECT_EQ(pickles.err, "muster: --pickles: " + file + " is a file; name a folder\n");
+}
+
+// Fails the calls of that number with EPERM, as a sandbox does, here and in all that is started from here.
+void forbid(std::uint32_t number) {
+  sock_filter code[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
+                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{std::size(code), code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    _exit(97);
+}
+
+// Goal:   who is in a sandbox hears that the sandbox forbids a call, and is sent to no limit.
+TEST(RunRefusal, ACallThatASandboxForbids) {
+  const Folder home;
+  for (const auto& [number, call] : {std::pair{SYS_eventfd2, "eventfd"}, {SYS_fallocate, "fallocate"}}) {
+    const auto wanted = static_cast<std::uint32_t>(number);
+    const Ran ran =
+        run({{program("muster"), "run", "--private", "-n", "1", "--", "true"}, at_home(home), [wanted] {
+               forbid(wanted);
+             }});
+    EXPECT_EQ(ran.code, 1);
+    EXPECT_TRUE(has(ran.err, call)) << ran.err;
+    EXPECT_TRUE(has(ran.err, "Operation not permitted; the call is forbidden here, and no limit helps"))
+        << ran.err;
+    EXPECT_FALSE(has(ran.err, "ulimit")) << ran.err;
+  }
+}
+
+// Where /proc is an empty folder; false if this machine does not allow that.
+bool hide_proc() {
+  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+  return mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+         mount("tmpfs", "/proc", "tmpfs", 0, nullptr) == 0;
+}
+
+TEST(RunRefusal, AMachineWithoutProc) {
+  constexpr int kCannotHide = 96;
+  const Folder home;
+  const auto without_proc = [&](std::vector<std::string> words) {
+    return run({std::move(words), at_home(home), [] {
+                  if (!hide_proc()) _exit(kCannotHide);
+                }});
+  };
+  const Ran ran = without_proc({program("muster"), "run", "--private", "-n", "1", "--", "true"});
+  if (ran.code == kCannotHide) GTEST_SKIP() << "no mounts of its own can be had here";
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_TRUE(has(ran.err, "/proc is not mounted here")) << ran.err;
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{program("muster"), "run", "--hosts", "a:1", "--", "true"},
+        {program("musterd"), "--transient", "--directory", home.path() + "/run"}}) {
+    const Ran other = without_proc(words);
+    EXPECT_NE(other.code, 0);
+    EXPECT_TRUE(has(other.err, "mount it: mount -t proc proc /proc")) << other.err;
+  }
 }
 
 TEST(RunRefusal, OptionsThatExcludeEachOther) {
@@ -133,7 +241,7 @@ TEST(RunRefusal, ProgramsThatCannotBeRun) {
 }
 
 TEST(RunRefusal, ASocketWithoutPermissionIsLikeNoDaemon) {
-  const Daemon daemon({"--set", "node.socket_mode=0600"});
+  const Daemon daemon({"--set", "node.directory_mode=0700"});
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   chmod(daemon.folder().path().c_str(), 0755);
   const PublicProgram program("muster");

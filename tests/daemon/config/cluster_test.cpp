@@ -111,6 +111,35 @@ TEST(Cluster, ReadsWhatItsLinksCost) {
     EXPECT_THAT(with(wrong).error().text(), HasSubstr("cluster.link.rate"));
 }
 
+TEST(Cluster, ReadsTheInterfacesOfItsNodes) {
+  const auto cluster = parse_cluster(Source("c.yaml",
+                                            "cluster: {interfaces: [eth0, ^docker, 10.1.0.0/16, fd00::/8]}\n"
+                                            "nodes:\n"
+                                            "  - {host: \"a[1-2]\", devices: {count: 2}}\n"
+                                            "  - {host: b, devices: {count: 2}, interfaces: [=ens5]}\n"));
+  ASSERT_TRUE(cluster) << cluster.error().text();
+  const std::vector<Cluster::Host> hosts = cluster->hosts();
+  EXPECT_THAT(hosts[1].interfaces, ElementsAre("eth0", "^docker", "10.1.0.0/16", "fd00::/8"));
+  EXPECT_EQ(hosts[1].interfaces_key, "cluster.interfaces");
+  EXPECT_THAT(hosts[2].interfaces, ElementsAre("=ens5"));
+  EXPECT_EQ(hosts[2].interfaces_key, "nodes[1].interfaces");
+}
+
+TEST(Cluster, ReadsAddressesOfIpv6) {
+  const auto with = [](const std::string& network, const std::string& second) {
+    return parse_cluster(
+        Source("c.yaml", fmt::format("cluster: {{network: {}}}\n"
+                                     "nodes:\n"
+                                     "  - {{host: a, address: \"2001:db8::1\", devices: {{count: 2}}}}\n"
+                                     "  - {{host: b, address: \"{}\", devices: {{count: 2}}}}\n",
+                                     network, second)));
+  };
+  ASSERT_TRUE(with("ucx", "2001:db8::2")) << with("ucx", "2001:db8::2").error().text();
+  EXPECT_EQ(with("ucx", "2001:db8::2")->hosts()[1].address, "2001:db8::2");
+  EXPECT_TRUE(with("ucx", "node02")) << "a name may have both";
+  EXPECT_TRUE(with("none", "10.0.0.2")) << "daemons take both";
+}
+
 TEST(Cluster, ReadsTheTieBreakerOfItsHosts) {
   const auto with = [](const std::string& host) {
     const auto cluster =

@@ -50,6 +50,26 @@ TEST(Document, KeepsThePlaceOfEveryNode) {
   EXPECT_EQ(root->find("missing"), nullptr);
 }
 
+// Goal:   what is not closed is told where it opens, not where the file ends.
+TEST(Document, SaysWhereABracketOpensThatIsNotClosed) {
+  const auto told = [](const std::string& text, std::uint32_t line, std::uint32_t column, const char* what) {
+    const Diagnostics found = read(text);
+    ASSERT_FALSE(found.empty()) << text;
+    const Diagnostic& first = found.entries().front();
+    EXPECT_EQ((Mark{first.line, first.column}), (Mark{line, column})) << text;
+    EXPECT_THAT(first.message, HasSubstr(what));
+    EXPECT_NE(first.source_line, "");
+  };
+  told("cluster: {name: x}\nnode: [1,2\n", 2, 7, "'[' is not closed");
+  told("a: 1\nb: {c: 1, d: 2\n\n\n", 2, 4, "'{' is not closed");
+  told("a:\n  - [1, {b: 2}, [3, 4]\n", 2, 5, "'[' is not closed");
+  told("a: {b: [1, 2], c: {d: 3}\n", 1, 4, "'{' is not closed");
+  told("a: [1, {b: 2\n", 1, 8, "'{' is not closed");
+  told("a: \"x\nb: 1\n", 1, 4, "this quote is never closed");
+  told("a: 'y' # it 's\nb: {c: \"x}\nd: 1", 2, 8, "this quote is never closed");
+  told("a: [it's, 'x, 2]\n", 1, 11, "this quote is never closed");
+}
+
 TEST(Document, OfCommentsAloneIsAnEmptyMap) {
   for (const char* text : {"", "# nothing\n", "\n\n  \n"}) {
     const Source source("f.yaml", text);
@@ -125,7 +145,7 @@ TEST(Document, RefusesCharactersThatNobodyMeant) {
 TEST(Document, TakesQuotesOnlyWhenTheyClose) {
   EXPECT_TRUE(read("a: 'it''s'").empty());
   EXPECT_TRUE(read("a: \"x \\\" y\"").empty());
-  EXPECT_THAT(read("a: 'it''s").text(), HasSubstr("1:10: error: the file ends inside quotes"));
+  EXPECT_THAT(read("a: 'it''s").text(), HasSubstr("1:4: error: this quote is never closed"));
   EXPECT_THAT(read("a: 'it''s\n").text(), HasSubstr("1:4: error: a: this quote is never closed"));
   EXPECT_THAT(read("a: \"x \\\" y\n").text(), HasSubstr("never closed"));
 }
@@ -171,9 +191,9 @@ TEST(Document, AnswersForDamagedFiles) {
   SCOPED_TRACE(kSeed);
   std::mt19937 random(kSeed);
   static constexpr std::string_view kSigns = "[]{}:,-&*!|>'\"%@`#? \n\t\\0";
-  const std::vector<std::string> texts{file_text("cluster.two-nodes.yaml"),
-                                       file_text("cluster.one-node.yaml"),
-                                       "node:\n  workers: 4\n  socket_mode: \"0660\"\nlog: {level: info}\n"};
+  const std::vector<std::string> texts{
+      file_text("cluster.two-nodes.yaml"), file_text("cluster.one-node.yaml"),
+      "node:\n  workers: 4\n  directory_mode: \"0750\"\nlog: {level: info}\n"};
   for (int round = 0; round < 3000; ++round) {
     std::string text = texts[random() % texts.size()];
     for (auto n = 1 + random() % 4; n > 0; --n) {

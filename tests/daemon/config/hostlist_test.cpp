@@ -77,6 +77,23 @@ TEST(Hostlist, SaysWhatIsWrongAndWhere) {
   }
 }
 
+TEST(Hostlist, TakesNumbersOfIpv6AsAddressesAlone) {
+  const auto addresses = [](std::string_view text) { return expand_addresses(text).value(); };
+  EXPECT_THAT(addresses("2001:db8::1"), ElementsAre("2001:db8::1"));
+  EXPECT_THAT(addresses("::1,10.0.0.[1-2],n1"), ElementsAre("::1", "10.0.0.1", "10.0.0.2", "n1"));
+  EXPECT_THAT(addresses("fd00::[1-3]"), ElementsAre("fd00::1", "fd00::2", "fd00::3"));
+  const auto why = [](std::string_view text) {
+    const auto complaint = expand_addresses(text).error();
+    return fmt::format("{}: {}; {}", complaint.offset, complaint.message, complaint.suggestion);
+  };
+  EXPECT_EQ(why("a,fd00::g"), "2: 'fd00::g' is no address of IPv6; ");
+  EXPECT_EQ(why("node:7733"), "0: 'node:7733' is no address of IPv6; ");
+  EXPECT_EQ(why("fe80::1"),
+            "0: 'fe80::1' means something on one link alone; give an address that all nodes reach");
+  EXPECT_EQ(why("[2001:db8::1]"), "0: a number of IPv6 in brackets; write it without them");
+  EXPECT_EQ(expand_hosts("fd00::1").error().suggestion, "a number of IPv6 belongs into `address`");
+}
+
 TEST(Hostlist, HoldsToTheLimitItIsGiven) {
   EXPECT_TRUE(expand_hosts("n[1-4]", 4));
   EXPECT_THAT(expand_hosts("n[1-5]", 4).error().message, HasSubstr("at most 4"));

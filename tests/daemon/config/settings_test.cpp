@@ -21,11 +21,14 @@ TEST(Settings, HaveTheirDefaultsWithoutAnySource) {
   const auto resolved = resolve({});
   ASSERT_TRUE(resolved) << resolved.error().text();
   const Settings& s = resolved->settings;
-  EXPECT_EQ(s.node.socket_path, "/run/muster/musterd.sock");
   EXPECT_EQ(s.node.runtime_directory, "/run/muster");
-  EXPECT_EQ(s.node.socket_mode, 0660u);
+  EXPECT_EQ(s.node.socket_path, "");
+  EXPECT_EQ(s.node.directory_mode, 0750u);
+  EXPECT_EQ(s.node.engine_user, "nobody");
+  EXPECT_EQ(s.node.program_folders, "");
   EXPECT_EQ(s.node.group, "");
   EXPECT_EQ(s.node.workers, 0u);
+  EXPECT_EQ(s.node.cores, "ranks");
   EXPECT_EQ(s.log.level, "info");
   EXPECT_EQ(s.log.format, "auto");
   EXPECT_EQ(s.limits.jobs_max, 16u);
@@ -56,8 +59,9 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   Inputs inputs;
   inputs.file =
       Source("f.yaml",
-             "node: {name: n1, socket_path: /a, runtime_directory: /b, socket_mode: \"0600\", group: g,\n"
-             "       workers: 2}\n"
+             "node: {name: n1, runtime_directory: /b, socket_path: /a, directory_mode: \"0700\", group: g, "
+             "engine_user: u,\n"
+             "       program_folders: \"/p:/q\", workers: 2, cores: daemon}\n"
              "peers: {certificates: /d, secret_file: /e, plaintext: true}\n"
              "log: {level: error, format: json, reports_directory: /var/log/muster}\n"
              "limits: {jobs_max: 1, sessions_max: 2, buffers_per_rank_max: 3, plans_per_rank_max: 4,\n"
@@ -77,11 +81,14 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.peers.certificates, "/d");
   EXPECT_EQ(s.peers.secret_file, "/e");
   EXPECT_TRUE(s.peers.plaintext);
-  EXPECT_EQ(s.node.socket_path, "/a");
+  EXPECT_EQ(s.node.engine_user, "u");
+  EXPECT_EQ(s.node.program_folders, "/p:/q");
   EXPECT_EQ(s.node.runtime_directory, "/b");
-  EXPECT_EQ(s.node.socket_mode, 0600u);
+  EXPECT_EQ(s.node.socket_path, "/a");
+  EXPECT_EQ(s.node.directory_mode, 0700u);
   EXPECT_EQ(s.node.group, "g");
   EXPECT_EQ(s.node.workers, 2u);
+  EXPECT_EQ(s.node.cores, "daemon");
   EXPECT_EQ(s.log.level, "error");
   EXPECT_EQ(s.log.format, "json");
   EXPECT_EQ(s.limits.jobs_max, 1u);
@@ -143,21 +150,21 @@ TEST(Settings, PreferFlagToEnvironmentToFileToDefault) {
 // Goal:   no flag is without effect, whichever of two for one key its user meant.
 TEST(Settings, RefuseTwoFlagsForOneKeyAndNameBoth) {
   Inputs inputs;
-  inputs.flags = {{"node.socket_path", "/run/a", "--socket"},
+  inputs.flags = {{"node.runtime_directory", "/run/a", "--directory"},
                   {"node.workers", "3", "--set node.workers"},
-                  {"node.socket_path", "/run/b", "--set node.socket_path"}};
+                  {"node.runtime_directory", "/run/b", "--set node.runtime_directory"}};
   const auto resolved = resolve(inputs);
   ASSERT_FALSE(resolved);
   EXPECT_EQ(resolved.error().entries().size(), 1u);
   EXPECT_THAT(resolved.error().text(),
-              HasSubstr("--set node.socket_path: error: node.socket_path: it is set to '/run/b' here, and to "
-                        "'/run/a' by --socket before; set it once"));
+              HasSubstr("--set node.runtime_directory: error: node.runtime_directory: it is set to '/run/b' "
+                        "here, and to '/run/a' by --directory before; set it once"));
 }
 
 TEST(Settings, BlameTheFlagAndTheVariable) {
   Inputs inputs;
   inputs.environment = {"MUSTER_SET_node__wrkers=2", "MUSTER_SET_defaults__deadline=60", "MUSTER_SET_node=1"};
-  inputs.flags = {{"workers", "3", "--set workers"}, {"node.socket_mode", "0999", "--socket-mode"}};
+  inputs.flags = {{"workers", "3", "--set workers"}, {"node.directory_mode", "0999", "--mode"}};
   const auto resolved = resolve(inputs);
   ASSERT_FALSE(resolved);
   EXPECT_EQ(resolved.error().entries().size(), 5u);
@@ -169,7 +176,7 @@ TEST(Settings, BlameTheFlagAndTheVariable) {
   EXPECT_THAT(text, HasSubstr("write 60s"));
   EXPECT_THAT(text, HasSubstr("MUSTER_SET_node: error: node: unknown key"));
   EXPECT_THAT(text, HasSubstr("--set workers: error: workers: unknown key; did you mean 'node.workers'?"));
-  EXPECT_THAT(text, HasSubstr("--socket-mode: error: node.socket_mode: expected four octal digits"));
+  EXPECT_THAT(text, HasSubstr("--mode: error: node.directory_mode: expected four octal digits"));
 }
 
 // Goal: a fault does not hide behind a stronger source; removing the flag must not reveal it.

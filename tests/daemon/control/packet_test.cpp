@@ -187,19 +187,25 @@ TEST(JobSpec, SurvivesTheWay) {
   spec.networks_directory = "/usr/lib/muster/networks";
   spec.link = {.trip_ns = 7, .bytes_per_us = 9};
   spec.tie_breaker = "node02";
+  spec.interfaces = {{"10.0.0.2", "fd00::2"}, {"eth0", "^docker"}, "nodes[1].interfaces"};
   spec.reproducible = true;
+  spec.endpoint = "/tmp/muster-run";
+  spec.ends_with_run = true;
   spec.claim = ClaimRule::kToken;
+  spec.cores = CoreRule::kDaemon;
   const auto back = job_from_json(to_json(spec));
   ASSERT_TRUE(back) << back.error().text();
   EXPECT_EQ(to_json(*back), to_json(spec));
   EXPECT_EQ(back->link, spec.link);
   Json older = to_json(spec);  // of a release that did not have these fields
-  for (const char* field : {"costs", "network", "networks_directory", "tie_breaker", "gathered",
-                            "reproducible", "link_trip_ns", "link_bytes_per_us"})
+  for (const char* field :
+       {"costs", "cores", "network", "networks_directory", "tie_breaker", "gathered", "endpoint",
+        "ends_with_run", "interfaces", "reproducible", "link_trip_ns", "link_bytes_per_us"})
     older.erase(field);
   const auto filled = job_from_json(older);
   ASSERT_TRUE(filled) << filled.error().text();
   EXPECT_EQ(filled->network, "");
+  EXPECT_EQ(filled->cores, CoreRule::kRanks);
   EXPECT_EQ(filled->link, LinkCosts());
   EXPECT_FALSE(filled->reproducible);
 }
@@ -219,6 +225,8 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"epoch", -1},
                                                         {"flatten", 1},
                                                         {"workers", 5000},
+                                                        {"cores", "all"},
+                                                        {"cores", 2},
                                                         {"digests", config::kDigestsMax + 1},
                                                         {"network", "none"},
                                                         {"network", "../ucx"},
@@ -230,6 +238,8 @@ TEST(JobSpec, NamesTheFieldThatIsWrong) {
                                                         {"link_trip_ns", 0},
                                                         {"link_bytes_per_us", 0},
                                                         {"gathered", 1},
+                                                        {"interfaces", 1},
+                                                        {"interfaces", {{"setting", "a"}, {"patterns", 1}}},
                                                         {"arena_bytes_max", kJobBytesMax + 1},
                                                         {"segment_bytes", kJobBytesMax + 1},
                                                         {"deadline_ns", kDayAndMore},
@@ -259,7 +269,7 @@ TEST(JobSpec, TakesFromAUserWhatIsAUsersToSay) {
   EXPECT_EQ(spec->mesh, "tp=4");
   EXPECT_EQ(spec->claim, ClaimRule::kToken);
   EXPECT_EQ(spec->flatten.size(), 1u);
-  EXPECT_EQ(spec->owner_uid, 1000u);
+  EXPECT_EQ(spec->owner, Identity(1000));
   EXPECT_EQ(spec->plans_max, 77u);
   EXPECT_EQ(job_asked_for(Json::array(), defaults, 1000).error().code(), Code::kBadArgument);
   for (const char* field : {"plans_max", "network", "networks_directory", "reproducible"}) {

@@ -66,7 +66,7 @@ TEST(Board, TakesMemoryForMadeGroupsOnceTheyCome) {
     EXPECT_EQ(::fstat(b.segments().descriptor(Rank(rank)), &facts), 0);
     return static_cast<std::uint64_t>(facts.st_blocks) * 512;
   };
-  auto page = *shm::MemoryPage::create(1001, 7, shm::memory_headroom());
+  auto page = *shm::MemoryPage::create(1001, 0, 7, shm::memory_headroom());
   page.set_limits({.share = 1 << 30, .limit = 1 << 30});
   ASSERT_TRUE(page.give(1));
   std::vector<scheduler::Group> groups(2);
@@ -131,7 +131,7 @@ TEST(Board, CountsAnewForANewProcess) {
   header->bytes_moved = 4;
   header->sleeps = 5;
   header->awaiting = 6;
-  b.reset(Rank(2));
+  b.reset(Rank(2), false);
   EXPECT_EQ(header->awaiting, 0u);
   EXPECT_EQ(header->operations, 0u);
   EXPECT_EQ(header->bytes_moved, 0u);
@@ -166,7 +166,9 @@ TEST(Board, MakesASeatReadyForItsNewGroup) {
   b.epochs().set_absence(GroupId(1), gone);
   const std::uint64_t before = b.epochs().present(GroupId(1));
   ASSERT_EQ(b.epochs().cause_of(GroupId(1), before - 1), gone);
-  EXPECT_EQ(b.epochs().epoch_after(GroupId(1), before - 1), before);
+  EXPECT_EQ(b.epochs().epoch_of(GroupId(1), 0), before - 1);
+  EXPECT_EQ(b.epochs().move_on(GroupId(1), 0, before - 1), before);
+  EXPECT_EQ(b.epochs().move_on(GroupId(1), 0, before - 1), before) << "it has left that epoch";
   b.remove_group(GroupId(1));
   ASSERT_TRUE(b.add_group(GroupId(1), std::vector{Rank(0), Rank(1)}).ok());
   EXPECT_GT(b.epochs().present(GroupId(1)), before);

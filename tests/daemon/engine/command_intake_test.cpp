@@ -67,7 +67,7 @@ class CommandIntakeTest : public ::testing::Test {
   // Why the engine has ended a session; empty: it has not.
   std::string offence() {
     turns();
-    const auto offender = engine_->take_offender();
+    const auto offender = engine_->faults().take_offender();
     if (!offender) return "";
     EXPECT_EQ(offender->first, Rank(0));
     return offender->second;
@@ -147,7 +147,8 @@ TEST_F(CommandIntakeTest, EndsTheSessionForOffsetsOfWhatDoesNotMove) {
         seat.client->start_at(plan(0, said, lists), 0, 400, 0);
       },
       "made in place; give equal offsets");
-  expect_offence([&](Seat& seat) { seat.client->start_at(0x77, 0, 0, 0); }, "no such plan");
+  expect_offence([&](Seat& seat) { seat.client->start_at(0x77, 0, 0, 0); },
+                 "plan 0x77 is none of this session");
   expect_offence([&](Seat& seat) { seat.client->start_at(all_reduce(0), MUSTER_LANES_MAX - 1, 0, 0); },
                  "lane 63 does not exist");
 }

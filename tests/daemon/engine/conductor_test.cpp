@@ -1,5 +1,6 @@
 #include "daemon/engine/conductor.hpp"
 
+#include "api/shm/message.hpp"
 #include "daemon/control/engine_address.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/support/manual_clock.hpp"
@@ -7,6 +8,7 @@
 #include "transport/span/wire.hpp"
 
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <set>
 #include <thread>
@@ -58,15 +60,20 @@ class ConductorTest : public ::testing::Test {
   void tell(const Json& command, std::span<const int> descriptors = {}) {
     ASSERT_TRUE(control::send_packet(channel_, MessageKind::kCommand, ++serial_, command, descriptors).ok());
   }
-  void ask_to_attach(std::uint32_t rank) {
+  void ask_to_attach(std::uint32_t rank, Nanos patience = std::chrono::seconds(60)) {
     auto [ours, theirs] = pair();
     const shm::Descriptor self(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
     const int descriptors[] = {theirs.get(), self.get()};
-    tell({{"command", "attach"}, {"rank", rank}, {"pid", getpid()}, {"serial", 1}}, descriptors);
+    tell({{"command", "attach"},
+          {"rank", rank},
+          {"pid", getpid()},
+          {"serial", 1},
+          {"timeout_ns", patience.count()}},
+         descriptors);
     clients_.push_back(std::move(ours));
   }
-  void attach(std::uint32_t rank) {
-    ask_to_attach(rank);
+  void attach(std::uint32_t rank, Nanos patience = std::chrono::seconds(60)) {
+    ask_to_attach(rank, patience);
     EXPECT_TRUE(hear().value("ok", false)) << rank;
   }
 
@@ -77,6 +84,7 @@ class ConductorTest : public ::testing::Test {
   std::thread thread_;
   std::vector<shm::Descriptor> clients_;
   std::uint32_t serial_ = 0;
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(shm::kMessageBytesMax);
 };
 
 // Goal:   a supervisor that does not read for a while hears of every departure, and is answered as before.
@@ -94,6 +102,104 @@ TEST_F(ConductorTest, KeepsWhatTheSupervisorHasNoRoomFor) {
   }
   tell({{"command", "report"}});
   EXPECT_EQ(hear().at("result").at("ranks").size(), kWorld);
+}
+
+// An engine whose owner has another job that holds all of the share.
+class ShortOfMemoryTest : public ConductorTest {
+ protected:
+  ShortOfMemoryTest() {
+    page_.set_limits({.share = kShare, .limit = kShare});
+    EXPECT_TRUE(page_.give(kIdle) && page_.give(kOwn));
+    idle_ = *MemoryAccount::attach(page_.descriptor(), *page_.slot_of(kIdle));
+    charge_ = *MemoryAccount::charge(idle_, kShare - 1);
+  }
+  void ask_to_create() {
+    const int page = page_.descriptor().get();
+    tell({{"command", "create"},
+          {"spec", control::to_json(test::small_job(1))},
+          {"memory_slot", *page_.slot_of(kOwn)}},
+         std::span(&page, 1));
+  }
+  void expect_shortage() {
+    const Json event = hear();
+    EXPECT_EQ(event.value("event", ""), "short_of_memory") << event;
+    EXPECT_GT(event.value("bytes", std::uint64_t{0}), 1u);
+  }
+  void say_room(bool room) { tell({{"command", "memory"}, {"room", room}}); }
+  // In whatever order.
+  std::vector<Json> hear_two() { return {hear(), hear()}; }
+
+  static constexpr std::uint64_t kShare = std::uint64_t{1} << 30, kRequest = 512 << 10;
+  static constexpr std::uint64_t kIdle = 1, kOwn = 2;
+  shm::MemoryPage page_ = *shm::MemoryPage::create(1001, 0, 7, shm::memory_headroom());
+  std::shared_ptr<MemoryAccount> idle_;
+  MemoryCharge charge_;
+};
+
+// Goal:   a job whose memory others hold is made once there is room.
+TEST_F(ShortOfMemoryTest, WaitsWithTheJob) {
+  ask_to_create();
+  expect_shortage();
+  say_room(true);  // it was another's: the engine asks again
+  std::size_t events = 0;
+  for (const Json& word : hear_two()) events += word.contains("event");
+  EXPECT_EQ(events, 1u);
+  charge_ = MemoryCharge();
+  say_room(true);
+  for (const Json& answer : hear_two()) EXPECT_TRUE(answer.value("ok", false)) << answer;
+  attach(0);
+}
+
+// Goal:   without room it is refused with the reason, and the engine ends.
+TEST_F(ShortOfMemoryTest, RefusesTheJobWithoutRoom) {
+  ask_to_create();
+  expect_shortage();
+  say_room(false);
+  std::set<int> statuses;
+  for (const Json& answer : hear_two()) statuses.insert(answer.value("status", 0));
+  EXPECT_TRUE(statuses.contains(MUSTER_ERR_NO_RESOURCE));
+}
+
+// Goal:   a supervisor that was started anew asks for the job again: the first command counts no longer.
+TEST_F(ShortOfMemoryTest, TakesASecondCommandInPlaceOfTheFirst) {
+  ask_to_create();
+  expect_shortage();
+  ask_to_create();
+  charge_ = MemoryCharge();
+  say_room(true);
+  for (const Json& answer : hear_two()) EXPECT_TRUE(answer.value("ok", false)) << answer;
+  tell({{"command", "report"}});
+  EXPECT_EQ(hear().at("result").at("ranks").size(), 1u) << "nothing else was answered";
+}
+
+// Goal:   an engine that waits can be stopped.
+TEST_F(ShortOfMemoryTest, StopsWhileItWaits) {
+  ask_to_create();
+  expect_shortage();
+  tell({{"command", "stop"}, {"text", "by a test"}});
+  EXPECT_TRUE(hear().value("ok", false));
+}
+
+// Goal:   a client's request waits for half of its patience at most, and then hears why it is refused.
+TEST_F(ShortOfMemoryTest, AnswersAClientBeforeItGivesUp) {
+  charge_ = MemoryCharge();
+  ask_to_create();
+  ASSERT_TRUE(hear().value("ok", false));
+  attach(0, std::chrono::milliseconds(200));
+  const auto held = *MemoryAccount::charge(idle_, kShare - page_.held() - kRequest / 2);
+  ASSERT_TRUE(shm::receive_message(clients_[0], buffer_)) << "its welcome";
+  auto request = shm::make_message<shm::BufferAlloc>(MessageKind::kBufferAlloc, 7);
+  request.bytes = kRequest;
+  ASSERT_TRUE(shm::send_message(clients_[0], shm::bytes_of(request)).ok());
+  expect_shortage();
+  const Instant begin = clock_.now();
+  while (shm::receive_message(clients_[0], buffer_).error().code() == Code::kPending && clock_.now() < soon())
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_LT(clock_.now() - begin, std::chrono::seconds(10)) << "not as long as the supervisor may take";
+  shm::MessageHeader answer;
+  std::memcpy(&answer, buffer_.data(), sizeof answer);
+  EXPECT_EQ(answer.kind, MessageKind::kFailure);
+  EXPECT_EQ(answer.serial, 7u);
 }
 
 // Goal:   an engine connects with the nodes that it is told, and says afterwards how that ended.

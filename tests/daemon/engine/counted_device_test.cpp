@@ -54,7 +54,7 @@ TEST_F(CountedDeviceTest, RefusesOneMemoryMoreByTheLimitsName) {
 // Goal:   bytes count for the job's user as long as somebody holds them, also what the device adds and
 // imports.
 TEST_F(CountedDeviceTest, ChargesItsMemoriesToTheAccount) {
-  auto page = *shm::MemoryPage::create(1001, 7, shm::memory_headroom());
+  auto page = *shm::MemoryPage::create(1001, 0, 7, shm::memory_headroom());
   page.set_limits({.share = 1u << 20, .limit = 1u << 20});
   ASSERT_TRUE(page.give(1));
   pool_ = device::host::Pool::open_manual({});

@@ -1,6 +1,7 @@
 // An engine whose communicators fail some of their steps: at launch, or late, from another thread (D20).
 #include "daemon/engine/engine.hpp"
 
+#include "api/base/words.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/daemon/engine/ring_client.hpp"
 #include "tests/support/fault_seeds.hpp"
@@ -161,8 +162,8 @@ TEST_F(FailingStep, IsGivenUpAtItsDeadlineAndStaysInQuarantine) {
     ASSERT_TRUE(failure) << failure.error().text();
     EXPECT_EQ(
         failure->text,
-        "group dp_shard: all_reduce on lane small passed its deadline; all its members had come to it, and "
-        "what it does between nodes or devices has not ended");
+        "group dp_shard: all_reduce on lane small " + passed_deadline(small_.deadline) +
+            "; all its members had come to it, and what it does between nodes or devices has not ended");
     EXPECT_EQ(client->quarantined(MUSTER_LANE_SMALL), 1u);
   }
   Session& first = clients_[0]->session();

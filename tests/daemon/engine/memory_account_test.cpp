@@ -29,7 +29,7 @@ class MemoryAccountTest : public ::testing::Test {
     EXPECT_TRUE(page_.give(job));
     return *MemoryAccount::attach(page_.descriptor(), *page_.slot_of(job));
   }
-  shm::MemoryPage page_ = *shm::MemoryPage::create(1001, 7, shm::memory_headroom());
+  shm::MemoryPage page_ = *shm::MemoryPage::create(1001, 0, 7, shm::memory_headroom());
 };
 
 TEST_F(MemoryAccountTest, ChargesUpToTheLimitOfAllJobsOfTheUser) {
@@ -52,6 +52,22 @@ TEST_F(MemoryAccountTest, ChargesUpToTheLimitOfAllJobsOfTheUser) {
   EXPECT_FALSE(MemoryAccount::charge(second, 1)) << "more is held than may be now";
 }
 
+// Goal:   only what the owner's other jobs could make room for counts as a shortage.
+TEST_F(MemoryAccountTest, TellsAShortageFromWhatNeverFits) {
+  page_.set_limits({.share = 100, .limit = 100});
+  const auto idle = account(1), own = account(2);
+  const auto left_behind = MemoryAccount::charge(idle, 60);
+  const auto held = MemoryAccount::charge(own, 30);
+  EXPECT_EQ(own->take_shortage(), 0u);
+  EXPECT_FALSE(MemoryAccount::charge(own, 101));
+  EXPECT_EQ(own->take_shortage(), 0u) << "more than the share";
+  EXPECT_FALSE(MemoryAccount::charge(own, 71));
+  EXPECT_EQ(own->take_shortage(), 0u) << "more than the share, with what this job holds";
+  EXPECT_FALSE(MemoryAccount::charge(own, 70));
+  EXPECT_EQ(own->take_shortage(), 70u);
+  EXPECT_EQ(own->take_shortage(), 0u) << "told once";
+}
+
 TEST_F(MemoryAccountTest, SaysWhoseLimitItIsAndWhoMayRaiseIt) {
   const auto own = account(1);
   page_.set_limits({.share = 100, .limit = 100});
@@ -64,7 +80,7 @@ TEST_F(MemoryAccountTest, SaysWhoseLimitItIsAndWhoMayRaiseIt) {
   page_.set_limits({.share = 100, .limit = 95});
   EXPECT_THAT(MemoryAccount::charge(own, 20).error().message(),
               AllOf(HasSubstr("limits.memory_max"), HasSubstr("may hold 95")));
-  auto roots = *shm::MemoryPage::create(0, 7, shm::memory_headroom());
+  auto roots = *shm::MemoryPage::create(0, 0, 7, shm::memory_headroom());
   ASSERT_TRUE(roots.give(1));
   EXPECT_THAT(
       MemoryAccount::charge(*MemoryAccount::attach(roots.descriptor(), 0), 1).error().message(),

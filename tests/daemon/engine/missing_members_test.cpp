@@ -130,8 +130,9 @@ TEST_F(MissingMembersTest, AreNotBelievedOfOtherNodesNorOfDamagedWords) {
 TEST_F(MissingMembersTest, AreNamedInTheVerdict) {
   wait();
   const auto verdict = [this](const std::vector<scheduler::AwaitedRanks>& awaited) {
-    return scheduler::overdue(here_.stage.steps.at(here_.stage.launched.back()), here_.stage.graph.groups(),
-                              here_.stage.graph.lane_names(), here_.world, awaited);
+    return scheduler::overdue(here_.stage.steps.at(here_.stage.launched.back()), std::chrono::seconds(2),
+                              here_.stage.graph.groups(), here_.stage.graph.lane_names(), here_.world,
+                              awaited);
   };
   const scheduler::Cause unknown = verdict(here_.awaited());
   EXPECT_EQ(unknown.culprit, -1);
@@ -139,7 +140,7 @@ TEST_F(MissingMembersTest, AreNamedInTheVerdict) {
   here_.missing.hear(NodeIndex(1), word());
   const scheduler::Cause known = verdict(here_.awaited());
   EXPECT_EQ(known.culprit, 3);
-  EXPECT_THAT(known.text, HasSubstr("passed its deadline; rank 3 on node b has not come to it"));
+  EXPECT_THAT(known.text, HasSubstr("gives more); rank 3 on node b has not come to it"));
   const scheduler::Cause both = verdict({{NodeIndex(1), {Rank(2), Rank(3)}, true}});
   EXPECT_EQ(both.culprit, 2);
   EXPECT_THAT(both.text, HasSubstr("ranks 2 3 on node b have not come to it"));

@@ -297,7 +297,7 @@ TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
       ASSERT_LT(++asked, 100000);
       engine_->wake();
     }
-    ASSERT_FALSE(engine_->take_offender());
+    ASSERT_FALSE(engine_->faults().take_offender());
   }
 }
 
@@ -479,7 +479,7 @@ TEST_F(Serve, ClosesTheSessionOfAClientThatLiesInItsRing) {
   ASSERT_TRUE(view) << view.error().text();
   reinterpret_cast<std::atomic<std::uint64_t>&>(view->writable_header()->tail).store(1u << 20);
   engine_->wake();
-  for (int i = 0; i < 2000 && !engine_->take_offender(); ++i) usleep(1000);
+  for (int i = 0; i < 2000 && !engine_->faults().take_offender(); ++i) usleep(1000);
   const shm::CompletionSegment* page = liar.page().page();
   EXPECT_NE(reinterpret_cast<const std::atomic<std::uint32_t>&>(page->closed).load(), 0u);
   engine_->detach(Rank(0), "rank 0 broke the protocol");

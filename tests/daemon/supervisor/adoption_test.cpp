@@ -1,6 +1,7 @@
 // What a supervisor makes of what its predecessor left, before anything of its own has run.
 #include "daemon/supervisor/supervisor.hpp"
 
+#include "api/shm/endpoint.hpp"
 #include "api/shm/message.hpp"
 #include "daemon/supervisor/kept_names.hpp"
 
@@ -40,7 +41,7 @@ class AdoptionTest : public ::testing::Test {
     job_.spec.name = "job";
     job_.spec.mesh = "dp_shard=1";
     job_.spec.epoch = 0x1f;
-    job_.spec.owner_uid = geteuid();
+    job_.spec.owner = geteuid();
     state_.instance = 1;
     make_engine();
   }
@@ -67,7 +68,7 @@ class AdoptionTest : public ::testing::Test {
   // A daemon that has been started and not done anything yet.
   void start() {
     Options options = options_;
-    options.socket_path = path();
+    options.runtime_directory = directory();
     options.random_word = [this] { return ++words_; };
     options.notify = [this](const std::string& text, std::span<const int> descriptors) {
       const auto at = text.find("FDNAME=");
@@ -122,10 +123,11 @@ class AdoptionTest : public ::testing::Test {
     }
     return socket;
   }
-  static std::string path() {
-    static const std::string path = ::testing::TempDir() + fmt::format("/muster-adoption-{}.sock", getpid());
+  static const std::string& directory() {
+    static const std::string path = ::testing::TempDir() + fmt::format("/muster-adoption-{}", getpid());
     return path;  // also in a child
   }
+  static std::string path() { return shm::ranks_socket(directory()); }
   // Why a client was turned away; kPending while it was not.
   Code refusal_on(const shm::Descriptor& socket) {
     while (daemon_->turn()) {
@@ -151,7 +153,8 @@ class AdoptionTest : public ::testing::Test {
     return answer_on(socket);
   }
   shm::Descriptor connect() const {
-    auto socket = shm::connect_to(path(), clock_.now() + std::chrono::seconds(20), clock_);
+    auto socket =
+        shm::connect_to(shm::control_socket(directory()), clock_.now() + std::chrono::seconds(20), clock_);
     EXPECT_TRUE(socket);
     return *std::move(socket);
   }
@@ -429,7 +432,7 @@ TEST_F(AdoptionTest, AsksNoSuccessorOfAnEngineForItsReport) {
                          << " 2>/dev/null || sleep 0.01; done\n";
   std::filesystem::permissions(program, std::filesystem::perms::owner_all);
   options_.engine_program = program;
-  options_.job_defaults.owner_uid = geteuid();
+  options_.job_defaults.owner = geteuid();
   write();
   fill_channel();
   start();
@@ -494,30 +497,30 @@ TEST_F(AdoptionTest, AsksForCountersUntilItHasThem) {
   EXPECT_TRUE(kept_.contains(counters_name(0x1f)));
 }
 
-// Goal:   settings of the socket that have changed since its predecessor opened it count.
-TEST_F(AdoptionTest, GivesTheSocketThatItTakesOverItsModeAndGroup) {
-  options_.socket_path = path();
-  options_.socket_mode = 0600;
-  const auto listening = ListenSocket::open(path(), {0600, std::nullopt, std::nullopt});
+// Goal:   settings of the directory that have changed since its predecessor made it count.
+TEST_F(AdoptionTest, GivesTheDirectoryThatItTakesOverItsModeAndGroup) {
+  auto place = RuntimeDirectory::make(directory(), {0700, std::nullopt}, 1);
+  ASSERT_TRUE(place) << place.error().text();
+  const auto listening = ListenSocket::open(path(), {0666, std::nullopt, std::nullopt}, {&place->ranks(), 1});
   ASSERT_TRUE(listening) << listening.error().text();
   kept_[listening->name()] = copy_of(listening->descriptor());
-  options_.socket_mode = 0666;
-  options_.socket_gid = geteuid() == 0 ? 4711 : getegid();
+  kept_[place->name()] = copy_of(place->lock());
+  options_.directory_mode = 0755;
+  options_.directory_gid = geteuid() == 0 ? 4711 : getegid();
   start();
   struct stat facts {};
-  ASSERT_EQ(stat(path().c_str(), &facts), 0);
-  EXPECT_EQ(facts.st_mode & 07777, 0666u);
-  EXPECT_EQ(facts.st_gid, *options_.socket_gid);
-  EXPECT_TRUE(kept_.contains(listening->name())) << "the same socket";
-  daemon_.reset();
+  ASSERT_EQ(stat(directory().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0755u);
+  EXPECT_EQ(facts.st_gid, *options_.directory_gid);
+  EXPECT_TRUE(kept_.contains(listening->name()) && kept_.contains(place->name())) << "the same ones";
 }
 
 // Goal:   what a user's jobs hold counts after a restart too, and its page is kept as long as it has jobs.
 // Method: a user's page with a job that holds something, and one of a user without jobs.
 TEST_F(AdoptionTest, FindsTheMemoryOfItsJobsAgain) {
-  job_.spec.owner_uid = 65534;
+  job_.spec.owner = 65534;
   write();
-  auto page = shm::MemoryPage::create(65534, geteuid(), shm::memory_headroom());
+  auto page = shm::MemoryPage::create(65534, 0, geteuid(), shm::memory_headroom());
   ASSERT_TRUE(page && page->give(0x1f));
   const auto mapping = shm::Mapping::map(page->descriptor(), shm::kMemoryPageBytes, shm::Access::kReadWrite);
   reinterpret_cast<shm::MemorySlot*>(mapping->writable() + shm::kMemorySlotsOffset)->bytes = 4711;
@@ -563,8 +566,8 @@ TEST_F(AdoptionTest, GoesOnWithoutAMemoryPage) {
 // Method: a child that is another user sends more claims to a held rank than may wait in all.
 TEST_F(AdoptionTest, TriesTheClaimsOfEachUserAgain) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
-  options_.socket_mode = 0666;
-  job_.spec.owner_uid = 65534;  // root may act on it too
+  options_.directory_mode = 0755;
+  job_.spec.owner = 65534;  // root may act on it too
   write();
   start();
   report(true);

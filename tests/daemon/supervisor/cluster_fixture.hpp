@@ -80,7 +80,7 @@ class ClusterTest : public ::testing::Test {
     trust(n, lab_.certified(name(n)));
     control::JobSpec job = options.job_defaults;
     job.name = "train";
-    job.owner_uid = getuid();
+    job.owner = getuid();
     job.mesh = fmt::format("dp_replicate={},tp=2", roster_.members.size());
     std::vector<std::string> names;
     std::vector<std::uint32_t> node_of;
@@ -133,7 +133,7 @@ class ClusterTest : public ::testing::Test {
 
   Result<Json> ask(std::size_t n, const Json& command) const {
     const Instant soon = clock_.now() + std::chrono::seconds(20);
-    MUSTER_ASSIGN_OR_RETURN(const auto socket, shm::connect_to(nodes_[n]->endpoint(), soon, clock_));
+    MUSTER_ASSIGN_OR_RETURN(const auto socket, shm::connect_to(nodes_[n]->door(), soon, clock_));
     MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
     MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket, soon, clock_));
     return control::result_of(answer);

@@ -32,9 +32,9 @@ class DrainTest : public ::testing::Test {
   DrainTest() {
     const auto nothing = [](auto&&...) {};
     jobs_ = std::make_unique<RunningJobs>(
-        loop_, table_, memory_, store_, options_,
+        loop_, table_, memory_, store_, costs_, options_,
         RunningJobs::Events{nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing, nothing,
-                            [](const std::string&) { return Status(); }});
+                            nothing, nothing, [](const std::string&) { return Status(); }});
     drain_ = std::make_unique<Drain>(loop_, table_, *jobs_, 10s,
                                      Drain::Events{[this] { ++begun_; }, [this] { ++ended_; }});
   }
@@ -44,6 +44,7 @@ class DrainTest : public ::testing::Test {
   JobTable table_{Shares(Shares::limits_of(4, 4), geteuid())};
   DescriptorStore store_{{}, 0};
   JobMemory memory_{loop_, store_, Shares::limits_of(1000, 0), geteuid()};
+  control::NodeCostBook costs_{NodeCosts(), ""};
   std::unique_ptr<RunningJobs> jobs_;
   std::unique_ptr<Drain> drain_;
   int begun_ = 0;

@@ -128,12 +128,14 @@ class EngineTiesTest : public ::testing::Test {
   JobTable table_{Shares({.all = 4, .reserved = 0, .of_one = 4}, 7)};
   DescriptorStore store_{{}, 0};
   JobMemory memory_{loop_, store_, {}, 7};
+  control::NodeCostBook costs_{NodeCosts(), ""};
   std::function<void(const EngineWord&)> on_word_ = [](const EngineWord&) {};
   shm::Descriptor engine_, channel_;
   RunningJobs jobs_{loop_,
                     table_,
                     memory_,
                     store_,
+                    costs_,
                     options_,
                     {.owned = {},
                      .disowned = {},

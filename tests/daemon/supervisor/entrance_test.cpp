@@ -1,6 +1,7 @@
 #include "daemon/supervisor/entrance.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "tests/support/folder.hpp"
 
 #include <filesystem>
@@ -23,10 +24,9 @@ using ::testing::HasSubstr;
 class Entrances : public ::testing::Test {
  protected:
   std::string directory() const { return folder_.path() + "/run"; }
-  std::string socket() const { return directory() + "/s"; }
-  Entrance::Options options() const {
-    return {socket(), {0660, std::nullopt, std::nullopt}, directory(), true};
-  }
+  std::string socket() const { return shm::ranks_socket(directory()); }
+  std::string control() const { return shm::control_socket(directory()); }
+  Entrance::Options options() const { return {directory(), socket(), {0750, std::nullopt}, true}; }
   Entrance open() {
     auto opened = Entrance::open(options(), {});
     EXPECT_TRUE(opened) << opened.error().text();
@@ -54,7 +54,7 @@ class Entrances : public ::testing::Test {
     auto listening =
         ListenSocket::adopt(copy_of(listener.descriptor()), ListenSocket::Path::kManagers, "musterd.socket");
     EXPECT_TRUE(listening) << listening.error().text();
-    kept.socket.emplace(*std::move(listening));
+    kept.ranks.emplace(*std::move(listening));
     return kept;
   }
 
@@ -74,7 +74,7 @@ class Entrances : public ::testing::Test {
 TEST_F(Entrances, StandAsLongAsNobodyTouchesThem) {
   Entrance entrance = open();
   EXPECT_FALSE(look(entrance));
-  EXPECT_EQ(kept_.size(), 3u) << "a lock, a directory, a socket";
+  EXPECT_EQ(kept_.size(), 4u) << "a lock, a directory, two sockets";
   EXPECT_EQ(Entrance::open(options(), {}).error().code(), Code::kDuplicate);
 }
 
@@ -87,13 +87,61 @@ TEST_F(Entrances, AreMadeAgainAndKeptInThePlaceOfWhatWas) {
     EXPECT_TRUE(look(entrance));
     EXPECT_TRUE(std::filesystem::is_socket(socket()));
     connect();
-    EXPECT_TRUE(entrance.accept());
+    EXPECT_TRUE(entrance.accept(Door::kRanks));
     EXPECT_FALSE(look(entrance)) << "once";
-    EXPECT_EQ(kept_.size(), 3u);
+    EXPECT_EQ(kept_.size(), 4u);
     EXPECT_TRUE(kept_.contains(entrance.socket().name()));
     EXPECT_FALSE(before.contains(entrance.socket().name()));
     for (const auto& [name, fd] : store_.kept()) EXPECT_GE(fcntl(fd, F_GETFD), 0) << name;
   }
+}
+
+// Goal:   each of the two sockets is mended alone, with the rights that it had, and who waited there is let
+// in.
+TEST_F(Entrances, MendTheControlSocketToo) {
+  Entrance entrance = open();
+  struct stat facts {};
+  const shm::Descriptor waiting = connect(control());
+  for (int i = 0; i < 2; ++i) {
+    std::filesystem::remove(control());
+    EXPECT_TRUE(look(entrance));
+    ASSERT_EQ(stat(control().c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 07777, 0600u);
+    EXPECT_FALSE(look(entrance));
+  }
+  const shm::Descriptor next = connect(control());
+  EXPECT_TRUE(entrance.accept(Door::kControl));
+  EXPECT_EQ(entrance.accept(Door::kRanks).error().code(), Code::kPending);
+  EXPECT_EQ(kept_.size(), 4u);
+}
+
+// Goal:   the ranks' socket may lie where the settings say: in the directory itself, or elsewhere.
+TEST_F(Entrances, HaveTheRanksSocketWhereTheSettingsSay) {
+  for (const std::string& path : {directory() + "/socket", folder_.path() + "/elsewhere.sock"}) {
+    Entrance::Options options = this->options();
+    options.ranks_socket = path;
+    auto entrance = Entrance::open(options, {});
+    ASSERT_TRUE(entrance) << entrance.error().text();
+    std::filesystem::remove(path);
+    EXPECT_TRUE(look(*entrance));
+    connect(path);
+    EXPECT_TRUE(entrance->accept(Door::kRanks));
+    EXPECT_TRUE(std::filesystem::is_socket(control()));
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/elsewhere.sock"));
+}
+
+// Goal:   a foreign file in the way of one socket hides it alone.
+TEST_F(Entrances, GoOnWithoutTheControlSocket) {
+  Entrance entrance = open();
+  std::filesystem::remove(control());
+  folder_.write("run/control.sock", "precious");
+  EXPECT_FALSE(look(entrance));
+  connect();
+  EXPECT_TRUE(entrance.accept(Door::kRanks));
+  EXPECT_EQ(std::filesystem::file_size(control()), 8u);
+  std::filesystem::remove(control());
+  EXPECT_TRUE(look(entrance));
 }
 
 TEST_F(Entrances, LetThoseInWhoWaitedAtTheFormerSocket) {
@@ -102,14 +150,14 @@ TEST_F(Entrances, LetThoseInWhoWaitedAtTheFormerSocket) {
   std::filesystem::remove(socket());
   EXPECT_TRUE(look(entrance));
   const shm::Descriptor third = connect();
-  EXPECT_TRUE(entrance.has_former_guest());
-  EXPECT_TRUE(entrance.accept());
+  EXPECT_TRUE(entrance.has_former_guest(Door::kRanks));
+  EXPECT_TRUE(entrance.accept(Door::kRanks));
   EXPECT_FALSE(look(entrance)) << "one still waits there";
-  EXPECT_TRUE(entrance.has_former_guest());
-  EXPECT_TRUE(entrance.accept());
-  EXPECT_FALSE(entrance.has_former_guest());
-  EXPECT_TRUE(entrance.accept());
-  EXPECT_EQ(entrance.accept().error().code(), Code::kPending);
+  EXPECT_TRUE(entrance.has_former_guest(Door::kRanks));
+  EXPECT_TRUE(entrance.accept(Door::kRanks));
+  EXPECT_FALSE(entrance.has_former_guest(Door::kRanks));
+  EXPECT_TRUE(entrance.accept(Door::kRanks));
+  EXPECT_EQ(entrance.accept(Door::kRanks).error().code(), Code::kPending);
 }
 
 // Goal:   an error is said, not repeated with each look, and over once the way is free.
@@ -117,7 +165,7 @@ TEST_F(Entrances, SayOnceWhatIsInTheWay) {
   log::configure(log::Level::kWarning, log::Format::kText);
   Entrance entrance = open();
   std::filesystem::remove(socket());
-  folder_.write("run/s", "precious");
+  folder_.write("run/ranks/musterd.sock", "precious");
   ::testing::internal::CaptureStderr();
   for (int i = 0; i < 100; ++i) EXPECT_FALSE(look(entrance, i * Entrance::kLookPeriod));
   const std::string said = ::testing::internal::GetCapturedStderr();
@@ -136,11 +184,12 @@ TEST_F(Entrances, SayOnceWhatIsInTheWay) {
 TEST_F(Entrances, KeepNothingThatIsClosed) {
   Entrance entrance = open();
   std::filesystem::remove_all(directory());
-  std::filesystem::create_directory(directory());
-  folder_.write("run/s", "precious");
-  EXPECT_FALSE(look(entrance));
+  std::filesystem::create_directories(directory() + "/ranks");
+  folder_.write("run/ranks/musterd.sock", "precious");
+  EXPECT_TRUE(look(entrance)) << "the control socket is there again";
+  EXPECT_FALSE(look(entrance)) << "the other cannot be";
   for (const auto& [name, fd] : store_.kept()) EXPECT_GE(fcntl(fd, F_GETFD), 0) << name;
-  EXPECT_EQ(kept_.size(), 3u);
+  EXPECT_EQ(kept_.size(), 4u);
 }
 
 // Goal:   a directory above that is another one is another place, and a daemon that has it is respected.
@@ -148,7 +197,7 @@ TEST_F(Entrances, RespectWhoHasThePlaceMeanwhile) {
   const auto within = [&](const std::string& above) {
     Entrance::Options made = options();
     made.directory = folder_.path() + above + "/run";
-    made.socket_path = made.directory + "/s";
+    made.ranks_socket = shm::ranks_socket(made.directory);
     return made;
   };
   std::filesystem::create_directory(folder_.path() + "/a");
@@ -170,11 +219,12 @@ TEST_F(Entrances, RespectWhoHasThePlaceMeanwhile) {
 // Goal:   a manager's socket is healed where it lies, and what becomes of a directory around nothing is no
 // harm. Method: three times its file is removed; outside the runtime directory, and in it under another name.
 TEST_F(Entrances, HealAManagersSocketWhereItLies) {
-  std::filesystem::create_directory(directory());
+  std::filesystem::create_directories(directory() + "/ranks");
   std::filesystem::create_directory_symlink(directory(), folder_.path() + "/link");
   for (const bool within : {false, true}) {
     SCOPED_TRACE(within);
     const std::string path = within ? socket() : folder_.path() + "/unit.sock";
+    std::filesystem::create_directories(directory() + "/ranks");
     Entrance::Options here = options();
     if (within) here.directory = folder_.path() + "/link";
     const auto listener = shm::Listener::open(path, {.mode = 0622});
@@ -184,17 +234,16 @@ TEST_F(Entrances, HealAManagersSocketWhereItLies) {
     EXPECT_TRUE(entrance->is_managers());
     for (int i = 0; i < 3; ++i) {
       if (!within) std::filesystem::remove_all(directory());
-      EXPECT_FALSE(look(*entrance)) << "it is found";
+      EXPECT_EQ(look(*entrance), !within) << "it is found; the control socket was with the directory";
       std::filesystem::remove(path);
       EXPECT_TRUE(look(*entrance));
       connect(path);
-      EXPECT_TRUE(entrance->accept());
+      EXPECT_TRUE(entrance->accept(Door::kRanks));
       EXPECT_TRUE(entrance->is_managers());
     }
     struct stat facts {};
     ASSERT_EQ(stat(path.c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 07777, 0622u);
-    if (!within) std::filesystem::create_directory(directory());
   }
 }
 
@@ -211,7 +260,7 @@ TEST_F(Entrances, DoNotHealAManagersSocketThatNobodySaw) {
   EXPECT_FALSE(look(*entrance));
   EXPECT_FALSE(std::filesystem::exists(path));
   connect(seen_elsewhere);
-  EXPECT_TRUE(entrance->accept());
+  EXPECT_TRUE(entrance->accept(Door::kRanks));
   EXPECT_FALSE(entrance->managers_stood());
   entrance->believe_managers_stood();
   EXPECT_TRUE(entrance->managers_stood());
@@ -219,22 +268,22 @@ TEST_F(Entrances, DoNotHealAManagersSocketThatNobodySaw) {
   EXPECT_TRUE(entrance->managers_stood());
   for (const std::string& one : {path, seen_elsewhere}) {
     connect(one);
-    EXPECT_TRUE(entrance->accept()) << one;
+    EXPECT_TRUE(entrance->accept(Door::kRanks)) << one;
   }
 }
 
 // Goal:   in a takeover nothing that came is lost where another has the lock, and the lock is taken later.
 TEST_F(Entrances, TakeOverWithoutTheLockAndTakeItLater) {
-  auto directory = RuntimeDirectory::make(options().directory, 0711, 1);
+  auto directory = RuntimeDirectory::make(options().directory, options().access, 1);
   ASSERT_TRUE(directory) << directory.error().text();
-  auto listening = ListenSocket::open(socket(), options().rights, {&directory->descriptor(), 1});
+  auto listening = ListenSocket::open(socket(), {0666, std::nullopt, std::nullopt}, {&directory->ranks(), 1});
   ASSERT_TRUE(listening) << listening.error().text();
   Entrance::Kept kept;
-  kept.socket.emplace(
+  kept.ranks.emplace(
       *ListenSocket::adopt(copy_of(listening->descriptor()), ListenSocket::Path::kOurs, listening->name()));
   kept.directory =
-      RuntimeDirectory::adopt(copy_of(directory->descriptor()), options().directory, directory->name());
-  std::optional<PlaceLock> others(*PlaceLock::take(options().place()));
+      RuntimeDirectory::adopt(copy_of(directory->lock()), options().directory, directory->name());
+  std::optional<PlaceLock> others(*PlaceLock::take(options().directory));
   auto entrance = Entrance::open(options(), std::move(kept));
   ASSERT_TRUE(entrance) << entrance.error().text();
   const std::string lock = others->name();
@@ -244,7 +293,7 @@ TEST_F(Entrances, TakeOverWithoutTheLockAndTakeItLater) {
   others.reset();
   EXPECT_FALSE(look(*entrance));
   EXPECT_TRUE(kept_.contains(lock));
-  EXPECT_FALSE(PlaceLock::take_if_free(options().place()));
+  EXPECT_FALSE(PlaceLock::take_if_free(options().directory));
 }
 
 // Goal:   a mode is given to the socket's file, and to nothing that a link in its place leads to.

@@ -2,6 +2,7 @@
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 
 #include <atomic>
+#include <cstdlib>
 
 #include <gmock/gmock.h>
 
@@ -103,6 +104,67 @@ TEST_F(GatheredJobsTest, LastAsLongAsTheirRanks) {
   for (int round = 0; round < 3; ++round) {
     expect_adds();
     ASSERT_TRUE(all_gone()) << waiting(0) << waiting(1) << waiting(2);
+  }
+}
+
+// Goal:   a launcher that comes back with another number of ranks gets its job, though the former would stay
+// for long:
+//         all nodes give it up, also those that have none of the new ranks.
+TEST_F(GatheredJobsTest, MakeRoomForOneOfAnotherSize) {
+  start(3);
+  for (const auto& node : nodes_) node->options.made_job_linger = 1h;
+  start_and_meet();
+  for (const int world : {6, 3, 2, 6}) {
+    const std::string mesh = fmt::format("dp_shard={}", world);
+    std::vector<std::thread> threads;
+    std::atomic<int> done{0};
+    for (int rank = 0; rank < world; ++rank)
+      threads.emplace_back([&, rank] {
+        muster_session* session = nullptr;
+        EXPECT_EQ(open_rank(rank, &session, 20s, world, mesh.c_str()), "") << world;
+        ++done;
+        while (done < world) std::this_thread::sleep_for(1ms);
+        EXPECT_EQ(muster_close(session), MUSTER_OK);
+      });
+    for (std::thread& thread : threads) thread.join();
+  }
+}
+
+// Goal:   jobs of two nodes that leave memory behind refuse no later one: they end on both nodes for it.
+TEST_F(GatheredJobsTest, GiveTheirMemoryToTheNext) {
+  constexpr std::uint64_t kShare = std::uint64_t{256} << 20;
+  start(2);
+  for (const auto& node : nodes_) {
+    node->options.made_job_linger = 1h;
+    node->options.memory_max = kShare;
+  }
+  start_and_meet();
+  const char* count = std::getenv("MUSTER_SHORT_JOBS");
+  const int jobs = count != nullptr ? std::atoi(count) : 8;
+  for (int job = 0; job < jobs; ++job) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        muster_session* session = nullptr;
+        const std::string name = fmt::format("step{}", job);
+        const auto options = nodes_[node_of(rank)]->rank(name.c_str(), rank, 2, "dp_shard=2");
+        EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << job << ": " << muster_last_error();
+        muster_buffer_options named = MUSTER_BUFFER_OPTIONS_INIT;
+        named.name = "state";
+        named.bytes = kShare / 4;
+        muster_buffer buffer = 0;
+        void* address = nullptr;
+        if (session != nullptr)
+          EXPECT_EQ(muster_buffer_create(session, &named, &buffer, &address), MUSTER_OK)
+              << job << ": " << muster_last_error();
+        EXPECT_EQ(muster_close(session), MUSTER_OK);
+      });
+    for (std::thread& thread : threads) thread.join();
+    // Three fit, and no more end than must.
+    for (std::size_t n = 0; job >= 2 && n < nodes_.size(); ++n) {
+      const Json all = status(n);
+      EXPECT_GE(all.at("jobs").size(), 3u) << job;
+    }
   }
 }
 

@@ -14,13 +14,13 @@ control::JobSpec spec(const std::string& name, control::ClaimRule claim = contro
   control::JobSpec job;
   job.name = name;
   job.world = 2;
-  job.owner_uid = kOwner;
+  job.owner = kOwner;
   job.claim = claim;
   return job;
 }
 
 Claimant claimant(std::int32_t rank, const std::string& token = "", std::uint32_t uid = kOwner) {
-  return {uid, 77, rank, -1, token, ""};
+  return {{uid, uid == 0}, 77, rank, -1, token, ""};
 }
 
 // With places for so many jobs of the owner.
@@ -43,15 +43,120 @@ TEST(JobTable, RefusesASecondJobOfTheSameName) {
   EXPECT_TRUE(table.create(spec("train")));
 }
 
-TEST(JobTable, SaysWhoseJobHasTheNameAlready) {
-  JobTable table = table_with(spec("train"));
-  auto others = spec("train");
-  others.owner_uid = kOwner + 1;
-  const auto refused = table.create(others);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code(), Code::kDenied);
-  EXPECT_NE(refused.error().message().find("belongs to user 1000"), std::string::npos)
-      << refused.error().message();
+// A user of that number in a container.
+control::Identity foreign(std::uint32_t uid, std::uint64_t container) {
+  control::Identity who(uid);
+  who.pid_namespace = container;
+  who.user_namespace = container + 1;
+  who.account = control::Account(0, container);
+  return who;
+}
+
+control::JobSpec job_of(const std::string& name, const control::Identity& owner) {
+  control::JobSpec job = spec(name);
+  job.owner = owner;
+  job.scope = control::scope_of(owner, 0);
+  return job;
+}
+
+// Goal:   a name belongs to who has given it: nobody's job is refused because another has one of that name.
+TEST(JobTable, KeepsJobsOfOneNameApart) {
+  JobTable table(Shares({16, 0, 4}, 0));
+  const control::Identity first = foreign(0, 4711), second = foreign(0, 4811);
+  for (const control::Identity& owner : {control::Identity(0), control::Identity(1000), first, second})
+    ASSERT_TRUE(table.create(job_of("train", owner)));
+  EXPECT_EQ(table.create(job_of("train", second)).error().code(), Code::kDuplicate);
+  EXPECT_EQ(table.own_id("train", {1000, false}), "train@1000");
+  EXPECT_EQ(*table.id_of("train", {1000, false}), "train@1000");
+  EXPECT_EQ(*table.id_of("train", {first, false}), "train@0.4711-4712");
+  EXPECT_EQ(*table.id_of("train", {0, true}), "train") << "the daemon's own user";
+  EXPECT_EQ(*table.id_of("train@1000", {0, true}), "train@1000");
+  const Job& job = *table.find("train@0.4711-4712");
+  EXPECT_TRUE(JobTable::may_act(job, {first, false}).ok());
+  EXPECT_TRUE(JobTable::may_act(job, {0, true}).ok());
+  EXPECT_EQ(JobTable::may_act(job, {0, false}).code(), Code::kDenied) << "root, but not where he governs";
+  const Status denied = JobTable::may_act(job, {second, false});
+  EXPECT_THAT(denied.message(),
+              HasSubstr("belongs to user 0 of container 4711, not to user 0 of container 4811"));
+  EXPECT_EQ(table.name_for(job, {first, false}), "train");
+  EXPECT_EQ(table.name_for(job, {0, true}), "train@0.4711-4712");
+}
+
+// Goal:   a job that has a key belongs to whoever shows it, and to nobody who calls it by its name alone.
+TEST(JobTable, KnowsAJobByItsKey) {
+  JobTable table(Shares({16, 0, 4}, 0));
+  const std::string key(control::kKeyDigestChars, 'a'), wrong(control::kKeyDigestChars, 'b');
+  control::JobSpec spec = job_of("train", foreign(0, 4711));
+  spec.scope = control::scope_of({spec.owner, false, key}, 0);
+  ASSERT_TRUE(table.create(spec));
+  const Job& job = *table.find("train@key." + key);
+  const control::Actor restarted(foreign(0, 4811), false, key), guesses(foreign(0, 4811), false, wrong);
+  const control::Actor maker(spec.owner), stranger(foreign(0, 4811));
+  EXPECT_EQ(table.own_id("train", restarted), job.spec.id());
+  EXPECT_EQ(table.name_for(job, restarted), "train");
+  EXPECT_EQ(table.name_for(job, maker), job.spec.id());
+  for (const control::Actor& own : {restarted, maker}) {
+    EXPECT_TRUE(JobTable::is_own(job, own));
+    EXPECT_TRUE(JobTable::may_act(job, own).ok());
+    EXPECT_EQ(*table.id_of("train", own), job.spec.id());
+  }
+  for (const control::Actor& other : {guesses, stranger}) {
+    EXPECT_FALSE(JobTable::is_own(job, other));
+    EXPECT_EQ(JobTable::may_act(job, other).code(), Code::kDenied);
+    EXPECT_NE(*table.id_of("train", other), job.spec.id());
+  }
+  EXPECT_NE(table.own_id("train", maker), job.spec.id()) << "without the key he makes another";
+}
+
+// Goal:   a batch job's jobs are those of its ranks, also of those that have left, and nobody else's.
+TEST(JobTable, FindsTheJobsOfABatchJob) {
+  JobTable table(Shares({16, 0, 4}, 0));
+  const auto with_rank = [&](const std::string& name, std::uint32_t uid, const char* slurm) {
+    ASSERT_TRUE(table.create(job_of(name, uid)));
+    const Claimant rank = claimant(0, "", uid);
+    RankOrigin origin;
+    origin.said = origin_said(slurm);
+    const std::string id = table.own_id(name, rank.actor);
+    table.ready(id);
+    ASSERT_TRUE(table.claim(id, rank).ok());
+    EXPECT_TRUE(table.came_from(id, Rank(0), origin));
+    EXPECT_FALSE(table.came_from(id, Rank(0), origin)) << "it is no news";
+  };
+  with_rank("a", 1000, "77.0");
+  with_rank("b", 1000, "78.0");
+  with_rank("c", 1000, "77.batch");
+  with_rank("d", 1001, "77.0");
+  table.release("c@1000", Rank(0));
+  EXPECT_THAT(table.of_slurm("77", 1000), ::testing::ElementsAre("a@1000", "c@1000"));
+  EXPECT_THAT(table.of_slurm("77", {0, true}), ::testing::ElementsAre("a@1000", "c@1000", "d@1001"));
+  EXPECT_THAT(table.of_slurm("7", {0, true}), ::testing::IsEmpty());
+}
+
+// Goal:   who governs may say a name that is one job's alone, and hears all ids where it is several jobs'.
+TEST(JobTable, FindsAnothersJobForWhoGoverns) {
+  JobTable table(Shares({16, 0, 4}, 0));
+  ASSERT_TRUE(table.create(job_of("one", 1000)));
+  ASSERT_TRUE(table.create(job_of("two", 1000)));
+  ASSERT_TRUE(table.create(job_of("two", 1001)));
+  EXPECT_EQ(*table.id_of("one", {0, true}), "one@1000");
+  EXPECT_EQ(*table.id_of("one", {1001, false}), "one@1001") << "his own, which is not there";
+  const auto both = table.id_of("two", {0, true});
+  ASSERT_FALSE(both);
+  EXPECT_THAT(both.error().message(), HasSubstr("several jobs are named two; say which: two@1000, two@1001"));
+}
+
+// Goal:   a container's root has an ordinary share, whatever namespaces he makes, and root has all the rest.
+TEST(JobTable, GivesAContainersRootAnOrdinaryShare) {
+  JobTable table(Shares({.all = 4, .reserved = 1, .of_one = 2}, 0));
+  control::Identity root = foreign(0, 4711), nested = foreign(0, 4712);
+  nested.account = root.account;  // in a namespace within that of the container
+  ASSERT_TRUE(table.create(job_of("a", root)));
+  ASSERT_TRUE(table.create(job_of("b", nested)));
+  EXPECT_THAT(table.create(job_of("c", root)).error().message(),
+              HasSubstr("container 4711 has 2 jobs, its share (limits.jobs_per_user_max)"));
+  ASSERT_TRUE(table.create(job_of("a", foreign(0, 4811))));
+  EXPECT_EQ(table.create(job_of("b", foreign(0, 4811))).error().code(), Code::kNoResource);
+  EXPECT_TRUE(table.create(job_of("mine", 0)));
 }
 
 // Goal:   a claimant who leaves before its engine was asked leaves rank and token as they were.
@@ -93,7 +198,7 @@ TEST(JobTable, KeepsPlacesForThoseWhoGovernAndForOtherUsers) {
   JobTable table(Shares({.all = 4, .reserved = 1, .of_one = 2}, 7));
   const auto of = [](const std::string& name, std::uint32_t uid) {
     control::JobSpec job = spec(name);
-    job.owner_uid = uid;
+    job.owner = uid;
     return job;
   };
   ASSERT_TRUE(table.create(of("a", 1000)));
@@ -124,7 +229,7 @@ TEST(JobTable, CountsSessionsForWhoHasThem) {
     table.count_sessions(counted);
     return counted.by_user();
   };
-  using Counted = std::map<std::uint32_t, std::uint64_t>;
+  using Counted = std::map<Account, std::uint64_t>;
   EXPECT_EQ(sessions(), Counted());
   EXPECT_TRUE(table.claim("train", claimant(0, "", 0)).ok());
   EXPECT_TRUE(table.claim("train", claimant(1)).ok());
@@ -164,8 +269,8 @@ TEST(JobTable, LetsTheOwnerAndRootIn) {
   EXPECT_EQ(table.claim("train", claimant(0, "", 1001)).code(), Code::kDenied);
   EXPECT_EQ(table.find("train")->held(), 0u);
   EXPECT_TRUE(table.claim("train", claimant(0, "", 0)).ok());
-  EXPECT_TRUE(JobTable::may_act(*table.find("train"), kOwner).ok());
-  EXPECT_EQ(JobTable::may_act(*table.find("train"), 1001).code(), Code::kDenied);
+  EXPECT_TRUE(JobTable::may_act(*table.find("train"), {kOwner, false}).ok());
+  EXPECT_EQ(JobTable::may_act(*table.find("train"), {1001, false}).code(), Code::kDenied);
 }
 
 TEST(JobTable, ChecksRankAndWorld) {

@@ -57,6 +57,25 @@ TEST_F(MemorySharesTest, LetEachUserHaveWhatIsLeftOfItsShareAndOfTheNode) {
   EXPECT_EQ(limits(1000).limit, 500u);
 }
 
+// Goal:   what a request lacks is what the user would hold beyond his share, or beyond what the node has
+// left.
+TEST_F(MemorySharesTest, SayWhatARequestLacks) {
+  EXPECT_EQ(memory_.lacking(1000, 7), 0u) << "nobody counts it";
+  for (const std::uint32_t uid : {1000u, 1001u}) ASSERT_TRUE(memory_.enter(uid, uid + 1));
+  ASSERT_TRUE(memory_.enter(1000, 9));
+  hold(1000, 0, 100);
+  hold(1000, 1, 250);
+  EXPECT_EQ(memory_.held_by(1000, 1001), 100u);
+  EXPECT_EQ(memory_.held_by(1000, 9), 250u);
+  EXPECT_EQ(memory_.held_by(1000, 10), 0u) << "he has no such job";
+  EXPECT_EQ(memory_.lacking(1000, 150), 0u);
+  EXPECT_EQ(memory_.lacking(1000, 151), 1u);
+  hold(1001, 0, 400);
+  EXPECT_EQ(memory_.lacking(1000, 100), 50u) << "the node has 50 left for him";
+  hold(1000, 1, UINT64_MAX);
+  EXPECT_GE(memory_.lacking(1000, UINT64_MAX), UINT64_MAX / 2) << "no sum goes round";
+}
+
 // Goal:   a user's engines can lie about what they hold: that takes nothing from others.
 TEST_F(MemorySharesTest, BelieveNobodyMoreThanItMayHave) {
   for (const std::uint32_t uid : {0u, 1000u, 1001u}) ASSERT_TRUE(memory_.enter(uid, uid + 1));

@@ -68,11 +68,8 @@ TEST(Musterd, ChecksThatReportsHaveAPlace) {
 
 // What a daemon with this runtime directory says, from its start to its end.
 std::string said_in(const std::string& folder, const std::vector<std::string>& environment = {}) {
-  const std::string socket = folder + "/s";
-  Running daemon({{program("musterd"), "--socket", socket, "--set", "node.runtime_directory=" + folder},
-                  environment,
-                  {}});
-  for (int waited = 0; waited < kPatienceMs && muster({"status", "--endpoint", socket}).code != 0; ++waited)
+  Running daemon({{program("musterd"), "--directory", folder}, environment, {}});
+  for (int waited = 0; waited < kPatienceMs && muster({"status", "--endpoint", folder}).code != 0; ++waited)
     usleep(1000);
   daemon.signal(SIGTERM);
   const Ran ran = daemon.wait();
@@ -93,7 +90,7 @@ TEST(Musterd, WarnsOfARuntimeDirectoryOfAnotherUser) {
             std::string::npos)
       << said;
   const auto doctor = [](const Folder& folder) {
-    return muster({"doctor", "--endpoint", folder.path() + "/s"}).out;
+    return muster({"doctor", "--endpoint", folder.path()}).out;
   };
   EXPECT_EQ(doctor(own).find("owns it"), std::string::npos);
   EXPECT_NE(doctor(foreign).find("user 65534 owns it"), std::string::npos) << doctor(foreign);
@@ -106,14 +103,21 @@ TEST(Musterd, TellsVariablesThatAreMisspelt) {
   EXPECT_EQ(said.find("SOMEBODY"), std::string::npos) << said;
 }
 
-TEST(Musterd, WarnsOfARuntimeDirectoryThatEverybodyMayWriteTo) {
-  for (const unsigned mode : {0777u, 01777u}) {
-    const Folder folder;
-    std::filesystem::permissions(folder.path(), std::filesystem::perms(mode));
-    const std::string said = said_in(folder.path());
-    const bool warned = said.find("chmod go-w " + folder.path()) != std::string::npos;
-    EXPECT_EQ(warned, mode == 0777) << said;
-  }
+// Goal:   nobody else can put a socket in the place of the daemon's: it closes its own directory, and takes
+// none
+//         that is everybody's.
+TEST(Musterd, HasItsRuntimeDirectoryForItself) {
+  const Folder open, everybodys;
+  std::filesystem::permissions(open.path(), std::filesystem::perms(0777));
+  said_in(open.path());
+  struct stat facts {};
+  ASSERT_EQ(stat(open.path().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0750u);
+  std::filesystem::permissions(everybodys.path(), std::filesystem::perms(01777));
+  const Ran refused = musterd({"--directory", everybodys.path()});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.err.find(everybodys.path() + " is everybody's (mode 1777)"), std::string::npos)
+      << refused.err;
 }
 
 TEST(Musterd, SaysWhenWhatItWasAskedForIsLost) {
@@ -126,16 +130,16 @@ TEST(Musterd, SaysWhenWhatItWasAskedForIsLost) {
 }
 
 TEST(Musterd, AnswersWrongUsageWithTwo) {
-  const Ran unknown = musterd({"--sockt", "/s", "--last"});
+  const Ran unknown = musterd({"--directry", "/s", "--last"});
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_EQ(
-      unknown.err,
-      "musterd: unknown option --sockt; did you mean '--socket'?; `musterd --help` lists the options\n");
+  EXPECT_EQ(unknown.err,
+            "musterd: unknown option --directry; did you mean '--directory'?; `musterd --help` lists the "
+            "options\n");
   EXPECT_EQ(musterd({"--set", "node.workers"}).code, 2);
   EXPECT_EQ(musterd({"--set", "node.worker=1"}).code, 2);
   EXPECT_EQ(musterd({"--config", "/nonexistent/musterd.yaml"}).code, 2);
   EXPECT_EQ(musterd({"--help"}).code, 0);
-  for (const char* option : {"--socket", "--config", "--engine"}) {
+  for (const char* option : {"--directory", "--config", "--engine"}) {
     const Ran empty = musterd({"--check-config", option, ""});
     EXPECT_EQ(empty.code, 2) << option << " '' is not the same as leaving it out";
     EXPECT_NE(empty.err.find("the value is empty"), std::string::npos) << empty.err;
@@ -144,22 +148,23 @@ TEST(Musterd, AnswersWrongUsageWithTwo) {
 
 TEST(Musterd, RefusesASocketInUse) {
   const Daemon daemon;
-  const Ran second = musterd({"--transient", "--socket", daemon.socket()});
+  const Ran second = musterd({"--transient", "--directory", daemon.folder().path() + "/run"});
   EXPECT_EQ(second.code, 1);
-  EXPECT_NE(second.err.find(daemon.socket()), std::string::npos) << second.err;
+  EXPECT_NE(second.err.find(daemon.folder().path() + "/run is served by another musterd"), std::string::npos)
+      << second.err;
   EXPECT_EQ(muster({"status", "--endpoint", daemon.socket()}).code, 0) << "the first one must not suffer";
 }
 
 TEST(Musterd, TakesOverTheSocketOfOneThatWasKilled) {
   const Folder folder;
-  const Start start{{program("musterd"), "--transient", "--socket", folder.path() + "/s"}, {}, {}};
+  const Start start{{program("musterd"), "--transient", "--directory", folder.path()}, {}, {}};
   for (int i = 0; i < 2; ++i) {
     Running running(start);
     for (int waited = 0; waited < kPatienceMs; waited += 10) {
-      if (muster({"status", "--endpoint", folder.path() + "/s"}).code == 0) break;
+      if (muster({"status", "--endpoint", folder.path()}).code == 0) break;
       usleep(10000);
     }
-    EXPECT_EQ(muster({"status", "--endpoint", folder.path() + "/s"}).code, 0) << running.err();
+    EXPECT_EQ(muster({"status", "--endpoint", folder.path()}).code, 0) << running.err();
     running.signal(SIGKILL);
     running.wait();
   }
@@ -180,11 +185,11 @@ TEST(Musterd, GoesOnAfterSignalsThatMeanNothingToIt) {
 TEST(Musterd, MakesItsFolderHoweverThatIsWritten) {
   const Folder folder;
   const std::string run = folder.path() + "/run";
-  const std::string socket = run + "/s";
-  Running running({{program("musterd"), "--transient", "--socket", socket, "--set",
-                    "node.runtime_directory=" + folder.path() + "/./run/"},
-                   {},
-                   {}});
+  const std::string& socket = run;
+  Running running(
+      {{program("musterd"), "--transient", "--set", "node.runtime_directory=" + folder.path() + "/./run/"},
+       {},
+       {}});
   for (int waited = 0; waited < kPatienceMs; waited += 10) {
     if (muster({"status", "--endpoint", socket}).code == 0) break;
     usleep(10000);
@@ -192,7 +197,9 @@ TEST(Musterd, MakesItsFolderHoweverThatIsWritten) {
   EXPECT_EQ(muster({"status", "--endpoint", socket}).code, 0) << running.err();
   struct stat facts {};
   ASSERT_EQ(stat(run.c_str(), &facts), 0);
-  EXPECT_EQ(facts.st_mode & 0077, 0011u) << "who may read it may hold its lock, and no daemon could start";
+  EXPECT_EQ(facts.st_mode & 0777, 0750u);
+  ASSERT_EQ(stat((run + "/daemon").c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0700u) << "who may read it may hold its lock, and no daemon could start";
   running.signal(SIGTERM);
   EXPECT_EQ(running.wait().code, 0);
   EXPECT_NE(stat(run.c_str(), &facts), 0) << "and removes it";
@@ -203,7 +210,7 @@ TEST(Musterd, SaysWhichPermissionItLacks) {
   chmod(folder.path().c_str(), 0555);
   const PublicProgram program("musterd");
   const Ran ran =
-      run({{program.path(), "--transient", "--socket", folder.path() + "/s", "--engine", "/bin/true"},
+      run({{program.path(), "--transient", "--directory", folder.path() + "/run", "--engine", "/bin/true"},
            {},
            give_up_root});
   EXPECT_EQ(ran.code, 1) << ran.err;
@@ -217,7 +224,7 @@ TEST(Musterd, RefusesLimitsThatItsDescriptorsCannotCarry) {
     const rlimit limit{64, 64};
     setrlimit(RLIMIT_NOFILE, &limit);
   };
-  const Ran ran = musterd({"--transient", "--socket", folder.path() + "/s"}, few);
+  const Ran ran = musterd({"--transient", "--directory", folder.path()}, few);
   EXPECT_EQ(ran.code, 1);
   for (const char* part : {"64", "limits.sessions_max=256", "LimitNOFILE", "ulimit"})
     EXPECT_NE(ran.err.find(part), std::string::npos) << part << ": " << ran.err;
@@ -231,19 +238,34 @@ TEST(Musterd, RefusesLimitsThatItsDescriptorsCannotCarry) {
   });
 }
 
-TEST(Musterd, GivesTheSocketItsModeAndGroup) {
-  const Daemon daemon(
-      {"--set", "node.socket_mode=0600", "--set", "node.group=" + std::string(getgrgid(getegid())->gr_name)});
+// Goal:   whoever may pass through the directory may connect; who governs has a door of his own, and the
+// folder
+//         that containers mount holds one socket and nothing else.
+TEST(Musterd, GivesItsDirectoryItsModeAndGroup) {
+  const Daemon daemon({"--set", "node.directory_mode=0710", "--set",
+                       "node.group=" + std::string(getgrgid(getegid())->gr_name)});
+  const std::string run = daemon.folder().path() + "/run";
+  const auto mode_of = [](const std::string& path) {
+    struct stat facts {};
+    return stat(path.c_str(), &facts) == 0 ? facts.st_mode & 07777 : 0;
+  };
   struct stat facts {};
-  ASSERT_EQ(stat(daemon.socket().c_str(), &facts), 0);
-  EXPECT_EQ(facts.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat(run.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0710u);
   EXPECT_EQ(facts.st_gid, getegid());
+  EXPECT_EQ(mode_of(run + "/control.sock"), 0600u);
+  EXPECT_EQ(mode_of(run + "/daemon"), 0700u);
+  EXPECT_EQ(mode_of(run + "/ranks"), 0755u);
+  EXPECT_EQ(mode_of(daemon.socket()), 0666u);
+  std::vector<std::string> mounted;
+  for (const auto& file : std::filesystem::directory_iterator(run + "/ranks"))
+    mounted.push_back(file.path().filename());
+  EXPECT_EQ(mounted, std::vector<std::string>{"musterd.sock"});
 }
 
-// Goal:   an upgrade asks of the next daemon what it will have to do, and no more: the socket of a service
-//         manager has the group that its unit says.
-// Method: a user who is no member of node.group, before an upgrade with either kind of socket.
-TEST(Musterd, NeedsItsGroupForASocketOfItsOwnOnly) {
+// Goal:   an upgrade asks of the next daemon what it will have to do.
+// Method: a user who is no member of node.group.
+TEST(Musterd, NeedsItsGroup) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   auto state = supervisor::StateFile::create();
   ASSERT_TRUE(state) << state.error().text();
@@ -252,9 +274,9 @@ TEST(Musterd, NeedsItsGroupForASocketOfItsOwnOnly) {
   ASSERT_TRUE(state->write(empty, supervisor::state_format()).ok());
   const PublicProgram copy("musterd");
   const auto check = [&](std::vector<std::string> more) {
-    std::vector<std::string> line{
-        copy.path(), "--transient", "--engine",      "/bin/true", "--set",         "node.group=root",
-        "--socket",  "/run/muster", "--check-state", "3",         "--check-nonce", "n"};
+    std::vector<std::string> line{copy.path(),     "--transient", "--engine",          "/bin/true",
+                                  "--directory",   "/run/muster", "--check-state",     "3",
+                                  "--check-nonce", "n",           "--check-directory", "/run/muster"};
     line.insert(line.end(), more.begin(), more.end());
     return run({line, {}, [&] {
                   dup2(state->descriptor().get(), 3);
@@ -262,11 +284,11 @@ TEST(Musterd, NeedsItsGroupForASocketOfItsOwnOnly) {
                   give_up_root();
                 }});
   };
-  const Ran managers = check({});
-  EXPECT_EQ(managers.code, 0) << managers.err;
-  const Ran own = check({"--check-socket", "/run/muster"});
-  EXPECT_EQ(own.code, 1) << own.out;
-  EXPECT_NE(own.err.find("node.group"), std::string::npos) << own.err;
+  const Ran any = check({});
+  EXPECT_EQ(any.code, 0) << any.err;
+  const Ran roots = check({"--set", "node.group=root"});
+  EXPECT_EQ(roots.code, 1) << roots.out;
+  EXPECT_NE(roots.err.find("node.group"), std::string::npos) << roots.err;
 }
 
 TEST(Musterd, StartsTheJobsOfItsClusterFile) {
@@ -300,7 +322,7 @@ TEST(Musterd, TellsTheServiceManagerWhenItIsReady) {
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   ASSERT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   Running running(
-      {{program("musterd"), "--transient", "--socket", folder.path() + "/s"}, {"NOTIFY_SOCKET=" + path}, {}});
+      {{program("musterd"), "--transient", "--directory", folder.path()}, {"NOTIFY_SOCKET=" + path}, {}});
   std::string heard;
   const auto hear_until = [&](const std::string& word) {
     while (heard.find(word) == std::string::npos) {

@@ -322,7 +322,7 @@ TEST_F(PeerQuestionsTest, MakeOneDiagnosisOfAllAnswers) {
       {"node1", says({2, 3}, 3, 4s), 10s},
       {"node2", fail(Code::kDaemonLost, "node node2 is away: no route"), 10s}};
   answers[1].result->update({{"latest_deadline", {{"ago_ns", 7u}, {"report", {{"text", "then"}}}}}});
-  Json report = merged_hang("train", world, answers);
+  Json report = merged_hang("train", world, answers, "");
   EXPECT_EQ(report.at("verdict"), "not_joined");
   EXPECT_EQ(report.at("wait").at("missing"), Json::array({3, 4, 5}));
   ASSERT_EQ(report.at("culprits").size(), 3u);
@@ -338,7 +338,7 @@ TEST_F(PeerQuestionsTest, MakeOneDiagnosisOfAllAnswers) {
   (*answers[1].result)["waits"][0].erase("span");
   (*answers[1].result)["waits"][0]["members"] = "many";
   (*answers[1].result)["latest_deadline"]["report"]["text"] = 5;
-  report = merged_hang("train", world, answers);
+  report = merged_hang("train", world, answers, "");
   EXPECT_EQ(report.at("verdict"), "unknown");
   EXPECT_THAT(report.at("unanswered").at(0).at("why").get<std::string>(), HasSubstr("'members'"));
   EXPECT_TRUE(report.at("latest_deadline").is_null());

@@ -67,7 +67,7 @@ TEST_F(ClusterTest, EndsAJobOnAllNodesWhereItIsEndedOnOne) {
   ASSERT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty() && job_at(2).empty(); }));
   EXPECT_NE(muster_close(session), MUSTER_ERR_BAD_ARGUMENT);
   EXPECT_EQ(open(0, 0, &session), MUSTER_ERR_JOB_ENDED) << "it is not made again, nor by its ranks";
-  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("node1"), HasSubstr("by uid")));
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("node1"), HasSubstr("by user")));
 }
 
 // Goal:   a job outlives the loss of any of its nodes, its leader too. Only the loss of all ends it.
@@ -314,6 +314,14 @@ TEST_F(LonePeers, AreToldOfAmongACrowdOfStrangers) {
   clock_.advance(Peers::kLogAgain);
   EXPECT_THAT(logged([&] { come_from(next + 1, here); }),
               HasSubstr(fmt::format("connection from {}: a frame of ", text_of(next + 1))));
+}
+
+TEST_F(LonePeers, SayThatNoInterfaceHasTheirAddress) {
+  roster_.members[0].address.host = "203.0.113.77";
+  LonePeer here(loop_, clock_, roster_, 0);
+  const Status opened = here.peers.open();
+  EXPECT_EQ(opened.code(), Code::kNotFound);
+  EXPECT_THAT(opened.message(), AllOf(HasSubstr("203.0.113.77"), HasSubstr("nodes[].address")));
 }
 
 // Goal:   a greeting has room for all jobs that a node may have, and for a configuration that is compared

@@ -28,8 +28,10 @@ class ProgramCheckTest : public ::testing::Test {
     control::Loop loop;
     const shm::Descriptor state(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     Status verdict = failure(Code::kState, "no verdict");
-    auto started = ProgramCheck::start(loop, {program, {"musterd"}, kState, nonce, kProtocol, ""}, state,
-                                       [&](const Status& status) {
+    const auto trusted = TrustedProgram::open(program, {folder_.path(), "/usr/bin", "/bin"});
+    if (!trusted) return trusted.error();
+    auto started = ProgramCheck::start(loop, *trusted, {{"musterd"}, kState, nonce, kProtocol, "/run/muster"},
+                                       state, [&](const Status& status) {
                                          verdict = status;
                                          loop.stop();
                                        });

@@ -19,13 +19,14 @@ Instant at(double seconds) {
 
 int lines(RefusalLog& log, std::uint32_t uid, int refusals, double seconds) {
   int count = 0;
-  for (int i = 0; i < refusals; ++i) count += log.line(uid, 42, "shutdown", kDenied, at(seconds)) ? 1 : 0;
+  for (int i = 0; i < refusals; ++i)
+    count += log.line({uid, 42, ""}, "shutdown", kDenied, at(seconds)) ? 1 : 0;
   return count;
 }
 
 TEST(RefusalLog, SaysWhoWasRefusedWhatAndWhy) {
   RefusalLog log;
-  const auto line = log.line(1001, 4242, "shutdown", kDenied, at(5));
+  const auto line = log.line({1001, 4242, ""}, "shutdown", kDenied, at(5));
   ASSERT_TRUE(line);
   EXPECT_THAT(*line, HasSubstr("user 1001, process 4242: shutdown is refused: "));
   EXPECT_THAT(*line, HasSubstr("only root may do that"));
@@ -34,7 +35,7 @@ TEST(RefusalLog, SaysWhoWasRefusedWhatAndWhy) {
 
 TEST(RefusalLog, CutsAStrangersWords) {
   RefusalLog log;
-  EXPECT_LT(log.line(1001, 4242, std::string(60'000, 'x'), kDenied, at(5))->size(), 200u);
+  EXPECT_LT(log.line({1001, 4242, ""}, std::string(60'000, 'x'), kDenied, at(5))->size(), 200u);
 }
 
 TEST(RefusalLog, BoundsTheRateOfEachUserAndCountsTheRest) {
@@ -42,7 +43,7 @@ TEST(RefusalLog, BoundsTheRateOfEachUserAndCountsTheRest) {
   EXPECT_EQ(lines(log, 1001, 1000, 5), 10);
   EXPECT_EQ(lines(log, 1002, 1, 5), 1) << "another's are told";
   EXPECT_EQ(lines(log, 1001, 7, 5.9), 0);
-  const auto resumed = log.line(1001, 42, "token", kDenied, at(6));
+  const auto resumed = log.line({1001, 42, ""}, "token", kDenied, at(6));
   ASSERT_TRUE(resumed);
   EXPECT_THAT(*resumed, HasSubstr("; and 997 more before it"));
   EXPECT_EQ(lines(log, 1001, 5, 6), 0);
@@ -66,9 +67,9 @@ TEST(RefusalLog, TellsNoMereFailures) {
   RefusalLog log;
   for (const Code code :
        {Code::kNotFound, Code::kBusy, Code::kBadArgument, Code::kDuplicate, Code::kJobEnded})
-    EXPECT_FALSE(log.line(1001, 42, "token", failure(code, "no"), at(5)));
+    EXPECT_FALSE(log.line({1001, 42, ""}, "token", failure(code, "no"), at(5)));
   for (const Code code : {Code::kDenied, Code::kNoResource, Code::kProtocol})
-    EXPECT_TRUE(log.line(1001, 42, "token", failure(code, "no"), at(5)));
+    EXPECT_TRUE(log.line({1001, 42, ""}, "token", failure(code, "no"), at(5)));
 }
 
 TEST(RefusalLog, KnowsAsManyUsersAsItHasRoomFor) {

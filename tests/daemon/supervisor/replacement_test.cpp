@@ -34,7 +34,8 @@ TEST(Replacement, TellsEachNameAlsoBesideOneThatIsEmpty) {
   if (child == 0) {
     dup2(input.get(), STDOUT_FILENO);
     const int fd = kept.get();
-    static_cast<void>(replace_program("/usr/bin/env", {"env"}, {{"", fd}, {"channel-1", fd}, {"state", fd}}));
+    static_cast<void>(replace_program(*TrustedProgram::open("/usr/bin/env", {"/usr/bin"}), {"env"},
+                                      {{"", fd}, {"channel-1", fd}, {"state", fd}}));
     _exit(1);
   }
   input.reset();

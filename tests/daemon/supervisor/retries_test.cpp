@@ -25,7 +25,7 @@ class RetriesTest : public ::testing::Test {
     control::JobSpec spec;
     spec.name = name;
     spec.mesh = "dp_shard=1";
-    spec.owner_uid = kUser;
+    spec.owner = kUser;
     return spec;
   }
   void wait_for_place(const std::string& job, std::uint32_t uid = kUser) {
@@ -87,7 +87,12 @@ TEST_F(RetriesTest, HaveRoomForSoManyOfAUserAndForgetWhoLeft) {
 
 TEST_F(RetriesTest, CountACallUntilItIsMade) {
   int calls = 0;
-  for (std::uint64_t i = 0; i < Retries::kLimits.of_one; ++i) retries_.after(0ns, kUser, [&] { ++calls; });
+  EXPECT_FALSE(retries_.may_try_again(Retries::kAttempts, kUser)) << "it has tried for long enough";
+  for (std::uint64_t i = 0; i < Retries::kLimits.of_one; ++i) {
+    ASSERT_TRUE(retries_.may_try_again(1, kUser)) << i;
+    retries_.try_again(1, kUser, [&] { ++calls; });
+  }
+  EXPECT_FALSE(retries_.may_try_again(1, kUser));
   EXPECT_FALSE(retries_.has_room(kUser));
   for (int i = 0; i < 1'000'000 && calls < static_cast<int>(Retries::kLimits.of_one); ++i) loop_.turn();
   EXPECT_EQ(calls, static_cast<int>(Retries::kLimits.of_one));

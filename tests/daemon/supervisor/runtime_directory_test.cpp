@@ -15,13 +15,12 @@ namespace muster::supervisor {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class RuntimeDirectories : public ::testing::Test {
  protected:
   std::string path() const { return folder_.path() + "/run"; }
   static Result<RuntimeDirectory> make(const std::string& path) {
-    return RuntimeDirectory::make(path, 0711, 1);
+    return RuntimeDirectory::make(path, {0750, std::nullopt}, 1);
   }
   static struct stat facts_of(const std::string& path) {
     struct stat facts {};
@@ -35,7 +34,9 @@ class RuntimeDirectories : public ::testing::Test {
 TEST_F(RuntimeDirectories, AreMadeAndHeldAndRemoved) {
   const auto directory = make(path());
   ASSERT_TRUE(directory) << directory.error().text();
-  EXPECT_EQ(facts_of(path()).st_mode & 07777, 0711u);
+  EXPECT_EQ(facts_of(path()).st_mode & 07777, 0750u);
+  EXPECT_EQ(facts_of(path() + "/daemon").st_mode & 07777, 0700u);
+  EXPECT_EQ(facts_of(path() + "/ranks").st_mode & 07777, 0755u);
   EXPECT_TRUE(directory->stands());
   EXPECT_EQ(make(path()).error().code(), Code::kBusy) << "a second one";
   directory->remove();
@@ -53,58 +54,90 @@ TEST_F(RuntimeDirectories, AreLockedForCleaners) {
   EXPECT_NE(flock(cleaner.get(), LOCK_EX | LOCK_NB), 0);
 }
 
-TEST_F(RuntimeDirectories, ThatEverybodyMayWriteToAreNobodys) {
+// Goal:   whoever may open the directory, or the folder that containers mount, keeps no daemon out.
+TEST_F(RuntimeDirectories, AreMadeWhateverLockAReaderHolds) {
+  ASSERT_TRUE(make(path()));
+  std::vector<shm::Descriptor> held;
+  for (const char* folder : {"", "/ranks"}) {
+    held.emplace_back(open((path() + folder).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    ASSERT_EQ(flock(held.back().get(), LOCK_EX | LOCK_NB), 0);
+  }
+  EXPECT_TRUE(make(path()));
+}
+
+TEST_F(RuntimeDirectories, AreNotMadeInThePlaceOfEverybodys) {
   std::filesystem::create_directory(path());
   ASSERT_EQ(chmod(path().c_str(), 01777), 0);
-  const auto first = make(path());
-  const auto second = make(path());
-  ASSERT_TRUE(first && second);
-  EXPECT_FALSE(first->locked());
+  const auto refused = make(path());
+  EXPECT_EQ(refused.error().code(), Code::kDenied);
+  EXPECT_THAT(refused.error().message(), HasSubstr("is everybody's (mode 1777)"));
+  EXPECT_EQ(facts_of(path()).st_mode & 07777, 01777u);
 }
 
-// Goal:   whoever could put another socket in the place of the daemon's is named, a group too.
-TEST_F(RuntimeDirectories, WarnOfWhoMayWriteToThem) {
-  const gid_t group = geteuid() == 0 ? 4711 : getegid();
-  if (group == 0) GTEST_SKIP() << "needs a group other than root's";
-  const auto said = [&](mode_t mode) {
-    EXPECT_EQ(chmod(path().c_str(), mode), 0);
-    log::configure(log::Level::kWarning, log::Format::kText);
-    ::testing::internal::CaptureStderr();
-    EXPECT_TRUE(make(path()));
-    log::configure(log::Level::kOff, log::Format::kText);
-    return ::testing::internal::GetCapturedStderr();
-  };
+// Goal:   one's own directory has the mode that the settings say; whoever may write to another's is named.
+TEST_F(RuntimeDirectories, CloseThemselvesOrWarnOfWhoMayWriteToThem) {
   std::filesystem::create_directory(path());
-  ASSERT_EQ(chown(path().c_str(), geteuid(), group), 0);
-  EXPECT_THAT(said(0771), HasSubstr("can be written by group " + std::to_string(group)));
-  EXPECT_THAT(said(0777), HasSubstr("can be written by everybody"));
-  for (const mode_t harmless : {0755u, 01771u, 01777u}) EXPECT_THAT(said(harmless), IsEmpty());
-  if (geteuid() != 0) return;
-  ASSERT_EQ(chown(path().c_str(), 0, 0), 0);
-  EXPECT_THAT(said(0771), IsEmpty()) << "root's group";
+  ASSERT_EQ(chmod(path().c_str(), 0777), 0);
+  EXPECT_TRUE(make(path()));
+  EXPECT_EQ(facts_of(path()).st_mode & 07777, 0750u);
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a directory away";
+  ASSERT_EQ(chmod(path().c_str(), 0771), 0);
+  ASSERT_EQ(chown(path().c_str(), 65534, 4711), 0);
+  log::configure(log::Level::kWarning, log::Format::kText);
+  ::testing::internal::CaptureStderr();
+  const auto anothers = make(path());
+  log::configure(log::Level::kOff, log::Format::kText);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(anothers);
+  EXPECT_THAT(said, HasSubstr("can be written by group 4711"));
+  EXPECT_THAT(said, HasSubstr("belongs to user 65534"));
+  EXPECT_EQ(facts_of(path()).st_mode & 07777, 0771u) << "it is his";
 }
 
-TEST_F(RuntimeDirectories, AreMadeAgainAsTheyWere) {
+TEST_F(RuntimeDirectories, AreMendedAsTheyWere) {
+  auto directory = make(path());
+  ASSERT_TRUE(directory);
+  const RuntimeDirectory::Access access{0750, std::nullopt};
+  for (const char* gone : {"", "/daemon", "/ranks"}) {
+    SCOPED_TRACE(gone);
+    std::filesystem::remove_all(path() + gone);
+    EXPECT_FALSE(directory->stands());
+    const Status mended = directory->mend(access, 1);
+    ASSERT_TRUE(mended.ok()) << mended.text();
+    EXPECT_TRUE(directory->stands());
+    EXPECT_EQ(make(path()).error().code(), Code::kBusy) << "it has the lock";
+  }
+  EXPECT_EQ(facts_of(path()).st_mode & 07777, 0750u);
+  EXPECT_TRUE(directory->mend({0755, std::nullopt}, 1).ok());
+  EXPECT_EQ(facts_of(path()).st_mode & 07777, 0755u) << "new settings";
+}
+
+TEST_F(RuntimeDirectories, OfAnotherUserAreMadeAgainAsTheyWere) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a directory away";
   std::filesystem::create_directory(path());
   ASSERT_EQ(chmod(path().c_str(), 0751), 0);
-  const uid_t owner = geteuid() == 0 ? 4711 : geteuid();
-  ASSERT_EQ(chown(path().c_str(), owner, getegid()), 0);
-  const auto directory = make(path());
+  ASSERT_EQ(chown(path().c_str(), 4711, 4712), 0);
+  auto directory = make(path());
   ASSERT_TRUE(directory);
   const struct stat before = facts_of(path());
-  for (const bool there : {false, true}) {
-    std::filesystem::remove(path());
-    if (there) std::filesystem::create_directory(path());  // by somebody who means well
-    EXPECT_FALSE(directory->stands());
-    const auto again = directory->again();
-    ASSERT_TRUE(again) << again.error().text();
-    EXPECT_TRUE(again->stands());
-    EXPECT_NE(again->name(), directory->name());
-    if (there) continue;
-    EXPECT_EQ(facts_of(path()).st_mode, before.st_mode);
-    EXPECT_EQ(facts_of(path()).st_uid, before.st_uid);
-    EXPECT_EQ(facts_of(path()).st_gid, before.st_gid);
-  }
+  std::filesystem::remove_all(path());
+  ASSERT_TRUE(directory->mend({0750, std::nullopt}, 1).ok());
+  EXPECT_EQ(facts_of(path()).st_mode, before.st_mode);
+  EXPECT_EQ(facts_of(path()).st_uid, before.st_uid);
+  EXPECT_EQ(facts_of(path()).st_gid, before.st_gid);
+}
+
+// Goal:   nobody else's folder or link comes in the place of the daemon's own.
+TEST_F(RuntimeDirectories, TakeNoFolderOfAnother) {
+  std::filesystem::create_directories(folder_.path() + "/elsewhere");
+  std::filesystem::create_directory(path());
+  std::filesystem::create_directory_symlink(folder_.path() + "/elsewhere", path() + "/daemon");
+  EXPECT_EQ(make(path()).error().code(), Code::kDuplicate);
+  std::filesystem::remove(path() + "/daemon");
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a directory away";
+  std::filesystem::create_directory(path() + "/ranks");
+  ASSERT_EQ(chown((path() + "/ranks").c_str(), 65534, 65534), 0);
+  EXPECT_THAT(make(path()).error().message(), HasSubstr("belongs to user 65534"));
 }
 
 TEST_F(RuntimeDirectories, AreNotMadeWhereSomethingElseIs) {
@@ -130,27 +163,30 @@ TEST_F(RuntimeDirectories, FollowNoLinkOfAnotherUser) {
 // Goal:   at the start an administrator may have given it to whom he likes; later nobody comes in its place.
 TEST_F(RuntimeDirectories, OfAnotherUserAreNotTakenInPlaceOfOnesOwn) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to make a directory of another user";
-  const auto directory = make(path());
+  auto directory = make(path());
   ASSERT_TRUE(directory);
-  std::filesystem::remove(path());
+  std::filesystem::remove_all(path());
   std::filesystem::create_directory(path());
   ASSERT_EQ(chown(path().c_str(), 65534, 65534), 0);
-  const auto refused = directory->again();
-  EXPECT_EQ(refused.error().code(), Code::kDenied);
-  EXPECT_THAT(refused.error().message(), HasSubstr("belongs to user 65534 now"));
+  const Status refused = directory->mend({0750, std::nullopt}, 1);
+  EXPECT_EQ(refused.code(), Code::kDenied);
+  EXPECT_THAT(refused.message(), HasSubstr("belongs to user 65534 now"));
   EXPECT_TRUE(make(path())) << "with a warning";
 }
 
 TEST_F(RuntimeDirectories, GoOnToASuccessorWithTheirLock) {
   std::optional<RuntimeDirectory> directory(*make(path()));
   const std::string name = directory->name();
-  const auto copy = [&] { return shm::Descriptor(fcntl(directory->descriptor().get(), F_DUPFD_CLOEXEC, 3)); };
+  const auto copy = [&] { return shm::Descriptor(fcntl(directory->lock().get(), F_DUPFD_CLOEXEC, 3)); };
   shm::Descriptor kept = copy();
   directory.reset();
   EXPECT_EQ(make(path()).error().code(), Code::kBusy) << "locked all the time";
   directory = RuntimeDirectory::adopt(std::move(kept), path(), name);
   ASSERT_TRUE(directory);
-  EXPECT_TRUE(directory->locked());
+  EXPECT_TRUE(directory->lock_stands());
+  ASSERT_TRUE(directory->mend({0750, std::nullopt}, 1).ok());
+  EXPECT_TRUE(directory->stands());
+  EXPECT_EQ(directory->name(), name) << "the same lock";
   EXPECT_FALSE(RuntimeDirectory::adopt(copy(), path(), name + "0"));
   EXPECT_FALSE(
       RuntimeDirectory::adopt(shm::Descriptor(open("/dev/null", O_RDONLY | O_CLOEXEC)), path(), name));

@@ -35,9 +35,12 @@ class Startup : public testing::Test {
 
 // Goal:   no setting is read and then forgotten.
 TEST_F(Startup, EverySettingReachesItsPlace) {
-  const auto options = options_with({{"node.socket_path", "/tmp/other.sock", ""},
-                                     {"node.socket_mode", "0600", ""},
+  const auto options = options_with({{"node.runtime_directory", "/tmp/other", ""},
+                                     {"node.socket_path", "/tmp/other.sock", ""},
+                                     {"node.directory_mode", "0700", ""},
                                      {"node.group", "root", ""},
+                                     {"node.engine_user", "4711", ""},
+                                     {"node.program_folders", "/a:/b", ""},
                                      {"node.workers", "3", ""},
                                      {"limits.jobs_max", "5", ""},
                                      {"limits.sessions_max", "6", ""},
@@ -59,9 +62,12 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
                                      {"defaults.digests", "16", ""},
                                      {"auto_create_jobs", "false", ""}});
   ASSERT_TRUE(options) << options.error().message();
+  EXPECT_EQ(options->runtime_directory, "/tmp/other");
   EXPECT_EQ(options->socket_path, "/tmp/other.sock");
-  EXPECT_EQ(options->socket_mode, 0600u);
-  EXPECT_EQ(options->socket_gid, 0u);
+  EXPECT_EQ(options->directory_mode, 0700u);
+  EXPECT_EQ(options->directory_gid, 0u);
+  EXPECT_EQ(options->engine_user.uid, 4711u);
+  EXPECT_EQ(options->program_folders, (std::vector<std::string>{"/a", "/b"}));
   EXPECT_EQ(options->jobs_max, 5u);
   EXPECT_EQ(options->sessions_max, 6u);
   EXPECT_EQ(options->jobs_per_user_max, 17u);
@@ -84,6 +90,18 @@ TEST_F(Startup, EverySettingReachesItsPlace) {
   EXPECT_EQ(job.deadline, std::chrono::seconds(12));
   EXPECT_EQ(job.digests, 16u);
   EXPECT_EQ(job.networks_directory, networks_folder());
+  EXPECT_EQ(job.endpoint, "/tmp/other");
+}
+
+// Goal:   advice names the daemon of one run, and says that it ends with it; the usual daemon needs no name.
+TEST_F(Startup, AJobKnowsWherePeopleAskAboutIt) {
+  const auto usual = options_of(config::resolve({})->settings);
+  ASSERT_TRUE(usual) << usual.error().message();
+  EXPECT_EQ(usual->job_defaults.endpoint, "");
+  EXPECT_FALSE(usual->job_defaults.ends_with_run);
+  Options of_a_run = *usual;
+  stand_alone(of_a_run);
+  EXPECT_TRUE(of_a_run.job_defaults.ends_with_run);
 }
 
 TEST_F(Startup, FilesAreReadAndEnvironmentIsStronger) {
@@ -134,7 +152,7 @@ TEST_F(Startup, JobsOfAClusterFileBecomeSpecs) {
   EXPECT_EQ(train.flatten[0].second, (std::vector<std::string>{"dp_shard", "tp"}));
   EXPECT_EQ(train.claim, control::ClaimRule::kToken);
   EXPECT_EQ(train.deadline, std::chrono::seconds(5));
-  EXPECT_EQ(train.owner_uid, geteuid());
+  EXPECT_EQ(train.owner, control::Identity(geteuid()));
   EXPECT_EQ(options->jobs[1].world.size(), 2u);
   EXPECT_EQ(options->jobs[1].deadline, std::chrono::seconds(30));
   EXPECT_EQ(train.digests, 9u);
@@ -207,6 +225,30 @@ TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   stand_alone(alone);
   EXPECT_TRUE(alone.roster.alone());
   EXPECT_EQ(alone.jobs.size(), 1u);
+}
+
+TEST_F(Startup, KnowsTheInterfacesOfItsNode) {
+  const std::string file = write("cluster.yaml",
+                                 "cluster: {interfaces: [^docker]}\n"
+                                 "nodes:\n"
+                                 "  - {host: n1, address: \"fd00::1\", devices: {count: 2}}\n"
+                                 "  - {host: n2, devices: {count: 2}, interfaces: [eth1, mlx5_0]}\n"
+                                 "jobs: [{name: all, mesh: {dims: {dp_shard: -1}}}]\n");
+  const auto of = [&](const std::string& name) {
+    const auto options = options_with({{"jobs_from", file, ""}, {"node.name", name, ""}});
+    EXPECT_TRUE(options) << options.error().text();
+    const InterfaceRule& rule = options->jobs.at(0).interfaces;
+    EXPECT_EQ(options->job_defaults.interfaces.patterns, rule.patterns) << "of temporary jobs over nodes";
+    EXPECT_THAT(options->roster.configuration,
+                ::testing::Contains("host n2 at n2 with 2 devices, interfaces eth1 mlx5_0"));
+    return rule;
+  };
+  EXPECT_EQ(of("n1").addresses, std::vector<std::string>{"fd00::1"});
+  EXPECT_EQ(of("n1").patterns, std::vector<std::string>{"^docker"});
+  EXPECT_EQ(of("n1").setting, "cluster.interfaces");
+  EXPECT_TRUE(of("n2").addresses.empty()) << "its name is no number";
+  EXPECT_EQ(of("n2").patterns, (std::vector<std::string>{"eth1", "mlx5_0"}));
+  EXPECT_EQ(of("n2").setting, "nodes[1].interfaces");
 }
 
 TEST_F(Startup, NamesTheNetworksThatThereAre) {
@@ -305,17 +347,31 @@ TEST_F(Startup, MoreJobsThanAllowedAreRefusedBeforeTheyStart) {
   EXPECT_NE(options.error().message().find("limits.jobs_max"), std::string::npos);
 }
 
-// Goal:   a directory is made for the socket alone.
-TEST_F(Startup, MakesTheRuntimeDirectoryThatTheSocketLiesIn) {
-  const std::string run = folder_.path() + "/run";
-  const auto directory = [&](const std::string& written, const std::string& socket) {
-    const auto options =
-        options_with({{"node.runtime_directory", written, ""}, {"node.socket_path", socket, ""}});
-    return options ? options->runtime_directory : options.error().text();
-  };
-  EXPECT_EQ(directory(run, run + "/musterd.sock"), run);
-  EXPECT_EQ(directory(folder_.path() + "/./run/", run + "/musterd.sock"), run) << "however it is written";
-  EXPECT_EQ(directory(run, folder_.path() + "/elsewhere.sock"), "") << "nothing would lie in it";
+TEST_F(Startup, KnowsItsRuntimeDirectoryHoweverItIsWritten) {
+  const auto options = options_with({{"node.runtime_directory", folder_.path() + "/./run/", ""}});
+  ASSERT_TRUE(options) << options.error().message();
+  EXPECT_EQ(options->runtime_directory, folder_.path() + "/run");
+}
+
+// Goal:   engines of a container's root run as a user without rights, who exists everywhere by his default
+// name.
+TEST_F(Startup, KnowsTheUserOfForeignEngines) {
+  EXPECT_NE(options_with({})->engine_user.uid, 0u);
+  const auto unknown = options_with({{"node.engine_user", "no-such-user", ""}});
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message().find("node.engine_user: there is no user no-such-user"),
+            std::string::npos);
+  for (const char* root : {"root", "0"}) {
+    const auto refused = options_with({{"node.engine_user", root, ""}});
+    ASSERT_FALSE(refused);
+    EXPECT_NE(refused.error().message().find("name a user without rights"), std::string::npos);
+  }
+}
+
+TEST_F(Startup, RefusesAProgramFolderThatIsNotAbsolute) {
+  const auto options = options_with({{"node.program_folders", "/a:b", ""}});
+  ASSERT_FALSE(options);
+  EXPECT_NE(options.error().message().find("'b' is no absolute path"), std::string::npos);
 }
 
 }  // namespace

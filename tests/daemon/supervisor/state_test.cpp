@@ -36,6 +36,7 @@ State sample() {
   job.owner = 3;
   job.ending = "its owner has left";
   job.tokens = {{0, 2, "aa"}, {3, 0, "bb"}};
+  job.origins = {{0, "88", "99"}, {3, "88", ""}};
   state.jobs.push_back(job);
   job.spec.name = "other";
   job.spec.epoch = 100;
@@ -60,6 +61,10 @@ TEST(State, ReadsBackWhatWasWritten) {
   EXPECT_TRUE(decoded->state.managers_socket_stood);
   ASSERT_EQ(decoded->state.jobs.size(), 2u);
   EXPECT_EQ(decoded->state.jobs[0].tokens[1].text, "bb");
+  ASSERT_EQ(decoded->state.jobs[0].origins.size(), 2u);
+  EXPECT_EQ(decoded->state.jobs[0].origins[0].seen, "88");
+  EXPECT_EQ(decoded->state.jobs[0].origins[0].said, "99");
+  EXPECT_EQ(decoded->state.jobs[0].origins[1].rank, 3u);
   EXPECT_EQ(decoded->state.jobs[0].ending, "its owner has left");
   EXPECT_FALSE(decoded->state.jobs[0].made);
   EXPECT_TRUE(decoded->state.jobs[1].made);
@@ -200,6 +205,10 @@ TEST_F(Forged, MissesAFieldOrHasOneOfAnotherKind) {
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["engine_pid"] = 1ull << 31; }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["spec"]["world"] = 1u << 20; }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["tokens"][0]["rank"] = 4u; })) << "beyond its world";
+  // They matter less than the job: a bad one is left out.
+  EXPECT_TRUE(decoded([](Json& body) { body["jobs"][0]["origins"][0]["rank"] = 4u; })) << "beyond its world";
+  EXPECT_TRUE(decoded([](Json& body) { body["jobs"][0]["origins"] = {1234}; }));
+  EXPECT_TRUE(decoded([](Json& body) { body["jobs"][0].erase("origins"); })) << "of an older daemon";
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][0]["tokens"][0]["text"] = std::string(80, 'x'); }));
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][1]["spec"]["name"] = "train"; })) << "twice";
   EXPECT_FALSE(decoded([](Json& body) { body["jobs"][1]["spec"]["epoch"] = 99u; })) << "twice";

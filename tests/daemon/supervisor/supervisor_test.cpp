@@ -29,7 +29,7 @@ class SupervisorTest : public ::testing::Test {
  protected:
   Instant soon() const { return clock_.now() + std::chrono::seconds(20); }
   shm::Descriptor connect() const {
-    auto socket = shm::connect_to(node_.endpoint(), soon(), clock_);
+    auto socket = shm::connect_to(node_.door(), soon(), clock_);
     EXPECT_TRUE(socket) << socket.error().text();
     return socket ? *std::move(socket) : shm::Descriptor();
   }
@@ -427,14 +427,14 @@ TEST_F(SupervisorTest, EndsWhereAUserHasStoppedAnEngine) {
   EXPECT_EQ(kill(engine, 0), -1) << "it is gone";
 }
 
-// Goal:   a program that could not give its socket to node.group says so before it takes over.
-TEST_F(SupervisorTest, KnowsToWhichGroupItMayGiveItsSocket) {
+// Goal:   a program that could not give its directory to node.group says so before it takes over.
+TEST_F(SupervisorTest, KnowsToWhichGroupItMayGiveItsDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   const auto may = [](std::uint32_t gid) {
     Options options;
-    options.socket_path = "/run/muster/musterd.sock";
-    options.socket_gid = gid;
-    return ListenSocket::may_give(options.socket_path, entrance_of(options).rights);
+    options.runtime_directory = "/run/muster";
+    options.directory_gid = gid;
+    return RuntimeDirectory::may_give(options.runtime_directory, entrance_of(options).access);
   };
   EXPECT_TRUE(may(4711).ok()) << "root";
   EXPECT_EQ(test::as_user(node_, 65534,
@@ -461,11 +461,19 @@ TEST_F(SupervisorTest, HidesTheJobsOfOthers) {
     const auto seen = ask(socket, {{"command", "status"}});
     if (!seen || !seen->at("jobs").empty()) return 2;
     if (seen->at("jobs_total") != 1) return 3;  // of the limit that is shown beside it
-    const auto refused = ask(socket, create());
-    if (refused || refused.error().code() != Code::kDenied) return 4;
-    return refused.error().message().find("belongs to user 0") == std::string::npos ? 5 : 0;
+    const Json ends{{"command", "job_destroy"}, {"job", "job"}};
+    const auto refused = ask(socket, ends);  // he has none of that name
+    if (refused || refused.error().code() != Code::kNotFound) return 4;
+    if (!ask(socket, create())) return 5;  // a name is his who gives it
+    const auto own = ask(socket, {{"command", "status"}});
+    if (!own || own->at("jobs").size() != 1 || own->at("jobs").at(0).at("name") != "job") return 6;
+    return ask(socket, ends) ? 0 : 7;
   };
   EXPECT_EQ(test::as_user(node_, 65534, look), 0);
+  const auto left = ask(connect(), {{"command", "status"}});
+  ASSERT_TRUE(left);
+  for (const Json& job : left->at("jobs"))
+    EXPECT_EQ(job.at("state") == "ending", job.at("name") == "job@65534") << job;
 }
 
 }  // namespace

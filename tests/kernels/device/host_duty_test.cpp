@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -43,18 +42,10 @@ class Mailroom final : public Duty {
   }
   void wait(Nanos) override {
     EXPECT_EQ(waiting_.fetch_add(1), 0) << "one sentinel is enough";
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      bell_.wait(lock, [this] { return rung_; });
-      rung_ = false;
-    }
+    bell_.wait();
     waiting_.fetch_sub(1);
   }
-  void wake() noexcept override {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    rung_ = true;
-    bell_.notify_one();
-  }
+  void wake() noexcept override { bell_.ring(); }
   void post() {
     inbox_.fetch_add(1);
     if (armed_.load()) wake();
@@ -69,9 +60,7 @@ class Mailroom final : public Duty {
   std::atomic<int> inside_{0}, waiting_{0};
   std::atomic<std::size_t> inbox_{0};
   std::atomic<bool> armed_{false};
-  std::mutex mutex_;
-  std::condition_variable bell_;
-  bool rung_ = false;
+  Bell bell_;
 };
 
 // Goal:   a letter that arrives while all sleep, or while the last one lies down, is served.

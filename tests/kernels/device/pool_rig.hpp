@@ -6,8 +6,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,6 +24,26 @@ inline PoolOptions sleepy(std::uint32_t workers, Duty* duty = nullptr) {
   options.duty = duty;
   return options;
 }
+
+// What a duty waits for. It has no timeout, so a lost wake is a test that hangs, not one that is slow.
+class Bell {
+ public:
+  void wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    rings_.wait(lock, [this] { return rung_; });
+    rung_ = false;
+  }
+  void ring() noexcept {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    rung_ = true;
+    rings_.notify_one();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable rings_;
+  bool rung_ = false;
+};
 
 // A pool, its device, and what a test opens from it.
 struct Bench {

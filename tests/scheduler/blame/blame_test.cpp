@@ -161,6 +161,29 @@ TEST(Blame, PrefersARankThatIsNotThereToACircleThatIsInferred) {
   EXPECT_EQ(assess(s).diagnosis, Diagnosis::kDeadlock) << "a certain circle stays one";
 }
 
+// Goal:   each advice can be typed as it stands: it names the daemon where that is not the usual one.
+TEST(Blame, AdvisesWhatCanBeFollowed) {
+  Snapshot s = job_of(2);
+  s.job = "j";
+  add(s, {0, {0}, {1}});
+  add(s, {1, {1}, {0}});
+  EXPECT_THAT(assess(s).next, ElementsAre("muster flight --job j -o flight.json"));
+  s.asked.endpoint = "/tmp/run";
+  EXPECT_THAT(assess(s).next, ElementsAre("muster flight --endpoint /tmp/run --job j -o flight.json"));
+  s.asked.reports = "/var/reports";
+  EXPECT_THAT(assess(s).next, ElementsAre(testing::_, "see the records of passed deadlines in /var/reports"));
+  s.asked.reports.clear();
+  s.asked.ends_with_run = true;
+  EXPECT_THAT(assess(s).next,
+              ElementsAre("muster flight --endpoint /tmp/run --job j -o flight.json   (while it runs)",
+                          HasSubstr("MUSTER_SET_log__reports_directory=FOLDER muster run")));
+  Snapshot away = job_of(2);
+  away.asked.endpoint = "/tmp/run";
+  add(away, {0, {0}, {1}});
+  away.ranks[1].attached = false;
+  EXPECT_THAT(assess(away).next, ElementsAre("muster jobs --endpoint /tmp/run"));
+}
+
 TEST(Blame, PrefersAProcessThatIsIllToOneThatOnlyHasNotCome) {
   Snapshot s = job_of(5);
   add(s, {0, {0}, {1, 2, 3, 4}});

@@ -132,6 +132,22 @@ TEST_F(Failure, EndsForAllWhatARankGivesUp) {
   EXPECT_EQ((stage.points.at({0, MUSTER_LANE_SMALL})), 2u);
 }
 
+// Goal:   a step that a worker has not yet handed to the network ends as well, once it waits there.
+TEST_F(Failure, EndsForAllWhatARankGivesUpOnItsWayToAnotherNode) {
+  for (std::uint32_t rank = 0; rank < 3; ++rank) reduce(2, rank, MUSTER_LANE_SMALL);
+  ASSERT_EQ(stage.launched.size(), 1u);
+  stage.graph.give_up(Rank(0), MUSTER_LANE_SMALL, {Code::kAborted, 0, "rank 0 was interrupted"}, stage.now);
+  pass(Nanos(1));
+  EXPECT_TRUE(stage.stops.empty()) << "it may end by itself";
+  stage.outside = true;
+  stage.moved = stage.now;
+  pass(Nanos(1));
+  for (std::uint32_t rank = 0; rank < 3; ++rank) {
+    EXPECT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kAborted)) << rank;
+    EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_SMALL), HasSubstr("rank 0 was interrupted"));
+  }
+}
+
 // Goal:   behind another start of its lane it falls as well, though it has not met anybody.
 TEST_F(Failure, EndsForAllWhatARankGivesUpBehindAnother) {
   reduce(0, 1, MUSTER_LANE_SMALL);

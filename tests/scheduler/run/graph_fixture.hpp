@@ -26,8 +26,11 @@ class Stage final : public Actions {
     Cause verdict;
   };
 
-  Stage(GraphOptions options, std::vector<Group> groups) : graph(options, std::move(groups), *this) {
-    for (const Rank rank : graph.lanes().world().locals()) graph.attached(rank);
+  // Ranks of `later` attach in the test.
+  Stage(GraphOptions options, std::vector<Group> groups, std::vector<Rank> later = {})
+      : graph(options, std::move(groups), *this) {
+    for (const Rank rank : graph.lanes().world().locals())
+      if (std::find(later.begin(), later.end(), rank) == later.end()) graph.attached(rank);
   }
 
   void launch(std::uint32_t step_index, const Step& step) override {

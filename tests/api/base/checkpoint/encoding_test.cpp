@@ -27,6 +27,7 @@ CheckpointRecord sample() {
     for (SavedBox& saved : tensor.boxes)
       for (std::uint64_t i = 0; i < chunks_of(bytes_of(saved.box, tensor.dtype)); ++i)
         saved.sums.push_back({i + 1, saved.at + 7});
+  record.notes = {{"format", "pt"}, {"größe \n", "\"x\""}};
   return record;
 }
 
@@ -91,6 +92,9 @@ TEST(Encoding, ChecksEachNumber) {
   EXPECT_THAT(refusal("\"name\":\"head\"", "\"name\":\"he\\nad\""), HasSubstr("control characters"));
   EXPECT_THAT(refusal("\"name\":\"none\"", "\"name\":\"head\""), HasSubstr("is not behind"));
   EXPECT_THAT(refusal("\"tensors\"", "\"tensor\""), HasSubstr("\"tensors\" is missing"));
+  EXPECT_THAT(refusal("\"format\":\"pt\"", "\"format\":7"),
+              HasSubstr("\"format\" of \"notes\" is not a text"));
+  EXPECT_THAT(refusal("\"notes\":{", "\"notes\":[],\"x\":{"), HasSubstr("\"notes\" is not an object"));
   EXPECT_THAT(refusal("\"sums\":[\"", "\"sums\":[\"00\",\""), HasSubstr("checksums"));
 }
 
@@ -105,6 +109,16 @@ TEST(Encoding, TheBoxesOfAFileLieEndToEnd) {
   for (SavedTensor& tensor : record.tensors)
     for (SavedBox& saved : tensor.boxes) saved.at = 0;
   EXPECT_THAT(record_of(text_of(record)).error().message(), HasSubstr("but what is before it ends at"));
+}
+
+// Goal:   what older releases have written has no notes, and none are written where there are none.
+TEST(Encoding, NotesAreThereOnlyIfThereAreAny) {
+  CheckpointRecord record = sample();
+  record.notes.clear();
+  EXPECT_EQ(text_of(record).find("notes"), std::string::npos);
+  EXPECT_EQ(*record_of(text_of(record)), record);
+  record.notes["x"] = std::string(kNotesBytesMax, 'x');
+  EXPECT_EQ(record_of(text_of(record)).error().code(), Code::kCorrupt);
 }
 
 // Goal:   no text makes the reader crash, or take much memory.
@@ -143,6 +157,7 @@ TEST(Encoding, MutationsAreReadOrRefused) {
                                 "\",\n\"metadata\":" + mutated + "}\n");
     refused += read ? 0 : 1;
     (void)safetensors_record(mutated, random.next());
+    (void)part_index(mutated);
   }
   EXPECT_GT(refused, 3'000);
 }
@@ -166,6 +181,7 @@ TEST(Safetensors, TheHeaderHasNamesShapesAndOffsetsInOrder) {
   const auto read = safetensors_record(header, 487);
   ASSERT_TRUE(read) << read.error().message();
   EXPECT_EQ(read->tensors.size(), 3U);
+  EXPECT_EQ(read->notes, sample().notes);
   EXPECT_FALSE(safetensors_record(header, 486));
 }
 
@@ -180,6 +196,45 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
   EXPECT_THAT(refusal(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,9]}})"), HasSubstr("8 bytes"));
   EXPECT_THAT(refusal(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[60,68]}})"), HasSubstr("8 bytes"));
   EXPECT_THAT(refusal("[1]"), HasSubstr("no JSON object"));
+}
+
+TEST(Safetensors, NotesAreTexts) {
+  const auto refusal = [](const std::string& notes) {
+    const auto read = safetensors_record("{\"__metadata__\":" + notes + "}", 0);
+    return read ? std::string("nothing") : read.error().message();
+  };
+  EXPECT_EQ(refusal("null"), "nothing");
+  EXPECT_EQ(refusal("{}"), "nothing");
+  EXPECT_THAT(refusal(R"({"epoch":7})"), HasSubstr("\"epoch\" of \"__metadata__\" is not a text"));
+  EXPECT_THAT(refusal(R"({"a\u001b":{}})"), HasSubstr("\"a?\" of"));
+  EXPECT_THAT(refusal(R"(["pt"])"), HasSubstr("\"__metadata__\" is not an object of texts"));
+  EXPECT_THAT(refusal("{\"a\":\"" + std::string(kNotesBytesMax, 'x') + "\"}"), HasSubstr("at most 8388608"));
+}
+
+// ---- indices -----------------------------------------------------------------------------------
+
+TEST(PartIndex, SaysWhichFileHasATensor) {
+  const auto index = part_index(R"({"metadata":{"total_size":16},"weight_map":{"b":"2.st","a":"1.st"}})");
+  ASSERT_TRUE(index) << index.error().message();
+  EXPECT_EQ(*index, (PartIndex{{"a", "1.st"}, {"b", "2.st"}}));
+}
+
+TEST(PartIndex, RefusesWhatIsNone) {
+  const auto refusal = [](const std::string& text) {
+    const auto read = part_index(text);
+    EXPECT_TRUE(read || read.error().code() == Code::kCorrupt);
+    return read ? std::string("nothing") : read.error().message();
+  };
+  for (const char* text : {"", "[]", "{", "{}", "7", R"({"weight_map":["a"]})", R"({"weight_map":null})",
+                           R"([{"weight_map":{}}])", "{\"weight_map\":{\"\xff\":\"x\"}}"})
+    EXPECT_THAT(refusal(text), HasSubstr("it has no object \"weight_map\"")) << text;
+  EXPECT_THAT(refusal(R"({"weight_map":{"a":{}}})"), HasSubstr("tensor \"a\" is in no file"));
+  EXPECT_THAT(refusal(R"({"weight_map":{"a\n":"x"}})"), HasSubstr("control characters"));
+  for (const char* file : {"", ".", "..", "../x", "/etc/passwd", "x/y", "x\\u0000y"})
+    EXPECT_THAT(refusal(fmt::format(R"({{"weight_map":{{"a":"{}"}}}})", file)),
+                HasSubstr("no name of a file beside the index"))
+        << file;
+  EXPECT_THAT(refusal(std::string(1 << 20, '[')), HasSubstr("weight_map"));
 }
 
 // Goal: a short file cannot fill a disk, because each of its bytes is of one tensor.

@@ -162,5 +162,21 @@ TEST(StagedFolder, RefusesNamesThatLeadElsewhere) {
               Code::kBadArgument);
 }
 
+TEST(StagedFolder, SaysWhatIsInThePlaceOfItsFolder) {
+  const test::Folder folder;
+  const auto refusal = [&](const std::string& path) {
+    const auto staged = StagedFolder::make(path, "one", 1, Existing::kRefuse);
+    return staged ? Status() : staged.error();
+  };
+  const std::string link = folder.path() + "/link", file = folder.write("file", "x");
+  std::filesystem::create_symlink("nowhere", link);
+  EXPECT_EQ(refusal(link).message(),
+            link + " is a link to nowhere, which is not there; remove the link, or name another place");
+  EXPECT_THAT(refusal(file).message(), ::testing::HasSubstr("file is a file; name a folder"));
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink(folder.path(), link);
+  EXPECT_TRUE(StagedFolder::make(link, "one", 1, Existing::kRefuse));
+}
+
 }  // namespace
 }  // namespace muster::store

@@ -3,9 +3,11 @@
 #include "api/base/store/disk_file.hpp"
 #include "tests/api/base/store/confined.hpp"
 #include "tests/api/base/store/made.hpp"
+#include "tests/api/base/store/model.hpp"
 #include "tests/support/folder.hpp"
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -21,6 +23,12 @@ using test::MadeTensor;
 using test::make_checkpoint;
 using test::rows;
 using ::testing::HasSubstr;
+
+Status imported(const std::string& file, const std::string& folder, const std::string& name,
+                std::uint64_t step) {
+  const auto made = import_tensors(std::vector{file}, folder, name, step);
+  return made ? Status() : made.error();
+}
 
 std::string file_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -45,6 +53,35 @@ class TensorFile : public ::testing::Test {
   std::optional<SavedFolder> saved_;
 };
 
+// Goal:   a checkpoint without tensors is exported as such, but a filter that takes none is a mistake.
+TEST_F(TensorFile, ACheckpointWithoutTensorsBecomesAFileWithoutTensors) {
+  expect_ok(make_checkpoint(folder_.path(), "empty", 1, {}));
+  auto empty = SavedFolder::open(folder_.path() + "/empty");
+  ASSERT_TRUE(empty);
+  expect_ok(export_tensors(*empty, file_));
+  expect_ok(imported(file_, folder_.path(), "back", 2));
+  auto back = SavedFolder::open(folder_.path() + "/back");
+  ASSERT_TRUE(back);
+  EXPECT_TRUE(back->record().tensors.empty());
+  const std::vector<std::string> only{"none"};
+  EXPECT_EQ(export_tensors(*saved_, file_ + "2", {only, {}}).code(), Code::kNotFound);
+}
+
+// Goal:   a checkpoint of an older release may have a tensor of the notes' name: it is no file without a
+// word.
+TEST_F(TensorFile, ATensorNamedAsTheNotesIsNotExported) {
+  const MadeTensor notes{"__metadata__", rows({10, 12}, 3), 1};
+  expect_ok(make_checkpoint(folder_.path(), "old", 3, {head_, notes}));
+  auto old = SavedFolder::open(folder_.path() + "/old");
+  ASSERT_TRUE(old);
+  const Status refused = export_tensors(*old, file_);
+  EXPECT_EQ(refused.code(), Code::kBadArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("--exclude"));
+  EXPECT_FALSE(std::filesystem::exists(file_));
+  const std::vector<std::string> only, exclude{"__metadata__"};
+  expect_ok(export_tensors(*old, file_, {only, exclude}));
+}
+
 // Goal:   case C8: lm_head of 10 x 12 over T=3 is exported as it was, and a norm of [H] stays [H].
 TEST_F(TensorFile, ExportsOriginalNamesShapesAndBytes) {
   expect_ok(export_tensors(*saved_, file_));
@@ -62,7 +99,7 @@ TEST_F(TensorFile, ExportsOriginalNamesShapesAndBytes) {
 TEST_F(TensorFile, ComesBackAsACheckpointThatAnyMeshLoads) {
   expect_ok(export_tensors(*saved_, file_));
   std::filesystem::create_symlink(file_, folder_.path() + "/link");
-  expect_ok(import_tensors(folder_.path() + "/link", folder_.path(), "two", 8));
+  expect_ok(imported(folder_.path() + "/link", folder_.path(), "two", 8));
   auto again = SavedFolder::open(folder_.path() + "/two");
   ASSERT_TRUE(again) << again.error().message();
   EXPECT_EQ(again->record().step, 8U);
@@ -107,10 +144,47 @@ TEST_F(TensorFile, ExportsWhereTheFileSystemHasNoFlagsOfRename) {
   EXPECT_GT(file_text(file_).size(), 480U);
 }
 
+// Goal:   several files become one checkpoint, with all bytes and notes, and one file again.
+TEST_F(TensorFile, SeveralFilesBecomeOneCheckpoint) {
+  const test::Folder model;
+  test::write_model(model);
+  const auto made = import_tensors(std::vector{model.path()}, folder_.path(), "two", 7);
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->files, 2U);
+  EXPECT_EQ(made->tensors, 3U);
+  EXPECT_EQ(made->bytes, 12U);
+  auto two = SavedFolder::open(folder_.path() + "/two");
+  ASSERT_TRUE(two) << two.error().message();
+  expect_ok(two->verify());
+  const auto value = [&](const char* name) {
+    float read = 0;
+    const auto bytes = two->read_whole(*two->record().find(name));
+    std::memcpy(&read, bytes->data(), sizeof read);
+    return read;
+  };
+  EXPECT_EQ(value("a"), 1);
+  EXPECT_EQ(value("b"), 2);
+  EXPECT_EQ(value("c"), 3);
+  expect_ok(export_tensors(*two, file_));
+  EXPECT_THAT(file_text(file_), HasSubstr(R"("__metadata__":{"format":"pt","of":"1"})"));
+}
+
+TEST_F(TensorFile, ImportsNamesThatFit) {
+  const test::Folder model;
+  test::write_model(model);
+  const std::vector<std::string> only{"a", "b"}, exclude{"b"};
+  ASSERT_TRUE(import_tensors(std::vector{model.path()}, folder_.path(), "two", 7, {only, exclude}));
+  const auto two = SavedFolder::open(folder_.path() + "/two");
+  ASSERT_TRUE(two);
+  ASSERT_EQ(two->record().tensors.size(), 1U);
+  EXPECT_EQ(two->record().tensors.front().name, "a");
+  EXPECT_EQ(two->record().bytes(), 4U);
+}
+
 TEST_F(TensorFile, RefusesWhatIsNoSafetensors) {
   const auto refusal = [&](const std::string& bytes) {
     const std::string path = folder_.write("x", bytes);
-    return import_tensors(path, folder_.path(), "three", 0).message();
+    return imported(path, folder_.path(), "three", 0).message();
   };
   EXPECT_THAT(refusal("abc"), HasSubstr("ends at byte"));
   EXPECT_THAT(refusal(std::string(8, '\xff')), HasSubstr("is no safetensors file"));

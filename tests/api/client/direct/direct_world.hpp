@@ -56,7 +56,7 @@ class DirectWorld {
   // Attaches the rank anew, as the engine does for a process that takes its place.
   void reattach(std::uint32_t rank) {
     board_->segments().set_attached(Rank(rank), false);
-    board_->reset(Rank(rank));
+    board_->reset(Rank(rank), false);
     board_->segments().set_attached(Rank(rank), true);
     seats_[rank] = std::make_unique<Seat>(*this, rank);
   }
@@ -72,7 +72,7 @@ class DirectWorld {
     Channel& member = channel(rank);
     const std::uint64_t epoch = member.view().epoch();
     const scheduler::CausePtr cause = board_->epochs().cause_of(kGroupId, epoch);
-    const std::uint64_t next = board_->epochs().epoch_after(kGroupId, epoch);
+    const std::uint64_t next = board_->epochs().move_on(kGroupId, rank, epoch);
     if (next != epoch)
       member.move_on(next, next == board_->epochs().present(kGroupId) ? board_->epochs().base(kGroupId) : 0);
     return cause != nullptr ? cause->text : "";

@@ -1,0 +1,91 @@
+#include "api/client/units/coverage.hpp"
+
+#include "api/client/units/mesh_dims.hpp"
+#include "api/client/units/resources.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace muster::client {
+namespace {
+
+constexpr const char* kDims[] = {"dp_replicate", "dp_shard", "cp", "domain", "tp"};
+
+// The groups of this rank along which a unit's ranks have different parts, or reduce.
+//
+// Owns    their members.
+// Thread  a value; any.
+// Bound   one list for each dim and axis.
+// Fails   as muster_group_ranks.
+class Covered {
+ public:
+  explicit Covered(muster_session* session) : session_(session) {}
+
+  Status add(const std::string& dim) {
+    if (dim.empty()) return {};
+    MUSTER_ASSIGN_OR_RETURN(std::vector<std::int32_t> ranks, ranks_along(dim.c_str()));
+    groups_.push_back(std::move(ranks));
+    return {};
+  }
+  Result<bool> has(const char* dim) const {
+    MUSTER_ASSIGN_OR_RETURN(const std::vector<std::int32_t> ranks, ranks_along(dim));
+    return std::ranges::any_of(groups_, [&](const std::vector<std::int32_t>& group) {
+      return std::ranges::all_of(
+          ranks, [&](std::int32_t rank) { return std::ranges::find(group, rank) != group.end(); });
+    });
+  }
+
+ private:
+  Result<std::vector<std::int32_t>> ranks_along(const char* dim) const {
+    muster_group group = MUSTER_GROUP_SELF;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, dim, &group)));
+    return ranks_of(session_, group);
+  }
+
+  muster_session* session_;
+  std::vector<std::vector<std::int32_t>> groups_;
+};
+
+Result<Covered> covered_by(muster_session* session, const UnitFacts& unit) {
+  Covered covered(session);
+  for (const UnitDim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
+    MUSTER_RETURN_IF_ERROR(covered.add(dim->name));
+  for (const std::size_t i : unit.trainable)
+    for (const MeshAxis& axis : unit.parameters[i].places.layout().axes())
+      if (axis.placement.kind == PlacementKind::kShard) MUSTER_RETURN_IF_ERROR(covered.add(axis.name));
+  // Together they are the ranks of dp_shard, cp and tp, factored in another way.
+  MUSTER_ASSIGN_OR_RETURN(const bool experts, covered.has("ep"));
+  MUSTER_ASSIGN_OR_RETURN(const bool shards, covered.has("efsdp"));
+  if (experts && shards) MUSTER_RETURN_IF_ERROR(covered.add("weight"));
+  return covered;
+}
+
+}  // namespace
+
+Status check_covered(muster_session* session, const UnitFacts& unit) {
+  const auto meant =
+      std::ranges::find_if(unit.trainable, [&](std::size_t i) { return !unit.parameters[i].local; });
+  if (meant == unit.trainable.end()) return {};
+  MUSTER_ASSIGN_OR_RETURN(const Covered covered, covered_by(session, unit));
+  for (const char* dim : kDims) {
+    std::int32_t ranks = 1;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, dim, nullptr, &ranks)));
+    if (ranks == 1) continue;
+    MUSTER_ASSIGN_OR_RETURN(const bool is_covered, covered.has(dim));
+    if (is_covered) continue;
+    return failure(
+        Code::kBadArgument,
+        "unit \"{}\": the mesh has {} ranks along \"{}\", which cuts no trained parameter of the unit "
+        "and is not named by it, so replicas of \"{}\" would train apart; name it ({}), alone or in "
+        "a product, or say that this is meant (MUSTER_PARAMETER_LOCAL)",
+        unit.name, ranks, dim, unit.parameters[*meant].name,
+        std::string_view(dim) == "tp" ? "tensor" : "replicate or shard");
+  }
+  return {};
+}
+
+}  // namespace muster::client

@@ -1,0 +1,11 @@
+// Door: by which of the daemon's sockets a client has come.
+#pragma once
+
+#include <cstdint>
+
+namespace muster::supervisor {
+
+// kRanks: for everybody who may pass through the runtime directory. kControl: for the daemon's user and root.
+enum class Door : std::uint8_t { kRanks, kControl };
+
+}  // namespace muster::supervisor

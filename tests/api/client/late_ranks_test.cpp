@@ -1,0 +1,195 @@
+// A rank that comes to a group after a fault hears of it by its first operation, as the others did by theirs.
+// From then on each operation meets the one that it was meant for.
+#include "tests/api/client/session_fixture.hpp"
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace muster::test {
+namespace {
+
+enum class Fault { kDeadline, kAbort, kInterrupt, kLoss, kMismatch };
+constexpr Fault kFaults[] = {Fault::kDeadline, Fault::kAbort, Fault::kInterrupt, Fault::kLoss,
+                             Fault::kMismatch};
+enum class Way { kRun, kStart };
+enum class Comes { kBefore, kAfter };
+
+constexpr int kWorld = 3;
+constexpr int kLate = 2;  // on the second node, if there are two
+constexpr std::uint64_t kCount = 100;
+constexpr std::int64_t kSoonNs = 300'000'000;
+constexpr std::int64_t kPatienceNs = 20'000'000'000;
+
+std::string name_of(Fault fault) {
+  switch (fault) {
+    case Fault::kDeadline:
+      return "deadline";
+    case Fault::kAbort:
+      return "abort";
+    case Fault::kInterrupt:
+      return "interrupt";
+    case Fault::kLoss:
+      return "loss";
+    case Fault::kMismatch:
+      return "mismatch";
+  }
+  return "";
+}
+
+class LateRanks : public Session, public ::testing::WithParamInterface<std::tuple<Fault, Way, Comes>> {
+ protected:
+  struct Member {
+    muster_session* session = nullptr;
+    muster_group world = 0;
+    Vector vector;
+  };
+  Member member(int rank) {
+    Member m;
+    m.session = open(rank, kWorld);
+    m.world = group_of(m.session, "world");
+    m.vector = vector_of(m.session, kCount);
+    return m;
+  }
+  // Operation 1 and 2 are barriers, so that one too many or too few is seen; the others sum 2^rank.
+  static muster_status_t operate(const Member& m, int rank, int number, Way way,
+                                 std::int64_t deadline = kPatienceNs, std::uint64_t count = kCount) {
+    muster_collective c = all_reduce(m.world, m.vector, count);
+    if (number == 1 || number == 2) {
+      c = MUSTER_COLLECTIVE_INIT;
+      c.op = MUSTER_BARRIER;
+      c.group = m.world;
+    } else {
+      std::fill_n(m.vector.data, kCount, static_cast<float>(1 << rank));
+    }
+    if (way == Way::kRun) return muster_run(m.session, &c, deadline);
+    muster_submit submit = on(MUSTER_LANE_SMALL);
+    submit.deadline_ns = deadline;
+    muster_point point;
+    if (const muster_status_t status = muster_collect(m.session, &c, &submit, &point)) return status;
+    const muster_status_t status = muster_point_wait(m.session, point, -1);
+    if (status != MUSTER_OK) reset(m.session);
+    return status;
+  }
+  // BUSY: another node's engine may still write for the operation.
+  static void reset(muster_session* session) {
+    muster_status_t status = MUSTER_ERR_BUSY;
+    for (int turn = 0; status == MUSTER_ERR_BUSY && turn < 2000; ++turn) {
+      status = muster_lane_reset(session, MUSTER_LANE_SMALL);
+      if (status == MUSTER_ERR_BUSY) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    EXPECT_EQ(status, MUSTER_OK) << muster_last_error();
+  }
+  static void all_goes_well(const Member& m, int rank, Way way) {
+    for (int number = 1; number <= 4; ++number) {
+      EXPECT_EQ(operate(m, rank, number, way), MUSTER_OK)
+          << "rank " << rank << ", operation " << number << ": " << muster_last_error();
+      if (number < 3) continue;
+      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(m.vector.data[i], 7.0f) << number;
+    }
+  }
+};
+
+TEST_P(LateRanks, HearOfTheFaultAndThenMeetTheOthers) {
+  const auto [fault, way, comes] = GetParam();
+  std::vector<Member> members(kWorld);
+  for (int rank = 0; rank < kWorld; ++rank)
+    if (rank != kLate || comes == Comes::kBefore) members[static_cast<std::size_t>(rank)] = member(rank);
+  Member& late = members[kLate];
+  const muster_status_t code = fault == Fault::kDeadline   ? MUSTER_ERR_TIMEOUT
+                               : fault == Fault::kLoss     ? MUSTER_ERR_PEER_LOST
+                               : fault == Fault::kMismatch ? MUSTER_ERR_MISMATCH
+                                                           : MUSTER_ERR_ABORTED;
+  // A mismatch is found once all ranks of a node have come; on one node that is the late one too.
+  const bool all_meet = fault == Fault::kMismatch && !node_.several();
+  const auto fails = [&, fault = fault, way = way](int rank) {
+    const Member& m = members[static_cast<std::size_t>(rank)];
+    muster_status_t wanted = code;
+    if (fault == Fault::kAbort && rank == 0) {
+      EXPECT_EQ(muster_group_abort(m.session, m.world), MUSTER_OK);
+    }
+    if (fault == Fault::kInterrupt && rank == 0) {
+      EXPECT_EQ(muster_interrupt(m.session), MUSTER_OK);
+      wanted = MUSTER_ERR_INTERRUPTED;
+    }
+    const std::int64_t deadline = fault == Fault::kDeadline && rank != kLate ? kSoonNs : kPatienceNs;
+    const std::uint64_t count = fault == Fault::kMismatch && rank == 1 ? kCount - 1 : kCount;
+    EXPECT_EQ(operate(m, rank, 0, way, deadline, count), wanted) << "rank " << rank << muster_last_error();
+  };
+  const auto at_once = [](std::vector<std::function<void()>> bodies) {
+    std::vector<std::thread> threads;
+    for (auto& body : bodies) threads.emplace_back(std::move(body));
+    for (std::thread& thread : threads) thread.join();
+  };
+  const auto first = [&] { fails(0); };
+  const auto second = [&, fault = fault] {
+    if (fault != Fault::kLoss) return fails(1);
+    close(members[1].session);
+  };
+  const auto third = [&, comes = comes] {
+    if (comes == Comes::kAfter) late = member(kLate);
+    fails(kLate);
+  };
+  if (all_meet) {
+    at_once({first, second, third});
+  } else {
+    at_once({first, second});
+    if (fault == Fault::kLoss)
+      members[1] = member(1);  // comes back, and goes on behind the operation that failed
+    third();
+  }
+  std::vector<std::function<void()>> rest;
+  for (int rank = 0; rank < kWorld; ++rank)
+    rest.emplace_back(
+        [&, rank, way = way] { all_goes_well(members[static_cast<std::size_t>(rank)], rank, way); });
+  at_once(std::move(rest));
+}
+
+// An interrupt ends a run; an operation that was started goes on.
+std::vector<LateRanks::ParamType> cases() {
+  std::vector<LateRanks::ParamType> all;
+  for (const Fault fault : kFaults)
+    for (const Way way : {Way::kRun, Way::kStart})
+      for (const Comes comes : {Comes::kBefore, Comes::kAfter})
+        if (fault != Fault::kInterrupt || way == Way::kRun) all.emplace_back(fault, way, comes);
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, LateRanks, ::testing::ValuesIn(cases()), [](const auto& info) {
+  return fmt::format("{}_{}_{}", name_of(std::get<0>(info.param)),
+                     std::get<1>(info.param) == Way::kRun ? "run" : "start",
+                     std::get<2>(info.param) == Comes::kBefore ? "before" : "after");
+});
+
+// Goal:   what ended a run is nothing to the next one, also for ranks that had never come.
+TEST_F(Session, OfANewRunHearNothingOfTheOldOne) {
+  constexpr int kRanks = 4;
+  for (int rank : {0, 3}) {
+    muster_session* session = open(rank, kRanks);
+    EXPECT_EQ(muster_group_abort(session, group_of(session, "world")), MUSTER_OK);
+  }
+  while (!open_.empty()) close(open_.back());
+  std::vector<muster_session*> sessions = open_all(kRanks);
+  std::vector<std::thread> threads;
+  for (muster_session* session : sessions)
+    threads.emplace_back([session] {
+      muster_collective barrier = MUSTER_COLLECTIVE_INIT;
+      barrier.op = MUSTER_BARRIER;
+      barrier.group = group_of(session, "world");
+      EXPECT_EQ(muster_run(session, &barrier, kPatienceNs), MUSTER_OK) << muster_last_error();
+      muster_submit submit = on(MUSTER_LANE_SMALL);
+      muster_point point;
+      EXPECT_EQ(muster_collect(session, &barrier, &submit, &point), MUSTER_OK) << muster_last_error();
+      EXPECT_EQ(muster_point_wait(session, point, -1), MUSTER_OK) << muster_last_error();
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace muster::test

@@ -1,0 +1,155 @@
+// Every dim of the mesh cuts a trained parameter of each unit, or the unit names it: else replicas train
+// apart.
+#include "tests/api/client/ok.hpp"
+#include "tests/api/client/running_ranks.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <muster/units.h>
+
+namespace muster::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Wanted {
+  std::string name;
+  std::vector<const char*> cut_by;  // dims of the mesh; the first cuts dim 0, the second dim 1
+  std::uint32_t flags = 0;
+};
+
+class UnitCoverage : public RunningRanks {
+ protected:
+  // What the first step of a set with one unit says.
+  static muster_status_t first_step(Member& member, const muster_unit_options& said,
+                                    const std::vector<Wanted>& parameters, std::uint32_t set_flags = 0) {
+    muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
+    set.flags = set_flags;
+    muster_units* units = nullptr;
+    ok(muster_units_create(member.session, &set, &units));
+    std::vector<muster_layout*> layouts;
+    std::vector<muster_parameter> all;
+    for (const Wanted& wanted : parameters) {
+      muster_layout_options options = MUSTER_LAYOUT_OPTIONS_INIT;
+      options.dims = 2;
+      options.shape[0] = options.shape[1] = 8;
+      options.axis_count = static_cast<std::int32_t>(wanted.cut_by.size());
+      for (std::size_t i = 0; i < wanted.cut_by.size(); ++i) {
+        options.axes[i].name = wanted.cut_by[i];
+        options.axes[i].placement = MUSTER_SHARD;
+        options.axes[i].dim = static_cast<std::int32_t>(i);
+      }
+      layouts.push_back(nullptr);
+      ok(muster_layout_create(member.session, &options, &layouts.back()));
+      all.push_back({wanted.name.c_str(), layouts.back(), MUSTER_F32, wanted.flags});
+    }
+    muster_unit_options options = said;
+    options.name = "layer";
+    options.parameters = all.data();
+    options.parameter_count = static_cast<std::uint32_t>(all.size());
+    muster_unit unit = 0;
+    ok(muster_unit_create(units, &options, &unit));
+    const muster_status_t status = muster_step_begin(units, MUSTER_POINT_NONE, 0);
+    const std::string why = muster_last_error();
+    if (status == MUSTER_OK) {
+      muster_point done[2];
+      ok(muster_step_end(units, MUSTER_POINT_NONE, done));
+    }
+    ok(muster_units_destroy(units));
+    for (muster_layout* layout : layouts) ok(muster_layout_destroy(layout));
+    last = why;
+    return status;
+  }
+  static muster_unit_options over(const char* shard, const char* replicate, const char* tensor) {
+    muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
+    options.shard = shard;
+    options.replicate = replicate;
+    options.tensor = tensor;
+    return options;
+  }
+  static thread_local std::string last;
+};
+thread_local std::string UnitCoverage::last;
+
+TEST_F(UnitCoverage, RefusesReplicasThatNobodyNames) {
+  mesh = "dp_replicate=2,dp_shard=2";
+  with_ranks(4, [&](Member& member) {
+    const std::vector<Wanted> rows{{"w", {"dp_shard"}}};
+    EXPECT_EQ(first_step(member, over("dp_shard", nullptr, nullptr), rows), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last,
+                AllOf(HasSubstr("unit \"layer\""), HasSubstr("2 ranks along \"dp_replicate\""),
+                      HasSubstr("replicas of \"w\" would train apart"), HasSubstr("MUSTER_PARAMETER_LOCAL")));
+    EXPECT_EQ(first_step(member, over("dp_shard", "dp_replicate", nullptr), rows), MUSTER_OK) << last;
+    // A unit without shards names both at once.
+    const std::vector<Wanted> whole{{"w", {}}};
+    EXPECT_EQ(first_step(member, over(nullptr, "dp", nullptr), whole), MUSTER_OK) << last;
+    EXPECT_EQ(first_step(member, over(nullptr, "dp_replicate", nullptr), whole), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("along \"dp_shard\""));
+  });
+}
+
+// Goal:   whoever means it says so, and a frozen parameter trains nowhere.
+TEST_F(UnitCoverage, LetsReplicasBeLocalOrFrozen) {
+  mesh = "dp_replicate=2,dp_shard=2";
+  with_ranks(4, [&](Member& member) {
+    const muster_unit_options sharded = over("dp_shard", nullptr, nullptr);
+    EXPECT_EQ(first_step(member, sharded, {{"w", {"dp_shard"}, MUSTER_PARAMETER_LOCAL}}), MUSTER_OK) << last;
+    EXPECT_EQ(first_step(member, sharded, {{"w", {"dp_shard"}, MUSTER_PARAMETER_FROZEN}}), MUSTER_OK) << last;
+    EXPECT_EQ(
+        first_step(member, sharded, {{"mine", {"dp_shard"}, MUSTER_PARAMETER_LOCAL}, {"ours", {"dp_shard"}}}),
+        MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("replicas of \"ours\""));
+    EXPECT_EQ(first_step(member, over(nullptr, nullptr, nullptr), {{"w", {}}}, MUSTER_UNITS_ALONE), MUSTER_OK)
+        << last;
+  });
+}
+
+// Goal:   tp cuts a parameter of the unit, or the unit names it; norms beside it are as they were.
+TEST_F(UnitCoverage, KnowsTensorParallelUnits) {
+  mesh = "dp_shard=2,tp=2";
+  with_ranks(4, [&](Member& member) {
+    const muster_unit_options sharded = over("dp_shard", nullptr, nullptr);
+    EXPECT_EQ(first_step(member, sharded, {{"w", {"dp_shard", "tp"}}, {"norm", {"dp_shard"}}}), MUSTER_OK)
+        << last;
+    EXPECT_EQ(first_step(member, sharded, {{"norm", {"dp_shard"}}}), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, AllOf(HasSubstr("along \"tp\""), HasSubstr("name it (tensor)")));
+    EXPECT_EQ(first_step(member, over("dp_shard", nullptr, "tp"), {{"norm", {"dp_shard"}}}), MUSTER_OK)
+        << last;
+    EXPECT_EQ(first_step(member, sharded,
+                         {{"w", {"dp_shard", "tp"}, MUSTER_PARAMETER_FROZEN}, {"norm", {"dp_shard"}}}),
+              MUSTER_ERR_BAD_ARGUMENT)
+        << "what is frozen says nothing";
+  });
+}
+
+// Goal:   a product of dims names each of them: cp in dp_shard_cp, and experts' ep and efsdp together.
+TEST_F(UnitCoverage, KnowsProductsOfDims) {
+  mesh = "dp_shard=2,cp=2";
+  with_ranks(4, [&](Member& member) {
+    EXPECT_EQ(first_step(member, over("dp_shard_cp", nullptr, nullptr), {{"w", {"dp_shard_cp"}}}), MUSTER_OK)
+        << last;
+    EXPECT_EQ(first_step(member, over("dp_shard", nullptr, nullptr), {{"w", {"dp_shard"}}}),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("along \"cp\""));
+    EXPECT_EQ(first_step(member, over("dp_shard", "cp", nullptr), {{"w", {"dp_shard"}}}), MUSTER_OK) << last;
+  });
+}
+
+TEST_F(UnitCoverage, KnowsExperts) {
+  mesh = "dp_shard=4,ep=2";
+  with_ranks(4, [&](Member& member) {
+    const std::vector<Wanted> experts{{"w", {"ep", "efsdp"}}};
+    EXPECT_EQ(first_step(member, over("efsdp", nullptr, nullptr), experts), MUSTER_OK) << last;
+    EXPECT_EQ(first_step(member, over("efsdp", nullptr, nullptr), {{"w", {"efsdp"}}}),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("along \"dp_shard\""));
+  });
+}
+
+}  // namespace
+}  // namespace muster::test

@@ -1,0 +1,45 @@
+#include "api/shm/endpoint.hpp"
+
+#include "tests/support/folder.hpp"
+
+#include <filesystem>
+
+#include <gtest/gtest.h>
+
+namespace muster::shm {
+namespace {
+
+// Goal:   each way to name a daemon leads to its sockets: the directory, the ranks' socket, and the place
+// where
+//         former releases listened.
+TEST(Endpoint, NamesADaemonInThreeWays) {
+  const test::Folder folder;
+  std::filesystem::create_directory(folder.path() + "/ranks");
+  const std::string ranks = folder.write("ranks/musterd.sock", "");
+  for (const std::string& endpoint : {folder.path(), ranks, folder.path() + "/musterd.sock"}) {
+    EXPECT_EQ(ranks_socket_at(endpoint), ranks) << endpoint;
+    EXPECT_EQ(control_socket(directory_of(endpoint)), folder.path() + "/control.sock") << endpoint;
+  }
+  EXPECT_EQ(ranks_socket(folder.path()), ranks);
+}
+
+// Goal:   a container may have mounted the folder of the ranks' socket anywhere.
+TEST(Endpoint, IsTheSocketItselfWhereOneIs) {
+  const test::Folder folder;
+  const std::string mounted = folder.write("musterd.sock", "");
+  EXPECT_EQ(ranks_socket_at(mounted), mounted);
+  const std::string units = folder.write("unit.sock", "");
+  EXPECT_EQ(ranks_socket_at(units), units);
+  EXPECT_EQ(directory_of(units), folder.path());
+}
+
+TEST(Endpoint, IsNamedInAnErrorAsItWasGiven) {
+  for (const char* nothing : {"/nonexistent/musterd.sock", "/nonexistent/other", "musterd.sock", ""})
+    EXPECT_EQ(ranks_socket_at(nothing), nothing);
+  EXPECT_EQ(directory_of("musterd.sock"), ".");
+  EXPECT_EQ(directory_of("/musterd.sock"), "/");
+  EXPECT_EQ(directory_of("ranks/musterd.sock"), ".");
+}
+
+}  // namespace
+}  // namespace muster::shm

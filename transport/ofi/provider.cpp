@@ -1,0 +1,96 @@
+#include "transport/ofi/provider.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_errno.h>
+
+namespace muster::transport {
+namespace {
+
+constexpr std::uint32_t kApi = FI_VERSION(1, 17);
+constexpr const char* kOverRdma = "verbs;ofi_rxm";
+constexpr const char* kOverTcp = "tcp;ofi_rxm";
+
+bool is_set(const char* variable) {
+  return std::getenv(variable) != nullptr;
+}
+
+OwnedInfo wanted() {
+  OwnedInfo hints(fi_allocinfo());
+  if (hints == nullptr) return hints;
+  hints->caps =
+      FI_MSG | FI_TAGGED | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
+  hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
+  hints->tx_attr->op_flags = FI_DELIVERY_COMPLETE;  // a put has ended once it is in the peer's memory
+  return hints;
+}
+
+struct Found {
+  long error = -FI_ENODATA;  // 0: there is one
+  OwnedInfo list;
+};
+
+// `provider`: null for any, or for that of FI_PROVIDER. `source`: an address of this node; null: any.
+Found find(fi_info& hints, const char* provider, const char* source) {
+  if (provider != nullptr) hints.fabric_attr->prov_name = strdup(provider);
+  const std::uint64_t flags = source == nullptr ? 0 : FI_SOURCE | FI_NUMERICHOST;
+  fi_info* list = nullptr;
+  Found found;
+  found.error = fi_getinfo(kApi, source, nullptr, flags, &hints, &list);
+  found.list.reset(list);
+  std::free(std::exchange(hints.fabric_attr->prov_name, nullptr));
+  return found;
+}
+
+// Of one of the choice's RDMA devices, with the address of the choice if one has it; null: there is none.
+// libfabric names a domain as its device.
+OwnedInfo of_rdma(const fi_info* first, const InterfaceChoice& choice) {
+  const fi_info* best = nullptr;
+  for (const fi_info* info = first; info != nullptr; info = info->next) {
+    const std::string_view domain = info->domain_attr->name == nullptr ? "" : info->domain_attr->name;
+    const auto same = [domain](const NetworkDevice& device) { return device.name == domain; };
+    if (std::none_of(choice.rdma.begin(), choice.rdma.end(), same)) continue;
+    const bool known = info->src_addr != nullptr && info->src_addrlen >= sizeof(sockaddr);
+    const auto own = known ? IpAddress::of(*static_cast<const sockaddr*>(info->src_addr)) : std::nullopt;
+    if (best == nullptr || (own && own == choice.address)) best = info;
+    if (own && own == choice.address) break;
+  }
+  return OwnedInfo(best == nullptr ? nullptr : fi_dupinfo(best));
+}
+
+OwnedInfo over_rdma(fi_info& hints, const InterfaceChoice& choice) {
+  Found found = find(hints, kOverRdma, nullptr);
+  if (found.error != 0) return nullptr;
+  const bool decides = choice.interface.empty() || is_set("FI_VERBS_IFACE");
+  return decides ? std::move(found.list) : of_rdma(found.list.get(), choice);
+}
+
+}  // namespace
+
+Result<OwnedInfo> find_provider(const InterfaceChoice& choice) {
+  const OwnedInfo hints = wanted();
+  if (hints == nullptr) return fail(Code::kNoResource, "libfabric: no memory");
+  const std::string address = choice.address ? choice.address->text() : "";
+  const char* const source = address.empty() || is_set("FI_TCP_IFACE") ? nullptr : address.c_str();
+  const bool chosen = is_set("FI_PROVIDER");
+  if (!chosen)
+    if (OwnedInfo rdma = over_rdma(*hints, choice)) return rdma;
+  Found found = find(*hints, chosen ? nullptr : kOverTcp, source);
+  // The addresses of a chosen provider may be none of IP.
+  if (found.error != 0 && chosen && source != nullptr) found = find(*hints, nullptr, nullptr);
+  if (found.error == 0) return std::move(found.list);
+  return fail(Code::kUnsupported, "libfabric finds no provider of reliable datagrams here, for {}: {}",
+              choice.text(), fi_strerror(static_cast<int>(-found.error)));
+}
+
+}  // namespace muster::transport

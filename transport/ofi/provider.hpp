@@ -1,0 +1,22 @@
+// find_provider(): what of libfabric moves a node's messages.
+#pragma once
+
+#include "api/base/interface_choice.hpp"
+
+#include <memory>
+
+#include <rdma/fabric.h>
+
+namespace muster::transport {
+
+struct InfoFreed {
+  void operator()(fi_info* info) const { fi_freeinfo(info); }
+};
+using OwnedInfo = std::unique_ptr<fi_info, InfoFreed>;
+
+// The first provider of reliable datagrams that uses an RDMA device of the choice, else that of TCP at its
+// address: others would reach it by no other. With no interface in the choice, and where the environment
+// names one, libfabric decides. kUnsupported: there is none.
+Result<OwnedInfo> find_provider(const InterfaceChoice& choice);
+
+}  // namespace muster::transport
