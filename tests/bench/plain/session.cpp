@@ -135,9 +135,9 @@ muster_status_t muster_buffer_free(muster_session*, muster_buffer) {
   return MUSTER_OK;
 }
 
-muster_status_t muster_group_ranks(muster_session*, muster_group, std::int32_t* ranks, std::size_t,
+muster_status_t muster_group_ranks(muster_session*, muster_group, std::int32_t* ranks, std::size_t size,
                                    std::size_t* count) {
-  *ranks = 0;
+  if (size > 0) *ranks = 0;
   *count = 1;
   return MUSTER_OK;
 }
