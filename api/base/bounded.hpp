@@ -132,7 +132,8 @@ class BoundedQueue {
   std::size_t size_ = 0;
 };
 
-// Owned values named by Handle. A handle may outlive its value: find() then returns null.
+// Owned values named by Handle. A handle may outlive its value: find() then returns null. It reserves its
+// storage once and touches it only as it fills, as a BoundedQueue does.
 //
 // Owns    its values; erase ends one.
 // Thread  one at a time.
@@ -142,15 +143,19 @@ template<class T>
 class SlotMap {
  public:
   // capacity at most 65,536, the slots a Handle can name.
-  explicit SlotMap(std::size_t capacity) : slots_(capacity) {
+  explicit SlotMap(std::size_t capacity) : capacity_(capacity) {
     MUSTER_ASSERT(capacity > 0 && capacity <= 65536);
+    slots_.reserve(capacity);
     free_.reserve(capacity);
-    for (std::size_t i = capacity; i > 0; --i) free_.push_back(static_cast<std::uint16_t>(i - 1));
   }
 
   // Nothing when full.
   std::optional<Handle> insert(T value) {
-    if (free_.empty()) return std::nullopt;
+    if (size() == capacity_) return std::nullopt;
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::uint16_t>(slots_.size()));
+      slots_.emplace_back();
+    }
     const std::uint16_t slot = free_.back();
     free_.pop_back();
     Slot& s = slots_[slot];
@@ -174,7 +179,7 @@ class SlotMap {
     return true;
   }
   std::size_t size() const { return slots_.size() - free_.size(); }
-  std::size_t capacity() const { return slots_.size(); }
+  std::size_t capacity() const { return capacity_; }
 
   // Calls f(Handle, T&) for each live value in slot order; f must not insert or erase.
   template<class F>
@@ -193,8 +198,9 @@ class SlotMap {
     std::uint64_t generation = 0;
     std::optional<T> value;
   };
-  std::vector<Slot> slots_;
-  std::vector<std::uint16_t> free_;
+  std::size_t capacity_;
+  std::vector<Slot> slots_;          // those that were ever used
+  std::vector<std::uint16_t> free_;  // of these
 };
 
 }  // namespace muster

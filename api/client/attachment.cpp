@@ -67,9 +67,9 @@ Result<Welcomed> knock(const std::string& endpoint, shm::Hello hello, Instant de
   // Hello, and the reason can still be read.
   if (!sent.ok() && sent.code() != Code::kDaemonLost) return fail(sent);
   MUSTER_FAULT_POINT("attach.hello_sent");
-  std::vector<std::byte> buffer(shm::kMessageBytesMax);
-  MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer, deadline, clock));
-  const auto bytes = std::span(buffer).first(answer.bytes);
+  const shm::MessageBuffer buffer;
+  MUSTER_ASSIGN_OR_RETURN(shm::Message answer, shm::receive_message(socket, buffer.all(), deadline, clock));
+  const auto bytes = buffer.all().first(answer.bytes);
   MUSTER_ASSIGN_OR_RETURN(const shm::Welcome welcome, welcome_of(bytes));
   return Welcomed{std::move(socket), std::move(answer), welcome};
 }

@@ -9,11 +9,7 @@ namespace muster::client {
 
 Connection::Connection(shm::Descriptor socket, const shm::Welcome& welcome, Nanos timeout,
                        const shm::CompletionReader& completion)
-    : socket_(std::move(socket)),
-      welcome_(welcome),
-      timeout_(timeout),
-      completion_(completion),
-      answer_(shm::kMessageBytesMax) {}
+    : socket_(std::move(socket)), welcome_(welcome), timeout_(timeout), completion_(completion) {}
 
 Status Connection::usable() const {
   return loss_.ok() ? closed() : loss_;
@@ -70,14 +66,14 @@ Result<std::span<const std::byte>> Connection::exchange(std::span<std::byte> mes
   // A message that was not sent has changed nothing.
   if (!sent.ok()) return fail(sent.code() == Code::kDaemonLost ? lose(sent) : sent);
   MUSTER_FAULT_POINT("ask.sent");
-  auto answer = shm::receive_message(socket_, answer_, later(clock_.now(), timeout_), clock_);
+  auto answer = shm::receive_message(socket_, answer_.all(), later(clock_.now(), timeout_), clock_);
   // The answer came, but this process had no free descriptor for it. The connection still works.
   if (!answer && answer.error().code() == Code::kNoResource) return fail(answer.error());
   if (!answer) return fail(lose(answer.error()));
   if (answer->bytes == 0) return fail(lose(Status(Code::kDaemonLost, "it closed the connection")));
   MUSTER_FAULT_POINT("ask.answered");
   if (descriptor != nullptr && !answer->descriptors.empty()) *descriptor = std::move(answer->descriptors[0]);
-  return std::span<const std::byte>(answer_).first(answer->bytes);
+  return std::span<const std::byte>(answer_.all()).first(answer->bytes);
 }
 
 void Connection::say_goodbye() {

@@ -76,7 +76,7 @@ class Connection {
   Nanos timeout_;
   SteadyClock clock_;
   const shm::CompletionReader& completion_;
-  std::vector<std::byte> answer_;
+  shm::MessageBuffer answer_;
   std::uint32_t serial_ = 0;
   Status loss_;
 };
@@ -105,7 +105,7 @@ Result<Answer> Connection::ask(Request request, shm::MessageKind kind, shm::Mess
 
 template<class Answer>
 Result<Answer> Connection::latest_answer(shm::MessageKind answer_kind) const {
-  return shm::checked_answer<Answer>(std::span(answer_).first(sizeof(Answer)), answer_kind, serial_);
+  return shm::checked_answer<Answer>(answer_.all().first(sizeof(Answer)), answer_kind, serial_);
 }
 
 }  // namespace muster::client

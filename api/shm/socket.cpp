@@ -145,6 +145,10 @@ void collect(msghdr* header, Message* message, bool* excess) {
   }
 }
 
+void clear(std::span<std::byte> bytes) {
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});
+}
+
 }  // namespace
 
 Absence absence_at(const std::string& path) {
@@ -315,7 +319,9 @@ Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> b
   if (got < 0) {
     if (errno == EAGAIN) return muster::fail(Code::kPending, "no message yet");
     if (errno == ECONNRESET || errno == ENOTCONN) return Message{};
-    return muster::fail(Code::kNoResource, "receiving: {}", std::strerror(errno));
+    const int error = errno;
+    clear(buffer);
+    return muster::fail(Code::kNoResource, "receiving: {}", std::strerror(error));
   }
   Message message;
   message.bytes = static_cast<std::size_t>(got);
@@ -325,10 +331,12 @@ Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> b
   if (cut && passing == Passing::kNone)
     return muster::fail(Code::kProtocol, "a message carries descriptors, and here none may come");
   // Cut although there was room: this process had no free descriptor for them.
-  if (cut && !excess && message.descriptors.size() < kDescriptorsMax)
+  if (cut && !excess && message.descriptors.size() < kDescriptorsMax) {
+    clear(buffer.subspan(std::min(message.bytes, buffer.size())));
     return muster::fail(Code::kNoResource,
                         "the descriptors of a message could not be opened here; raise the open-files limit "
                         "(RLIMIT_NOFILE, ulimit -n)");
+  }
   if (cut || excess)
     return muster::fail(Code::kProtocol, "a message carries more than {} descriptors", kDescriptorsMax);
   if ((header.msg_flags & MSG_TRUNC) != 0)

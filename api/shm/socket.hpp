@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -106,9 +107,17 @@ struct Message {
 // take as long as its sender likes (a file system in user space). With kNone they are never opened here.
 enum class Passing { kAllowed, kNone };
 
+// Room for a message of any size. Its bytes are undefined until one is received: to clear them would take
+// longer than most messages.
+struct MessageBuffer {
+  std::unique_ptr<std::byte[]> bytes = std::make_unique_for_overwrite<std::byte[]>(kMessageBytesMax);
+  std::span<std::byte> all() const { return {bytes.get(), kMessageBytesMax}; }
+};
+
 // One datagram into `buffer`. Does not block: kPending if none is there. Errors: PROTOCOL (larger than the
 // buffer, or with more descriptors than allowed: all of them are closed), NO_RESOURCE (this process has no
-// free descriptor: those that came are lost, the bytes are in `buffer`, and the socket still works).
+// free descriptor: those that came are lost, the bytes are in `buffer` with zeros behind them, and the socket
+// still works).
 Result<Message> receive_message(const Descriptor& socket, std::span<std::byte> buffer,
                                 Passing passing = Passing::kAllowed);
 

@@ -160,7 +160,7 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
 namespace {
 
 // What can still be done with a datagram whose descriptors could not be opened here. `buffer` holds its
-// bytes, and was zeroed before.
+// bytes, and zeros behind them.
 Result<Packet> without_descriptors(std::span<const std::byte> buffer, const Status& status) {
   MessageHeader header;
   std::memcpy(&header, buffer.data(), sizeof header);
@@ -185,15 +185,15 @@ Result<Packet> finish(Result<shm::Message> message, std::span<const std::byte> b
 }  // namespace
 
 Result<Packet> receive_packet(const shm::Descriptor& socket, const BodyLimits& limits) {
-  std::vector<std::byte> buffer(shm::kMessageBytesMax);
-  auto message = shm::receive_message(socket, buffer);
-  return finish(std::move(message), buffer, limits);
+  const shm::MessageBuffer buffer;
+  auto message = shm::receive_message(socket, buffer.all());
+  return finish(std::move(message), buffer.all(), limits);
 }
 
 Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock) {
-  std::vector<std::byte> buffer(shm::kMessageBytesMax);
-  auto message = shm::receive_message(socket, buffer, deadline, clock);
-  return finish(std::move(message), buffer, {});
+  const shm::MessageBuffer buffer;
+  auto message = shm::receive_message(socket, buffer.all(), deadline, clock);
+  return finish(std::move(message), buffer.all(), {});
 }
 
 Json success(Json result) {

@@ -54,12 +54,9 @@ struct Conductor::Request {
 Conductor::Conductor(shm::Descriptor channel, const Clock& clock)
     : clock_(clock),
       channel_(loop_, std::move(channel)),
-      memory_waits_(
-          loop_, clock,
-          [this](std::uint64_t bytes) {
-            channel_.tell({MessageKind::kCommand, 0, {{"event", "short_of_memory"}, {"bytes", bytes}}, {}});
-          }),
-      buffer_(shm::kMessageBytesMax) {}
+      memory_waits_(loop_, clock, [this](std::uint64_t bytes) {
+        channel_.tell({MessageKind::kCommand, 0, {{"event", "short_of_memory"}, {"bytes", bytes}}, {}});
+      }) {}
 
 Conductor::~Conductor() = default;
 
@@ -430,19 +427,18 @@ Json Conductor::stop(const Json& body) {
 
 void Conductor::on_client(Rank rank) {
   Client& client = clients_.at(rank);
-  // Clear the start: bytes that are not zero afterwards belong to this message, not to a former one.
-  std::fill_n(buffer_.begin(), sizeof(shm::BufferAlloc), std::byte{0});
   // A message may bring memory to import. If its descriptor is slow to close, only this job waits.
-  auto message = shm::receive_message(client.socket, buffer_);
+  const std::span<std::byte> buffer = buffer_.all();
+  auto message = shm::receive_message(client.socket, buffer);
   if (!message && message.error().code() == Code::kPending) return;
   const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
   if (!message && message.error().code() == Code::kNoResource &&
-      std::all_of(buffer_.begin(), buffer_.begin() + sizeof(shm::MessageHeader), is_zero)) {
+      std::all_of(buffer.begin(), buffer.begin() + sizeof(shm::MessageHeader), is_zero)) {
     MUSTER_LOG(kWarning, "engine", "a message of rank {} waits: {}", rank.value, message.error().message());
     return;
   }
   // The message came without its descriptor: tell the sender why.
-  const auto request = std::span<const std::byte>(buffer_).first(sizeof(shm::BufferAlloc));
+  const std::span<const std::byte> request = buffer.first(sizeof(shm::BufferAlloc));
   const bool lost = !message && message.error().code() == Code::kNoResource &&
                     shm::checked<shm::BufferAlloc>(request, MessageKind::kBufferAlloc);
   if (lost) message = shm::Message{request.size(), {}};
@@ -458,7 +454,7 @@ void Conductor::on_client(Rank rank) {
     return await_death(rank);
   }
   engine_->heard(rank);
-  Request made{rank, client.session->options().id, std::span(buffer_).first(message->bytes), {}, {}};
+  Request made{rank, client.session->options().id, buffer.first(message->bytes), {}, {}};
   if (!message->descriptors.empty()) made.imported = std::move(message->descriptors[0]);
   serve_client(std::move(made), MemoryWaits::Try::kMayWaitAgain);
 }

@@ -92,7 +92,7 @@ class Conductor {
   std::optional<EngineCores> cores_;
   std::optional<Watchdog> watchdog_;  // watches the engine's lock, so it ends before the engine
   std::map<Rank, Client> clients_;
-  std::vector<std::byte> buffer_;
+  shm::MessageBuffer buffer_;
   shm::Descriptor reply_descriptor_;  // of the answer being made
   struct Attempt {
     std::uint32_t generation = 0;

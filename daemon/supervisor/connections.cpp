@@ -51,8 +51,7 @@ Connections::Connections(control::Loop& loop, DescriptorStore& store, Refusals& 
       idle_timeout_(idle_timeout),
       events_(std::move(events)),
       silent_(kSilent, geteuid()),
-      commanding_(kCommands, geteuid()),
-      buffer_(shm::kMessageBytesMax) {}
+      commanding_(kCommands, geteuid()) {}
 
 void Connections::take(shm::Descriptor socket, PendingClient client) {
   make_room(client.who.account);
@@ -131,13 +130,13 @@ Status Connections::take_commands(Connection& connection) {
 
 void Connections::on_readable(ConnectionId id) {
   Connection& connection = connections_.at(id);
-  const auto message = shm::receive_message(connection.socket, buffer_, shm::Passing::kNone);
+  const auto message = shm::receive_message(connection.socket, buffer_.all(), shm::Passing::kNone);
   if (!message) {
     if (message.error().code() == Code::kPending) return;
     return refuse(id, 0, message.error());
   }
   if (message->bytes == 0) return drop(id);
-  const auto bytes = std::span<const std::byte>(buffer_).first(message->bytes);
+  const auto bytes = std::span<const std::byte>(buffer_.all()).first(message->bytes);
   const auto header = shm::checked_header(bytes);
   if (!header) return refuse(id, 0, header.error());
   if (header->kind == MessageKind::kHello && !connection.commands) return on_hello(id, bytes);

@@ -100,7 +100,7 @@ class Connections {
   ConnectionId next_ = 1;
   Shares silent_;
   Shares commanding_;
-  std::vector<std::byte> buffer_;
+  shm::MessageBuffer buffer_;
 };
 
 }  // namespace muster::supervisor

@@ -3,6 +3,7 @@
 #include "api/shm/message.hpp"
 #include "tests/support/folder.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -157,7 +158,9 @@ TEST_F(SocketTest, RefusesAMessageThatDoesNotFitAndKeepsItsDescriptorsClosed) {
 }
 
 TEST_F(SocketTest, SaysWhenItHasNoPlaceForDescriptorsAndGoesOn) {
+  constexpr std::byte kOld{0x5a};
   Pair pair = pair_of_sockets();
+  std::fill(buffer_.begin(), buffer_.end(), kOld);
   send_raw(pair.client.get(), 2, 16);
   send_raw(pair.client.get(), 0, 17);
   const int result = in_another_process([&] {
@@ -168,8 +171,11 @@ TEST_F(SocketTest, SaysWhenItHasNoPlaceForDescriptorsAndGoesOn) {
     const auto cut = receive_message(pair.server, buffer_);
     if (cut || cut.error().code() != Code::kNoResource) return 1;
     if (cut.error().message().find("RLIMIT_NOFILE") == std::string::npos) return 2;
+    const auto is_zero = [](std::byte b) { return b == std::byte{0}; };
+    if (buffer_[15] != std::byte{'x'}) return 3;
+    if (!std::all_of(buffer_.begin() + 16, buffer_.end(), is_zero)) return 4;  // its length is lost
     const auto next = receive_message(pair.server, buffer_);
-    return next && next->bytes == 17 ? 0 : 3;
+    return next && next->bytes == 17 ? 0 : 5;
   });
   EXPECT_EQ(result, 0);
 }
