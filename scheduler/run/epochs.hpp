@@ -9,9 +9,8 @@
 //   3. A member that attaches for the first time in its run stands in the epoch in which the run began; one
 //      that attaches again, in the present one. A run begins with the job, and anew when no rank is left.
 //   4. A member moves on by an act of its own alone: by hearing of a fault. It moves past all ends but a loss
-//   of
-//      which it has not heard. One that came late moves on by one epoch at a time, until it has caught up: it
-//      hears of all that the others heard of, in order.
+//      of which it has not heard. One that came late moves on by one epoch at a time, until it has caught up:
+//      it hears of all that the others heard of, in order.
 //   5. One fault ends a place at most once, so members cannot end each other's work for ever.
 //
 // tests/models/epochs.pml searches this rule exhaustively.
