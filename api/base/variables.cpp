@@ -27,6 +27,10 @@ constexpr std::array kRankVariables{
              "Takes this launcher's variables alone: muster, torchrun, openmpi, slurm or mpich."},
 };
 
+constexpr std::array kSessionVariables{
+    Variable{kCheckVariable, "1: check mode, which finds wrong uses of memory (muster run --check); else 0."},
+};
+
 constexpr std::string_view kOurs = "MUSTER_";
 // Variables that the daemon sets for its engines.
 constexpr std::array<std::string_view, 2> kInternal{"MUSTER_LOG", "MUSTER_LOG_FORMAT"};
@@ -35,6 +39,7 @@ bool is_known(std::string_view name) {
   const auto same = [name](const Variable& variable) { return variable.name == name; };
   return name.starts_with(kSettingPrefix) ||
          std::any_of(kRankVariables.begin(), kRankVariables.end(), same) ||
+         std::any_of(kSessionVariables.begin(), kSessionVariables.end(), same) ||
          std::find(kInternal.begin(), kInternal.end(), name) != kInternal.end();
 }
 
@@ -49,7 +54,8 @@ std::string meant(std::string_view name) {
     return fmt::format("{}{}", kSettingPrefix, slip ? word.substr(first.size() + 1) : word);
   }
   std::vector<std::string> words;
-  for (const Variable& variable : kRankVariables) words.emplace_back(variable.name.substr(kOurs.size()));
+  for (const auto& known : {rank_variables(), session_variables()})
+    for (const Variable& variable : known) words.emplace_back(variable.name.substr(kOurs.size()));
   const auto near = closest(word, words);
   // closest() lets half of a short word be wrong: it would take MUSTER_TEST for MUSTER_MESH.
   const auto same = [](char a, char b) { return (a | 0x20) == (b | 0x20); };
@@ -61,6 +67,10 @@ std::string meant(std::string_view name) {
 
 std::span<const Variable> rank_variables() {
   return kRankVariables;
+}
+
+std::span<const Variable> session_variables() {
+  return kSessionVariables;
 }
 
 std::vector<std::string> misspelt_variables(std::span<const std::string> environment) {

@@ -17,6 +17,12 @@ struct Variable {
 // Variables that say which rank a process is. A launcher sets its own and unsets those of other launchers.
 std::span<const Variable> rank_variables();
 
+// Whoever opens a session reads it.
+inline constexpr std::string_view kCheckVariable = "MUSTER_CHECK";
+
+// Variables that say how a rank's session works; a launcher passes them on.
+std::span<const Variable> session_variables();
+
 // MUSTER_SET_section__key sets section.key of musterd.yaml.
 inline constexpr std::string_view kSettingPrefix = "MUSTER_SET_";
 

@@ -2,6 +2,7 @@
 
 #include "api/base/fault_point.hpp"
 #include "api/base/words.hpp"
+#include "api/client/check/check_mode.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -37,9 +38,25 @@ Status check_options(const muster_buffer_options& options) {
 }  // namespace
 
 Result<Buffers::Granted> Buffers::alloc(std::uint64_t bytes) {
+  if (check_ != nullptr && bytes > 0) {
+    auto guarded = alloc_guarded(bytes);
+    if (guarded || guarded.error().code() != Code::kUnsupported) return guarded;
+  }
   shm::BufferAlloc request;
   request.bytes = bytes;
   return alloc(request, -1);
+}
+
+Result<Buffers::Granted> Buffers::alloc_guarded(std::uint64_t bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const auto own, GuardedBuffers::own_memory(bytes));
+  shm::BufferAlloc request;
+  request.bytes = bytes;
+  request.memory_offset = own.offset;
+  request.imported = 1;
+  MUSTER_ASSIGN_OR_RETURN(const Granted granted, alloc(request, own.file.get()));
+  const Buffer& made = buffers_.at(granted.buffer);
+  check_->buffers().add(granted.buffer, segments_[made.segment].data, granted.address, bytes, true);
+  return granted;
 }
 
 Result<Buffers::Granted> Buffers::create(const muster_buffer_options& options) {
@@ -51,7 +68,12 @@ Result<Buffers::Granted> Buffers::create(const muster_buffer_options& options) {
   request.imported = options.memory >= 0 ? 1 : 0;
   MUSTER_FAULT_POINT("buffer.describing");
   if (options.name != nullptr) MUSTER_RETURN_IF_ERROR(shm::set_text(request.name, options.name, "name"));
-  return alloc(request, options.memory);
+  auto granted = alloc(request, options.memory);
+  if (granted && check_ != nullptr && granted->address != nullptr) {
+    const Buffer& made = buffers_.at(granted->buffer);
+    check_->buffers().add(granted->buffer, segments_[made.segment].data, granted->address, made.bytes, false);
+  }
+  return granted;
 }
 
 // Asks again on BUSY: work of the rank's former session still uses the memory of that name, but ends soon.
@@ -80,11 +102,18 @@ void Buffers::give_back(const shm::BufferGrant& grant) {
   if (grant.found == 0) static_cast<void>(free(grant.buffer));
 }
 
+void Buffers::forget_segment(std::uint32_t segment) {
+  const auto known = segments_.find(segment);
+  if (known == segments_.end()) return;
+  if (check_ != nullptr && known->second.data != nullptr) check_->buffers().unmap(known->second.data);
+  segments_.erase(known);
+}
+
 // A segment's descriptor comes only once, so it is kept until its memory is mapped.
 Status Buffers::open_segment(const shm::BufferGrant& grant, shm::Descriptor memory) {
   if (grant.segment_is_new != 0 && memory.valid()) {
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.segment_bytes));
-    segments_[grant.segment] = Segment{{}, std::move(memory), grant.segment_bytes};
+    segments_[grant.segment] = Segment{{}, std::move(memory), grant.segment_bytes, nullptr};
   }
   const auto known = segments_.find(grant.segment);
   if (known == segments_.end())
@@ -93,9 +122,14 @@ Status Buffers::open_segment(const shm::BufferGrant& grant, shm::Descriptor memo
         "the buffer lies in memory that could not be opened when it came; raise the open-files limit "
         "(RLIMIT_NOFILE, ulimit -n) and open the session again");
   Segment& segment = known->second;
-  if (segment.mapping.valid()) return {};
-  MUSTER_ASSIGN_OR_RETURN(segment.mapping,
-                          shm::Mapping::map(segment.memory, segment.bytes, shm::Access::kReadWrite));
+  if (segment.data != nullptr) return {};
+  if (check_ != nullptr) {
+    MUSTER_ASSIGN_OR_RETURN(segment.data, check_->buffers().map(segment.memory, segment.bytes));
+  } else {
+    MUSTER_ASSIGN_OR_RETURN(segment.mapping,
+                            shm::Mapping::map(segment.memory, segment.bytes, shm::Access::kReadWrite));
+    segment.data = segment.mapping.writable();
+  }
   segment.memory.reset();
   return {};
 }
@@ -107,13 +141,13 @@ Result<Buffers::Granted> Buffers::map(const shm::BufferAlloc& request, const shm
   Status opened = open_segment(grant, std::move(memory));
   MUSTER_FAULT_POINT("buffer.mapped");
   if (opened.ok()) {
-    const std::size_t size = segments_[grant.segment].mapping.size();
+    const std::uint64_t size = segments_[grant.segment].bytes;
     if (grant.offset > size || request.bytes > size - grant.offset)
       opened = failure(Code::kProtocol, "the daemon granted a buffer outside of its memory");
   }
   if (!opened.ok()) {
     give_back(grant);
-    if (whole) segments_.erase(grant.segment);
+    if (whole) forget_segment(grant.segment);
     return fail(opened);
   }
   const Buffer made{grant.segment,     grant.offset,     request.bytes, grant.shared_memory,
@@ -125,7 +159,7 @@ Result<Buffers::Granted> Buffers::map(const shm::BufferAlloc& request, const shm
 
 std::byte* Buffers::address(const Buffer& buffer) const {
   const auto segment = segments_.find(buffer.segment);
-  return segment == segments_.end() ? nullptr : segment->second.mapping.writable() + buffer.offset;
+  return segment == segments_.end() ? nullptr : segment->second.data + buffer.offset;
 }
 
 shm::PayloadLocation Buffers::location_of(const muster_range& range) const {
@@ -176,9 +210,11 @@ Status Buffers::free(muster_buffer buffer) {
   MUSTER_FAULT_POINT("buffer.freed");
   const auto known = buffers_.find(buffer);
   if (known == buffers_.end()) return {};
+  Status finding;
+  if (check_ != nullptr) finding = check_->buffer_gone(buffer);
   if (known->second.whole_segment) segments_.erase(known->second.segment);
   buffers_.erase(known);
-  return {};
+  return finding;
 }
 
 }  // namespace muster::client

@@ -17,6 +17,8 @@
 
 namespace muster::client {
 
+class CheckMode;
+
 // Owns    the mappings of the segments, and where each buffer lies.
 // Thread  the session's.
 // Bound   the engine's limits for buffers and memory.
@@ -29,12 +31,15 @@ class Buffers {
     std::byte* address = nullptr;  // null: this process does not see the memory of its device
   };
 
-  // Both outlive it.
-  Buffers(Connection& connection, Groups& groups) : connection_(connection), groups_(groups) {}
+  // All outlive it. check: null if the session is not in check mode, in which each buffer has mappings of its
+  // own.
+  Buffers(Connection& connection, Groups& groups, CheckMode* check)
+      : connection_(connection), groups_(groups), check_(check) {}
 
   Result<Granted> alloc(std::uint64_t bytes);
   Result<Granted> create(const muster_buffer_options& options);
-  // The caller has destroyed all plans that name the buffer.
+  // The caller has destroyed all plans that name the buffer. In check mode also kState for a finding: then it
+  // is freed all the same.
   Status free(muster_buffer buffer);
 
   bool has(muster_buffer buffer) const { return buffers_.contains(buffer); }
@@ -52,6 +57,7 @@ class Buffers {
     shm::Mapping mapping;
     shm::Descriptor memory;  // kept until it is mapped
     std::uint64_t bytes = 0;
+    std::byte* data = nullptr;  // once it is mapped, by `mapping` or in check mode
   };
   struct Buffer {
     std::uint32_t segment = 0;
@@ -62,14 +68,18 @@ class Buffers {
     bool found = false;
     bool whole_segment = false;  // the segment is unmapped with the buffer
   };
+  // Memory that this process makes and the engine imports, between guards.
+  Result<Granted> alloc_guarded(std::uint64_t bytes);
   Result<Granted> alloc(const shm::BufferAlloc& request, int imported);
   Result<Granted> map(const shm::BufferAlloc& request, const shm::BufferGrant& grant, shm::Descriptor memory);
   Status open_segment(const shm::BufferGrant& grant, shm::Descriptor memory);
   void give_back(const shm::BufferGrant& grant);
+  void forget_segment(std::uint32_t segment);
   std::byte* address(const Buffer& buffer) const;
 
   Connection& connection_;
   Groups& groups_;
+  CheckMode* check_;
   std::map<std::uint32_t, Segment> segments_;
   std::unordered_map<muster_buffer, Buffer> buffers_;
 };

@@ -29,10 +29,11 @@ Kept& kept() {
 }  // namespace
 
 Status SessionMark::why_not() const {
+  if (is_checked()) return {};
   if (forks == kClosed)
     return failure(Code::kStale, "the session is closed: no call can use it; open another with muster_open");
   // A child has one fork more than its parent at least. Anything else is a pointer to something else.
-  const bool inherited = forks < muster::client::forks() && pid > 0 && pid != getpid();
+  const bool inherited = (forks & ~kChecked) < muster::client::forks() && pid > 0 && pid != getpid();
   if (!inherited)
     return failure(Code::kStale, "there is no session at this address: it was closed, or never opened here");
   return failure(Code::kStale, "the session belongs to process {}; a child of fork() opens its own", pid);

@@ -20,8 +20,16 @@ struct SessionMark {
   std::int32_t pid = 0;
   std::uint32_t forks = kClosed;
 
+  // A session in check mode bears another number of forks, so that it is never here: its calls take a slower
+  // way. No process forks so often.
+  static constexpr std::uint32_t kChecked = std::uint32_t{1} << 31;
+
   bool is_here() const noexcept { return muster::client::forks() == forks; }
-  // Why the session cannot be used where is_here() is false. Errors: STALE.
+  // In check mode, and in its process.
+  bool is_checked() const noexcept {
+    return forks != kClosed && (muster::client::forks() | kChecked) == forks;
+  }
+  // Why the session cannot be used where is_here() is false; ok if it is in check mode. Errors: STALE.
   Status why_not() const;
 };
 

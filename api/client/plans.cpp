@@ -3,6 +3,8 @@
 #include "api/base/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
+#include "api/client/check/check_mode.hpp"
+#include "api/client/check/kernel_operands.hpp"
 #include "api/client/described.hpp"
 #include "api/client/recount.hpp"
 #include "api/client/refusal.hpp"
@@ -46,6 +48,11 @@ Result<muster_plan> Plans::make(const muster_kernel& kernel) {
   if (!grant) return fail(grant.error());
   PlanRecord& record = table_.add(grant->handle);
   for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) record.buffers.push_back(kernel.tensors[i].buffer);
+  const KernelOperands* const operands = check_ == nullptr ? nullptr : operands_of(kernel.op);
+  if (operands != nullptr)
+    check_->plan_made(
+        grant->handle, fmt::format("kernel {}", operands->name),
+        uses_of(kernel, [this](const muster_range& range) { return buffers_.address_of(range); }));
   return grant->handle;
 }
 
@@ -81,8 +88,18 @@ Result<muster_plan> Plans::make(const muster_collective& c, const Description& d
   Rooms rooms = rooms_of(description.message, described);
   record.told = std::make_unique<ToldCollective>(
       ToldCollective{description.message, std::move(described), std::move(rooms)});
+  if (check_ != nullptr) tell_check(record);
   MUSTER_FAULT_POINT("plan.known");
   return grant->handle;
+}
+
+void Plans::tell_check(const PlanRecord& record) const {
+  const Described& described = record.told->described;
+  const std::string_view site = record.told->message.site;
+  std::string name = op_name(described.what.op);
+  if (!site.empty()) name += fmt::format(" \"{}\"", site);
+  check_->plan_made(record.plan, std::move(name),
+                    uses_of(described.what, described.mine, bases_of(described.mine)));
 }
 
 Rooms Plans::rooms_of(const shm::PlanCollective& m, const Described& described) const {
@@ -194,6 +211,7 @@ Status Plans::recount(muster_plan plan, const muster_collective& counts) {
   Rooms rooms = rooms_of(description.message, described);
   *record->told = {description.message, std::move(described), std::move(rooms)};
   record->usual_lane = usual_lane(description.message);
+  if (check_ != nullptr) tell_check(*record);
   MUSTER_FAULT_POINT("recount.noted");
   return {};
 }
@@ -208,6 +226,7 @@ Status Plans::destroy(muster_plan plan) {
   if (!answer) return answer.error();
   MUSTER_FAULT_POINT("plan.destroyed");
   table_.remove(*record);
+  if (check_ != nullptr) check_->plan_gone(plan);
   return {};
 }
 

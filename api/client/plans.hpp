@@ -23,15 +23,23 @@ namespace muster::client {
 //         NO_RESOURCE if all cached plans are in flight; UNSUPPORTED for counts that cannot change.
 class Plans {
  public:
-  // All outlive it. direct: null in a job without the direct path.
-  Plans(Connection& connection, Groups& groups, Buffers& buffers, PlanTable& table,
-        shm::CompletionReader& completion, DirectPath* direct)
-      : connection_(connection),
-        groups_(groups),
-        buffers_(buffers),
-        table_(table),
-        completion_(completion),
-        direct_(direct) {}
+  struct Uses {  // all outlive it
+    Connection& connection;
+    Groups& groups;
+    Buffers& buffers;
+    PlanTable& table;
+    shm::CompletionReader& completion;
+    DirectPath* direct;  // null in a job without the direct path
+    CheckMode* check;    // null if the session is not in check mode
+  };
+  explicit Plans(const Uses& uses)
+      : connection_(uses.connection),
+        groups_(uses.groups),
+        buffers_(uses.buffers),
+        table_(uses.table),
+        completion_(uses.completion),
+        direct_(uses.direct),
+        check_(uses.check) {}
 
   Result<muster_plan> make(const muster_kernel& kernel);
   Result<muster_plan> make(const muster_collective& collective);
@@ -39,6 +47,8 @@ class Plans {
   Result<muster_plan> cached(const muster_kernel& kernel);
   Result<muster_plan> cached(const muster_collective& collective);
   bool has(muster_plan plan) const { return table_.find(plan) != nullptr; }
+  // Null: the session has no such plan.
+  const PlanRecord* record(muster_plan plan) const { return table_.find(plan); }
 
   // Sets new counts. Of `counts` only count, source_blocks and target_blocks are read. The plan's next start
   // tells the engine (decision M8).
@@ -54,6 +64,7 @@ class Plans {
   Result<muster_plan> make(const muster_collective& collective, const Description& description);
   Rooms rooms_of(const shm::PlanCollective& message, const Described& described) const;
   Status make_room_in_cache();
+  void tell_check(const PlanRecord& record) const;
   template<class IsOver>
   Status forget_cached_if(IsOver is_over);
 
@@ -63,6 +74,7 @@ class Plans {
   PlanTable& table_;
   shm::CompletionReader& completion_;
   DirectPath* direct_;
+  CheckMode* check_;
   PlanCache cache_;
 };
 

@@ -12,7 +12,10 @@ using muster::failure;
 using muster::Result;
 using muster::Status;
 using muster::client::Attachment;
+using muster::client::CheckMode;
 using muster::client::DirectPath;
+using muster::client::Mode;
+using muster::client::SessionMark;
 namespace shm = muster::shm;
 
 namespace {
@@ -39,8 +42,8 @@ std::unique_ptr<DirectPath> open_direct(const DirectPath::Uses& uses, Attachment
 
 }  // namespace
 
-muster_session::muster_session(Attachment attachment, Status* opened)
-    : mark_{getpid(), muster::client::forks()},
+muster_session::muster_session(Attachment attachment, Mode mode, Status* opened)
+    : mark_{getpid(), muster::client::forks() | (mode == Mode::kCheck ? SessionMark::kChecked : 0)},
       ring_(std::move(attachment.submission)),
       page_(std::move(attachment.completion)),
       completion_(page_.page(), ring_.writable_header()),
@@ -50,10 +53,11 @@ muster_session::muster_session(Attachment attachment, Status* opened)
       submission_({ring_, page_, completion_}, std::move(attachment.doorbell), connection_, plan_table_),
       waiting_(completion_, submission_.timelines(), connection_, interrupt_, last_failure_),
       groups_(connection_, last_failure_),
-      buffers_(connection_, groups_),
+      check_(mode == Mode::kCheck ? std::make_unique<CheckMode>(attachment.welcome.rank) : nullptr),
+      buffers_(connection_, groups_, check_.get()),
       direct_(
           open_direct({connection_, last_failure_, interrupt_, submission_, buffers_}, attachment, opened)),
-      plans_(connection_, groups_, buffers_, plan_table_, completion_, direct_.get()),
+      plans_({connection_, groups_, buffers_, plan_table_, completion_, direct_.get(), check_.get()}),
       comparison_(groups_, buffers_, plans_),
       runs_(connection_, groups_, completion_, plan_table_, submission_, waiting_, interrupt_, last_failure_,
             comparison_, direct_.get()),
@@ -65,15 +69,20 @@ muster_session::~muster_session() = default;
 // Its operator new gives no more.
 static_assert(alignof(muster_session) <= __STDCPP_DEFAULT_NEW_ALIGNMENT__);
 
-Result<std::unique_ptr<muster_session>> muster_session::create(Attachment attachment) {
+Result<std::unique_ptr<muster_session>> muster_session::create(Attachment attachment, Mode mode) {
   Status opened;
-  std::unique_ptr<muster_session> session(new muster_session(std::move(attachment), &opened));
+  std::unique_ptr<muster_session> session(new muster_session(std::move(attachment), mode, &opened));
   if (!opened.ok()) return fail(opened);
   return session;
 }
 
+Status muster_session::usable_elsewhere() const {
+  Status why = mark_.why_not();
+  return why.ok() ? connection_.usable() : why;
+}
+
 Code muster_session::interrupt() noexcept {
-  if (!mark_.is_here()) return Code::kStale;
+  if (!mark_.is_here() && !mark_.is_checked()) return Code::kStale;
   interrupt_.raise();
   return Code::kOk;
 }

@@ -6,6 +6,7 @@
 
 #include "api/client/attachment.hpp"
 #include "api/client/buffers.hpp"
+#include "api/client/check/check_mode.hpp"
 #include "api/client/closed_sessions.hpp"
 #include "api/client/compare.hpp"
 #include "api/client/connection.hpp"
@@ -39,7 +40,8 @@
 struct muster_session {
  public:
   // Errors: PROTOCOL, VERSION (the direct path's memory is not what it should be).
-  static muster::Result<std::unique_ptr<muster_session>> create(muster::client::Attachment attachment);
+  static muster::Result<std::unique_ptr<muster_session>> create(muster::client::Attachment attachment,
+                                                                muster::client::Mode mode);
   ~muster_session();
   muster_session(const muster_session&) = delete;
   muster_session& operator=(const muster_session&) = delete;
@@ -47,12 +49,17 @@ struct muster_session {
   static void* operator new(std::size_t bytes) { return muster::client::take_session_memory(bytes); }
   static void operator delete(void* memory) noexcept { muster::client::keep_session_memory(memory); }
 
-  // kStale if it is closed or in a child of fork(), else kOk. Every public call begins with this or usable().
+  // kStale if it is closed or in a child of fork(), else kOk. Every public call begins with this, is_here()
+  // or usable().
   muster::Status in_its_process() const { return mark_.is_here() ? muster::Status() : mark_.why_not(); }
   bool is_closed() const { return mark_.forks == muster::client::SessionMark::kClosed; }
   // As in_its_process(), and why no call can succeed any more.
-  muster::Status usable() const { return mark_.is_here() ? connection_.usable() : mark_.why_not(); }
-  // Whether usable() is ok, for calls that must be fast.
+  muster::Status usable() const { return mark_.is_here() ? connection_.usable() : usable_elsewhere(); }
+  // Open, in its process, and not in check mode. Calls that must be fast look at this or is_usable() first.
+  bool is_here() const { return mark_.is_here(); }
+  // Null: it is not in check mode.
+  muster::client::CheckMode* check() { return check_.get(); }
+  // Whether is_here() and usable() is ok.
   bool is_usable() const { return mark_.is_here() && connection_.is_usable(); }
   // The only call for any thread at any time, and for a signal handler: no lock, no allocation, no system
   // call.
@@ -84,7 +91,8 @@ struct muster_session {
 
  private:
   // *opened: not ok if the memory of the direct path is wrong.
-  muster_session(muster::client::Attachment attachment, muster::Status* opened);
+  muster_session(muster::client::Attachment attachment, muster::client::Mode mode, muster::Status* opened);
+  muster::Status usable_elsewhere() const;
   muster::Status leave_group(muster_group group);
   muster::Status agree_on(muster_group group, muster::Nanos deadline);
 
@@ -99,6 +107,7 @@ struct muster_session {
   muster::client::Submission submission_;
   muster::client::Waiting waiting_;
   muster::client::Groups groups_;
+  std::unique_ptr<muster::client::CheckMode> check_;
   muster::client::Buffers buffers_;
   std::unique_ptr<muster::client::DirectPath> direct_;  // null in a job without the direct path
   muster::client::Plans plans_;

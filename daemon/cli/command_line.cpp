@@ -428,6 +428,8 @@ void add_run(CLI::App& app, Line& line) {
          control::kFile);
   app_run->add_flag("--elastic", line.run.elastic,
                     "If a rank fails, the others go on; the run is well if the last rank to end is");
+  app_run->add_flag("--check", line.run.check,
+                    "Ranks in check mode (MUSTER_CHECK=1): wrong uses of memory are named; slow");
   app_run->add_flag("--no-prefix", line.no_prefix, "Do not put [rank] before each line");
   seconds(app_run->add_option("--grace", line.grace,
                               "Seconds that the others have after the first failure; then SIGTERM, and "

@@ -29,8 +29,9 @@ const control::Manual& command_manual() {
         {"muster checkpoint import model run",
          "A folder of safetensors files and their index as a checkpoint."},
         {"muster config explain limits.jobs_max", "What a key of musterd.yaml(5) means."}};
-    for (const Variable& variable : rank_variables())
-      m.environment.push_back({std::string(variable.name), std::string(variable.sentence)});
+    for (const auto& variables : {rank_variables(), session_variables()})
+      for (const Variable& variable : variables)
+        m.environment.push_back({std::string(variable.name), std::string(variable.sentence)});
     m.environment.push_back({std::string(kSettingPrefix) + "…",
                              "A setting of the private daemon: MUSTER_SET_log__level=debug is log.level."});
     m.environment.push_back({"COLUMNS", "How wide tables may be; else what the terminal says."});

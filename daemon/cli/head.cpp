@@ -33,6 +33,7 @@ std::vector<std::string> part_command(const std::string& host, const PartFacts& 
                              seconds_text(facts.grace), "--timeout", seconds_text(facts.timeout)});
   if (host == facts.node) words.insert(words.end(), {"--endpoint", facts.endpoint});
   if (facts.elastic) words.emplace_back("--elastic");
+  if (facts.check) words.emplace_back("--check");
   if (facts.prefix == Prefix::kNone) words.emplace_back("--no-prefix");
   words.emplace_back("--");
   words.insert(words.end(), facts.command.begin(), facts.command.end());

@@ -67,6 +67,7 @@ struct PartFacts {
   Nanos timeout{};
   Nanos grace{};
   bool elastic = false;
+  bool check = false;
   Prefix prefix = Prefix::kRank;
   std::vector<std::string> command;  // the ranks' program
   std::vector<std::string> environment;

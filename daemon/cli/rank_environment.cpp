@@ -38,8 +38,10 @@ std::vector<std::string> unused_by_run(const std::vector<std::string>& environme
 
 std::vector<std::string> rank_environment(const std::vector<std::string>& base, const RankIdentity& facts) {
   std::vector<std::string> all;
+  const std::string check = fmt::format("{}=", kCheckVariable);
   for (const std::string& entry : base)
-    if (!is_ours(entry)) all.push_back(entry);
+    if (!is_ours(entry) && !(facts.check && entry.starts_with(check))) all.push_back(entry);
+  if (facts.check) all.push_back(check + "1");
   all.push_back("MUSTER_ENDPOINT=" + facts.endpoint);
   all.push_back("MUSTER_JOB=" + facts.job);
   all.push_back("MUSTER_MESH=" + facts.mesh);

@@ -16,6 +16,7 @@ struct RankIdentity {
   std::uint32_t world = 1;
   std::uint32_t local_rank = 0;  // among those of its node
   std::uint32_t local_size = 1;
+  bool check = false;  // its session is in check mode, whatever the environment says
 };
 
 // `base` without the variables of another launcher of ours, and with MUSTER_RANK and its companions.

@@ -425,9 +425,10 @@ class RunCommand {
     for (std::uint32_t local = 0; local < size; ++local) {
       RunMember& rank = ranks.members.emplace_back();
       rank.rank = here_[local];
-      rank.environment = rank_environment(
-          options_.environment, {options_.address.endpoint, options_.job, options_.mesh, tokens_[local],
-                                 rank.rank, static_cast<std::uint32_t>(options_.ranks), local, size});
+      rank.environment =
+          rank_environment(options_.environment,
+                           {options_.address.endpoint, options_.job, options_.mesh, tokens_[local], rank.rank,
+                            static_cast<std::uint32_t>(options_.ranks), local, size, options_.check});
     }
     // Only this program knows that a rank is gone that never attached, or left before others came.
     ranks.on_end = [this](std::uint32_t rank, const std::string& text) { tell_absence(rank, text); };
@@ -435,9 +436,9 @@ class RunCommand {
   }
 
   Ranks::Options parts() const {
-    return parts_of(*plan_,
-                    {options_.job, node_, options_.address.endpoint, options_.address.timeout, options_.grace,
-                     options_.elastic, options_.prefix, options_.command, options_.environment});
+    return parts_of(
+        *plan_, {options_.job, node_, options_.address.endpoint, options_.address.timeout, options_.grace,
+                 options_.elastic, options_.check, options_.prefix, options_.command, options_.environment});
   }
 
   void start_ranks() {

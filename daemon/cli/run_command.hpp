@@ -29,8 +29,9 @@ struct RunOptions {
   Prefix prefix = Prefix::kRank;
   Nanos grace = std::chrono::seconds(10);
   bool elastic = false;
-  HeadRequest head;  // with hosts: the run is the head of its parts there
-  PartPlace part;    // with a host: the run is a part of another
+  bool check = false;  // the ranks' sessions are in check mode
+  HeadRequest head;    // with hosts: the run is the head of its parts there
+  PartPlace part;      // with a host: the run is a part of another
   DaemonAddress address;
   std::vector<std::string> command;
   std::vector<std::string> environment;

@@ -15,7 +15,7 @@ _muster_commands() {
 _muster_options() {
   case $1 in
   'muster') echo '-h --help --version' ;;
-  'muster run') echo '-h --help --endpoint --timeout -n --ranks --mesh --flatten --config --job --keep --private --trace --elastic --no-prefix --grace --hosts --launcher --env' ;;
+  'muster run') echo '-h --help --endpoint --timeout -n --ranks --mesh --flatten --config --job --keep --private --trace --elastic --check --no-prefix --grace --hosts --launcher --env' ;;
   'muster status') echo '-h --help --json --endpoint --timeout' ;;
   'muster jobs') echo '-h --help --json --endpoint --timeout' ;;
   'muster groups') echo '-h --help --json --endpoint --timeout --job' ;;

@@ -33,6 +33,7 @@ complete -c muster -n '__fish_seen_subcommand_from run' -l keep -d 'The job outl
 complete -c muster -n '__fish_seen_subcommand_from run' -l private -d 'Start a daemon for this run though another may be running'
 complete -c muster -n '__fish_seen_subcommand_from run' -l trace -r -F -d 'Record the run into this file, for ui.perfetto.dev'
 complete -c muster -n '__fish_seen_subcommand_from run' -l elastic -d 'If a rank fails, the others go on; the run is well if the last rank to end is'
+complete -c muster -n '__fish_seen_subcommand_from run' -l check -d 'Ranks in check mode (MUSTER_CHECK=1): wrong uses of memory are named; slow'
 complete -c muster -n '__fish_seen_subcommand_from run' -l no-prefix -d 'Do not put [rank] before each line'
 complete -c muster -n '__fish_seen_subcommand_from run' -l grace -x -d 'Seconds that the others have after the first failure; then SIGTERM, and SIGKILL after 5 more'
 complete -c muster -n '__fish_seen_subcommand_from run' -l hosts -x -d 'Make the job over these nodes of the cluster, and start its ranks on all of them: node01:4,node02:4 or node[01-02]:4; without a number one rank'

@@ -71,7 +71,7 @@ muster_session* JobByHand::attach(std::uint32_t rank, std::int32_t pid) {
       sure(
           shm::Mapping::map(copy_of(attached.direct_segment), welcome.direct_bytes, shm::Access::kReadWrite)),
       sure(shm::Mapping::map(copy_of(attached.group_page), welcome.group_bytes, shm::Access::kRead))};
-  return sure(muster_session::create(std::move(attachment))).release();
+  return sure(muster_session::create(std::move(attachment), client::Mode::kPlain)).release();
 }
 
 void JobByHand::forget(muster_session* session) {

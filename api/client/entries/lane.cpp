@@ -21,6 +21,7 @@ muster_status_t muster_lane_create(muster_session* session, muster_lane lane_cla
     if (grant.lane < MUSTER_LANE_CLASSES || grant.lane >= shm::kLanesMax)
       return failure(Code::kProtocol, "the daemon opened lane {}, which cannot be", grant.lane);
     session->submission().open_lane(grant.lane, request.name[0] == '\0');
+    if (session->check() != nullptr) session->check()->name_lane(grant.lane, request.name);
     *lane = grant.lane;
     return {};
   });
@@ -43,6 +44,7 @@ muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane) {
         session->connection().ask<shm::Plain>(request, shm::MessageKind::kLaneClose, shm::MessageKind::kDone);
     if (!done) return done.error();
     submission.close_lane(lane);
+    if (session->check() != nullptr) session->check()->reach(submission.timelines().latest(lane));
     return {};
   });
 }
@@ -50,8 +52,11 @@ muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane) {
 muster_status_t muster_lane_reset(muster_session* session, muster_lane lane) {
   return muster::client::with_session(session, [&]() -> Status {
     muster::client::Submission& submission = session->submission();
+    const bool has_failed = session->check() != nullptr && session->completion().failure(lane).has_value();
     const Code code = submission.reset(lane);
-    return code == Code::kOk ? Status() : submission.not_reset(code, lane);
+    if (code != Code::kOk) return submission.not_reset(code, lane);
+    if (has_failed) session->check()->fail(submission.timelines().latest(lane));
+    return {};
   });
 }
 }

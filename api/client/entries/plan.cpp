@@ -1,4 +1,5 @@
 // Plans and one-shot calls of the C API.
+#include "api/client/check/checked_calls.hpp"
 #include "api/client/session.hpp"
 
 #include <span>
@@ -18,8 +19,9 @@ Status check_submit(const muster_submit* submit) {
                  submit->size, sizeof(muster_submit));
 }
 
-Status start(muster::client::Submission& submission, muster_plan plan, const muster_submit& submit,
-             muster_point* point) {
+Status start(muster_session& session, muster_plan plan, const muster_submit& submit, muster_point* point) {
+  if (session.check() != nullptr) return muster::client::checked_start(session, plan, submit, point);
+  muster::client::Submission& submission = session.submission();
   const Code code = submission.start(plan, submit, point);
   return code == Code::kOk ? Status() : submission.not_started(code, plan, submit);
 }
@@ -34,17 +36,35 @@ Status start(muster::client::Submission& submission, muster_plan plan, const mus
   });
 }
 
+// Of a session that is not usable, or in check mode, or with arguments that are refused.
+[[gnu::noinline]] muster_status_t start_elsewhere(muster_session* session, muster_plan plan,
+                                                  const muster_submit* submit, muster_point* point) {
+  return with_session(session, [&]() -> Status {
+    MUSTER_RETURN_IF_ERROR(check_submit(submit));
+    // NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): check_submit() refuses NULL
+    return start(*session, plan, *submit, point);
+  });
+}
+
 Status run(muster_session& session, muster_plan plan, std::int64_t timeout_ns) {
   if (timeout_ns < 0)
     return failure(Code::kBadArgument, "timeout_ns {} is negative; 0 is the group's default", timeout_ns);
+  if (session.check() != nullptr)
+    return muster::client::checked_run(session, plan, muster::Nanos(timeout_ns));
   return session.runs().run(plan, muster::Nanos(timeout_ns));
+}
+
+// Of a session that is not usable, or in check mode.
+[[gnu::noinline]] muster_status_t run_elsewhere(muster_session* session, muster_plan plan,
+                                                std::int64_t timeout_ns) {
+  return with_session(session, [&] { return run(*session, plan, timeout_ns); });
 }
 
 // The fast way for a plan that can run at once does little but the operation: small ones must be fast.
 muster_status_t run_on(muster_session* session, muster_plan plan, std::int64_t timeout_ns) {
   using muster::client::report;
   if (session == nullptr) return report(failure(Code::kBadArgument, "session must not be NULL"));
-  if (!session->is_usable()) return report(session->usable());
+  if (!session->is_usable()) return run_elsewhere(session, plan, timeout_ns);
   muster::client::Runs& runs = session->runs();
   const muster::client::DirectPlan* at_hand = runs.at_hand(plan);
   if (at_hand == nullptr || timeout_ns < 0) return report(run(*session, plan, timeout_ns));
@@ -52,6 +72,15 @@ muster_status_t run_on(muster_session* session, muster_plan plan, std::int64_t t
   const auto outcome = runs.attempt(*at_hand, timeout);
   if (outcome == muster::client::Outcome::kDone) return MUSTER_OK;
   return report(runs.conclude(*at_hand, timeout, outcome));
+}
+
+// As start_elsewhere(). The text of a finding has its entry too.
+Status start_batch_elsewhere(muster_session& session, std::span<muster_batch_entry> batch) {
+  MUSTER_RETURN_IF_ERROR(session.usable());
+  std::size_t refused = 0;
+  const Status why = muster::client::checked_start_batch(session, batch, &refused);
+  if (why.ok() || is_session_end(why.code())) return why;
+  return failure(why.code(), "entry {}: {}", refused, why.message());
 }
 
 template<class Description>
@@ -63,7 +92,7 @@ muster_status_t one_shot(muster_session* session, const Description* description
     MUSTER_RETURN_IF_ERROR(check_submit(submit));
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, session->plans().cached(*description));
-    return start(session->submission(), plan, *submit, point);
+    return start(*session, plan, *submit, point);
   });
 }
 
@@ -86,9 +115,9 @@ extern "C" {
 
 muster_status_t muster_plan_start(muster_session* session, muster_plan plan, const muster_submit* submit,
                                   muster_point* point) {
-  Code code = Code::kBadArgument;
-  if (session != nullptr && submit != nullptr && submit->size == sizeof *submit && session->is_usable())
-    code = session->submission().start(plan, *submit, point);
+  if (session == nullptr || submit == nullptr || submit->size != sizeof *submit || !session->is_usable())
+    return start_elsewhere(session, plan, submit, point);
+  const Code code = session->submission().start(plan, *submit, point);
   return code == Code::kOk ? MUSTER_OK : not_started(session, plan, submit, code);
 }
 
@@ -102,7 +131,7 @@ muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_en
       return failure(Code::kBadArgument, "count is {}; a batch has {} entries at most", count,
                      MUSTER_BATCH_MAX);
     batch = std::span(entries, count);
-    MUSTER_RETURN_IF_ERROR(session->usable());
+    if (!session->is_usable()) return start_batch_elsewhere(*session, batch);
     std::size_t refused = 0;
     muster::client::Submission& submission = session->submission();
     const Code code = submission.start_batch(batch, &refused);
@@ -156,7 +185,9 @@ muster_status_t muster_run(muster_session* session, const muster_collective* col
     using muster::client::report;
     if (session == nullptr || collective == nullptr)
       return report(muster::client::check_given({{"session", session}, {"collective", collective}}));
-    if (!session->is_usable()) return report(session->usable());
+    if (!session->is_usable()) {
+      if (const Status usable = session->usable(); !usable.ok()) return report(usable);
+    }
     const auto plan = session->plans().cached(*collective);
     return plan ? run_on(session, *plan, timeout_ns) : report(plan.error());
   });

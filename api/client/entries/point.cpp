@@ -1,16 +1,30 @@
 // Points and timelines of the C API.
+#include "api/client/check/checked_calls.hpp"
 #include "api/client/session.hpp"
 
 using muster::Code;
 using muster::failure;
 using muster::Status;
 
+namespace {
+
+// Runs `checked` for a session in check mode, and says why there is none.
+template<class Checked>
+Status elsewhere(const muster_session& session, Checked checked) {
+  MUSTER_RETURN_IF_ERROR(session.in_its_process());
+  return checked();
+}
+
+}  // namespace
+
 extern "C" {
 
 muster_status_t muster_point_wait(muster_session* session, muster_point point, int64_t timeout_ns) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
-    MUSTER_RETURN_IF_ERROR(session->in_its_process());
+    if (!session->is_here())
+      return elsewhere(
+          *session, [&] { return muster::client::checked_wait(*session, point, muster::Nanos(timeout_ns)); });
     return session->waiting().wait(point, muster::Nanos(timeout_ns));
   });
 }
@@ -20,7 +34,10 @@ muster_status_t muster_point_wait_any(muster_session* session, const muster_poin
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr || index == nullptr || (points == nullptr && count > 0))
       return muster::client::check_given({{"session", session}, {"points", points}, {"index", index}});
-    MUSTER_RETURN_IF_ERROR(session->in_its_process());
+    if (!session->is_here())
+      return elsewhere(*session, [&] {
+        return muster::client::checked_wait_any(*session, {points, count}, muster::Nanos(timeout_ns), index);
+      });
     return session->waiting().wait_any({points, count}, muster::Nanos(timeout_ns), index);
   });
 }
@@ -28,7 +45,8 @@ muster_status_t muster_point_wait_any(muster_session* session, const muster_poin
 muster_status_t muster_point_test(muster_session* session, muster_point point) {
   return muster::client::guarded([&]() -> Status {
     if (session == nullptr) return failure(Code::kBadArgument, "session must not be NULL");
-    MUSTER_RETURN_IF_ERROR(session->in_its_process());
+    if (!session->is_here())
+      return elsewhere(*session, [&] { return muster::client::checked_test(*session, point); });
     return session->waiting().test(point);
   });
 }
@@ -58,6 +76,7 @@ muster_point muster_timeline_point(uint32_t timeline, uint64_t value) {
 
 muster_status_t muster_timeline_signal(muster_session* session, uint32_t timeline, uint64_t value) {
   return muster::client::with_session(session, [&]() -> Status {
+    if (session->check() != nullptr) return muster::client::checked_signal(*session, timeline, value);
     muster::client::Submission& submission = session->submission();
     const Code code = submission.signal(timeline, value);
     return code == Code::kOk ? Status() : submission.not_signalled(code, timeline, value);

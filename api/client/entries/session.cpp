@@ -19,6 +19,7 @@ using muster::fail;
 using muster::failure;
 using muster::Result;
 using muster::Status;
+using muster::client::Mode;
 using muster::client::with_session;
 
 namespace {
@@ -90,10 +91,19 @@ Status read_options(const Options* given, Options* options) {
   return {};
 }
 
+Result<Mode> mode_of_environment() {
+  const std::string said = muster::bootstrap::process_environment()(muster::kCheckVariable).value_or("");
+  if (said.empty() || said == "0") return Mode::kPlain;
+  if (said == "1") return Mode::kCheck;
+  return fail(Code::kBadArgument, "{} is '{}': set it to 1 for check mode, or to 0", muster::kCheckVariable,
+              muster::printable(said, muster::Lines::kOne));
+}
+
 Status open_as(const muster::bootstrap::LaunchedRank& identity, muster::Nanos timeout,
                muster_session** session) {
+  MUSTER_ASSIGN_OR_RETURN(const Mode mode, mode_of_environment());
   MUSTER_ASSIGN_OR_RETURN(auto attachment, muster::client::attach(identity, timeout));
-  MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(attachment)));
+  MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(attachment), mode));
   MUSTER_FAULT_POINT("attach.opened");
   *session = made.release();
   return {};
@@ -127,8 +137,11 @@ muster_status_t muster_close(muster_session* session) {
   return muster::client::guarded([&]() -> Status {
     if (session->is_closed()) return session->in_its_process();
     const std::unique_ptr<muster_session> owner(session);
-    if (owner->usable().ok()) owner->connection().say_goodbye();
-    return {};
+    const bool is_usable = owner->usable().ok();
+    Status around;
+    if (is_usable && owner->check() != nullptr) around = owner->check()->check_around();
+    if (is_usable) owner->connection().say_goodbye();
+    return around;
   });
 }
 

@@ -26,14 +26,16 @@ TEST(Variables, NamesWhatWasMeant) {
            {"MUSTER_WORLDSIZE=2", "'MUSTER_WORLD_SIZE'"},
            {"MUSTER_WORLD=2", "'MUSTER_WORLD_SIZE'"},
            {"MUSTER_rank=2", "'MUSTER_RANK'"},
+           {"MUSTER_CHEK=1", "'MUSTER_CHECK'"},
            {"MUSTER_SETT_node__workers=2", "'MUSTER_SET_node__workers'"},
            {"MUSTER_node__workers=2", "'MUSTER_SET_node__workers'"}})
     EXPECT_THAT(told({name}), ElementsAre(HasSubstr(meant))) << name;
 }
 
 TEST(Variables, LeavesKnownOnesAndStrangersAlone) {
-  for (const Variable& variable : rank_variables())
-    EXPECT_THAT(told({std::string(variable.name) + "=1"}), IsEmpty());
+  for (const auto& variables : {rank_variables(), session_variables()})
+    for (const Variable& variable : variables)
+      EXPECT_THAT(told({std::string(variable.name) + "=1"}), IsEmpty());
   EXPECT_THAT(told({"MUSTER_SET_node__workers=2", "MUSTER_LOG=info", "MUSTER_TEST=1", "MUSTER_HOME=/x",
                     "MUSTER_SETUP=skip", "RANK=1", "MASTER_PORT=1", "MUSTER_", "MUSTER_FAULT_AT=a"}),
               IsEmpty());

@@ -111,7 +111,7 @@ TEST_F(Units, KeepUnevenSlicesInOneOrder) {
     model.initialise();
     model.step(0);
     EXPECT_EQ(model.info().prefetch, 0U) << "rank " << member.rank;
-    ok(muster_step_begin(model.units, MUSTER_POINT_NONE, 0));
+    ok(muster_step_begin(model.units, model.latest(), 0));
     for (const std::size_t u : {0U, 2U}) model.forward(u);
     model.wait();
     for (const std::size_t u : {0U, 2U})

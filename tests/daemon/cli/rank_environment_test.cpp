@@ -46,6 +46,17 @@ TEST(RankEnvironment, LeavesTheTokenOutWhereNoneIsAskedFor) {
   EXPECT_FALSE(lookup_in(made)("MUSTER_TOKEN"));
 }
 
+// Goal:   the variable is the ranks' own, unless the run asks for check mode.
+TEST(RankEnvironment, HasCheckModeAsAskedFor) {
+  const RankIdentity facts{"/tmp/s", "job", "", "", 0, 1, 0, 1, true};
+  EXPECT_EQ(lookup_in(rank_environment({"MUSTER_CHECK=0"}, facts))("MUSTER_CHECK"), "1");
+  EXPECT_EQ(lookup_in(rank_environment({}, facts))("MUSTER_CHECK"), "1");
+  EXPECT_EQ(
+      lookup_in(rank_environment({"MUSTER_CHECK=1"}, {"/tmp/s", "job", "", "", 0, 1, 0, 1}))("MUSTER_CHECK"),
+      "1");
+  EXPECT_FALSE(lookup_in(rank_environment({}, {"/tmp/s", "job", "", "", 0, 1, 0, 1}))("MUSTER_CHECK"));
+}
+
 TEST(RankEnvironment, NamesWhatARunDoesNotUse) {
   EXPECT_TRUE(unused_by_run({"PATH=/bin", "MUSTER_ENDPOINT=/tmp/s"}).empty());
   const auto texts = unused_by_run({"MUSTER_MESH=tp=2", "MUSTER_JOB="});

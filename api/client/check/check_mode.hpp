@@ -1,0 +1,84 @@
+// CheckMode: what a session in check mode has beside the others.
+#pragma once
+
+#include "api/base/hash.hpp"
+#include "api/client/check/guarded_buffers.hpp"
+#include "api/client/check/memory_use.hpp"
+#include "api/client/check/starts_in_flight.hpp"
+
+#include <muster/muster.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace muster::client {
+
+enum class Mode : std::uint8_t { kPlain, kCheck };
+
+// Owns    the session's mappings, what each plan uses, and the starts that nobody has seen end.
+// Thread  the session's.
+// Bound   that of its objects.
+// Fails   never; finds what is wrong: kState with rank, call, start and bytes. Each finding goes to standard
+//         error too.
+class CheckMode {
+ public:
+  // Says once that the mode is on.
+  explicit CheckMode(std::int32_t rank);
+
+  std::int32_t rank() const { return rank_; }
+  GuardedBuffers& buffers() { return buffers_; }
+  // Of a finding: writes it to standard error and returns it.
+  Status found(Status finding) const;
+  Status found(std::string_view text) const;
+
+  // ---- plans
+  void plan_made(muster_plan plan, std::string name, MemoryUses uses);
+  void plan_gone(muster_plan plan) { plans_.erase(plan); }
+  // The buffer is freed. kState, if something has been written around it.
+  Status buffer_gone(muster_buffer buffer);
+  // kState, if something has been written around any buffer.
+  Status check_around() { return found(buffers_.check_around()); }
+
+  // ---- starts
+  // What a start of the plan would use; nothing for a plan that is not known.
+  std::optional<NextStart> next_start(muster_plan plan, const muster_submit& submit) const;
+  // kState naming both, if the start would race with one in flight.
+  Status judge(std::string_view call, const NextStart& next) const;
+  // The same for a collective that this process runs now.
+  Status judge_run(std::string_view call, muster_plan plan) const;
+  void started(const NextStart& next, muster_point point);
+  // As if it were started, until starts().back_to().
+  void foresee(const NextStart& next, muster_point point) { starts_.add(next, point); }
+  StartsInFlight& starts() { return starts_; }
+  // The process has seen that the point is reached, or that it never will be.
+  void reach(muster_point point) { release(starts_.reach(point)); }
+  void fail(muster_point point) { release(starts_.fail(point)); }
+  // kState naming both, if the signal would let a start begin that races with another.
+  Status judge_signal(std::uint32_t timeline, std::uint64_t value) const;
+  void signalled(std::uint32_t timeline, std::uint64_t value);
+
+  void name_lane(muster_lane lane, std::string_view name) { lanes_[lane] = name; }
+
+ private:
+  struct Planned {
+    std::string name;
+    std::shared_ptr<const MemoryUses> uses;
+  };
+  std::string name_of(const StartedUse& start) const;
+  std::string words(const Race& race) const;
+  void protect(const StartedUse& start);
+  void release(const std::vector<StartedUse>& ended);
+
+  std::int32_t rank_;
+  GuardedBuffers buffers_;
+  std::map<muster_plan, Planned> plans_;
+  std::map<muster_lane, std::string> lanes_;  // that have a name
+  StartsInFlight starts_;
+};
+
+}  // namespace muster::client

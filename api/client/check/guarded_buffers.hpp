@@ -1,0 +1,95 @@
+// GuardedBuffers: the memory of a session in check mode, as this process sees it. Each buffer has mappings of
+// its own, with an inaccessible page on both sides.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/client/check/faults.hpp"
+#include "api/client/check/memory_use.hpp"
+#include "api/shm/descriptor.hpp"
+
+#include <muster/muster.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::client {
+
+// Owns    the mappings. The memory of a buffer that was freed is gone; its addresses stay inaccessible.
+// Thread  the session's; others may run into a page meanwhile.
+// Bound   a page on both sides of each buffer; kFreedMax freed ones.
+// Fails   own_memory() and map(): NO_RESOURCE. Finds: bytes around a buffer that were overwritten.
+class GuardedBuffers {
+ public:
+  static constexpr std::size_t kFreedMax = 4096;
+
+  explicit GuardedBuffers(std::int32_t rank) : rank_(rank) {}
+  ~GuardedBuffers();
+  GuardedBuffers(const GuardedBuffers&) = delete;
+  GuardedBuffers& operator=(const GuardedBuffers&) = delete;
+
+  // Memory for one buffer, of whole pages, in which it begins at `offset`: it ends within 64 bytes of them.
+  struct OwnMemory {
+    shm::Descriptor file;
+    std::uint64_t offset = 0;
+  };
+  static Result<OwnMemory> own_memory(std::uint64_t bytes);
+  // Maps all bytes of a memory, between two guards.
+  Result<std::byte*> map(const shm::Descriptor& memory, std::uint64_t bytes);
+  void unmap(std::byte* mapped);
+
+  // A buffer that lies in a mapping. owned: what lies around it in its pages is nobody's, and must not
+  // change.
+  void add(muster_buffer buffer, std::byte* mapped, std::byte* data, std::uint64_t bytes, bool owned);
+  // The buffer is freed.
+  Status give_back(muster_buffer buffer);
+  // kState, if something has been written around a buffer. It tells of each buffer once.
+  Status check_around();
+
+  // Until release() the process must not touch what a start writes, nor write what it reads. `why` is told to
+  // whoever does. Only pages that lie wholly in a use are protected.
+  void protect(const MemoryUses& uses, const std::string& why);
+  void release(const MemoryUses& uses);
+  // "bytes [0, 64) of buffer 0x10001".
+  std::string name_of(const std::byte* from, const std::byte* to) const;
+  // Where the buffer lies; nulls if there is none of that handle.
+  std::pair<const std::byte*, const std::byte*> extent_of(muster_buffer buffer) const;
+
+ private:
+  struct Page {
+    std::uint32_t writers = 0, readers = 0;
+    int access = 0;  // of mprotect(2)
+  };
+  struct Guarded {
+    muster_buffer buffer = 0;  // 0: none is known yet
+    std::byte* mapped = nullptr;
+    std::size_t mapped_bytes = 0;
+    std::byte* data = nullptr;
+    std::uint64_t bytes = 0;
+    bool owned = false;
+    bool told = false;  // what was written around it
+    WatchedRange range;
+    std::vector<Page> pages;  // of the mapping
+  };
+
+  Guarded* find(const std::byte* address);
+  const Guarded* find(const std::byte* address) const;
+  std::string full_name(const Guarded& guarded) const;
+  Status check_around(Guarded& guarded);
+  template<class Change>
+  void change_pages(const MemoryUse& use, Change change);
+  void set_access(Guarded& guarded, std::size_t first, std::size_t last);
+  void drop(Guarded& guarded);
+
+  std::int32_t rank_;
+  std::map<const std::byte*, std::unique_ptr<Guarded>> all_;  // by the end of the mapping
+  std::map<muster_buffer, Guarded*> by_buffer_;
+  std::deque<std::unique_ptr<Guarded>> freed_;
+};
+
+}  // namespace muster::client
