@@ -20,6 +20,11 @@ namespace muster::transport::test {
 
 enum class Place : std::uint8_t { kApart, kInPlace };
 
+// Bytes at which a path chooses another place, algorithm or cut: what goes with an arrival or a request, what
+// is copied, staged or packed, and where parts and chunks end.
+inline constexpr std::uint64_t kThresholds[] = {32,       1 << 10,   1216,      8 << 10,   16 << 10, 32 << 10,
+                                                64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20};
+
 struct Edge {
   std::int32_t from = 0;
   std::int32_t to = 0;

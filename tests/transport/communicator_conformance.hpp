@@ -269,6 +269,36 @@ TEST_P(CommunicatorConformance, ChangesPlacesWhereSomeAreInPlace) {
   ASSERT_TRUE(settled());
 }
 
+// Goal:   the same with gaps between the blocks, in contributions on both sides of each threshold.
+TEST_P(CommunicatorConformance, ChangesPlacesWithGapsAtEachThreshold) {
+  constexpr std::int32_t kPair = 2;
+  for (const std::uint64_t bytes : kThresholds)
+    for (const std::uint64_t more : {0, 1}) {
+      const std::uint64_t count = bytes / sizeof(std::uint16_t) / kPair + more;
+      Shape shape = shape_of(MUSTER_ALL_TO_ALL, MUSTER_BF16, 0, kPair, count, Place::kInPlace);
+      shape.scattered = true;
+      ASSERT_TRUE(conforms(shape));
+    }
+  ASSERT_TRUE(settled());
+}
+
+// Goal:   faces meet by tag, in whatever order each end lists them.
+TEST_P(CommunicatorConformance, GivesEachFaceToTheReceiveOfItsTag) {
+  for (const std::uint64_t count : {3, 40'000}) {
+    Shape shape = shape_of(MUSTER_EXCHANGE, MUSTER_U8, 0, 2, count, Place::kApart);
+    shape.edges.clear();
+    for (std::uint32_t tag = 0; tag < 5; ++tag)
+      for (const std::int32_t from : {0, 1}) shape.edges.push_back({from, 1 - from, tag, count});
+    Case c = make_case(shape);
+    for (Placement& member : c.members) {
+      std::reverse(member.receives.begin(), member.receives.end());
+      std::rotate(member.sends.begin(), member.sends.begin() + 1 + member.index, member.sends.end());
+    }
+    ASSERT_TRUE(conforms(shape, c));
+  }
+  ASSERT_TRUE(settled());
+}
+
 // Goal:   every strided face arrives, whatever its shape at the other end.
 // Method: faces longer than a part, with seeds that draw other shapes, orders and gaps.
 TEST_P(CommunicatorConformance, ExchangesStridedFacesOfManyParts) {

@@ -285,6 +285,34 @@ TEST_F(UnitCases, TakeFromTheArenaWhatTheirShapesSay) {
     });
 }
 
+// Goal:   who is refused a budget hears the smallest one, which is then enough, however many are prefetched.
+TEST_F(UnitCases, HearTheLeastBudgetWhereOneIsRefused) {
+  constexpr std::uint64_t kUnit = 64 * sizeof(float);
+  const std::vector<UnitSpec> specs = {{"root", {{{8, 8}}}, MUSTER_RESHARD_DEFAULT, MUSTER_UNIT_ROOT},
+                                       {"a", {{{8, 8}}}},
+                                       {"b", {{{8, 16}}}},
+                                       {"c", {{{8, 8}}}}};
+  mesh = "dp_shard=2";
+  with_ranks(2, [&](Member& member) {
+    Setting setting;
+    setting.prefetch = 2;
+    setting.budget = 3 * kUnit - 1;
+    {
+      Model refused(member, specs, setting);
+      EXPECT_EQ(muster_step_begin(refused.units, MUSTER_POINT_NONE, 0), MUSTER_ERR_NO_RESOURCE);
+      EXPECT_THAT(muster_last_error(), HasSubstr("768 must be whole at once"));
+      EXPECT_EQ(refused.info().least_bytes, 3 * kUnit) << "the root and the largest unit";
+      setting.budget = refused.info().least_bytes;
+    }
+    Model model(member, specs, setting);
+    model.initialise();
+    model.step(0.5);
+    model.wait();
+    EXPECT_EQ(model.info().least_bytes, setting.budget);
+    meet_and_leave(member);
+  });
+}
+
 // Goal:   case F8: 5 rows over 4 ranks, and 1 over 2, are trained, saved and loaded; some rank has none.
 TEST_F(UnitCases, TrainAndSaveWhereARankHasNoRows) {
   for (const std::int64_t rows : {5, 1}) {

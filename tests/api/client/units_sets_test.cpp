@@ -310,6 +310,23 @@ TEST_F(UnitSets, MeetAfterAnInterrupt) {
   });
 }
 
+// Goal:   ranks that hear of a loss while they meet do not wait for whoever is gone.
+// Method: nothing is in flight that could fail, so the first to hear of it is the meeting.
+TEST_F(UnitSets, HearOfALossWhileTheyMeet) {
+  mesh = "dp_shard=3";
+  with_ranks(3, [&](Member& member) {
+    auto unit = std::make_unique<OneUnit>(member, muster_unit_options MUSTER_UNIT_OPTIONS_INIT);
+    ok(unit->step());
+    await_all(member);
+    if (member.rank == 2) {
+      unit.reset();
+      return;
+    }
+    EXPECT_EQ(muster_step_abandon(unit->units), MUSTER_ERR_PEER_LOST);
+    EXPECT_THAT(muster_last_error(), HasSubstr("rank 2"));
+  });
+}
+
 // Goal:   likewise where a figure of all gradients fails.
 TEST_F(UnitSets, TellOfAFigureThatFailed) {
   mesh = "dp_shard=2";

@@ -410,6 +410,29 @@ TEST_F(SupervisorTest, KeepsNoReportForAnEngineThatSaysNothing) {
   kill(silent, SIGCONT);
 }
 
+// Goal:   a question has one answer, whatever an engine says once the caller's patience is over.
+// Method: a stopped engine. It goes on after the first answer, and answers both questions in their order.
+TEST_F(SupervisorTest, AnswersOnceWhateverAnEngineSaysLater) {
+  node_.start();
+  const auto socket = connect();
+  ASSERT_TRUE(ask(socket, create()));
+  const pid_t engine = engine_of(socket, "job");
+  ASSERT_GT(engine, 0);
+  ASSERT_EQ(kill(engine, SIGSTOP), 0);
+  const auto answer_of = [&](std::uint32_t serial, std::int64_t patience_ns) {
+    const Json jobs{{"command", "jobs"}, {"wait_ns", patience_ns}};
+    EXPECT_TRUE(control::send_packet(socket, shm::MessageKind::kCommand, serial, jobs).ok());
+    const auto answer = control::receive_packet(socket, soon(), clock_);
+    EXPECT_TRUE(answer) << answer.error().text();
+    EXPECT_EQ(answer->serial, serial) << "an answer to a question that had one";
+    return answer->body.at("result").at("jobs").at(0).at("answered").get<bool>();
+  };
+  EXPECT_FALSE(answer_of(7, 1'000'000));
+  ASSERT_EQ(kill(engine, SIGCONT), 0);
+  EXPECT_TRUE(answer_of(8, 20'000'000'000));
+  EXPECT_TRUE(answer_of(9, 20'000'000'000));
+}
+
 // Goal:   a user who has stopped an engine of its own does not keep the daemon from its end, and the answer
 //         says when that is at the latest.
 TEST_F(SupervisorTest, EndsWhereAUserHasStoppedAnEngine) {
