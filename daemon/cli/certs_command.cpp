@@ -2,6 +2,7 @@
 
 #include "api/base/named_path.hpp"
 #include "daemon/config/hostlist.hpp"
+#include "daemon/control/clocks.hpp"
 #include "daemon/control/tls.hpp"
 
 #include <algorithm>
@@ -97,6 +98,15 @@ Result<CertifiedKey> authority_in(const CertsQuestion& question) {
   return CertifiedKey{std::move(certificate), std::move(key)};
 }
 
+// By the clock of this machine; each daemon goes by its own.
+Result<control::Validity> dates_of(const std::string& whose, const std::string& certificate,
+                                   control::WallTime now) {
+  MUSTER_ASSIGN_OR_RETURN(const control::Validity dates, control::validity_of(certificate));
+  const std::string outside = control::outside_dates(whose, dates, now, "the clock of this machine");
+  if (!outside.empty()) return fail(Code::kDenied, "{}", outside);
+  return dates;
+}
+
 struct NodeFiles {
   std::string name;
   control::Credentials credentials;
@@ -104,15 +114,15 @@ struct NodeFiles {
 };
 
 Result<NodeFiles> node_in(const CertsQuestion& question, const std::string& name,
-                          const std::string& authority) {
+                          const std::string& authority, control::WallTime now) {
   MUSTER_ASSIGN_OR_RETURN(std::string certificate, text_of(path_of(question, name, ".pem")));
   MUSTER_ASSIGN_OR_RETURN(std::string key, text_of(path_of(question, name, kKeySuffix)));
   MUSTER_ASSIGN_OR_RETURN(const std::string cluster, control::cluster_of(authority));
-  MUSTER_ASSIGN_OR_RETURN(const control::WallTime until, control::good_until(certificate));
+  MUSTER_ASSIGN_OR_RETURN(const control::Validity dates, dates_of("its certificate", certificate, now));
   MUSTER_ASSIGN_OR_RETURN(
       control::Credentials credentials,
       control::Credentials::of_certificates(cluster, authority, {std::move(certificate), std::move(key)}));
-  return NodeFiles{name, std::move(credentials), until};
+  return NodeFiles{name, std::move(credentials), dates.until};
 }
 
 // Carries bytes between a client and a server until they know each other, or one refuses the other.
@@ -127,6 +137,8 @@ Status shake_hands(const NodeFiles& client, const NodeFiles& server, control::Wa
     if (!at_server) return failure(Code::kDenied, "node {}: {}", client.name, at_server.error().message());
     const auto at_client = asks.receive(answers.take_wire());
     if (!at_client) return failure(Code::kDenied, "node {}: {}", server.name, at_client.error().message());
+    for (const TlsStream* end : {&asks, &answers})
+      if (Status outside = end->outside_dates(); !outside.ok()) return outside;  // one between them
   }
   if (answers.peer() == client.name) return {};
   return failure(Code::kDenied, "the files of node {} are those of node {}", client.name, answers.peer());
@@ -202,9 +214,11 @@ int run_certs_check(const CertsQuestion& question, control::WallTime now, Output
   if (const auto trouble = check_folder(question)) return complain(*trouble);
   const auto authority = text_of(path_of(question, kAuthority, ".pem"));
   if (!authority) return complain(trouble_of(authority.error()));
+  if (const auto dates = dates_of("the certificate of the authority", *authority, now); !dates)
+    return complain(trouble_of(dates.error()));
   std::vector<NodeFiles> nodes;
   for (const std::string& name : *names) {
-    auto node = node_in(question, name, *authority);
+    auto node = node_in(question, name, *authority, now);
     if (!node)
       return complain({trouble_of(node.error()).exit_code,
                        fmt::format("node {}: {}", name, node.error().message()), node.error().code()});

@@ -57,10 +57,13 @@ std::string cluster_text(const Json& cluster, std::size_t columns) {
     return config::duration_text(entry.at(name).get<std::int64_t>());
   };
   const bool certified = cluster.contains("certificate_days");
-  std::string out = fmt::format(
-      "node {} of cluster {}, port {}, by {}{}\n", text(cluster, "node"), text(cluster, "cluster"),
-      cluster.at("port").get<std::uint32_t>(), text(cluster, "trust"),
-      certified ? fmt::format(" (good for {} days)", cluster.at("certificate_days").get<int>()) : "");
+  const std::string fault = cluster.value("certificate_fault", std::string());
+  std::string out =
+      fmt::format("node {} of cluster {}, port {}, by {}{}\n", text(cluster, "node"),
+                  text(cluster, "cluster"), cluster.at("port").get<std::uint32_t>(), text(cluster, "trust"),
+                  !fault.empty() ? " (" + fault + ")"
+                  : certified ? fmt::format(" (good for {} days)", cluster.at("certificate_days").get<int>())
+                              : "");
   std::vector<config::Cells> rows;
   for (const Json& peer : cluster.at("peers"))
     rows.push_back({text(peer, "node"), text(peer, "state"), seconds(peer, "for_ns"), text(peer, "address"),

@@ -51,6 +51,16 @@ std::vector<std::string> uris_of(const X509* certificate) {
   return uris;
 }
 
+std::optional<std::pair<WallTime, WallTime>> dates_of(const X509* certificate) {
+  std::tm from{};
+  std::tm until{};
+  if (ASN1_TIME_to_tm(X509_get0_notBefore(certificate), &from) != 1 ||
+      ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &until) != 1)
+    return std::nullopt;
+  return std::pair(WallTime(std::chrono::seconds(timegm(&from))),
+                   WallTime(std::chrono::seconds(timegm(&until))));
+}
+
 }  // namespace openssl
 
 namespace {
@@ -184,13 +194,12 @@ Result<std::string> cluster_of(std::string_view authority) {
   return fail(Code::kBadArgument, "the authority's certificate does not name a cluster ({}CLUSTER)", kScheme);
 }
 
-Result<WallTime> good_until(std::string_view certificate) {
+Result<Validity> validity_of(std::string_view certificate) {
   const OwnedBio text = openssl::reader_of(certificate);
   const OwnedCertificate read(PEM_read_bio_X509(text.get(), nullptr, nullptr, nullptr));
-  std::tm date{};
-  if (read == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(read.get()), &date) != 1)
-    return fail(Code::kBadArgument, "the certificate is not PEM: {}", openssl::take_reason());
-  return WallTime(std::chrono::seconds(timegm(&date)));
+  const auto dates = read == nullptr ? std::nullopt : openssl::dates_of(read.get());
+  if (!dates) return fail(Code::kBadArgument, "the certificate is not PEM: {}", openssl::take_reason());
+  return Validity{dates->first, dates->second};
 }
 
 Result<CertifiedKey> certify_node(const CertifiedKey& authority, std::string_view cluster,

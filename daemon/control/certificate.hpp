@@ -33,8 +33,13 @@ Result<CertifiedKey> certify_node(const CertifiedKey& authority, std::string_vie
 // The cluster of an authority that make_authority() made. kBadArgument: the text is none.
 Result<std::string> cluster_of(std::string_view authority);
 
-// Until when the first certificate in the text is good. kBadArgument: there is none.
-Result<WallTime> good_until(std::string_view certificate);
+// The dates of a certificate: it is good from one to the other.
+struct Validity {
+  WallTime from;
+  WallTime until;
+};
+// Of the first certificate in the text. kBadArgument: there is none.
+Result<Validity> validity_of(std::string_view certificate);
 
 // "spiffe://lab-a/node/node01"; cluster and node: letters, digits, '.', '-', '_'. kBadArgument.
 Result<std::string> node_uri(std::string_view cluster, std::string_view node);

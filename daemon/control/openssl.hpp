@@ -3,9 +3,12 @@
 
 #include "api/base/result.hpp"
 
+#include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <openssl/bio.h>
@@ -39,5 +42,8 @@ OwnedBio reader_of(std::string_view text);
 std::string text_in(BIO* bio);
 // The URIs that the certificate names as its subject.
 std::vector<std::string> uris_of(const X509* certificate);
+// From when to when it is good. Nothing: a date is not well-formed.
+std::optional<std::pair<std::chrono::sys_seconds, std::chrono::sys_seconds>> dates_of(
+    const X509* certificate);
 
 }  // namespace muster::control::openssl

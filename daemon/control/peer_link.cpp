@@ -1,5 +1,7 @@
 #include "daemon/control/peer_link.hpp"
 
+#include "daemon/control/clocks.hpp"
+
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -25,7 +27,8 @@ PeerLink::PeerLink(Loop& loop, shm::Descriptor socket, TlsStream::Role role,
       role_(role),
       own_(std::move(own)),
       events_(std::move(events)),
-      times_(times) {
+      times_(times),
+      now_(now) {
   timer_ = loop_.after(times_.admission, [this] {
     timer_ = 0;
     const Status why = failure(Code::kTimeout, "it has not said who it is within {} ms",
@@ -85,7 +88,10 @@ Result<HeartbeatKeys> PeerLink::heartbeat_keys() const {
 }
 
 void PeerLink::send(const Json& body) {
-  if (!secured_ || closing_ || ended_) return;
+  if (secured_ && !closing_ && !ended_) transmit(body);
+}
+
+void PeerLink::transmit(const Json& body) {
   auto frame = frame_of(body);
   if (!frame) return end(frame.error());
   if (!tls_) {
@@ -139,6 +145,8 @@ void PeerLink::take(std::span<const std::byte> wire) {
   flush();  // a part of the handshake, or the alert that tells the peer
   if (ended_) return;
   if (!plain) return close(plain.error());
+  if (why_.ok()) refuse_dates(tls_->outside_dates());
+  if (ended_) return;
   if (!secured_ && tls_->established()) {
     secured_ = true;
     events_.secured();
@@ -148,11 +156,29 @@ void PeerLink::take(std::span<const std::byte> wire) {
   hear();
 }
 
+// The peer hears of it here, and says its time in its greeting, or as it refuses this node too.
+void PeerLink::refuse_dates(Status why) {
+  if (why.ok()) return;
+  why_ = std::move(why);
+  transmit({{"refused", why_.message()}, {"time", said(now_)}});
+  if (ended_) return;
+  loop_.unwatch(timer_);
+  timer_ = loop_.after(times_.goodbye, [this] {
+    timer_ = 0;
+    close(why_);
+  });
+}
+
 void PeerLink::hear() {
   while (!closing_ && !ended_) {
     auto frame = frames_.next();
     if (!frame) return refuse(frame.error());
     if (!*frame) return;
+    if (!why_.ok()) {
+      if (const auto time = time_said(**frame))
+        close(failure(why_.code(), "{}; {}", why_.message(), cure_of_dates(now_, *time)));
+      continue;
+    }
     events_.heard(**std::move(frame));
   }
 }
@@ -192,7 +218,7 @@ void PeerLink::end(Status why) {
   for (Loop::Watch* watch : {&start_, &reads_, &writes_, &timer_}) loop_.unwatch(std::exchange(*watch, 0));
   for_writing_.reset();
   socket_.reset();
-  events_.ended(closing_ ? why_ : why);
+  events_.ended(closing_ || !why_.ok() ? why_ : why);
 }
 
 }  // namespace muster::control

@@ -19,7 +19,9 @@
 namespace muster::control {
 
 // The owner greets, checks the other's greeting, and then admits the link or refuses it. The link itself
-// refuses what is no frame, and a peer that has proved a name and then does not greet.
+// refuses what is no frame, a peer that has proved a name and then does not greet, and one whose certificate
+// lies outside its dates by this node's clock. Each side of such a pair says its time, so that both can tell
+// a wrong clock from an old certificate.
 //
 // Owns    the socket, the keys of this connection, and what is to be sent.
 // Thread  the loop's. A callback may send and close; it must not destroy the link.
@@ -32,7 +34,7 @@ class PeerLink {
 
   struct Times {
     Nanos admission = std::chrono::seconds(5);  // from the connection until admit()
-    Nanos goodbye = std::chrono::seconds(1);    // after close()
+    Nanos goodbye = std::chrono::seconds(1);    // after close(), and for the time of a peer that is refused
   };
   struct Events {
     std::function<void()> secured;  // frames can be sent; peer() is known, unless it is in plain text
@@ -42,7 +44,7 @@ class PeerLink {
     std::function<void()> alive = [] {};
   };
   // Without credentials the link is in plain text, and a peer is whoever it says. `wanted`: the node that a
-  // client means to reach.
+  // client means to reach. `now`: this node's time, which it says to one whose dates it refuses.
   PeerLink(Loop& loop, shm::Descriptor socket, TlsStream::Role role, std::shared_ptr<const Credentials> own,
            std::string wanted, WallTime now, Events events, Times times);
   ~PeerLink();
@@ -56,10 +58,12 @@ class PeerLink {
   // Sends what is left, and says goodbye. `ended` is called with `why` once the peer has heard it, or its
   // time is over.
   void close(Status why);
-  // Closes, and the peer hears why: {"refused": text}, if frames can be sent at all.
+  // Closes, and the peer hears why: {"refused": text}, if frames can be sent at all. The link itself adds
+  // "time" where it refuses for dates.
   void refuse(const Status& why);
 
-  // The name that the peer has proved; empty in plain text, and before `secured`.
+  // The name that the peer has proved, though its certificate may lie outside its dates if the link never was
+  // secured; empty in plain text, and before the handshake is over.
   const std::string& peer() const;
   // Where the peer is, as long as the link has not ended.
   SocketAddress address() const;
@@ -73,6 +77,8 @@ class PeerLink {
   void on_readable();
   void take(std::span<const std::byte> wire);
   void hear();
+  void transmit(const Json& body);
+  void refuse_dates(Status why);
   void flush();
   void end(Status why);
 
@@ -85,8 +91,9 @@ class PeerLink {
   FrameReader frames_;
   const Events events_;
   const Times times_;
+  const WallTime now_;  // when it began
   std::vector<std::byte> unsent_;
-  Status why_;  // of close()
+  Status why_;  // of close(), or for which dates the peer is refused
   bool secured_ = false;
   bool admitted_ = false;
   bool closing_ = false;

@@ -1,5 +1,6 @@
 #include "daemon/control/tls.hpp"
 
+#include "daemon/control/clocks.hpp"
 #include "daemon/control/openssl.hpp"
 
 #include <algorithm>
@@ -59,6 +60,13 @@ const char* refusal_in(unsigned long error) {
 
 }  // namespace
 
+// What the checks of a handshake find, and what they need. Callbacks of OpenSSL have it from the connection.
+struct PeerCheck {
+  WallTime now;
+  std::string said;     // by secret: how the client calls itself; else what is wrong with the peer's name
+  std::string outside;  // which certificate lies outside its dates, and by how much; empty: none does
+};
+
 struct Credentials::Parts {
   openssl::OwnedContext context;
   std::string cluster;
@@ -97,6 +105,38 @@ struct Credentials::Parts {
     return nullptr;
   }
   static Parts& of(SSL* ssl) { return *static_cast<Parts*>(SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl))); }
+
+  // The name is checked during the handshake: so an alert tells the other side. Dates are only noted: an
+  // alert would tell neither by how much nor by which clock, and so the handshake goes on and proves the
+  // rest.
+  static int verify(int is_good, X509_STORE_CTX* store) {
+    auto* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
+    const X509* certificate = X509_STORE_CTX_get_current_cert(store);
+    const Parts& own = of(ssl);
+    PeerCheck& found = *static_cast<PeerCheck*>(SSL_get_app_data(ssl));
+    const bool is_node = X509_STORE_CTX_get_error_depth(store) == 0;
+    const int error = X509_STORE_CTX_get_error(store);
+    if (is_good != 1 && (error == X509_V_ERR_CERT_NOT_YET_VALID || error == X509_V_ERR_CERT_HAS_EXPIRED)) {
+      const auto dates = openssl::dates_of(certificate);
+      if (!dates) return 0;
+      const auto name = node_of(certificate, own.cluster);
+      const std::string whose = !is_node ? "the certificate of the authority"
+                                : name   ? "the certificate of node " + *name
+                                         : "its certificate";
+      const std::string outside =
+          outside_dates(whose, {dates->first, dates->second}, found.now, "the clock of node " + own.node);
+      if (outside.empty()) return 0;
+      if (found.outside.empty()) found.outside = outside;
+      X509_STORE_CTX_set_error(store, X509_V_OK);
+      return 1;
+    }
+    if (is_good != 1 || !is_node) return is_good;
+    const auto node = node_of(certificate, own.cluster);
+    if (node) return 1;
+    found.said = node.error().message();
+    X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
+    return 0;
+  }
 };
 
 // ---- credentials -------------------------------------------------------------------------------
@@ -130,17 +170,7 @@ Result<Credentials> Credentials::of_certificates(std::string_view cluster, std::
     if (SSL_CTX_add1_chain_cert(context, chain[i].get()) != 1)
       return fail(openssl::failed_to("adding to the node's chain"));
   MUSTER_ASSIGN_OR_RETURN(parts->node, node_of(chain.front().get(), cluster));
-  // The name is checked during the handshake: so an alert tells the other side.
-  const auto verify = [](int is_good, X509_STORE_CTX* store) {
-    if (is_good != 1 || X509_STORE_CTX_get_error_depth(store) != 0) return is_good;
-    auto* ssl = static_cast<SSL*>(X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx()));
-    const auto node = node_of(X509_STORE_CTX_get_current_cert(store), Parts::of(ssl).cluster);
-    if (node) return 1;
-    *static_cast<std::string*>(SSL_get_app_data(ssl)) = node.error().message();
-    X509_STORE_CTX_set_error(store, X509_V_ERR_HOSTNAME_MISMATCH);
-    return 0;
-  };
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, verify);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, Parts::verify);
   SSL_CTX_set_verify_depth(context, kChainLengthMax);
   SSL_CTX_set_app_data(context, parts.get());
   return Credentials(std::move(parts));
@@ -177,7 +207,7 @@ Result<Credentials> Credentials::of_secret(std::string_view cluster, std::string
         *session = nullptr;
         if (!node_uri(Parts::of(ssl).cluster, said)) return 1;  // no such session
         *session = Parts::of(ssl).session(ssl);
-        if (auto* peer = static_cast<std::string*>(SSL_get_app_data(ssl))) *peer = said;
+        if (auto* found = static_cast<PeerCheck*>(SSL_get_app_data(ssl))) found->said = said;
         return *session != nullptr ? 1 : 0;
       });
   return Credentials(std::move(parts));
@@ -193,9 +223,9 @@ struct TlsStream::Parts {
   Role role = Role::kClient;
   std::string wanted;
   std::string peer;
-  std::string said;  // by secret: how the client calls itself; else what is wrong with the peer's name
+  PeerCheck found;
   Status broken;
-  bool established = false;
+  bool finished = false;  // the handshake
   bool closed = false;
 };
 
@@ -220,7 +250,8 @@ Result<TlsStream> TlsStream::begin(const Credentials& credentials, Role role, st
   }
   SSL* ssl = parts->ssl.get();
   SSL_set_bio(ssl, parts->in, parts->out);
-  SSL_set_app_data(ssl, &parts->said);
+  parts->found.now = now;
+  SSL_set_app_data(ssl, &parts->found);
   X509_VERIFY_PARAM_set_time(SSL_get0_param(ssl), static_cast<time_t>(now.time_since_epoch().count()));
   if (role == Role::kClient)
     SSL_set_connect_state(ssl);
@@ -242,13 +273,13 @@ Status TlsStream::refusal(int result) {
   const long verified = SSL_get_verify_result(ssl);
   const char* const refused = refusal_in(ERR_peek_error());
   const std::string reason = openssl::take_reason();
-  if (verified == X509_V_ERR_HOSTNAME_MISMATCH) return failure(Code::kDenied, "{}", parts_->said);
+  if (verified == X509_V_ERR_HOSTNAME_MISMATCH) return failure(Code::kDenied, "{}", parts_->found.said);
   if (verified != X509_V_OK)
     return failure(Code::kDenied, "its certificate is refused: {}", X509_verify_cert_error_string(verified));
   // A client has ended its part of the handshake before the server looks at its certificate.
   if (refused != nullptr)
     return failure(Code::kDenied, "it refuses the certificate of node {}: {}", parts_->own->node, refused);
-  if (parts_->established) return failure(Code::kProtocol, "TLS: {}", reason);
+  if (parts_->finished) return failure(Code::kProtocol, "TLS: {}", reason);
   if (!parts_->own->secret.empty())
     return failure(Code::kDenied, "the two nodes do not have the same secret: {}", reason);
   return failure(Code::kDenied, "TLS: {}", reason);
@@ -269,11 +300,11 @@ Status TlsStream::handshake() {
   } else {
     if (SSL_session_reused(ssl) != 1) return failure(Code::kDenied, "it does not know the cluster's secret");
     // A server does not say its name: the client takes it for the one that it means.
-    parts_->peer = parts_->role == Role::kServer ? parts_->said : parts_->wanted;
+    parts_->peer = parts_->role == Role::kServer ? parts_->found.said : parts_->wanted;
   }
   if (!parts_->wanted.empty() && parts_->peer != parts_->wanted)
     return failure(Code::kDenied, "it is node {}, and node {} was expected", parts_->peer, parts_->wanted);
-  parts_->established = true;
+  parts_->finished = true;
   return {};
 }
 
@@ -287,9 +318,9 @@ Result<std::vector<std::byte>> TlsStream::receive(std::span<const std::byte> wir
   if (!wire.empty() &&
       BIO_write(parts_->in, wire.data(), static_cast<int>(wire.size())) != static_cast<int>(wire.size()))
     return ends(openssl::failed_to("taking bytes"));
-  if (!parts_->established)
+  if (!parts_->finished)
     if (Status status = handshake(); !status.ok()) return ends(std::move(status));
-  if (!parts_->established) return plain;
+  if (!parts_->finished) return plain;
   std::array<std::byte, 16 << 10> piece;
   while (true) {
     ERR_clear_error();
@@ -320,7 +351,7 @@ std::vector<std::byte> TlsStream::take_wire() {
 // A memory BIO takes everything, so a write is never partial.
 Status TlsStream::write(std::span<const std::byte> plain) {
   if (!parts_->broken.ok()) return parts_->broken;
-  if (!parts_->established) return failure(Code::kState, "the handshake is not over");
+  if (!parts_->finished) return failure(Code::kState, "the handshake is not over");
   while (!plain.empty()) {
     ERR_clear_error();
     std::size_t written = 0;
@@ -334,12 +365,13 @@ Status TlsStream::write(std::span<const std::byte> plain) {
 }
 
 void TlsStream::close() {
-  if (parts_->established && parts_->broken.ok()) SSL_shutdown(parts_->ssl.get());
+  if (parts_->finished && parts_->broken.ok()) SSL_shutdown(parts_->ssl.get());
   ERR_clear_error();
 }
 
 Result<std::array<std::byte, 32>> TlsStream::exported(std::string_view label) const {
-  if (!established()) return fail(Code::kState, "the handshake is not over");
+  if (!established())
+    return fail(Code::kState, "the handshake is not over, or a certificate outside its dates");
   std::array<std::byte, 32> key;
   if (SSL_export_keying_material(parts_->ssl.get(), reinterpret_cast<unsigned char*>(key.data()), key.size(),
                                  label.data(), label.size(), nullptr, 0, 0) != 1)
@@ -348,7 +380,12 @@ Result<std::array<std::byte, 32>> TlsStream::exported(std::string_view label) co
 }
 
 bool TlsStream::established() const {
-  return parts_->established && parts_->broken.ok();
+  return parts_->finished && parts_->broken.ok() && parts_->found.outside.empty();
+}
+
+Status TlsStream::outside_dates() const {
+  if (!parts_->finished || parts_->found.outside.empty()) return {};
+  return failure(Code::kDenied, "{}", parts_->found.outside);
 }
 
 const std::string& TlsStream::peer() const {

@@ -1,7 +1,8 @@
 // TLS 1.3 between supervisors, without sockets: bytes of the wire go in and come out (decision D15). Both
 // sides prove who they are: by certificates of one authority, or, in a small cluster, by a shared secret.
 //
-// No tickets, no early data. A refusal names the reason, and the other side hears of it by an alert.
+// No tickets, no early data. A refusal names the reason, and the other side hears of it by an alert. Of dates
+// an alert says too little: the handshake goes on, and the refusal follows in it.
 #pragma once
 
 #include "daemon/control/certificate.hpp"
@@ -50,7 +51,7 @@ class Credentials {
 // Thread  one.
 // Bound   one record of 16 KiB, and what the caller has not taken.
 // Fails   receive: kDenied (the peer is not who it should be), kProtocol; the connection is over then, but
-//         take_wire() still has the alert. write: kState before established().
+//         take_wire() still has the alert. write: kState before the handshake is over.
 class TlsStream {
  public:
   enum class Role : std::uint8_t { kClient, kServer };
@@ -74,6 +75,9 @@ class TlsStream {
 
   // The handshake is over, and the peer is known.
   bool established() const;
+  // Why established() stays false though the handshake is over: a certificate, else good, lies outside its
+  // dates. The peer is who it says, and it may be told so by write(); nothing else is for it. Else OK.
+  Status outside_dates() const;
   // The node at the other end.
   const std::string& peer() const;
   // The other side has said goodbye.

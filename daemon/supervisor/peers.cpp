@@ -1,6 +1,8 @@
 #include "daemon/supervisor/peers.hpp"
 
 #include "api/base/log.hpp"
+#include "api/base/utf8.hpp"
+#include "daemon/control/clocks.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -55,17 +57,28 @@ Status Peers::read_credentials() {
 // Each day: a daemon may run for longer than its certificate is good.
 void Peers::warn_of_end() {
   loop_.unwatch(std::exchange(reminder_, 0));
-  if (!own_.good_until) return;
-  const auto left = std::chrono::floor<std::chrono::hours>(*own_.good_until - wall_time_());
-  if (left < kWarnedBefore)
+  if (!own_.validity) return;
+  const std::string outside = outside_own_dates();
+  const auto left = std::chrono::floor<std::chrono::hours>(own_.validity->until - wall_time_());
+  if (!outside.empty())
     MUSTER_LOG(kWarning, "peers",
-               "the certificate of node {} {}; write a new one (`muster certs node`) and send SIGHUP",
-               roster_.here,
-               left.count() < 0 ? "has expired" : fmt::format("is good for {} hours more", left.count()));
+               "{}; set this clock if it is wrong (NTP), else write a new certificate (`muster certs node`) "
+               "and send SIGHUP",
+               outside);
+  else if (left < kWarnedBefore)
+    MUSTER_LOG(kWarning, "peers",
+               "the certificate of node {} is good for {} hours more; write a new one (`muster certs node`) "
+               "and send SIGHUP",
+               roster_.here, left.count());
   reminder_ = loop_.after(std::chrono::days(1), [this] {
     reminder_ = 0;
     warn_of_end();
   });
+}
+
+std::string Peers::outside_own_dates() const {
+  return control::outside_dates(fmt::format("the certificate of node {}", roster_.here), *own_.validity,
+                                wall_time_(), "the clock of this node");
 }
 
 Status Peers::open() {
@@ -152,7 +165,8 @@ void Peers::open_link(shm::Descriptor socket, Connection connection) {
       control::PeerLink::Events{
           .secured =
               [this, id] {
-                connections_.at(id).link->send({{"greeting", membership_.greeting(events_.jobs())}});
+                connections_.at(id).link->send({{"greeting", membership_.greeting(events_.jobs())},
+                                                {"time", control::said(wall_time_())}});
               },
           .heard = [this, id](const Json& frame) { on_heard(id, frame); },
           // Later: the link's own callback is still on the stack.
@@ -165,10 +179,17 @@ void Peers::on_heard(Id id, const Json& frame) {
   Connection& connection = connections_.at(id);
   if (const auto refused = frame.find("refused"); refused != frame.end()) {
     const std::string reason = refused->is_string() ? refused->get<std::string>() : "no reason";
-    return connection.link->close(
-        failure(Code::kDenied, "it refuses node {}: {}", roster_.here, reason.substr(0, kRefusalBytesMax)));
+    const auto time = control::time_said(frame);  // it refuses dates
+    return connection.link->close(failure(Code::kDenied, "it refuses node {}: {}{}{}", roster_.here,
+                                          printable(reason.substr(0, kRefusalBytesMax), Lines::kOne),
+                                          time ? "; " : "",
+                                          time ? control::cure_of_dates(wall_time_(), *time) : ""));
   }
-  if (const auto greeting = frame.find("greeting"); greeting != frame.end()) return greeted(id, *greeting);
+  if (const auto greeting = frame.find("greeting"); greeting != frame.end()) {
+    if (const auto time = control::time_said(frame))
+      connection.clock = control::clocks_apart(wall_time_(), *time);
+    return greeted(id, *greeting);
+  }
   if (frame.contains("welcome")) {
     connection.welcomed = true;
     connection.path = DataPath::of_peer(frame.value("path", Json::object()));
@@ -219,6 +240,12 @@ void Peers::settle(Id id) {
   paths_[connection.name] = connection.path;
   told_.erase(connection.name);
   MUSTER_LOG(kInfo, "peers", "node {} is up, at {}", connection.name, connection.from);
+  if (!connection.clock.empty() && roster_.trust == Trust::kCertificates)
+    MUSTER_LOG(
+        kWarning, "peers",
+        "node {}: {}; certificates have dates, so set the clock that is wrong (NTP) before they refuse "
+        "each other",
+        connection.name, connection.clock);
   const auto jobs = connection.greeting.find("jobs");
   events_.up(connection.name, jobs == connection.greeting.end() ? Json::array() : *jobs);
 }
@@ -341,9 +368,12 @@ Json Peers::report() const {
               {"peers", std::move(peers)},
               {"refusals", std::move(refusals)}};
   if (!path_.described().is_null()) report["path"] = path_.described();
-  if (own_.good_until)
+  if (own_.validity) {
     report["certificate_days"] =
-        std::chrono::floor<std::chrono::days>(*own_.good_until - wall_time_()).count();
+        std::chrono::floor<std::chrono::days>(own_.validity->until - wall_time_()).count();
+    if (const std::string outside = outside_own_dates(); !outside.empty())
+      report["certificate_fault"] = outside;
+  }
   return report;
 }
 

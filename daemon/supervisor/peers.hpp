@@ -83,6 +83,7 @@ class Peers {
     std::string name;  // whom this node has dialled, or who has greeted; empty: not known
     std::string from;  // "10.0.0.2:40112"
     bool dialled = false;
+    std::string clock;       // how the peer's differs from this node's; empty: they agree
     control::Json greeting;  // of a peer that was found good
     bool welcomed = false;   // by the peer
     control::Json path;      // of a welcome: where the way to the peer can be tried
@@ -97,6 +98,7 @@ class Peers {
 
   Status read_credentials();
   void warn_of_end();
+  std::string outside_own_dates() const;
   void dial_due();
   void on_guests();
   void on_dialled(const std::string& name, Result<shm::Descriptor> socket);

@@ -20,7 +20,7 @@ std::string_view trust_text(Trust trust);
 // What this node proves itself with, from its files.
 struct OwnCredentials {
   std::shared_ptr<const control::Credentials> credentials;  // null: plain text
-  std::optional<control::WallTime> good_until;              // of a certificate
+  std::optional<control::Validity> validity;                // of a certificate
 };
 
 struct Roster {

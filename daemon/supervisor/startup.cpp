@@ -104,9 +104,9 @@ Result<OwnCredentials> load_certificates(const std::string& folder, const std::s
   control::CertifiedKey pair;
   MUSTER_ASSIGN_OR_RETURN(pair.certificate, load_text(own + ".pem"));
   MUSTER_ASSIGN_OR_RETURN(pair.key, load_secret(own + "-key.pem"));
-  MUSTER_ASSIGN_OR_RETURN(const control::WallTime until, control::good_until(pair.certificate));
+  MUSTER_ASSIGN_OR_RETURN(const control::Validity validity, control::validity_of(pair.certificate));
   MUSTER_ASSIGN_OR_RETURN(auto credentials, control::Credentials::of_certificates(cluster, authority, pair));
-  return OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)), until};
+  return OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)), validity};
 }
 
 Result<OwnCredentials> load_shared_secret(const std::string& file, const std::string& cluster,

@@ -91,6 +91,35 @@ TEST_F(CertsCommand, FindsFilesByWhichANodeWouldBeRefused) {
   EXPECT_THAT(mixed.err, HasSubstr("node02: the node's key does not belong to its certificate"));
 }
 
+// Goal:   files that are good at another time are told apart from files that are wrong, by this machine's
+// clock.
+TEST_F(CertsCommand, SaysByHowMuchFilesLieOutsideTheirDates) {
+  using std::chrono::hours;
+  const control::WallTime now = control::wall_time();
+  const auto write_all = [&](control::WallTime of_authority, control::WallTime of_node) {
+    const control::CertifiedKey authority =
+        *control::make_authority("lab-a", of_authority, control::kAuthorityLife);
+    const control::CertifiedKey node =
+        *control::certify_node(authority, "lab-a", "node01", of_node, control::kNodeLife);
+    folder_.write("authority.pem", authority.certificate);
+    folder_.write("node01.pem", node.certificate);
+    folder_.write("node01-key.pem", node.key);
+  };
+  const struct {
+    control::WallTime of_authority, of_node;
+    const char* said;
+  } cases[] = {{now, now - control::kNodeLife - hours(25), "node node01: its certificate was valid until "},
+               {now, now + hours(30), "node node01: its certificate is valid from "},
+               {now + hours(30), now + hours(30), "the certificate of the authority is valid from "}};
+  for (const auto& each : cases) {
+    write_all(each.of_authority, each.of_node);
+    const Ran checked = certs({"check", "node01"});
+    EXPECT_EQ(checked.code, 1);
+    EXPECT_THAT(checked.err,
+                ::testing::AllOf(HasSubstr(each.said), HasSubstr("by the clock of this machine")));
+  }
+}
+
 TEST_F(CertsCommand, SaysWhatIsMissingOrWrong) {
   const Ran without = certs({"node", "node01"});
   EXPECT_EQ(without.code, 4);

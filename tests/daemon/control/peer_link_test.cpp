@@ -1,6 +1,7 @@
 // Links and dials over the loopback address, both ends on one loop.
 #include "daemon/control/peer_link.hpp"
 
+#include "daemon/control/clocks.hpp"
 #include "daemon/control/tcp.hpp"
 #include "tests/daemon/control/tls_pair.hpp"
 
@@ -8,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -29,11 +31,12 @@ struct End {
   bool secured = false;
   std::vector<Json> heard;
   std::optional<Status> ended;
+  WallTime now = test::kToday;
 
   void open(Loop& loop, shm::Descriptor socket, Role role, Own own, const std::string& wanted = "",
             PeerLink::Times times = {}) {
     link =
-        std::make_unique<PeerLink>(loop, std::move(socket), role, std::move(own), wanted, test::kToday,
+        std::make_unique<PeerLink>(loop, std::move(socket), role, std::move(own), wanted, now,
                                    PeerLink::Events{[this] { secured = true; },
                                                     [this](Json frame) { heard.push_back(std::move(frame)); },
                                                     [this](const Status& why) { ended = why; }},
@@ -98,6 +101,80 @@ TEST_F(PeerLinks, SayToBothWhyTheyDoNotKnowEachOther) {
   EXPECT_THAT(client_.ended->message(), ::testing::HasSubstr("certificate is refused"));
   EXPECT_EQ(server_.ended->code(), Code::kDenied);
   EXPECT_FALSE(client_.secured || server_.secured);
+}
+
+// Goal:   where one side refuses the other for dates, both hear by how much, and by how much their clocks
+// differ,
+//         whichever clock is wrong and whoever dials. Neither link is secured at who refuses.
+TEST_F(PeerLinks, TellClocksThatDifferFromOldCertificates) {
+  const Lab lab;
+  const auto talk = [&](const Own& client, const Own& server, Nanos client_off, Nanos server_off) {
+    client_ = {};
+    server_ = {};
+    client_.now += std::chrono::duration_cast<std::chrono::seconds>(client_off);
+    server_.now += std::chrono::duration_cast<std::chrono::seconds>(server_off);
+    open(client, server, "");
+    // An owner greets as soon as it may, and closes once it is refused.
+    const auto act = [](End& end, bool& greeted) {
+      if (end.secured && !std::exchange(greeted, true))
+        end.link->send({{"greeting", 1}, {"time", said(end.now)}});
+      if (!end.heard.empty() && end.heard.back().contains("refused"))
+        end.link->close(failure(Code::kDenied, "refused"));
+    };
+    bool greeted[2] = {};
+    ASSERT_TRUE(until([&] {
+      act(client_, greeted[0]);
+      act(server_, greeted[1]);
+      return client_.ended && server_.ended;
+    }));
+  };
+  const Own a = own(lab, "a");
+  const Own b = own(lab, "b");
+  const Own old = std::make_shared<const Credentials>(
+      lab.with(lab.certified("old", test::kToday - kNodeLife - std::chrono::days(1))));
+  const auto expect_refusal = [](const End& refuser, const End& refused, const std::string& clocks) {
+    EXPECT_FALSE(refuser.secured);
+    EXPECT_TRUE(refuser.heard.empty()) << "nothing of a peer that is refused reaches the owner";
+    ASSERT_EQ(refused.heard.size(), 1U);
+    const Json& frame = refused.heard.front();
+    EXPECT_EQ(time_said(frame), refuser.now);
+    EXPECT_EQ(refuser.ended->code(), Code::kDenied);
+    EXPECT_EQ(refuser.ended->message(),
+              frame.at("refused").get<std::string>() + "; " + cure_of_dates(refuser.now, refused.now));
+    EXPECT_THAT(refuser.ended->message(), ::testing::HasSubstr(clocks));
+  };
+  talk(a, b, 0s, -2h);
+  expect_refusal(server_, client_, "its clock, as it says, is 2h 0m ahead of ours");
+  talk(a, b, -2h, 0s);
+  expect_refusal(client_, server_, "its clock, as it says, is 2h 0m ahead of ours");
+  talk(a, b, 0s, 24h * 58);
+  expect_refusal(server_, client_, "its clock, as it says, is 58d 0h behind ours");
+  talk(old, b, 0s, 1s);
+  expect_refusal(server_, client_, "its clock agrees with ours: write a new certificate");
+  talk(a, old, 1s, 0s);
+  expect_refusal(client_, server_, "its clock agrees with ours: write a new certificate");
+
+  // Both are wrong: each refuses the other.
+  talk(a, b, -90min, 24h * 58);
+  EXPECT_FALSE(client_.secured || server_.secured);
+  EXPECT_THAT(client_.ended->message(),
+              ::testing::AllOf(::testing::HasSubstr("of the authority is valid from"),
+                               ::testing::HasSubstr("its clock, as it says, is 58d 1h ahead of ours")));
+  EXPECT_THAT(server_.ended->message(),
+              ::testing::AllOf(::testing::HasSubstr("of node a was valid until"),
+                               ::testing::HasSubstr("its clock, as it says, is 58d 1h behind ours")));
+}
+
+// A peer that is refused for dates need not say its time.
+TEST_F(PeerLinks, RefuseDatesThoughThePeerSaysNoTime) {
+  const Lab lab;
+  server_.now -= 2h;
+  open(own(lab, "a"), own(lab, "b"), "", {.goodbye = 50ms});
+  ASSERT_TRUE(until([&] { return !client_.heard.empty(); }));
+  client_.link->send({{"greeting", 1}, {"time", "late"}});
+  ASSERT_TRUE(until([&] { return server_.ended.has_value(); }));
+  EXPECT_EQ(server_.ended->code(), Code::kDenied);
+  EXPECT_EQ(server_.ended->message(), client_.heard.front().at("refused").get<std::string>());
 }
 
 // Goal:   a refusal arrives: what was sent before close() is not lost with the connection, though the other

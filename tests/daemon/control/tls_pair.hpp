@@ -41,8 +41,12 @@ class TlsPair {
  public:
   TlsPair(const Credentials& client_credentials, const Credentials& server_credentials,
           std::string_view wanted, WallTime now = kToday)
-      : client(*TlsStream::begin(client_credentials, TlsStream::Role::kClient, wanted, now)),
-        server(*TlsStream::begin(server_credentials, TlsStream::Role::kServer, "", now)) {}
+      : TlsPair(client_credentials, server_credentials, wanted, now, now) {}
+  // Each by its own clock.
+  TlsPair(const Credentials& client_credentials, const Credentials& server_credentials,
+          std::string_view wanted, WallTime of_client, WallTime of_server)
+      : client(*TlsStream::begin(client_credentials, TlsStream::Role::kClient, wanted, of_client)),
+        server(*TlsStream::begin(server_credentials, TlsStream::Role::kServer, "", of_server)) {}
 
   // Carries bytes until both ends are silent. `on_the_way` may change them.
   void run(const std::function<void(Wire&)>& on_the_way = {}) {

@@ -106,22 +106,78 @@ TEST(Tls, RefusesAnotherNodeThanTheOneThatWasMeant) {
   EXPECT_EQ(pair.client_says.message(), "it is node node02, and node node03 was expected");
 }
 
+// Goal:   a certificate outside its dates establishes nothing, at neither end, and who finds it says by how
+// much
+//         it lies outside, by which clock. The peer can be told so, and says nothing else meanwhile.
 TEST(Tls, RefusesCertificatesOutsideTheirDates) {
   const Lab lab;
-  const Credentials server = lab.of("server");
+  const Credentials good = lab.of("good");
   const struct {
     WallTime when;
     const char* why;
-    const char* heard;
-  } issued[] = {{kToday - kNodeLife - std::chrono::days(1), "expired", "certificate expired"},
-                {kToday + std::chrono::days(2), "not yet valid", "bad certificate"}};
-  for (const auto& [when, why, heard] : issued) {
-    const Credentials client = lab.with(lab.certified("late", when));
+  } issued[] = {
+      {kToday - kNodeLife - std::chrono::hours(25),
+       "the certificate of node late was valid until 2026-11-24 23:00:00 UTC, which is 1d 1h ago by "
+       "the clock of node good"},
+      {kToday + std::chrono::hours(3),
+       "the certificate of node late is valid from 2026-11-26 02:00:00 UTC on, which is in 2h 0m by "
+       "the clock of node good"}};
+  for (const auto& [when, why] : issued)
+    for (const bool client_is_late : {true, false}) {
+      const Credentials late = lab.with(lab.certified("late", when));
+      TlsPair pair(client_is_late ? late : good, client_is_late ? good : late, "");
+      pair.run();
+      TlsStream& refuser = client_is_late ? pair.server : pair.client;
+      TlsStream& refused = client_is_late ? pair.client : pair.server;
+      EXPECT_EQ(refuser.outside_dates().code(), Code::kDenied);
+      EXPECT_EQ(refuser.outside_dates().message(), why);
+      EXPECT_FALSE(refuser.established());
+      EXPECT_EQ(refuser.peer(), "late");
+      EXPECT_EQ(refuser.exported("label").error().code(), Code::kState);
+      EXPECT_TRUE(refused.outside_dates().ok());
+      ASSERT_TRUE(refuser.write(wire_of("refused")).ok());
+      pair.run();
+      EXPECT_TRUE((client_is_late ? pair.to_client : pair.to_server) == wire_of("refused"));
+      EXPECT_TRUE(pair.client_says.ok() && pair.server_says.ok());
+    }
+}
+
+TEST(Tls, RefusesByTheDatesOfTheAuthorityToo) {
+  const Lab old("lab-a", kToday - kAuthorityLife - std::chrono::days(2));
+  const Credentials a = old.with(old.certified("a"));
+  const Credentials b = old.with(old.certified("b"));
+  TlsPair pair(a, b, "");
+  pair.run();
+  for (const TlsStream* end : {&pair.client, &pair.server}) {
+    EXPECT_FALSE(end->established());
+    EXPECT_THAT(end->outside_dates().message(),
+                HasSubstr("the certificate of the authority was valid until 2026-11-24 00:00:00 UTC"));
+  }
+}
+
+// Goal:   dates that are put off put nothing else off: a stranger with an old certificate is a stranger.
+TEST(Tls, RefusesForMoreThanDatesAsBefore) {
+  const Lab lab;
+  const Credentials server = lab.of("server");
+  const WallTime before = kToday - kNodeLife - std::chrono::days(1);
+  const Lab strangers("lab-a", before);
+  {
+    const Credentials client = *Credentials::of_certificates(lab.cluster, lab.authority.certificate,
+                                                             strangers.certified("node01", before));
     TlsPair pair(client, server, "");
     pair.run();
     EXPECT_EQ(pair.server_says.code(), Code::kDenied);
-    EXPECT_THAT(pair.server_says.message(), HasSubstr(why));
-    EXPECT_EQ(pair.client_says.message(), fmt::format("it refuses the certificate of node late: {}", heard));
+    EXPECT_THAT(pair.server_says.message(), HasSubstr("its certificate is refused"));
+    EXPECT_EQ(pair.client_says.message(), "it refuses the certificate of node node01: unknown CA");
+  }
+  {
+    const CertifiedKey of_other = *certify_node(lab.authority, "lab-b", "node01", before, kNodeLife);
+    const Credentials client = *Credentials::of_certificates("lab-b", lab.authority.certificate, of_other);
+    TlsPair pair(client, server, "");
+    pair.run();
+    EXPECT_EQ(pair.server_says.code(), Code::kDenied);
+    EXPECT_FALSE(pair.server.established());
+    EXPECT_TRUE(pair.server.outside_dates().ok()) << pair.server.outside_dates().text();
   }
 }
 

@@ -97,7 +97,7 @@ class ClusterTest : public ::testing::Test {
       MUSTER_ASSIGN_OR_RETURN(
           auto made, control::Credentials::of_certificates(cluster, lab_.authority.certificate, own));
       return OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)),
-                            control::good_until(own.certificate).value()};
+                            control::validity_of(own.certificate).value()};
     };
   }
   // The cluster's, and each node's state is kept. To be called before the nodes start.

@@ -169,7 +169,7 @@ TEST_F(ClusterTest, TakesNoNodeWhoseCertificateIsNotGood) {
   } cases[] = {
       {*control::certify_node(other.authority, "lab-a", "node1", control::test::kToday, control::kNodeLife),
        "certificate"},
-      {expired, "expired"},
+      {expired, "its clock agrees with ours: write a new certificate"},
       {lab_.certified("node7"), "node7"}};
   for (const auto& wrong : cases) {
     trust(1, wrong.own);
@@ -187,6 +187,50 @@ TEST_F(ClusterTest, TakesNoNodeWhoseCertificateIsNotGood) {
   }
   start_all();
   EXPECT_TRUE(until_ready());
+}
+
+// Goal:   daemons whose clocks differ say so on both sides, and by how much. Once the clock is right, they
+// know
+//         each other.
+TEST_F(ClusterTest, SaysByHowMuchClocksDiffer) {
+  const auto why = [&](std::size_t n) { return peer(n, 1 - n).at("why").get<std::string>(); };
+  const struct {
+    std::chrono::seconds off[2];
+    const char* said[2];  // by each of the other's clock
+  } cases[] = {{{0h, -2h}, {"2h 0m behind ours", "2h 0m ahead of ours"}},
+               {{-2h, 0h}, {"2h 0m ahead of ours", "2h 0m behind ours"}},
+               {{0h, 58 * 24h}, {"58d 0h ahead of ours", "58d 0h behind ours"}},
+               {{-3h, 40 * 24h}, {"40d 3h ahead of ours", "40d 3h behind ours"}}};
+  for (const auto& wrong : cases) {
+    nodes_.clear();
+    roster_ = {};
+    prepare(2);
+    for (const std::size_t n : {0u, 1u})
+      nodes_[n]->options.wall_time = [off = wrong.off[n]] { return control::test::kToday + off; };
+    start_all();
+    for (const std::size_t n : {0u, 1u}) {
+      ASSERT_TRUE(until([&] { return why(n).find("clock, as it says") != std::string::npos; })) << why(n);
+      EXPECT_EQ(peer(n, 1 - n).at("state"), "refused");
+      EXPECT_THAT(why(n), AllOf(HasSubstr("the certificate of "), HasSubstr(" by the clock of node "),
+                                HasSubstr(wrong.said[n]), HasSubstr("set the clock that is wrong")));
+      EXPECT_EQ(job_at(n), "");
+    }
+  }
+}
+
+// Clocks may differ by less than the dates allow: the nodes work, and the log says what will come of it.
+TEST_F(ClusterTest, WarnsOfClocksThatDifferAndDoNoHarmYet) {
+  prepare(2);
+  nodes_[1]->options.wall_time = [] { return control::test::kToday + 20 * 24h; };
+  log::configure(log::Level::kWarning, log::Format::kText);
+  ::testing::internal::CaptureStderr();
+  start_all();
+  const bool ready = until_ready();
+  log::configure(log::Level::kOff, log::Format::kText);
+  const std::string logged = ::testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(ready);
+  EXPECT_THAT(logged, AllOf(HasSubstr("node node1: its clock, as it says, is 20d 0h ahead of ours"),
+                            HasSubstr("node node0: its clock, as it says, is 20d 0h behind ours")));
 }
 
 TEST_F(ClusterTest, WorksWithASecretAndInPlainText) {
@@ -365,10 +409,11 @@ TEST_F(LonePeers, SayThatAGreetingIsTooLarge) {
 TEST_F(LonePeers, AreRemindedOfACertificateThatEndsSoon) {
   control::WallTime now = control::test::kToday;
   const control::WallTime end = now + std::chrono::days(30);
+  const control::Validity validity{now - 1h, end};
   Options options = LonePeer::options_of(roster_, 0);
   options.wall_time = [&] { return now; };
   options.roster.trust = Trust::kCertificates;
-  options.roster.load_credentials = [end] { return OwnCredentials{nullptr, end}; };
+  options.roster.load_credentials = [validity] { return OwnCredentials{nullptr, validity}; };
   Peers peers(loop_, clock_, options,
               {.jobs = [] { return Json::array(); }, .up = {}, .down = {}, .heard = {}});
   const auto said = [&](auto read) {
@@ -388,8 +433,15 @@ TEST_F(LonePeers, AreRemindedOfACertificateThatEndsSoon) {
   EXPECT_EQ(soon.find("certificate of"), soon.rfind("certificate of")) << "once: " << soon;
   now = end + 1s;
   const std::string over = said(again);
-  EXPECT_THAT(over, HasSubstr("the certificate of node node0 has expired"));
+  EXPECT_THAT(over, AllOf(HasSubstr("the certificate of node node0 was valid until"),
+                          HasSubstr("less than 1m ago by the clock of this node; set this clock")));
   EXPECT_EQ(over.find("certificate of"), over.rfind("certificate of")) << "once: " << over;
+  EXPECT_THAT(peers.report().at("certificate_fault").get<std::string>(), HasSubstr("was valid until"));
+  now = validity.from - 2h;
+  EXPECT_THAT(said(again), HasSubstr("which is in 2h 0m by the clock of this node; set this clock"));
+  now = validity.from;
+  EXPECT_EQ(said(again), "");
+  EXPECT_FALSE(peers.report().contains("certificate_fault"));
 }
 
 }  // namespace

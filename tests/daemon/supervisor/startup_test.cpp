@@ -277,10 +277,10 @@ TEST_F(Startup, ReadsTheCredentialsOfTheNode) {
   };
   const auto certified = load({});
   ASSERT_TRUE(certified) << certified.error().text();
-  EXPECT_TRUE(certified->good_until.has_value());
+  EXPECT_TRUE(certified->validity.has_value());
   const auto shared = load({{"peers.secret_file", secret, ""}});
   ASSERT_TRUE(shared) << shared.error().text();
-  EXPECT_FALSE(shared->good_until.has_value());
+  EXPECT_FALSE(shared->validity.has_value());
   EXPECT_EQ(load({{"peers.plaintext", "true", ""}})->credentials, nullptr);
   std::filesystem::permissions(key, std::filesystem::perms(0640));
   const auto readable = load({});
