@@ -169,6 +169,13 @@ Result<bool> spans_nodes(muster_session* session, muster_group group) {
   return facts->spans;
 }
 
+muster_status_t mark_step(muster_session* session, std::uint64_t step) {
+  return with_session(session, [&]() -> Status {
+    const Code code = session->submission().mark_step(step);
+    return code == Code::kOk ? Status() : session->submission().not_pushed(code);
+  });
+}
+
 void show_units(muster_session* session, const void* set, const shm::UnitFigures* figures) {
   if (figures == nullptr)
     session->shown_units().remove(set);

@@ -5,6 +5,7 @@
 
 #include <muster/muster.h>
 
+#include <cstdint>
 #include <map>
 
 namespace muster::client {
@@ -30,5 +31,7 @@ class ShownUnits {
 
 // For units, which know no more of a session than the C API: `figures` null removes the set.
 void show_units(muster_session* session, const void* set, const shm::UnitFigures* figures);
+// As above: Submission::mark_step().
+muster_status_t mark_step(muster_session* session, std::uint64_t step);
 
 }  // namespace muster::client

@@ -221,6 +221,13 @@ Code Submission::signal(std::uint32_t timeline, std::uint64_t value) {
   return code;
 }
 
+Code Submission::mark_step(std::uint64_t step) {
+  shm::Command command;
+  command.kind = shm::CommandKind::kStep;
+  command.plan = step;
+  return push(std::span(&command, 1));
+}
+
 Code Submission::reset(muster_lane lane) {
   if (!timelines_.has_lane(lane)) return Code::kBadArgument;
   if (completion_.quarantined(lane) > 0) return Code::kBusy;

@@ -44,6 +44,8 @@ class Submission {
   // Starts all entries or none; *refused is the entry that was refused.
   Code start_batch(std::span<muster_batch_entry> entries, std::size_t* refused);
   Code signal(std::uint32_t timeline, std::uint64_t value);
+  // The starts that follow belong to this step, in traces.
+  Code mark_step(std::uint64_t step);
   Code reset(muster_lane lane);
   // The engine has opened the lane; kernels_only: it has no name, so collectives do not match there.
   void open_lane(muster_lane lane, bool kernels_only);

@@ -19,6 +19,7 @@ enum class CommandKind : std::uint16_t {
                  // each CountList, `deadline_ns` the count of every block without a list
   kStartAt = 6,  // as kStart, but the last two of `waits` are the offsets in bytes at which the source and
                  // the target begin in their buffers
+  kStep = 7,     // the starts that follow belong to step `plan` of their units
 };
 
 // The lists of a plan's counts, in the order of PlanCollective.
@@ -41,9 +42,9 @@ static_assert(kTargetOffsetAt < MUSTER_WAITS_MAX);
 struct Command {
   std::uint64_t sequence = 0;  // position in the ring plus 1; written last: the slot's own publication
   CommandKind kind = CommandKind::kNone;
-  std::uint16_t lane = 0;                                // muster_lane, or a client timeline for kSignal
-  std::uint32_t first = 0;                               // kNumbers; else zero
-  std::uint64_t plan = 0;                                // Handle bits; kSignal: the new value
+  std::uint16_t lane = 0;   // muster_lane, or a client timeline for kSignal
+  std::uint32_t first = 0;  // kNumbers; else zero
+  std::uint64_t plan = 0;   // Handle bits; kSignal: the new value; kStep: the step
   std::uint64_t waits[MUSTER_WAITS_MAX] = {0, 0, 0, 0};  // muster_point each, 0: none
   std::uint64_t deadline_ns = 0;                         // 0: the job's default
 };

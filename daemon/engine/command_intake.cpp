@@ -56,6 +56,11 @@ Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& comma
       return take_numbers(command);
     case shm::CommandKind::kRecount:
       return recount(graph, command);
+    case shm::CommandKind::kStep:
+      if (command.plan > shm::kPointValueMask)
+        return failure(Code::kProtocol, "command {}: there is no step {}", command.sequence, command.plan);
+      step_ = command.plan;
+      return {};
     case shm::CommandKind::kNone:
       break;
   }
@@ -80,6 +85,7 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
   request.lane = command.lane;
   request.value = graph.lanes()[options_.rank].lane(command.lane).next_value();
   request.plan = plan;
+  request.step = step_;
   std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
   if (const scheduler::CollectiveWork* const work = plan->collective()) request.bases = bases_of(work->share);
   if (command.kind == shm::CommandKind::kStartAt) MUSTER_RETURN_IF_ERROR(move_bases(command, request));

@@ -55,6 +55,7 @@ class CommandIntake {
   std::size_t batch_count_ = 0;
   std::size_t next_ = 0;
   bool blocked_ = false;
+  std::uint64_t step_ = 0;  // of the starts that follow
 };
 
 }  // namespace muster::engine

@@ -93,7 +93,17 @@ void Execution::account(Session& session, const scheduler::Plan& plan, std::uint
   event.group = collective != nullptr ? collective->group.value : 0;
   event.value = value;
   event.bytes = plan.bytes;
+  if (collective != nullptr) event.site = collective->site;
+  event.step = step_of(session, lane, value);
   recorder_.add(event);
+}
+
+// The start is the oldest of its lane, unless a former client has made it.
+std::uint64_t Execution::step_of(const Session& session, std::uint32_t lane, std::uint64_t value) const {
+  const Rank rank = session.options().rank;
+  if (slots_.of(rank).session.get() != &session) return 0;
+  const scheduler::LaneQueue::Start* const oldest = graph_.lanes()[rank].lane(lane).oldest();
+  return oldest != nullptr && oldest->request.value == value ? oldest->request.step : 0;
 }
 
 }  // namespace muster::engine

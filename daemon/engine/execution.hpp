@@ -68,6 +68,7 @@ class Execution final : public scheduler::Actions {
  private:
   void note_health(const Status& device, const char* doing, const char* what);
   void account(Session& session, const scheduler::Plan& plan, std::uint32_t lane, std::uint64_t value);
+  std::uint64_t step_of(const Session& session, std::uint32_t lane, std::uint64_t value) const;
 
   const control::JobSpec& spec_;
   scheduler::Graph& graph_;

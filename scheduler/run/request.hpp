@@ -27,6 +27,7 @@ struct Request {
   Nanos timeout{0};  // once it is next on its lane: the longest time in which nothing moves that it waits for
   LaneId lane_id{};  // set by the graph
   Bases bases{};     // of a collective: where its vectors begin
+  std::uint64_t step = 0;  // of the client's units, for traces; 0: none
 };
 
 // A launch of one kernel, or of one collective for all its members at once.

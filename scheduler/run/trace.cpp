@@ -53,6 +53,7 @@ double microseconds(Nanos span) {
 
 void Trace::begin(Instant now) {
   events_.clear();
+  sites_.clear();
   events_.reserve(std::min<std::size_t>(events_max_, 1 << 16));
   dropped_ = 0;
   origin_ = now;
@@ -67,6 +68,9 @@ void Trace::add(const TraceEvent& event) {
   }
   events_.push_back(event);
   events_.back().begin = std::max(event.begin, origin_);
+  auto site = sites_.find(event.site);
+  if (site == sites_.end()) site = sites_.emplace(event.site).first;
+  events_.back().site = *site;
 }
 
 std::string Trace::json(std::string_view job, std::span<const Rank> ranks,
@@ -93,6 +97,8 @@ std::string Trace::json(std::string_view job, std::span<const Rank> ranks,
       out += ",\"group\":";
       out += e.group < group_names.size() ? quoted(group_names[e.group]) : "\"self\"";
     }
+    if (!e.site.empty()) out += ",\"site\":" + quoted(e.site);
+    if (e.step != 0) out += fmt::format(",\"step\":{}", e.step);
     out += "}},\n";
   }
   // A last metadata event closes the list without a trailing comma.

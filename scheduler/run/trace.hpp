@@ -1,4 +1,4 @@
-// Trace: every step as an event with rank, lane, group and bytes, in Chrome/Perfetto JSON.
+// Trace: every start as an event with rank, lane, group, bytes, site and step, in Chrome/Perfetto JSON.
 //
 // One track per rank and lane (complete `X` events: nested async events misbehave in viewers). Source of the
 // format: the Trace Event Format document of the Chromium project.
@@ -12,6 +12,8 @@
 #include <muster/muster.h>
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,20 +35,24 @@ struct TraceEvent {
   bool in_group = false;    // a collective: `group` is valid
   std::uint64_t value = 0;  // point that it reached; on the direct path: number of the operation
   std::uint64_t bytes = 0;
+  std::string_view site = {};  // of a collective: place in the client's program, or name of its unit
+  std::uint64_t step = 0;      // of the client's units; 0: none
 };
 
-// Owns    the events of one recording.
+// Owns    the events of one recording, and the sites that they name.
 // Thread  the one that holds the engine lock.
 // Bound   events_max; further events are dropped and counted.
 // Fails   never.
 class Trace {
  public:
   explicit Trace(std::size_t events_max) : events_max_(events_max) {}
+  Trace(Trace&&) = default;
+  Trace& operator=(Trace&&) = default;
 
   void begin(Instant now);
   void end() { on_ = false; }
   bool on() const { return on_; }
-  // Clips an event that began before the recording; ignores one that ended before it.
+  // Clips an event that began before the recording; ignores one that ended before it. Copies the site.
   void add(const TraceEvent& event);
   // Counts events as dropped of which only the number is known.
   void missed(std::uint64_t events) { dropped_ += events; }
@@ -60,6 +66,7 @@ class Trace {
  private:
   std::size_t events_max_;
   std::vector<TraceEvent> events_;
+  std::set<std::string, std::less<>> sites_;  // each once
   std::uint64_t dropped_ = 0;
   Instant origin_{0};
   bool on_ = false;

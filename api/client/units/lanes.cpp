@@ -1,5 +1,7 @@
 #include "api/client/units/lanes.hpp"
 
+#include "api/client/shown_units.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -44,6 +46,21 @@ Status UnitLanes::close() {
   return plans_.release();
 }
 
+// Repeats a call while the ring is full.
+template<class Call>
+Status UnitLanes::with_room(Call&& call) {
+  muster_status_t code = call();
+  for (int naps = 0; code == MUSTER_ERR_BUSY && naps < kNapsMax; ++naps) {
+    MUSTER_RETURN_IF_ERROR(make_room());
+    code = call();
+  }
+  return status_of(code);
+}
+
+Status UnitLanes::mark_step(std::uint64_t step) {
+  return with_room([&] { return client::mark_step(session_, step); });
+}
+
 Result<muster_point> UnitLanes::start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits) {
   const muster_lane number = lanes_[static_cast<std::size_t>(lane)];
   std::vector<muster_point> others;
@@ -84,12 +101,7 @@ Result<muster_point> UnitLanes::start_one(muster_plan plan, muster_lane lane,
   submit.wait_count = static_cast<std::uint32_t>(waits.size());
   std::ranges::copy(waits, submit.waits);
   muster_point point = MUSTER_POINT_NONE;
-  muster_status_t code = muster_plan_start(session_, plan, &submit, &point);
-  for (int naps = 0; code == MUSTER_ERR_BUSY && naps < kNapsMax; ++naps) {
-    MUSTER_RETURN_IF_ERROR(make_room());
-    code = muster_plan_start(session_, plan, &submit, &point);
-  }
-  MUSTER_RETURN_IF_ERROR(status_of(code));
+  MUSTER_RETURN_IF_ERROR(with_room([&] { return muster_plan_start(session_, plan, &submit, &point); }));
   recent_.push_back(point);
   if (recent_.size() > kRecentMax) recent_.pop_front();
   return point;

@@ -31,6 +31,8 @@ class UnitLanes {
   // Errors: BUSY.
   Status close();
 
+  // The starts that follow belong to this step, in traces.
+  Status mark_step(std::uint64_t step);
   // `waits`: any number.
   Result<muster_point> start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits);
   // A point after all of `waits`: NONE if there are none, the one if there is one.
@@ -51,6 +53,8 @@ class UnitLanes {
  private:
   static constexpr std::size_t kRecentMax = 1024;
   Result<muster_point> start_one(muster_plan plan, muster_lane lane, std::span<const muster_point> waits);
+  template<class Call>
+  Status with_room(Call&& call);
   Status make_room();
   Status wait(muster_point point, Status& outcome);
 

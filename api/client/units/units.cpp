@@ -265,6 +265,7 @@ Status muster_units::make_ready() {
 
 Status muster_units::begin_step(muster_point after, bool unchanged) {
   MUSTER_RETURN_IF_ERROR(make_ready());
+  if (!schedule_->in_step()) MUSTER_RETURN_IF_ERROR(lanes_.mark_step(++steps_));
   return schedule_->begin_step(after, unchanged);
 }
 

@@ -89,7 +89,8 @@ struct muster_units final : private muster::shard::UnitOperations {
   std::vector<muster_group> slice_groups_;
   std::vector<muster_group> sharing_groups_;  // whose members share units, in the order of units
   muster::client::UnitMeetings in_steps_, between_steps_;
-  bool told_ = false;  // others, of the step that is broken
+  bool told_ = false;        // others, of the step that is broken
+  std::uint64_t steps_ = 0;  // that have begun
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
   std::uint32_t depth_ = 0;
   std::string warning_;

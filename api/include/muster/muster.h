@@ -587,7 +587,8 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
 /* Record every step of all ranks of the job on this node from now on. A job has one recording a node at a time. It belongs to this
  * rank until muster_trace_end; if the session ends first it is lost. Errors: BUSY (this rank, another rank or a program such as
- * `muster trace` is recording; the text says which). */
+ * `muster trace` is recording; the text says which). A collective that was started has its `site`, which is the unit's name if units
+ * (units.h) have started it. `step` says which muster_step_begin of its set came last before the start: 1 is the first. */
 MUSTER_API muster_status_t muster_trace_begin(muster_session* session);
 /* Stop this rank's recording and write Chrome/Perfetto JSON to `path` (this process's file system); a file there is replaced.
  * Errors: STATE (this rank has begun none), NO_RESOURCE (the file cannot be written; the recording is lost). */

@@ -8,12 +8,16 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <regex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <muster/kernels.h>
+#include <unistd.h>
 
 namespace {
 
@@ -382,6 +386,34 @@ TEST_F(UnitSets, LeaveTheGroupsAloneWhereNothingIsAtStake) {
     model.end();
     meet_and_leave(member);
   });
+}
+
+// Goal:   a trace says of which unit each collective is, and which step has started it and what the caller
+//         starts meanwhile.
+TEST_F(UnitSets, NameUnitAndStepOfEachCollectiveInTraces) {
+  const std::string path = ::testing::TempDir() + "muster-trace-" + std::to_string(getpid()) + ".json";
+  with_ranks(2, [&](Member& member) {
+    OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);
+    if (member.rank == 0) ok(muster_trace_begin(member.session));
+    meet_and_leave(member);
+    for (int step = 0; step < 3; ++step) EXPECT_EQ(unit.reduced(1.0), 1.0F);
+    meet_and_leave(member);
+    if (member.rank == 0) ok(muster_trace_end(member.session, path.c_str()));
+  });
+  std::ifstream file(path);
+  const std::string json{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(unlink(path.c_str()), 0);
+  const auto count_of = [&](const std::string& name, const std::string& args) {
+    const std::regex event("\"name\":\"" + name + "\"[^\n]*\"pid\":0,[^\n]*" + args);
+    return std::distance(std::sregex_iterator(json.begin(), json.end(), event), std::sregex_iterator());
+  };
+  for (const std::string step : {"1", "2", "3"}) {
+    const std::string of_unit = "\"site\":\"unit\",\"step\":" + step + "\\}";
+    EXPECT_EQ(count_of("all_gather", of_unit), 2) << "for forward and backward of step " << step << json;
+    EXPECT_EQ(count_of("reduce_scatter", of_unit), 1) << step;
+    EXPECT_EQ(count_of("fill", "\"step\":" + step + "\\}"), 2) << step;
+  }
+  EXPECT_EQ(count_of("all_gather", "\"site\""), 6);
 }
 
 }  // namespace

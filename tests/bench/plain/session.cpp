@@ -70,6 +70,9 @@ kernels::Tensor tensor_of(const muster_session& session, const muster_tensor& t)
 }  // namespace
 
 void muster::client::show_units(muster_session*, const void*, const shm::UnitFigures*) {}
+muster_status_t muster::client::mark_step(muster_session*, std::uint64_t) {
+  return MUSTER_OK;
+}
 void muster::client::abort_group(muster_session*, muster_group, std::string_view) {}
 muster::Result<bool> muster::client::spans_nodes(muster_session*, muster_group) {
   return false;

@@ -153,6 +153,19 @@ TEST_F(CommandIntakeTest, EndsTheSessionForOffsetsOfWhatDoesNotMove) {
                  "lane 63 does not exist");
 }
 
+// Goal:   a step that no client of ours would name ends the session: numbers of JSON could not hold it.
+TEST_F(CommandIntakeTest, EndsTheSessionForAStepThatCannotBe) {
+  const auto mark = [](std::uint64_t step) {
+    shm::Command command;
+    command.kind = shm::CommandKind::kStep;
+    command.plan = step;
+    return command;
+  };
+  seats_[0].client->push(mark(shm::kPointValueMask));
+  EXPECT_EQ(offence(), "");
+  expect_offence([&](Seat& seat) { seat.client->push(mark(shm::kPointValueMask + 1)); }, "there is no step");
+}
+
 // Goal:   the offsets are no points, the two waits before them are, and new counts are those that are
 // checked.
 TEST_F(CommandIntakeTest, StartsAtTheOffsetsOfEachRank) {

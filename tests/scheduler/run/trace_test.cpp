@@ -1,6 +1,8 @@
 #include "scheduler/run/trace.hpp"
 
 #include <array>
+#include <string>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -51,6 +53,28 @@ TEST(Trace, NamesTracksAndEventsByTheirLane) {
   EXPECT_THAT(json, HasSubstr(R"("tid":3,"args":{"name":"gather"}})"));
   EXPECT_THAT(json, HasSubstr(R"("cat":"gather/\"quoted\"")"));
   EXPECT_THAT(json, HasSubstr(R"("tid":64,"args":{"name":"direct"}})"));
+}
+
+// Method: the texts of the sites are gone when the trace is written, as those of plans may be.
+TEST(Trace, NamesSiteAndStepOfAnEvent) {
+  Trace first(16);
+  first.begin(Instant(0));
+  for (const std::uint64_t step : {11u, 12u}) {
+    const std::string site = "block\"0\"";
+    TraceEvent unit = event(1, 2);
+    unit.site = site;
+    unit.step = step;
+    first.add(unit);
+  }
+  const Trace trace = std::move(first);
+  const std::string json = trace.json("job", kRanks, {}, LaneTable());
+  for (const char* args : {R"("site":"block\"0\"","step":11)", R"("site":"block\"0\"","step":12)"})
+    EXPECT_THAT(json, HasSubstr(args));
+  Trace without(16);
+  without.begin(Instant(0));
+  without.add(event(1, 2));
+  EXPECT_THAT(without.json("job", kRanks, {}, LaneTable()), Not(HasSubstr("site")));
+  EXPECT_THAT(without.json("job", kRanks, {}, LaneTable()), Not(HasSubstr("step")));
 }
 
 TEST(Trace, CountsWhatItHasNoRoomFor) {
