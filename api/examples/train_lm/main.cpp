@@ -199,7 +199,7 @@ class Run {
     if (options_.trace.empty() && !lost_trace_.empty()) throw OutputError(options_.html, lost_trace_);
     std::ifstream trace(trace_path(), std::ios::binary);
     const std::string json{std::istreambuf_iterator<char>(trace), {}};
-    PageContent content{runtime_.mesh_text(), sample_, figures_, {}, runtime_.ranks()};
+    PageContent content{runtime_.mesh_text(), sample_, figures_, {}, runtime_.ranks(), first_};
     if (lost_trace_.empty()) content.events = read_trace(json);
     std::ofstream page(options_.html, std::ios::binary);
     page << page_html(content);

@@ -31,22 +31,39 @@ constexpr std::array kKinds{
     Kind{"update", "norm of the gradient, and the optimizer"},
     Kind{"other", "anything else: copies, sums, rotary embedding, loss"},
     Kind{"gather", "all-gather of parameters over dp_shard"},
-    Kind{"small", "small collectives: partial results over tp, norm, loss"},
+    Kind{"small", "small collectives: partial results over tp, norm, loss, barriers"},
     Kind{"reduce", "reduce-scatter of gradients over dp_shard"},
     Kind{"allreduce", "all-reduce of gradients over dp_replicate"},
 };
-// The order in which lanes are drawn; other lanes follow.
-constexpr std::array kLanes{"compute", "gather", "small", "reduce", "allreduce"};
+// The order in which lanes are drawn, by their classes; other lanes follow.
+constexpr std::array<std::string_view, 5> kLanes{"compute", "gather", "small", "reduce", "allreduce"};
+constexpr std::size_t kNameMax = 24;  // characters of a lane's name that have room beside its bars
 
-std::string style_of(const LaneEvent& event) {
+// "gather" of "gather/model": units have lanes of their own, which have the name of their set.
+std::string_view class_of(std::string_view lane) {
+  return lane.substr(0, lane.find('/'));
+}
+
+std::size_t place_of(std::string_view lane) {
+  return static_cast<std::size_t>(std::ranges::find(kLanes, class_of(lane)) - kLanes.begin());
+}
+
+const char* style_of_kernel(const LaneEvent& event) {
   const auto says = [&](const char* word) { return event.name.find(word) != std::string::npos; };
-  if (event.lane == "compute") {
-    if (says("forward")) return "forward";
-    if (says("backward") || says("grad")) return "backward";
-    if (says("adamw") || says("sum_squares") || says("clip")) return "update";
-    return "other";
-  }
-  return std::ranges::find(kLanes, event.lane) == kLanes.end() ? "other" : event.lane;
+  if (says("adamw") || says("sum_squares") || says("clip")) return "update";
+  if (class_of(event.lane) != "compute") return "other";
+  if (says("forward")) return "forward";
+  return says("backward") || says("grad") ? "backward" : "other";
+}
+
+// The norm of the gradient is summed up on the lane of reductions.
+const char* style_of(const LaneEvent& event) {
+  if (event.group.empty()) return style_of_kernel(event);
+  const std::string_view lane = class_of(event.lane);
+  if (lane == "gather" && event.name == "all_gather") return "gather";
+  if (lane == "reduce" && event.name == "reduce_scatter") return "reduce";
+  if (lane == "allreduce" && event.name == "all_reduce") return "allreduce";
+  return lane == "small" || lane == "reduce" ? "small" : "other";
 }
 
 std::string escaped(std::string_view text) {
@@ -122,7 +139,12 @@ std::string polyline(const std::vector<float>& losses, const Range& range, const
 
 using Values = std::map<std::string, std::string, std::less<>>;
 
-void add_losses(const Figures& figures, Values& values) {
+std::int64_t last_step(const PageContent& content) {
+  return content.steps_before + static_cast<std::int64_t>(content.figures.losses.size());
+}
+
+void add_losses(const PageContent& content, Values& values) {
+  const Figures& figures = content.figures;
   const Range range = losses_range(figures);
   const auto mark = [](const char* style) {
     return std::string("<polyline class=\"") + style + "\" points=\"0,7 16,7\"/>";
@@ -139,7 +161,8 @@ void add_losses(const Figures& figures, Values& values) {
     values["loss_values"] += "<span>" + number(range.high - range.length() * tick / 4) + "</span>";
   values["loss_label"] = "loss by step, from " + number(static_cast<double>(figures.losses.front())) +
                          " to " + number(static_cast<double>(figures.losses.back()));
-  values["steps"] = std::to_string(figures.losses.size());
+  values["first_step"] = std::to_string(content.steps_before + 1);
+  values["last_step"] = std::to_string(last_step(content));
 }
 
 std::vector<std::int32_t> drawn_ranks(const PageContent& content) {
@@ -163,14 +186,22 @@ std::string why_these_ranks(const PageContent& content) {
 
 // The contents of the timeline.
 struct Drawn {
-  std::vector<LaneEvent> events;   // of the ranks that are drawn
+  std::vector<LaneEvent> events;   // of the ranks that are drawn; their steps are those of the training
   std::vector<std::string> lanes;  // from top to bottom
   Range time;
 };
 
+// A set of units counts its steps from 1 on; the last one of the trace is the last of the run.
+void number_steps(std::int64_t last, std::vector<LaneEvent>& events) {
+  std::int64_t highest = 0;
+  for (const LaneEvent& event : events) highest = std::max(highest, event.step);
+  for (LaneEvent& event : events)
+    if (event.step != 0) event.step += last - highest;
+}
+
 Drawn drawn(const PageContent& content) {
   const std::vector<std::int32_t> ranks = drawn_ranks(content);
-  Drawn drawn{{}, {kLanes.begin(), kLanes.end()}, {}};
+  Drawn drawn;
   for (const LaneEvent& event : content.events) {
     if (std::ranges::find(ranks, event.rank) == ranks.end()) continue;
     drawn.events.push_back(event);
@@ -178,18 +209,44 @@ Drawn drawn(const PageContent& content) {
     drawn.time.take(event.begin_us);
     drawn.time.take(event.begin_us + event.duration_us);
   }
-  std::erase_if(drawn.lanes, [&](const std::string& lane) {
-    return std::ranges::find(drawn.events, lane, &LaneEvent::lane) == drawn.events.end();
-  });
+  std::ranges::stable_sort(drawn.lanes, {}, place_of);
+  number_steps(last_step(content), drawn.events);
   return drawn;
+}
+
+// Where each step of the rank begins: with its first kernel, or what else is there.
+std::map<std::int64_t, double> steps_of(const Drawn& drawn, std::int32_t rank) {
+  std::map<std::int64_t, double> kernels;
+  std::map<std::int64_t, double> all;
+  for (const LaneEvent& event : drawn.events) {
+    if (event.rank != rank || event.step == 0) continue;
+    for (auto* begins : {&kernels, &all}) {
+      if (begins == &kernels && event.lane != kLanes.front()) continue;
+      const auto [begin, is_new] = begins->try_emplace(event.step, event.begin_us);
+      begin->second = std::min(begin->second, event.begin_us);
+    }
+  }
+  return kernels.empty() ? all : kernels;
+}
+
+// The row of names of steps, which stands above the lanes.
+std::string marks_html(const std::map<std::int64_t, double>& steps, const Range& time) {
+  std::string html = "<div class=\"below marks\">";
+  for (const auto& [step, begin] : steps)
+    html += "<span data-at=\"" + fixed(begin - time.low, 2) +
+            "\" style=\"left:" + fixed(100.0 * (begin - time.low) / time.length(), 3) + "%\">step " +
+            std::to_string(step) + "</span>";
+  return html + "</div>\n";
 }
 
 std::string bar(const LaneEvent& event, double begin_us, std::size_t top) {
   std::string title = event.name + ", " + time_text(event.duration_us) + ", from " +
                       fixed(begin_us / 1000.0, 3) + " ms\nrank " + std::to_string(event.rank) + ", lane " +
                       event.lane;
+  if (event.step != 0) title += ", step " + std::to_string(event.step);
+  if (!event.site.empty()) title += "\n" + event.site;
   if (!event.group.empty()) title += "\ngroup " + event.group + ", " + bytes_text(event.bytes);
-  return "<rect class=\"" + style_of(event) + "\" x=\"" + fixed(begin_us, 2) + "\" y=\"" +
+  return std::string("<rect class=\"") + style_of(event) + "\" x=\"" + fixed(begin_us, 2) + "\" y=\"" +
          std::to_string(top + 3) + "\" width=\"" + fixed(event.duration_us, 2) + "\" height=\"" +
          std::to_string(kLaneHeight - 6) + "\"><title>" + escaped(title) + "</title></rect>\n";
 }
@@ -197,11 +254,16 @@ std::string bar(const LaneEvent& event, double begin_us, std::size_t top) {
 std::string rank_html(const Drawn& drawn, std::int32_t rank) {
   const std::string name = "rank " + std::to_string(rank);
   const std::string height = std::to_string(kLaneHeight * drawn.lanes.size());
-  std::string html = "<h3>" + name + "</h3>\n<div class=\"plot\">\n<div class=\"names\">";
-  for (const std::string& lane : drawn.lanes) html += "<span>" + escaped(lane) + "</span>";
+  const std::map<std::int64_t, double> steps = steps_of(drawn, rank);
+  std::string html = "<h3>" + name + "</h3>\n<div class=\"plot\">\n" + marks_html(steps, drawn.time) +
+                     "<div class=\"names\">";
+  for (const std::string& lane : drawn.lanes)
+    html += "<span title=\"" + escaped(lane) + "\">" + escaped(lane) + "</span>";
   html += "</div>\n<svg class=\"lanes\" viewBox=\"0 0 " + fixed(drawn.time.length(), 2) + " " + height +
           "\" height=\"" + height + "\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"lanes of " +
-          name + " over time\">\n<path class=\"grid\"/>\n";
+          name + " over time\">\n<path class=\"grid\"/>\n<path class=\"step\" d=\"";
+  for (const auto& [step, begin] : steps) html += "M" + fixed(begin - drawn.time.low, 2) + " 0V" + height;
+  html += "\"/>\n";
   for (std::size_t i = 0; i < drawn.lanes.size(); ++i)
     for (const LaneEvent& event : drawn.events)
       if (event.rank == rank && event.lane == drawn.lanes[i])
@@ -212,12 +274,16 @@ std::string rank_html(const Drawn& drawn, std::int32_t rank) {
 void add_timeline(const PageContent& content, Values& values) {
   const Drawn what = drawn(content);
   values["legend"] = values["why_these_ranks"] = "";
+  values["names"] = "8";
   if (!(what.time.length() > 0.0)) {
     values["span"] = "0";
     values["timeline"] = "<p>The trace has no events of these ranks.</p>\n";
     return;
   }
   values["span"] = fixed(what.time.length(), 2);
+  std::size_t longest = 8;
+  for (const std::string& lane : what.lanes) longest = std::max(longest, std::min(lane.size(), kNameMax));
+  values["names"] = std::to_string(longest);
   std::set<std::string> styles;
   for (const LaneEvent& event : what.events) styles.insert(style_of(event));
   for (const Kind& kind : kKinds)
@@ -283,8 +349,10 @@ std::vector<LaneEvent> read_trace(std::string_view text) {
       events.push_back({.name = event.value("name", ""),
                         .lane = event.value("cat", ""),
                         .group = args.value("group", ""),
+                        .site = args.value("site", ""),
                         .bytes = args.value("bytes", std::int64_t{0}),
                         .rank = event.value("pid", 0),
+                        .step = args.value("step", std::int64_t{0}),
                         .begin_us = event.value("ts", 0.0),
                         .duration_us = event.value("dur", 0.0)});
     }
@@ -297,7 +365,7 @@ std::vector<LaneEvent> read_trace(std::string_view text) {
 
 std::string page_html(const PageContent& content) {
   Values values{{"facts", facts(content)}};
-  add_losses(content.figures, values);
+  add_losses(content, values);
   add_timeline(content, values);
   values["sample"] =
       content.sample.empty() ? "" : "<h2>A sample</h2>\n<pre>" + escaped(content.sample) + "</pre>";

@@ -28,7 +28,7 @@ FLAGS = ("--headless", "--remote-debugging-pipe", "--disable-gpu", "--no-first-r
          "--host-resolver-rules=MAP * ~NOTFOUND")
 SKIPPED = 77
 PATIENCE = 180.0  # seconds for all of it, on a machine under load; it takes a few
-PHONE, DESKTOP = (390, 844), (1280, 900)
+PHONE, TABLET, DESKTOP = (390, 844), (768, 1024), (1280, 900)
 
 
 class NoBrowser(Exception):
@@ -214,6 +214,27 @@ def check_fit(browser, width_height):
     browser.size(width_height)
     width = browser.run("document.scrollingElement.scrollWidth")
     check(width <= width_height[0], f"the page is {width} px wide on a screen of {width_height[0]}")
+
+
+def check_names(browser, width_height):
+    """Names of lanes stand whole beside their bars, unless they are very long."""
+    browser.size(width_height)
+    cut = browser.run("""[...document.querySelectorAll(".names:not(.values) span")]
+        .filter((name) => name.textContent.length < 25 && name.scrollWidth > name.clientWidth)
+        .map((name) => name.textContent)""")
+    check(not cut, f"names of lanes are cut on a screen of {width_height[0]}: {cut}")
+
+
+def check_marks(browser):
+    """Names of steps do not hide each other. Returns how many there are."""
+    rows = browser.run("""[...document.querySelectorAll(".marks")].map((row) => [...row.children]
+        .filter((name) => name.getClientRects().length)
+        .map((name) => [name.getBoundingClientRect().left - row.getBoundingClientRect().left,
+                        name.getBoundingClientRect().width]))""")
+    for row in rows:
+        for (left, width), (following, _) in zip(row, row[1:]):
+            check(left + width <= following, f"names of steps lie on each other: {row}")
+    return sum(len(row) for row in rows)
 
 
 def check_words(browser, has_timeline):
@@ -403,18 +424,21 @@ def check_quiet(browser, address):
 def look(browser, address, pictures):
     browser.open_page(address)
     has_timeline = browser.run("document.querySelectorAll('svg.lanes rect').length > 0")
-    for width_height in (DESKTOP, (768, 1024), PHONE, (320, 568)):
+    for width_height in (DESKTOP, TABLET, PHONE, (320, 568)):
         check_fit(browser, width_height)
+        check_names(browser, width_height)
     for scheme in ("dark", "light"):
         check_colours(browser, scheme)
     check_words(browser, has_timeline)
-    for name, width_height in (("phone", PHONE), ("desktop", DESKTOP)) if pictures else ():
+    sizes = (("phone", PHONE), ("tablet", TABLET), ("desktop", DESKTOP))
+    for name, width_height in sizes if pictures else ():
         browser.size(width_height)
         browser.picture(Path(pictures) / f"{name}.png")
     browser.size(DESKTOP)
     if has_timeline:
         check_buttons_and_keys(browser)
         check_mouse(browser)
+        check(check_marks(browser) > 1, "no step is marked")
         check_tip(browser, lambda x, y: browser.mouse("mouseMoved", x, y), "the mouse")
         browser.size(PHONE)
         check_touch(browser)

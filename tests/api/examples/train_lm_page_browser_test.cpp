@@ -1,9 +1,15 @@
-// The page of train_lm --html, as a browser shows it: train_lm_page_browser.py says what is looked at.
+// The page of train_lm --html: what a real run writes, and how a browser shows it. train_lm_page_browser.py
+// says what is looked at.
 #include "api/examples/train_lm/page.hpp"
 #include "tests/support/folder.hpp"
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <set>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -36,15 +42,60 @@ void expect_looks_well(const std::string& page) {
   EXPECT_EQ(outcome.status, 0) << outcome.said;
 }
 
-TEST(TrainLmPageBrowser, ShowsTheLanesOfARealRun) {
-  const muster::test::Folder folder;
-  const std::string page = folder.path() + "/page.html";
+// The page of a small run on the demo's mesh. Fails the test if there is none.
+std::string page_of_real_run(const muster::test::Folder& folder) {
+  std::string page = folder.path() + "/page.html";
   const Outcome run =
       shell(MUSTER_PROGRAM " run --private -n 8 --mesh dp_replicate=2,dp_shard=2,tp=2 -- " TRAIN_LM_PROGRAM
                            " --steps 3 --layers 2 --width 24 --context 16 --batch 8 --verify --html " +
             page);
-  ASSERT_EQ(run.status, 0) << run.said;
-  expect_looks_well(page);
+  EXPECT_EQ(run.status, 0) << run.said;
+  return page;
+}
+
+// A bar of the timeline, as the page has it.
+struct Bar {
+  std::string style, name, lane, step, rest;
+};
+
+std::vector<Bar> bars_in(const std::string& html) {
+  const std::regex bar(
+      "<rect class=\"([a-z]+)\"[^>]*><title>([^,]*),[^\n]*\n"
+      "rank [0-9]+, lane ([^,<\n]*)(?:, step ([0-9]+))?([^<]*)</title>");
+  std::vector<Bar> bars;
+  for (std::sregex_iterator at(html.begin(), html.end(), bar), none; at != none; ++at)
+    bars.push_back({(*at)[1], (*at)[2], (*at)[3], (*at)[4], (*at)[5]});
+  return bars;
+}
+
+// Goal:   what the program itself writes is explained: parameters and gradients have their colours, and each
+//         bar says its step and its unit.
+TEST(TrainLmPageOfARun, SaysWhatTheBarsAre) {
+  const muster::test::Folder folder;
+  std::ifstream file(page_of_real_run(folder));
+  const std::string html{std::istreambuf_iterator<char>(file), {}};
+  const std::vector<Bar> bars = bars_in(html);
+  std::set<std::string> styles;
+  for (const Bar& bar : bars) {
+    styles.insert(bar.style);
+    const std::string what = bar.name + " on " + bar.lane + bar.rest;
+    EXPECT_TRUE(bar.step >= "1" && bar.step <= "3") << what << " in step '" << bar.step << "'";
+    if (bar.name == "all_gather") EXPECT_EQ(bar.style, "gather") << what;
+    if (bar.name == "reduce_scatter") EXPECT_EQ(bar.style, "reduce") << what;
+    if (bar.lane.starts_with("allreduce")) EXPECT_EQ(bar.style, "allreduce") << what;
+    const bool of_unit = bar.style == "gather" || bar.style == "reduce" || bar.style == "allreduce";
+    if (of_unit)
+      EXPECT_TRUE(std::regex_search(bar.rest, std::regex("^\n(embedding|block[01]|head)\ngroup "))) << what;
+  }
+  for (const char* style : {"forward", "backward", "update", "gather", "small", "reduce", "allreduce"})
+    EXPECT_TRUE(styles.contains(style)) << style;
+  for (const char* shown : {">step 2</span>", ">step 3</span>", ">allreduce/model</span>", "--names:15ch"})
+    EXPECT_NE(html.find(shown), std::string::npos) << shown;
+}
+
+TEST(TrainLmPageBrowser, ShowsTheLanesOfARealRun) {
+  const muster::test::Folder folder;
+  expect_looks_well(page_of_real_run(folder));
 }
 
 TEST(TrainLmPageBrowser, ShowsEveryColourAndNamesThatLookLikeHtml) {
@@ -54,14 +105,18 @@ TEST(TrainLmPageBrowser, ShowsEveryColourAndNamesThatLookLikeHtml) {
                       .figures = {.losses = {3.0F, 2.0F, 1.5F}, .alone = {3.0F, 2.5F, 1.5F}},
                       .world = 3};
   double begin = -40.0;
-  for (const char* lane : {"compute", "gather", "small", "reduce", "allreduce", "halo", hostile.c_str()})
-    for (const char* name : {"forward", "dgrad", "adamw", hostile.c_str()})
+  for (const char* lane :
+       {"compute", "gather/model", "small", "reduce/model", "allreduce/model", "halo", hostile.c_str()})
+    for (const char* name :
+         {"forward", "dgrad", "adamw", "all_gather", "reduce_scatter", "all_reduce", hostile.c_str()})
       for (const std::int32_t rank : {0, 1, 2})
         content.events.push_back({.name = name,
                                   .lane = lane,
-                                  .group = hostile,
+                                  .group = lane == std::string("compute") ? "" : hostile,
+                                  .site = hostile,
                                   .bytes = 4096,
                                   .rank = rank,
+                                  .step = begin < 5000.0 ? 1 : 2,
                                   .begin_us = begin += 70.0,
                                   .duration_us = 65.0});
   const muster::test::Folder folder;

@@ -17,8 +17,8 @@ constexpr const char* kTrace =
     R"({"traceEvents":[
 {"ph":"M","name":"process_name","pid":0,"args":{"name":"rank 0"}},
 {"ph":"X","name":"linear_forward","cat":"compute","pid":0,"tid":0,"ts":1.5,"dur":2.25,"args":{}},
-{"ph":"X","name":"all_gather","cat":"gather","pid":3,"tid":3,"ts":2.0,"dur":4.0,
- "args":{"bytes":1536,"group":"dp_shard"}}
+{"ph":"X","name":"all_gather","cat":"gather/model","pid":3,"tid":3,"ts":2.0,"dur":4.0,
+ "args":{"bytes":1536,"group":"dp_shard","site":"block0","step":7}}
 ]})";
 
 int count_of(const std::string& text, const std::string& part) {
@@ -37,6 +37,8 @@ TEST(TrainLmPage, ReadsTheCompleteEventsOfATrace) {
   EXPECT_EQ(events[1].begin_us, 2.0);
   EXPECT_EQ(events[1].group, "dp_shard");
   EXPECT_EQ(events[1].bytes, 1536);
+  EXPECT_EQ(events[1].site, "block0");
+  EXPECT_EQ(events[1].step, 7);
 }
 
 TEST(TrainLmPage, RefusesWhatIsNoTrace) {
@@ -55,7 +57,8 @@ TEST(TrainLmPage, IsOneFileWithBothDrawingsAndNothingFromElsewhere) {
                                       .world = 4});
   EXPECT_THAT(html, HasSubstr("<polyline class=\"sharded\""));
   EXPECT_THAT(html, HasSubstr("<polyline class=\"alone\""));
-  EXPECT_THAT(html, HasSubstr("<title>all_gather, 4.0 \u00b5s, from 0.001 ms\nrank 3, lane gather\n"
+  EXPECT_THAT(html, HasSubstr("<title>all_gather, 4.0 \u00b5s, from 0.001 ms\n"
+                              "rank 3, lane gather/model, step 2\nblock0\n"
                               "group dp_shard, 1.5 kB</title>"));
   EXPECT_THAT(html, HasSubstr("a sample"));
   for (const char* unwanted : {"http:", "https:", "@import", "url(", "{{", "nan"})
@@ -63,29 +66,65 @@ TEST(TrainLmPage, IsOneFileWithBothDrawingsAndNothingFromElsewhere) {
 }
 
 TEST(TrainLmPage, ExplainsEachColourThatItDrawsAndNoOther) {
-  const auto page_of = [](const char* lane, const char* name) {
-    return page_html(
-        {.figures = {.losses = {1.0F}}, .events = {{.name = name, .lane = lane, .duration_us = 1}}});
+  const auto page_of = [](const char* lane, const char* name, const char* group) {
+    return page_html({.figures = {.losses = {1.0F}},
+                      .events = {{.name = name, .lane = lane, .group = group, .duration_us = 1}}});
   };
   const struct {
-    const char *lane, *name, *style, *meaning;
-  } kinds[] = {{"compute", "linear_forward", "forward", "forward pass"},
-               {"compute", "linear_dgrad", "backward", "backward pass"},
-               {"compute", "adamw", "update", "optimizer"},
-               {"compute", "copy", "other", "anything else"},
-               {"halo", "exchange", "other", "anything else"},
-               {"gather", "all_gather", "gather", "all-gather"},
-               {"small", "all_reduce", "small", "small collectives"},
-               {"reduce", "reduce_scatter", "reduce", "reduce-scatter"},
-               {"allreduce", "all_reduce", "allreduce", "all-reduce of gradients"}};
+    const char *lane, *name, *group, *style, *meaning;
+  } kinds[] = {{"compute", "linear_forward", "", "forward", "forward pass"},
+               {"compute", "linear_dgrad", "", "backward", "backward pass"},
+               {"compute", "adamw", "", "update", "optimizer"},
+               {"compute", "copy", "", "other", "anything else"},
+               {"halo", "exchange", "cp", "other", "anything else"},
+               {"gather/model", "all_gather", "dp_shard", "gather", "all-gather"},
+               {"gather", "all_gather", "dp_shard", "gather", "all-gather"},
+               {"gather/model", "cast", "", "other", "anything else"},
+               {"small", "all_reduce", "tp", "small", "small collectives"},
+               {"reduce/model", "reduce_scatter", "dp_shard", "reduce", "reduce-scatter"},
+               {"reduce/model", "sum_squares", "", "update", "norm of the gradient"},
+               {"reduce/model", "all_reduce", "weight", "small", "norm"},
+               {"allreduce/model", "all_reduce", "dp_replicate", "allreduce", "all-reduce of gradients"}};
   for (const auto& kind : kinds) {
-    const std::string html = page_of(kind.lane, kind.name);
+    const std::string html = page_of(kind.lane, kind.name, kind.group);
     const std::string rect = std::string("<rect class=\"") + kind.style + "\"";
     EXPECT_EQ(count_of(html, rect), 2) << "one in the legend, one in the drawing: " << kind.name;
     EXPECT_EQ(count_of(html, "<rect "), 2) << kind.name;
     EXPECT_THAT(html, HasSubstr(kind.meaning));
     EXPECT_EQ(count_of(html, std::string(".") + kind.style + "{--colour:"), 2) << "light and dark";
   }
+}
+
+// Goal:   each rank's steps are marked where it begins them, by their numbers in the training.
+TEST(TrainLmPage, MarksTheStepsOfEachRank) {
+  const auto event = [](std::int32_t rank, std::int64_t step, const char* lane, double begin_us) {
+    return LaneEvent{
+        .name = "copy", .lane = lane, .rank = rank, .step = step, .begin_us = begin_us, .duration_us = 100};
+  };
+  const std::string html = page_html(
+      {.figures = {.losses = std::vector<float>(10, 1.0F)},
+       .events = {event(0, 0, "direct", 0), event(0, 8, "gather/model", 50), event(0, 8, "compute", 100),
+                  event(0, 8, "compute", 300), event(0, 9, "compute", 500), event(1, 8, "gather/model", 200),
+                  event(1, 9, "gather/model", 600), event(1, 9, "small", 900)},
+       .world = 2,
+       .steps_before = 30});
+  EXPECT_THAT(html, HasSubstr("<span>step 31</span><span>step 40</span>")) << "of the losses";
+  EXPECT_THAT(html, HasSubstr("<span data-at=\"100.00\" style=\"left:10.000%\">step 39</span>"
+                              "<span data-at=\"500.00\" style=\"left:50.000%\">step 40</span>"));
+  EXPECT_THAT(html, HasSubstr("<path class=\"step\" d=\"M100.00 0V120M500.00 0V120\"/>"));
+  EXPECT_THAT(html, HasSubstr("<path class=\"step\" d=\"M200.00 0V120M600.00 0V120\"/>")) << "of rank 1";
+  EXPECT_THAT(html, HasSubstr("lane compute, step 39")) << "a bar says its step";
+  EXPECT_EQ(count_of(html, "lane direct</title>"), 1) << "nothing is said where no step is known";
+}
+
+// Goal:   names fit the column that stands beside the bars, and a very long one does not take their room.
+TEST(TrainLmPage, GivesNamesOfLanesTheirRoom) {
+  const auto names_of = [](const std::string& lane) {
+    return page_html({.figures = {.losses = {1.0F}}, .events = {{.lane = lane, .duration_us = 1}}});
+  };
+  EXPECT_THAT(names_of("small"), HasSubstr("--names:8ch"));
+  EXPECT_THAT(names_of("allreduce/model"), HasSubstr("--names:15ch"));
+  EXPECT_THAT(names_of(std::string(64, 'x')), HasSubstr("--names:24ch"));
 }
 
 TEST(TrainLmPage, SaysWhatExposedMeansAndWhyItShowsTheseRanks) {
@@ -110,13 +149,13 @@ TEST(TrainLmPage, SaysWhatExposedMeansAndWhyItShowsTheseRanks) {
 TEST(TrainLmPage, TakesTextOfTheRunForText) {
   const std::string hostile = "</title><script>\"&{{facts}}";
   const std::string safe = "&lt;/title&gt;&lt;script&gt;&quot;&amp;{{facts}}";
-  const std::string html =
-      page_html({.mesh = hostile,
-                 .sample = hostile,
-                 .figures = {.losses = {1.0F}},
-                 .events = {{.name = hostile, .lane = hostile, .group = hostile, .duration_us = 1}}});
+  const std::string html = page_html(
+      {.mesh = hostile,
+       .sample = hostile,
+       .figures = {.losses = {1.0F}},
+       .events = {{.name = hostile, .lane = hostile, .group = hostile, .site = hostile, .duration_us = 1}}});
   EXPECT_THAT(html, Not(HasSubstr(hostile)));
-  EXPECT_EQ(count_of(html, safe), 6) << "mesh, sample, name of the lane; name, lane and group of the bar";
+  EXPECT_EQ(count_of(html, safe), 8) << "mesh, sample; lane, twice; name, lane, site and group of the bar";
   EXPECT_EQ(count_of(html, "<script>"), 1);
 }
 
