@@ -185,7 +185,8 @@ class Run {
   }
 
   void report() {
-    if (!sample_.empty()) std::cout << sample_ << '\n';
+    if (!sample_.empty())
+      std::cout << "Text that the model has made, " << options_.generate << " bytes:\n" << sample_ << '\n';
     if (options_.verify)
       std::cout << "largest difference of the losses from one rank alone: " << figures_.max_loss_difference()
                 << '\n';
