@@ -334,8 +334,8 @@ TEST_F(TrainLmCheckpoint, RefusesARunThatIsAnother) {
   EXPECT_THAT(refusal("--steps 9 --save " + path("run"), 2), HasSubstr("has checkpoints of another run"));
   EXPECT_THAT(refusal("--steps 9 --save " + path("text.txt"), 1),
               HasSubstr("cannot write " + path("text.txt")));
-  EXPECT_THAT(refusal("--steps 2 --resume " + path("none"), 0),
-              HasSubstr("there is no checkpoint in " + path("none")));
+  EXPECT_THAT(refusal("--steps 2 --resume " + path("none"), 2),
+              HasSubstr("there is no checkpoint in " + path("none") + ": name the folder of a run"));
 }
 
 // Goal:   a checkpoint of another model, text or precision is refused with both values, not gone on from.

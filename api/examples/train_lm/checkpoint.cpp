@@ -118,6 +118,13 @@ std::int64_t Checkpoint::resume(bool again) {
   if (!options_.save.empty() && !again) refuse_another_run();
   if (again) found = load(options_.save, options_.steps);
   if (!found && !options_.resume.empty()) found = load(options_.resume, options_.steps - 1);
+  const bool first_run = !options_.save.empty() && !options_.resume.empty() &&
+                         is_same_folder(options_.save, named_by(options_.resume).folder);
+  if (!found && !again && !options_.resume.empty() && !first_run)
+    throw UsageError(
+        "there is no checkpoint in " + options_.resume +
+        ": name the folder of a run, or leave --resume out to begin at the first step; with --save "
+        "of the same folder, a first run may have --resume too");
   if (!found && (again || !options_.resume.empty()) && runtime_.rank() == 0)
     std::cerr << "train_lm: there is no checkpoint in " + (again ? options_.save : options_.resume) +
                      "; begins at the first step\n";
