@@ -9,7 +9,9 @@
 #include "daemon/cli/env_command.hpp"
 #include "daemon/cli/hang_command.hpp"
 #include "daemon/cli/option_checks.hpp"
+#include "daemon/cli/private_runs.hpp"
 #include "daemon/cli/rank_environment.hpp"
+#include "daemon/cli/stale_runs.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/control/main_manual.hpp"
@@ -87,7 +89,9 @@ CLI::App* with_job(CLI::App* app, Line& line) {
 
 int end_jobs(const Line& line) {
   if (!line.word.empty()) return run_end_of(line.address(), line.word, line.output());
-  if (!line.job.empty()) return run_end(line.address(), line.job, line.output());
+  if (!line.job.empty())
+    return line.of_daemon(
+        [&](const DaemonAddress& daemon) { return run_end(daemon, line.job, line.output()); });
   return complain({kUsage, "end: say which job with --job NAME, or which batch job with --of slurm:NUMBER"});
 }
 
@@ -98,71 +102,93 @@ void add_end(CLI::App* end, Line& line) {
   of->excludes(filled(end->add_option("--job", line.job, "Name of the job"), control::kJob));
 }
 
-void add_questions(CLI::App& app, Line& line) {
-  const auto asked = [&](const char* name, const char* text, std::function<int()> command) {
-    return with_address(with_json(add(app, line, name, text, std::move(command)), line), line);
-  };
-  asked("status", "The daemon: what it holds and what its limits are",
-        [&line] { return run_status(line.address(), line.output()); });
-  asked("jobs", "The jobs, their ranks and memory",
-        [&line] { return run_jobs(line.address(), line.output()); });
-  const auto asked_of_job = [&](const char* name, const char* text,
-                                std::function<int(const std::string& job)> command) {
-    CLI::App* of = asked(name, text, [&line, command = std::move(command)] { return line.of_job(command); });
-    filled(of->add_option("--job", line.job, "Name of the job; else the only one there is"), control::kJob);
-    return of;
-  };
-  asked_of_job("groups", "The groups of a job, and on which nodes their members are",
-               [&line](const std::string& job) { return run_groups(line.address(), job, line.output()); });
-  asked_of_job("hang", "Who waits for whom in a job, and whose fault it is", [&line](const std::string& job) {
-    return run_hang(line.address(), job, line.output());
-  })->footer(kVerdictWords);
+CLI::App* asked(CLI::App& app, Line& line, const char* name, const char* text, std::function<int()> command) {
+  return with_address(with_json(add(app, line, name, text, std::move(command)), line), line);
+}
+
+std::function<int()> of_daemon(Line& line, std::function<int(const DaemonAddress&)> command) {
+  return [&line, command = std::move(command)] { return line.of_daemon(command); };
+}
+
+CLI::App* asked_of_job(CLI::App& app, Line& line, const char* name, const char* text,
+                       std::function<int(const DaemonAddress&, const std::string& job)> command) {
+  CLI::App* of =
+      asked(app, line, name, text, [&line, command = std::move(command)] { return line.of_job(command); });
+  filled(
+      of->add_option("--job", line.job, "Name of the job, also of a private run; else the only one there is"),
+      control::kJob);
+  return of;
+}
+
+void add_looks(CLI::App& app, Line& line) {
+  asked(app, line, "status", "The daemon: what it holds and what its limits are",
+        of_daemon(line, [&line](const DaemonAddress& daemon) { return run_status(daemon, line.output()); }));
+  asked(app, line, "jobs", "The jobs, their ranks and memory",
+        of_daemon(line, [&line](const DaemonAddress& daemon) { return run_jobs(daemon, line.output()); }));
+  asked_of_job(app, line, "groups", "The groups of a job, and on which nodes their members are",
+               [&line](const DaemonAddress& daemon, const std::string& job) {
+                 return run_groups(daemon, job, line.output());
+               });
+  asked_of_job(app, line, "hang", "Who waits for whom in a job, and whose fault it is",
+               [&line](const DaemonAddress& daemon, const std::string& job) {
+                 return run_hang(daemon, job, line.output());
+               })
+      ->footer(kVerdictWords);
   CLI::App* flight = asked_of_job(
-      "flight", "What each rank of a job has run, on all nodes, also for PyTorch's analyser (torchfrtrace)",
-      [&line](const std::string& job) {
-        return run_flight(line.address(), job, line.flight, line.output());
+      app, line, "flight",
+      "What each rank of a job has run, on all nodes, also for PyTorch's analyser (torchfrtrace)",
+      [&line](const DaemonAddress& daemon, const std::string& job) {
+        return run_flight(daemon, job, line.flight, line.output());
       });
   filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"),
          control::kFile);
   filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"),
          control::kFolder);
   CLI::App* top = asked_of_job(
-      "top",
+      app, line, "top",
       "Operations, bytes and exposed time by rank and group, on all nodes, also of a stuck engine; q ends it",
-      [&line](const std::string& job) { return run_top(line.address(), job, line.top, line.output()); });
+      [&line](const DaemonAddress& daemon, const std::string& job) {
+        return run_top(daemon, job, line.top, line.output());
+      });
   seconds(top->add_option("--interval", line.top.seconds, "Seconds between two looks"), 0.1);
   top->add_flag("--once", line.top.once, "One table, then the end");
-  asked("doctor", "Whether this machine is fit to run jobs, and what to do where it is not", [&line] {
-    const bool named = line.home() == Home::kOption || line.home() == Home::kVariable;
-    return run_doctor(line.address(), named ? DaemonNamed::kYes : DaemonNamed::kNo, line.output());
-  });
-  CLI::App* token =
-      with_job(asked("token", "A fresh single-use claim on a rank",
-                     [&line] { return run_token(line.address(), line.job, line.rank, line.output()); }),
-               line);
+  asked(app, line, "doctor", "Whether this machine is fit to run jobs, and what to do where it is not",
+        [&line] {
+          const bool named = line.home() == Home::kOption || line.home() == Home::kVariable;
+          return run_doctor(line.address(), named ? DaemonNamed::kYes : DaemonNamed::kNo, line.output());
+        });
+}
+
+void add_acts(CLI::App& app, Line& line) {
+  CLI::App* token = with_job(asked(app, line, "token", "A fresh single-use claim on a rank",
+                                   of_daemon(line,
+                                             [&line](const DaemonAddress& daemon) {
+                                               return run_token(daemon, line.job, line.rank, line.output());
+                                             })),
+                             line);
   whole(token->add_option("--rank", line.rank, "The rank")->required(), 0, kRanksOnNodeMax - 1);
-  add_end(asked("end", "End a job, or those of a batch job; their ranks get an error",
+  add_end(asked(app, line, "end", "End a job, or those of a batch job; their ranks get an error",
                 [&line] { return end_jobs(line); }),
           line);
   CLI::App* trace =
-      asked_of_job("trace", "Record what the ranks of this node do in a job, for ui.perfetto.dev",
-                   [&line](const std::string& job) {
-                     return run_trace(line.address(), job, line.file, line.seconds,
+      asked_of_job(app, line, "trace", "Record what the ranks of this node do in a job, for ui.perfetto.dev",
+                   [&line](const DaemonAddress& daemon, const std::string& job) {
+                     return run_trace(daemon, job, line.file, line.seconds,
                                       line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
                    });
   filled(trace->add_option("-o,--output", line.file, "Where to write it")->required(), control::kFile);
   CLI::Option* how_long = seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
   trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")
       ->excludes(how_long);
-  asked("version", "Versions of this program and of the daemon",
+  asked(app, line, "version", "Versions of this program and of the daemon",
         [&line] { return run_version(line.address(), line.output()); });
-  CLI::App* upgrade = asked("upgrade", "Replace the daemon's program; jobs and ranks go on",
+  CLI::App* upgrade = asked(app, line, "upgrade", "Replace the daemon's program; jobs and ranks go on",
                             [&line] { return run_upgrade(line.address(), line.file, line.output()); });
   filled(upgrade->add_option("--program", line.file, "A musterd; else the file that runs, as it is now"),
          control::kFile);
   CLI::App* shutdown = asked(
-      "shutdown", "Shut the daemon down once its ranks have left, or have had liveness.drain_timeout for it",
-      [&line] {
+      app, line, "shutdown",
+      "Shut the daemon down once its ranks have left, or have had liveness.drain_timeout for it", [&line] {
         return run_shutdown(line.address(), line.now ? Leave::kNow : Leave::kDrain, line.output());
       });
   shutdown->add_flag("--now", line.now, "Do not wait for the ranks");
@@ -454,9 +480,17 @@ DaemonAddress Line::address() const {
   return {endpoint.empty() ? fallback : endpoint, nanos(timeout), key.value_or("")};
 }
 
-int Line::of_job(const std::function<int(const std::string& job)>& question) const {
-  const auto found = named_or_only_job(address(), job);
-  return found ? question(*found) : complain(found.error());
+int Line::of_daemon(const std::function<int(const DaemonAddress&)>& question) const {
+  if (home() == Home::kOption || home() == Home::kVariable) return question(address());
+  const auto asked = daemon_to_ask(address(), job, run_parents());
+  return asked ? question(*asked) : complain(asked.error());
+}
+
+int Line::of_job(const std::function<int(const DaemonAddress&, const std::string& job)>& question) const {
+  return of_daemon([&](const DaemonAddress& asked) {
+    const auto found = named_or_only_job(asked, job);
+    return found ? question(asked, *found) : complain(found.error());
+  });
 }
 
 std::optional<Trouble> Line::fault() const {
@@ -480,7 +514,8 @@ void declare(CLI::App& app, Line& line) {
   app.require_subcommand(1);
   app.set_version_flag("--version", "muster " + control::own_version());
   add_run(app, line);
-  add_questions(app, line);
+  add_looks(app, line);
+  add_acts(app, line);
   add_local(app, line);
   add_checkpoint(app, line);
   add_certs(app, line);

@@ -55,8 +55,10 @@ struct Line {
 
   Output output() const { return json ? Output::kJson : Output::kText; }
   DaemonAddress address() const;
-  // Asks `question` about the named job, or about the only one.
-  int of_job(const std::function<int(const std::string& job)>& question) const;
+  // Asks a daemon: the one that is named, else that of the machine, else that of a private run.
+  int of_daemon(const std::function<int(const DaemonAddress&)>& question) const;
+  // As above, about the named job, or about the only one.
+  int of_job(const std::function<int(const DaemonAddress&, const std::string& job)>& question) const;
   Home home() const;
   // Why a command that asks a daemon cannot run: MUSTER_ENDPOINT is set to nothing.
   std::optional<Trouble> fault() const;

@@ -13,6 +13,8 @@ const control::Manual& command_manual() {
     m.description = {
         "muster starts the ranks of a job, on this machine or on nodes of a cluster, and asks the daemon "
         "musterd(8) what it holds: jobs, ranks, groups, who waits for whom, what was late.",
+        "Where no daemon answers at the default socket, or none that has the job, commands that ask about jobs "
+        "take the private run of this user that fits, and list them if there are several.",
         "Every command that asks has --json: one JSON object on one line, with schema_version. An integer "
         "of 2^53 and more is a string of its digits there.",
         "Where standard output is a terminal, tables fit its columns; COLUMNS says otherwise. Names of "

@@ -59,6 +59,14 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
   return daemon;
 }
 
+std::string how_to_ask(const std::string& job) {
+  return fmt::format(
+      "muster run: on a private daemon; while it runs, `muster top --job {}` shows it, and so do status, "
+      "hang "
+      "and flight\n",
+      job);
+}
+
 PrivateDaemon::~PrivateDaemon() {
   child_.reset();
   remove_run_directory(directory_);  // of a daemon that was killed

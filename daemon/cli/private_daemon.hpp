@@ -41,4 +41,7 @@ class PrivateDaemon {
   std::unique_ptr<Child> child_;
 };
 
+// A line for the user: by which commands a run on a private daemon can be looked at.
+std::string how_to_ask(const std::string& job);
+
 }  // namespace muster::cli

@@ -75,16 +75,21 @@ std::vector<std::string> run_parents() {
   return parents;
 }
 
-void remove_stale_runs(const std::string& parent) {
+std::vector<std::string> run_directories(const std::string& parent) {
   std::error_code end;
-  int left = kStaleRunsMax;
-  for (std::filesystem::directory_iterator it(parent, end), none; !end && it != none && left > 0;
-       it.increment(end)) {
+  std::vector<std::string> own;
+  for (std::filesystem::directory_iterator it(parent, end), none; !end && it != none; it.increment(end)) {
     if (!is_run_directory(it->path().filename())) continue;
     struct stat facts {};
-    if (lstat(it->path().c_str(), &facts) != 0 || facts.st_uid != geteuid()) continue;
-    if (remove_run_directory(it->path())) --left;
+    if (lstat(it->path().c_str(), &facts) == 0 && facts.st_uid == geteuid()) own.push_back(it->path());
   }
+  return own;
+}
+
+void remove_stale_runs(const std::string& parent) {
+  int left = kStaleRunsMax;
+  for (const std::string& directory : run_directories(parent))
+    if (left > 0 && remove_run_directory(directory)) --left;
 }
 
 }  // namespace muster::cli

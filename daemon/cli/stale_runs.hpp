@@ -20,6 +20,8 @@ std::string fresh_run_directory(const std::string& parent);
 // and other users' directories are not touched. True if it is gone.
 bool remove_run_directory(const std::string& path);
 
+// The directories of runs in `parent` that are this user's, stale or not.
+std::vector<std::string> run_directories(const std::string& parent);
 // The directories in which those of runs may lie, the best first.
 std::vector<std::string> run_parents();
 // Removes the stale directories in `parent`, at most kStaleRunsMax.
