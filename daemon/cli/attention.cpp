@@ -83,26 +83,42 @@ bool Attention::key_ends() {
   char key = 0;
   const ssize_t n = read(STDIN_FILENO, &key, 1);
   if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN)) keyboard_ended_ = true;
-  if (n != 1 || (key != 'q' && key != 'Q')) return false;
+  if (n != 1) return false;
+  if (key != 'q' && key != 'Q') {
+    if (typed_.size() < kTypedMax) typed_ += key;
+    return false;
+  }
   exit_code_ = 0;
   return true;
 }
 
+// Waits once. Nothing: a signal or a key that ends nothing.
+std::optional<Attention::Came> Attention::look(int descriptor, Instant deadline, const Clock& clock) {
+  const bool listening = terminal_ && !keyboard_ended_ && in_foreground();
+  pollfd entries[] = {{.fd = descriptor, .events = POLLIN, .revents = 0},
+                      {.fd = signals_.get(), .events = POLLIN, .revents = 0},
+                      {.fd = listening ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}};
+  const Nanos left = std::max(deadline - clock.now(), Nanos(0));
+  const timespec time{.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000),
+                      .tv_nsec = static_cast<long>(left.count() % 1'000'000'000)};
+  const int ready = ppoll(entries, 3, &time, nullptr);
+  if (ready > 0 && entries[1].revents != 0 && signal_ends()) return Came::kUserEnds;
+  if (ready > 0 && entries[2].revents != 0 && key_ends()) return Came::kUserEnds;
+  if (ready > 0 && entries[0].revents != 0) return Came::kReady;
+  return clock.now() >= deadline ? std::optional(Came::kDeadline) : std::nullopt;
+}
+
 Attention::Came Attention::wait(int descriptor, Instant deadline, const Clock& clock) {
-  while (true) {
-    const bool listening = terminal_ && !keyboard_ended_ && in_foreground();
-    pollfd entries[] = {{.fd = descriptor, .events = POLLIN, .revents = 0},
-                        {.fd = signals_.get(), .events = POLLIN, .revents = 0},
-                        {.fd = listening ? STDIN_FILENO : -1, .events = POLLIN, .revents = 0}};
-    const Nanos left = std::max(deadline - clock.now(), Nanos(0));
-    const timespec time{.tv_sec = static_cast<time_t>(left.count() / 1'000'000'000),
-                        .tv_nsec = static_cast<long>(left.count() % 1'000'000'000)};
-    const int ready = ppoll(entries, 3, &time, nullptr);
-    if (ready > 0 && entries[1].revents != 0 && signal_ends()) return Came::kUserEnds;
-    if (ready > 0 && entries[2].revents != 0 && key_ends()) return Came::kUserEnds;
-    if (ready > 0 && entries[0].revents != 0) return Came::kReady;
-    if (clock.now() >= deadline) return Came::kDeadline;
-  }
+  while (true)
+    if (const auto came = look(descriptor, deadline, clock)) return *came;
+}
+
+Attention::Came Attention::wait_for_key(Instant deadline, const Clock& clock) {
+  while (typed_.empty())
+    if (const auto came = look(-1, deadline, clock)) return *came;
+  key_ = typed_.front();
+  typed_.erase(0, 1);
+  return Came::kKey;
 }
 
 }  // namespace muster::cli

@@ -16,7 +16,4 @@ struct TopOptions {
 // Runs until q or a signal, unless `once`.
 int run_top(const DaemonAddress& address, const std::string& job, const TopOptions& options, Output output);
 
-// Of rates (top_rates.hpp).
-std::string top_text(const std::string& job, const Json& rates, std::size_t columns);
-
 }  // namespace muster::cli

@@ -33,6 +33,19 @@ TEST_F(TopOnATerminal, EndsAtQAndGivesTheTerminalBack) {
   }
 }
 
+TEST_F(TopOnATerminal, DoesWhatAKeySaysAtOnce) {
+  Terminal terminal({line(), {}, {}});
+  ASSERT_TRUE(terminal.shows("by RANK, lowest first")) << terminal.shown();
+  terminal.type("e");
+  EXPECT_TRUE(terminal.shows("by EXPOSED, highest first")) << terminal.shown();
+  terminal.type("i");
+  EXPECT_TRUE(terminal.shows("by EXPOSED, lowest first")) << terminal.shown();
+  terminal.type("h");
+  EXPECT_TRUE(terminal.shows("sort by EXPOSED")) << terminal.shown();
+  terminal.type("q");
+  EXPECT_EQ(terminal.wait(), 0);
+}
+
 TEST_F(TopOnATerminal, EndsAtASignalWithItsCodeAndGivesTheTerminalBack) {
   Terminal terminal({line(), {}, {}});
   ASSERT_TRUE(terminal.shows("job train")) << terminal.shown();

@@ -1,8 +1,7 @@
 #include "daemon/cli/top_nodes.hpp"
 
-#include "daemon/cli/top_command.hpp"
 #include "daemon/cli/top_rates.hpp"
-#include "daemon/config/table.hpp"
+#include "daemon/cli/top_view.hpp"
 
 #include <string>
 #include <utility>
@@ -97,7 +96,7 @@ TEST_F(TopOfNodes, HasTheRanksOfAllNodes) {
   EXPECT_EQ(now.at("groups").at(0).at("bytes_per_s"), 70'000.0);
   EXPECT_EQ(now.at("groups").at(1).at("node"), "node1");
   EXPECT_EQ(now.at("groups").at(2).at("node"), "node0");
-  const std::string text = top_text("train", now, config::kColumnsMax);
+  const std::string text = TopView().text("train", now, {});
   EXPECT_THAT(text, AllOf(HasSubstr("NODE"), HasSubstr("node0   engine 100\n"), HasSubstr("2 made on node0"),
                           Not(HasSubstr("nothing is known"))));
 }
@@ -109,7 +108,7 @@ TEST_F(TopOfNodes, SaysWhatIsNotKnown) {
   Json now = shown();
   EXPECT_EQ(now.at("ranks").size(), 2u);
   EXPECT_EQ(now.at("unanswered").at(0).at("why"), "node node0 is away: no route");
-  EXPECT_THAT(top_text("train", now, config::kColumnsMax),
+  EXPECT_THAT(TopView().text("train", now, {}),
               HasSubstr("nothing is known of ranks 0 1 on node0: node node0 is away: no route\n"));
   NodeReport lie = there_.report("node0", 2);
   lie.ranks = {0, 3};

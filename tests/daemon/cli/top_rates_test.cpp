@@ -1,7 +1,6 @@
-#include "daemon/cli/top_command.hpp"
-
 #include "daemon/cli/top_rates.hpp"
-#include "daemon/config/table.hpp"
+
+#include "daemon/cli/top_view.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -50,7 +49,7 @@ TEST_F(Top, TellsRatesByTheEnginesOwnTime) {
   EXPECT_EQ(now.at("groups").at(0).at("ops_per_s"), 10.0);
   EXPECT_EQ(now.at("groups").at(0).at("exposed"), 0.25) << "of two members in two seconds";
   EXPECT_EQ(now.at("engine_stuck"), false);
-  const std::string text = top_text("train", now, config::kColumnsMax);
+  const std::string text = TopView().text("train", now, {});
   EXPECT_THAT(text, HasSubstr("2.0 MiB/s"));
   EXPECT_THAT(text, HasSubstr("25 %"));
   EXPECT_THAT(text, HasSubstr("not attached"));
@@ -62,7 +61,7 @@ TEST_F(Top, ShowsTheUnitsOfARankAndHowItsBudgetLimitsThem) {
   writer_.beat(Nanos(1'000'000'000));
   const control::JobLook before = look(Nanos(1'000'000'000));
   EXPECT_TRUE(rates(before, before).at("ranks").at(0).at("units").is_null());
-  EXPECT_THAT(top_text("train", rates(before, before), config::kColumnsMax), Not(HasSubstr("BUDGET")));
+  EXPECT_THAT(TopView().text("train", rates(before, before), {}), Not(HasSubstr("BUDGET")));
   writer_.set(0, RankCount::kWholeBytes, 3 << 20);
   writer_.set(0, RankCount::kPlaceBytes, 4 << 20);
   writer_.set(0, RankCount::kWholeBudget, 5 << 20);
@@ -77,7 +76,7 @@ TEST_F(Top, ShowsTheUnitsOfARankAndHowItsBudgetLimitsThem) {
   EXPECT_EQ(units.at("demands_per_s"), 7.0);
   EXPECT_EQ(units.at("skipped_per_s"), 3.0);
   EXPECT_TRUE(now.at("ranks").at(1).at("units").is_null());
-  const std::string text = top_text("train", now, config::kColumnsMax);
+  const std::string text = TopView().text("train", now, {});
   for (const char* shown : {"UNSHARDED", "3.0 MiB", "4.0 MiB", "5.0 MiB", "1 of 3", "7.0"})
     EXPECT_THAT(text, HasSubstr(shown));
 }
@@ -89,7 +88,7 @@ TEST_F(Top, SaysThatAnEngineIsSilentAndInventsNoRates) {
   EXPECT_EQ(now.at("engine_stuck"), true);
   EXPECT_EQ(now.at("engine_silent_s"), 4.0);
   EXPECT_EQ(now.at("ranks").at(0).at("ops_per_s"), 0.0);
-  EXPECT_THAT(top_text("train", now, config::kColumnsMax), HasSubstr("SILENT for 4.0 s"));
+  EXPECT_THAT(TopView().text("train", now, {}), HasSubstr("SILENT for 4.0 s"));
 }
 
 // Goal:   a rank that came back counts from 0, and shows no rate of 2^64.
@@ -120,7 +119,7 @@ TEST_F(Top, MarksARankThatComesLate) {
   EXPECT_EQ(lag.at("group_id"), 0);
   EXPECT_EQ(lag.at("median_ns"), 20'100'000);
   EXPECT_EQ(lag.at("others_ns"), 20'000);
-  const std::string text = top_text("train", now, config::kColumnsMax);
+  const std::string text = TopView().text("train", now, {});
   EXPECT_THAT(text, HasSubstr("0.02 ms  "));
   EXPECT_THAT(text, HasSubstr("20.1 ms LATE"));
   EXPECT_THAT(text,
@@ -137,7 +136,7 @@ TEST_F(Top, ShowsNoLagWhereNoneIsKnown) {
   const Json now = rates(look(Nanos(1)), look(Nanos(1)));
   EXPECT_TRUE(now.at("ranks").at(0).at("lag").is_null());
   EXPECT_TRUE(now.at("ranks").at(1).at("lag").at("group").is_null()) << "a group without a row";
-  EXPECT_THAT(top_text("train", now, config::kColumnsMax),
+  EXPECT_THAT(TopView().text("train", now, {}),
               HasSubstr("rank 1 comes late to group 76 (and 1 more group): median"));
 }
 
