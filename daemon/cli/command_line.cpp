@@ -31,6 +31,7 @@ namespace {
 
 // The longest wait that a clock can safely add.
 constexpr double kSecondsMax = 1e8;
+constexpr std::int64_t kFlightRowsMax = 1'000'000;
 constexpr const char* kEndpointVariable = "MUSTER_ENDPOINT";
 
 Nanos nanos(double seconds) {
@@ -144,6 +145,10 @@ void add_looks(CLI::App& app, Line& line) {
          control::kFile);
   filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"),
          control::kFolder);
+  whole(flight->add_option("--last", line.flight.last,
+                           "How many to show: of the latest that are done, and of the oldest that are not"),
+        1, kFlightRowsMax)
+      ->capture_default_str();
   CLI::App* top = asked_of_job(
       app, line, "top",
       "Operations, bytes and exposed time by rank and group, on all nodes, also of a stuck engine; q ends it",

@@ -3,7 +3,9 @@
 #include "api/base/named_path.hpp"
 #include "api/base/words.hpp"
 #include "daemon/cli/flight_merge.hpp"
+#include "daemon/cli/flight_table.hpp"
 #include "daemon/cli/trace_file.hpp"
+#include "daemon/config/table.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -99,8 +101,6 @@ std::string pickled(const Json& value) {
 
 int run_flight(const DaemonAddress& address, const std::string& job, const FlightPaths& paths,
                Output output) {
-  if (paths.file.empty() && paths.folder.empty())
-    return complain({kUsage, "flight: say where to write, with -o FILE, --pickles FOLDER or both"});
   if (!paths.file.empty())
     if (const auto trouble = check_writable("-o", paths.file)) return complain(*trouble);
   if (const std::string fault = paths.folder.empty() ? "" : fault_of_new_folder(paths.folder); !fault.empty())
@@ -109,6 +109,12 @@ int run_flight(const DaemonAddress& address, const std::string& job, const Fligh
   if (!reports) return complain(reports.error());
   const MergedFlight flight = merged_flight(job, *reports);
   if (std::all_of(reports->begin(), reports->end(), silent)) return complain({kFailed, reports->front().why});
+  if (paths.file.empty() && paths.folder.empty())
+    return output == Output::kJson
+               ? print_json(flight.json)
+               : print_text(fmt::format("job {}\n", job) +
+                            flight_table(flight.json, paths.last, config::screen_columns()) +
+                            unanswered_text(job, *reports));
   std::uint64_t bytes = 0;
   if (!paths.file.empty()) {
     const std::string text = flight.json.dump(-1, ' ', false, Json::error_handler_t::replace);

@@ -1,17 +1,19 @@
-// muster flight: writes what each rank of a job has run, for PyTorch's analyser and for people.
+// muster flight: shows what each rank of a job has run, or writes it, also for PyTorch's analyser.
 #pragma once
 
 #include "daemon/cli/question.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace muster::cli {
 
 // Where to write: one JSON file of all ranks, or a folder with one pickle a rank (rank_0 and so on), which
-// `torchfrtrace` reads. One of them may be empty.
+// `torchfrtrace` reads. If both are empty, it is shown: as a table, or as JSON.
 struct FlightPaths {
   std::string file;
   std::string folder;
+  std::uint32_t last = 20;  // of the table: flight_table.hpp
 };
 
 int run_flight(const DaemonAddress& address, const std::string& job, const FlightPaths& paths, Output output);

@@ -20,7 +20,7 @@ _muster_options() {
   'muster jobs') echo '-h --help --json --endpoint --timeout' ;;
   'muster groups') echo '-h --help --json --endpoint --timeout --job' ;;
   'muster hang') echo '-h --help --json --endpoint --timeout --job' ;;
-  'muster flight') echo '-h --help --json --endpoint --timeout --job -o --output --pickles' ;;
+  'muster flight') echo '-h --help --json --endpoint --timeout --job -o --output --pickles --last' ;;
   'muster top') echo '-h --help --json --endpoint --timeout --job --interval --once' ;;
   'muster doctor') echo '-h --help --json --endpoint --timeout' ;;
   'muster token') echo '-h --help --json --endpoint --timeout --job --rank' ;;
@@ -84,6 +84,7 @@ _muster_kind() {
   'muster flight -o') echo 'FILE' ;;
   'muster flight --output') echo 'FILE' ;;
   'muster flight --pickles') echo 'FOLDER' ;;
+  'muster flight --last') echo 'NONE' ;;
   'muster top --endpoint') echo 'FILE' ;;
   'muster top --timeout') echo 'NONE' ;;
   'muster top --job') echo 'JOB' ;;

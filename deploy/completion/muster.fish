@@ -65,6 +65,7 @@ complete -c muster -n '__fish_seen_subcommand_from flight' -l timeout -x -d 'Sec
 complete -c muster -n '__fish_seen_subcommand_from flight' -l job -x -a '(muster jobs --json --timeout 0.5 2>/dev/null | grep -o \'"name":"[^"]*"\' | cut -d \'"\' -f 4)' -d 'Name of the job, also of a private run; else the only one there is'
 complete -c muster -n '__fish_seen_subcommand_from flight' -s o -l output -r -F -d 'JSON of all ranks, into this file'
 complete -c muster -n '__fish_seen_subcommand_from flight' -l pickles -x -a '(__fish_complete_directories)' -d 'One pickle a rank, into this folder'
+complete -c muster -n '__fish_seen_subcommand_from flight' -l last -x -d 'How many to show: of the latest that are done, and of the oldest that are not'
 complete -c muster -n '__fish_seen_subcommand_from top' -s h -l help -d 'Print this help message and exit'
 complete -c muster -n '__fish_seen_subcommand_from top' -l json -d 'One JSON object, with schema_version'
 complete -c muster -n '__fish_seen_subcommand_from top' -l endpoint -r -F -d 'The daemon\'s directory, or its socket for ranks; else MUSTER_ENDPOINT, else /run/muster'

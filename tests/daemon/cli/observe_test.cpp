@@ -93,7 +93,11 @@ TEST_F(Observe, FlightWritesJsonAndPickles) {
   EXPECT_EQ(Json::parse(std::ifstream(folder.path() + "/f.json")).at("job"), "train");
   for (const char* rank : {"/p/rank_0", "/p/rank_1"})
     EXPECT_GT(std::filesystem::file_size(folder.path() + rank), 0u);
-  EXPECT_EQ(ask({"flight", "--job", "train"}).code, 2) << "nowhere to write";
+  const Ran shown = ask({"flight", "--job", "train"});
+  EXPECT_EQ(shown.code, 0) << shown.err;
+  EXPECT_EQ(shown.out, "job train\nno collective is recorded yet\n");
+  EXPECT_EQ(ask({"flight", "--job", "train", "--json"}).json().at("ranks").size(), 2u) << "all of it";
+  EXPECT_EQ(ask({"flight", "--last", "0"}).code, 2);
 }
 
 // Goal:   the pickles are what PyTorch's analyser opens: Python's, with the version and the keys that it
