@@ -14,6 +14,7 @@
 #include "daemon/cli/stale_runs.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
+#include "daemon/control/main_help.hpp"
 #include "daemon/control/main_manual.hpp"
 #include "daemon/control/main_outline.hpp"
 #include "daemon/control/own_version.hpp"
@@ -22,7 +23,6 @@
 #include <chrono>
 #include <filesystem>
 #include <limits>
-#include <memory>
 
 #include <CLI/CLI.hpp>
 
@@ -398,14 +398,6 @@ int run(Line& line) {
   return run_ranks(line.run);
 }
 
-// CLI11 does not know the program and its arguments, which are no options of ours.
-class RunFormatter : public CLI::Formatter {
- public:
-  std::string make_usage(const CLI::App*, std::string name) const override {
-    return fmt::format("Usage: {} [OPTIONS] -- PROGRAM [ARGS...]\n", name);
-  }
-};
-
 void add_hosts(CLI::App& app_run, Line& line) {
   filled(
       app_run.add_option("--hosts", line.run.head.hosts,
@@ -430,7 +422,6 @@ void add_hosts(CLI::App& app_run, Line& line) {
 void add_run(CLI::App& app, Line& line) {
   CLI::App* app_run = with_address(
       app.add_subcommand("run", "Start ranks, here or on several hosts: muster run -n 4 -- ./program"), line);
-  app_run->formatter(std::make_shared<RunFormatter>());
   app_run->footer(
       "Where no daemon runs at the default socket, the run starts a private one, which ends with it. Of a "
       "job "
@@ -526,13 +517,16 @@ void declare(CLI::App& app, Line& line) {
   add_certs(app, line);
   add_config(app, line);
   app.footer(control::help_footer(command_manual()));  // last, or each command would inherit it
+  control::format_help(app, command_examples());
 }
 
 control::CommandOutline command_outline() {
   CLI::App app;
   Line line;
   declare(app, line);
-  return control::outline(app);
+  control::CommandOutline all = control::outline(app);
+  control::add_examples(command_examples(), all);
+  return all;
 }
 
 }  // namespace muster::cli

@@ -22,6 +22,7 @@ class App;
 
 namespace muster::control {
 struct CommandOutline;
+struct Fact;
 struct Manual;
 }  // namespace muster::control
 
@@ -69,5 +70,7 @@ void declare(CLI::App& app, Line& line);
 // The commands as data, and what help and manual page say besides.
 control::CommandOutline command_outline();
 const control::Manual& command_manual();
+// At least one of each command.
+const std::vector<control::Fact>& command_examples();
 
 }  // namespace muster::cli

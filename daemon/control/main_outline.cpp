@@ -39,4 +39,12 @@ CommandOutline outline(const CLI::App& app) {
   return outline(app, "");
 }
 
+void add_examples(const std::vector<Fact>& examples, CommandOutline& outline) {
+  for (CommandOutline& command : outline.commands) add_examples(examples, command);
+  if (!outline.commands.empty()) return;
+  for (const Fact& example : examples)
+    if (example.name == outline.path || example.name.starts_with(outline.path + " "))
+      outline.examples.push_back(example);
+}
+
 }  // namespace muster::control

@@ -1,6 +1,8 @@
 // Outline: the commands and options of a program as plain data, read from its parser.
 #pragma once
 
+#include "daemon/control/main_manual.hpp"
+
 #include <string>
 #include <vector>
 
@@ -28,6 +30,7 @@ struct CommandOutline {
   std::string path;  // "muster config explain"
   std::string sentence;
   std::string footer;
+  std::vector<Fact> examples;
   bool takes_program = false;  // a program and its arguments follow
   std::vector<OptionOutline> options;
   std::vector<CommandOutline> commands;
@@ -35,5 +38,7 @@ struct CommandOutline {
 
 // All commands and options that the parser declares, except hidden ones.
 CommandOutline outline(const CLI::App& app);
+// Gives each command that has no others the examples that begin with its words.
+void add_examples(const std::vector<Fact>& examples, CommandOutline& outline);
 
 }  // namespace muster::control

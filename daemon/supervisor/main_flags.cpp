@@ -1,6 +1,7 @@
 #include "daemon/supervisor/main_flags.hpp"
 
 #include "api/base/utf8.hpp"
+#include "daemon/control/main_help.hpp"
 #include "daemon/control/main_manual.hpp"
 #include "daemon/control/main_outline.hpp"
 #include "daemon/control/main_usage.hpp"
@@ -78,6 +79,7 @@ void declare(CLI::App& app, Typed& typed) {
                "For one run: reads no default configuration, removes its runtime directory at the end");
   app.set_version_flag("--version", "musterd " + control::own_version());
   app.footer(control::help_footer(daemon_manual()));
+  control::format_help(app, {});
 }
 
 control::CommandOutline flag_outline() {

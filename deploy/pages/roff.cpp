@@ -122,6 +122,8 @@ std::string command_section(const Command& command, const std::set<std::string>&
     out += verbatim(command.footer);
   else if (!command.footer.empty())
     out += paragraph(command.footer);
+  if (!command.examples.empty()) out += paragraph(command.examples.size() == 1 ? "Example:" : "Examples:");
+  for (const Fact& example : command.examples) out += item(bold(example.name), example.sentence);
   return out;
 }
 
