@@ -387,12 +387,6 @@ int run(Line& line) {
   line.run.prefix = line.no_prefix ? Prefix::kNone : Prefix::kRank;
   line.run.environment = process_variables();
   if (line.run.command.empty()) return complain({kUsage, "run: say which program, after --"});
-  if (line.run.command.front().starts_with("-"))
-    return complain(
-        {kUsage,
-         fmt::format(
-             "run: unknown option {}; a program stands after --; `muster run --help` lists the options",
-             line.run.command.front())});
   if (line.run.part.host.empty())  // else the head has said it
     for (const std::string& text : unused_by_run(line.run.environment)) warn(text);
   return run_ranks(line.run);
@@ -460,6 +454,9 @@ void add_run(CLI::App& app, Line& line) {
   add_hosts(*app_run, line);
   app_run->callback([&line, app_run] {
     line.run.command = app_run->remaining();
+    // CLI11 takes an unknown option for the program.
+    if (!line.run.command.empty() && line.run.command.front().starts_with("-"))
+      throw CLI::ExtrasError(app_run->get_name(), line.run.command);
     // A "--" after the program belongs to the program.
     if (!line.run.command.empty() && !line.behind.empty()) line.run.command.emplace_back("--");
     line.run.command.insert(line.run.command.end(), line.behind.begin(), line.behind.end());

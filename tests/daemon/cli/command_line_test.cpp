@@ -154,6 +154,8 @@ TEST(CommandLine, SaysWhatIsWrongInPlainWords) {
       {{"run", "-n", "2", "--mesh", "", "--", "true"}, "--mesh: the value is empty"},
       {{"run", "-n", "2", "-n", "3", "--", "true"}, "--ranks given twice"},
       {{"run", "-n", "2", "--bogus", "true"}, "`muster run --help` lists the options"},
+      {{"run", "-n", "2", "--mehs", "tp=2", "--", "true"},
+       "unknown option --mehs; did you mean '--mesh'?; `muster run --help` lists the options"},
       {{"status", "--timeout", "abc"}, "--timeout: 'abc' is not a number; `muster status --help`"},
       {{"status", "--endpont", "x"}, "unknown option --endpont; did you mean '--endpoint'?"},
       {{"--timeout", "0", "status"}, "--timeout stands before 'status', whose option it is; write it behind"},
