@@ -1,5 +1,6 @@
 # What `cmake --install` puts where: programs, the C library with its exports, headers, and what finds them.
 include(CMakePackageConfigHelpers)
+include(${CMAKE_CURRENT_LIST_DIR}/pages.cmake)
 
 # Programs by the name they have on disk, wherever in daemon/ their targets are.
 set(_muster_program_folder_muster ${CMAKE_INSTALL_BINDIR})
@@ -31,16 +32,28 @@ muster_install_programs(${PROJECT_SOURCE_DIR}/daemon)
 install(TARGETS muster_network_ofi muster_network_ucx LIBRARY DESTINATION ${MUSTER_LIBRARIES_FOLDER}/networks
         COMPONENT programs)
 
-install(FILES api/include/muster/muster.h api/include/muster/collectives.h api/include/muster/kernels.h
-              api/include/muster/layouts.h api/include/muster/tensor_parallel.h
-              api/include/muster/units.h api/include/muster/checkpoint.h
-        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
+set(_headers api/include/muster/muster.h api/include/muster/collectives.h api/include/muster/kernels.h
+    api/include/muster/layouts.h api/include/muster/tensor_parallel.h api/include/muster/units.h
+    api/include/muster/checkpoint.h)
+install(FILES ${_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
 install(FILES configs/schema/musterd.schema.json configs/schema/cluster.schema.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/muster/schema COMPONENT programs)
-install(FILES configs/musterd.yaml configs/cluster.one-node.yaml
-        DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT programs)
-install(FILES LICENSE README.md CHANGELOG.md SECURITY.md
-        DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+set(_configs configs/musterd.yaml configs/cluster.one-node.yaml configs/cluster.two-nodes.yaml)
+install(FILES ${_configs} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT programs)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
+set(_places api/examples=examples api/examples/train_lm=examples/train_lm
+    api/examples/all_reduce.c=examples/all_reduce.c)
+foreach(_config IN LISTS _configs)
+  cmake_path(GET _config FILENAME _name)
+  list(APPEND _places ${_config}=examples/${_name})
+endforeach()
+file(RELATIVE_PATH _to_headers /prefix/${CMAKE_INSTALL_DOCDIR} /prefix/${CMAKE_INSTALL_INCLUDEDIR}/muster)
+foreach(_header IN LISTS _headers)
+  cmake_path(GET _header FILENAME _name)
+  list(APPEND _places ${_header}=${_to_headers}/${_name})
+endforeach()
+muster_install_pages(FOLDER ${CMAKE_INSTALL_DOCDIR} COMPONENT programs PLACES ${_places}
+  PAGES README.md CHANGELOG.md SECURITY.md api/launchers.md api/mpi-and-nccl.md configs/cluster.md)
 
 install(FILES deploy/man/muster.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT programs)
 install(FILES deploy/man/musterd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8 COMPONENT programs)
@@ -83,4 +96,6 @@ if(TARGET muster)
   install(FILES ${_examples}/Makefile ${_examples}/README.md ${_examples}/all_reduce.c ${_examples}/kernels.c
                 ${_examples}/overlap.c ${_examples}/recover.c
           DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
+  install(DIRECTORY ${_examples}/train_lm DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
+          COMPONENT development)
 endif()

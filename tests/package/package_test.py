@@ -4,7 +4,7 @@
 Method: install the build into an empty folder, move the folder, and build and run the consumer against it,
         once through find_package and once through pkg-config. The moved tree finds itself. The installed
         examples are copied, built by their Makefile, and print under the installed `muster run` what their
-        page shows.
+        page shows; the language model trains. Each link of an installed page leads to a file.
 """
 
 import os
@@ -21,7 +21,10 @@ SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/
           ("DATADIR", "bash-completion/completions/musterd"),
           ("DATADIR", "zsh/site-functions/_muster"), ("DATADIR", "fish/vendor_completions.d/muster.fish"),
           ("MANDIR", "man1/muster.1"), ("MANDIR", "man8/musterd.8"), ("MANDIR", "man5/musterd.yaml.5"),
-          ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"))
+          ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"),
+          ("DOCDIR", "examples/cluster.two-nodes.yaml"), ("DOCDIR", "README.md"), ("DOCDIR", "cluster.md"),
+          ("DOCDIR", "launchers.md"), ("DOCDIR", "mpi-and-nccl.md"),
+          ("DOCDIR", "examples/train_lm/model.cpp"))
 EXAMPLES = ("all_reduce", "overlap", "recover", "kernels")
 DEFAULTS = {"DATADIR": "share", "MANDIR": "share/man",  # empty in the cache: made from others
             "DOCDIR": "share/doc/muster"}
@@ -84,12 +87,31 @@ def check_programs(build, prefix, folders):
             sys.exit(f"{name} was not installed below {folders[folder]}")
 
 
+def check_links(folder):
+    """Pages lead to what is installed, or elsewhere on the net."""
+    links = 0
+    for page in sorted(folder.rglob("*.md")):
+        for link in re.findall(r"\]\(([^)]*)\)", page.read_text()):
+            links += 1
+            if not re.match(r"[a-z]+:|#", link) and not (page.parent / link.partition("#")[0]).exists():
+                sys.exit(f"{page} links to {link}, which is not there")
+    if links < 20:
+        sys.exit(f"the pages in {folder} have {links} links; their text was lost")
+
+
 def check_examples(examples_test, installed, programs, work, environment):
     """As their page says: copy the folder, `make`, and run each."""
     shutil.copytree(installed, work)
     run("make", "-C", work, "CFLAGS=-O2 -Wall -Wextra -Wpedantic -Werror", env=environment)
     print(run(sys.executable, examples_test, work / "README.md", programs, work, work, *EXAMPLES,
               env=environment), end="")
+    run("make", "-C", work, "-j", str(os.cpu_count()), "CXXFLAGS=-O0", "train_lm/train_lm", env=environment)
+    page = work / "page.html"
+    trained = run(programs / "muster", "run", "--private", "-n", "2", "--mesh", "dp_shard=2", "--",
+                  work / "train_lm" / "train_lm", "--steps", "2", "--layers", "1", "--width", "16",
+                  "--context", "8", "--batch", "2", "--html", page, env=environment)
+    if "step 2/2" not in trained or not page.read_text().rstrip().endswith("</html>"):
+        sys.exit(f"the language model did not train or wrote no page:\n{trained}")
 
 
 def main(arguments):
@@ -111,6 +133,7 @@ def main(arguments):
     check_library(libraries[0], soname)
     folders = install_folders(build)
     check_programs(build, prefix, folders)
+    check_links(prefix / folders["DOCDIR"])
 
     environment = {**without_build_settings(), "CC": compiler, "CMAKE_PREFIX_PATH": str(prefix)}
     run(cmake, "-S", consumer, "-B", work / "cmake", "-G", "Ninja", env=environment)
