@@ -5,62 +5,64 @@ SHELL := /bin/bash
 .PHONY: help setup build demo demo-cluster test prove prove-sanitized fuzz fuzz-wire bench lint format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
+STEP := @deploy/step.sh
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install the packages that build, demo and test need (Debian 12; root or sudo)
-	@deploy/setup.sh
+	$(STEP) "packages" deploy/setup.sh
 
 build: setup ## Build the programs and the library, optimised, in build/release
-	@cmake --preset release
-	@cmake --build --preset release
+	$(STEP) "configure" cmake --preset release
+	$(STEP) "build" cmake --build --preset release
 
 demo: setup ## Train a small language model on 8 ranks; writes demo/index.html and a Perfetto trace
-	@cmake --preset release
-	@cmake --build --preset release --target muster-cli musterd muster-engine train_lm
-	@deploy/demo.sh
+	$(STEP) "configure" cmake --preset release
+	$(STEP) "build" cmake --build --preset release --target muster-cli musterd muster-engine train_lm
+	$(STEP) "train" deploy/demo.sh
 
 demo-cluster: setup ## The same over two and four nodes: network namespaces, with a daemon in each
-	@cmake --preset release
-	@cmake --build --preset release --target muster-cli musterd muster-engine train_lm muster_network_ucx \
-	  muster_network_ofi
-	@deploy/demo_cluster.py
+	$(STEP) "configure" cmake --preset release
+	$(STEP) "build" cmake --build --preset release --target muster-cli musterd muster-engine train_lm \
+	  muster_network_ucx muster_network_ofi
+	$(STEP) "train" deploy/demo_cluster.py
 
 test: ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
-	@deploy/setup.sh clang
+	$(STEP) "packages" deploy/setup.sh clang
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
 prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, two hours and a quarter
-	@deploy/setup.sh clang
-	@cmake --preset release
-	@cmake --build --preset release --target all tests_all
-	@python3 deploy/prove.py --record build/release/prove.txt
+	$(STEP) "packages" deploy/setup.sh clang
+	$(STEP) "configure" cmake --preset release
+	$(STEP) "build" cmake --build --preset release --target all tests_all
+	$(STEP) "prove" python3 deploy/prove.py --record build/release/prove.txt
 
 prove-sanitized: ## Those that are promised under sanitizers too, under ASan and TSan; HOURS
-	@deploy/setup.sh clang
+	$(STEP) "packages" deploy/setup.sh clang
 	@for preset in debug tsan; do \
-	  python3 deploy/prove.py --preset $$preset --build --record build/$$preset/prove.txt; \
+	  deploy/step.sh "prove under $$preset" \
+	    python3 deploy/prove.py --preset $$preset --build --record build/$$preset/prove.txt; \
 	done
 
 FUZZ_SECONDS ?= 20
 
 fuzz: ## Fuzz every target for FUZZ_SECONDS, then see each find its planted bug; needs clang
-	@deploy/setup.sh clang
-	@python3 tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
-	@python3 tests/fuzz/planted_test.py
+	$(STEP) "packages" deploy/setup.sh clang
+	$(STEP) "fuzz" python3 tests/fuzz/fuzz.py --seconds $(FUZZ_SECONDS)
+	$(STEP) "find planted bugs" python3 tests/fuzz/planted_test.py
 
 fuzz-wire: ## Ten million inputs of what other nodes send: MINUTES; needs clang
-	@deploy/setup.sh clang
-	@python3 tests/fuzz/fuzz.py --wire --executions 10000000 --seconds 7200
+	$(STEP) "packages" deploy/setup.sh clang
+	$(STEP) "fuzz" python3 tests/fuzz/fuzz.py --wire --executions 10000000 --seconds 7200
 
 bench: ## Measure against the peers in one run, 65 minutes or 105 with torch; results in build/release/bench
-	@deploy/setup.sh bench
-	@deploy/bench.sh
+	$(STEP) "packages" deploy/setup.sh bench
+	$(STEP) "measure" deploy/bench.sh
 
 lint: ## clang-tidy over the whole tree: an hour and a half of one core
-	@deploy/setup.sh lint
-	@python3 deploy/lint.py
+	$(STEP) "packages" deploy/setup.sh lint
+	$(STEP) "lint" python3 deploy/lint.py
 
 format: ## Format every C++ and CUDA file in place
 	@deploy/setup.sh format

@@ -228,13 +228,21 @@ def test_preset(preset, jobs):
     return outcome
 
 
+def part_text(presets, at):
+    """Which part of the tests comes now, and which remain."""
+    rest = ", ".join(preset.name for preset in presets[at + 1:])
+    return f"part {at + 1} of {len(presets)}: {presets[at].name}; then {rest or 'nothing more'}"
+
+
 def test_presets(presets, lean):
     cores = len(os.sched_getaffinity(0))
     total = Outcome()
+    begun = time.monotonic()
     builds = Builds(presets, lambda preset: build_commands(preset, str(cores)), ROOT / "build")
     try:
-        for preset in presets:
+        for at, preset in enumerate(presets):
             start = time.monotonic()
+            print(f"-- {part_text(presets, at)}; {start - begun:.0f} s have passed", flush=True)
             fault = builds.wait(preset)
             # Of later presets the builds are done or nearly so: nothing takes the core of a test that waits.
             jobs = cores if preset is presets[0] else cores + 1

@@ -5,11 +5,13 @@ import contextlib
 import importlib.util
 import io
 import os
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.dont_write_bytecode = True  # the tree stays as it was
@@ -118,6 +120,42 @@ class Builds(unittest.TestCase):
             time.sleep(0.01)
         self.assertFalse(running(int(own.read_text())))
         self.assertEqual(builds.output(self.presets[2]).read_text(), "")
+
+    def test_each_part_says_its_place_and_what_remains(self):
+        said = [plan.part_text(self.presets, at) for at in range(3)]
+        self.assertEqual(said, ["part 1 of 3: one; then two, three", "part 2 of 3: two; then three",
+                                "part 3 of 3: three; then nothing more"])
+        # As it runs: the parts' commands and tests only say something.
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), \
+                unittest.mock.patch.object(plan, "build_commands", lambda *_: shell("true")), \
+                unittest.mock.patch.object(plan, "test_preset", lambda *_: plan.Outcome(passed=1)), \
+                unittest.mock.patch.object(plan, "ROOT", self.folder):
+            self.assertEqual(plan.test_presets(self.presets, False).passed, 3)
+        for line in said:
+            self.assertRegex(printed.getvalue(), f"(?m)^-- {line}; \\d+ s have passed$")
+
+
+class Steps(unittest.TestCase):
+    def step(self, *command):
+        return subprocess.run([ROOT / "deploy/step.sh", *command], capture_output=True, text=True,
+                              check=False)
+
+    def test_a_step_says_that_it_begins_and_how_long_it_took(self):
+        done = self.step("build", "echo", "two  words")
+        self.assertEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, r"\A-- build\ntwo  words\n-- build: done in \d+ s\n\Z")
+
+    def test_a_step_that_fails_ends_the_target_with_its_code(self):
+        done = self.step("train", "sh", "-c", "exit 3")
+        self.assertEqual(done.returncode, 3)
+        self.assertRegex(done.stderr, r"\A-- train: failed after \d+ s\n\Z")
+
+    def test_each_target_that_takes_long_has_steps(self):
+        makefile = (ROOT / "Makefile").read_text()
+        for target in ("setup", "build", "demo", "demo-cluster", "test", "prove", "fuzz", "bench", "lint"):
+            recipe = makefile.partition(f"\n{target}:")[2].partition("\n\n")[0]
+            self.assertIn("\n\t$(STEP) ", recipe, target)
 
 
 def running(pid):
