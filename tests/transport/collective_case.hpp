@@ -41,8 +41,10 @@ struct Shape {
   std::uint64_t seed = 0;
   // Elements from member i to member j, at i · ranks + j: ALL_TO_ALL, and of the root in GATHER and SCATTER.
   std::vector<std::uint64_t> pairs{};
-  std::vector<Edge> edges{};           // EXCHANGE
-  bool scattered = false;              // each rank has its blocks at offsets of its own, else end to end
+  std::vector<Edge> edges{};  // EXCHANGE
+  // Each rank has its blocks at offsets of its own, and its faces in an order of its own; else end to end,
+  // and in the order of the edges.
+  bool scattered = false;
   bool silent_root = false;            // the root of a BROADCAST takes no copy
   std::uint64_t apart_mask = 0;        // members that are not in place, although the shape is: ALL_TO_ALL
   std::vector<muster_piece> pieces{};  // of all blocks, where Collective::first_piece says how many each has
@@ -92,6 +94,11 @@ struct Case {
   std::vector<std::byte> before;
   std::vector<std::byte> after;  // what the oracle says
 };
+
+template<class T>
+void shuffle(Random& random, std::vector<T>& list) {
+  for (std::size_t i = list.size(); i > 1; --i) std::swap(list[i - 1], list[random.below(i)]);
+}
 
 namespace detail {
 
@@ -163,12 +170,13 @@ class Placer {
     }
     std::vector<std::size_t> order(lengths.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random_.below(i)]);
+    shuffle(random_, order);
     offsets.resize(lengths.size());
     const bool overlaps = may_overlap && random_.below(2) == 0;
+    const std::uint64_t gaps = random_.below(4) == 0 ? 400 : 4;
     std::uint64_t at = 0;
     for (const std::size_t i : order) {
-      at += random_.below(4);
+      at += random_.below(gaps);
       // An empty block lies nowhere, whatever its offset says.
       offsets[i] = lengths[i] == 0 && random_.below(2) == 0 ? UINT64_MAX - 5 : at;
       if (lengths[i] > 0) end = std::max(end, at + lengths[i]);
@@ -267,7 +275,9 @@ class Placer {
   void faces(Placement& m) {
     std::vector<std::uint64_t> sent;
     std::vector<std::uint64_t> got;
-    for (const Edge& edge : shape_.edges) {
+    std::vector<Edge> edges = shape_.edges;
+    if (shape_.scattered) shuffle(random_, edges);
+    for (const Edge& edge : edges) {
       if (edge.from == m.index) {
         m.sends.push_back({edge.to, edge.tag, {}, {}, 0});
         sent.push_back(edge.count);
@@ -387,7 +397,7 @@ inline void cut_into_pieces(Random& random, std::uint64_t most, Shape& shape) {
   }
   std::vector<std::size_t> order(shape.pieces.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+  shuffle(random, order);
   const bool overlaps = c.op == MUSTER_REDUCE_SCATTER && shape.place == Place::kApart && random.below(2) == 0;
   std::uint64_t at = 0;
   for (const std::size_t i : order) {
@@ -398,10 +408,37 @@ inline void cut_into_pieces(Random& random, std::uint64_t most, Shape& shape) {
   }
 }
 
+// Gives each block, message or face, or all that one member gives, a size on one side or the other of one of
+// kThresholds.
+inline void size_at_threshold(Random& random, Shape& shape) {
+  constexpr std::uint64_t kBytesMax = 4 << 20;  // of all members; beyond it the thresholds are of all blocks
+  Collective& c = shape.collective;
+  const std::uint64_t bytes = dtype_bytes(c.dtype);
+  const auto ranks = static_cast<std::uint64_t>(shape.ranks);
+  std::uint64_t elements = kThresholds[random.below(std::size(kThresholds))] / bytes;
+  elements = elements - std::min<std::uint64_t>(elements, 2) + random.below(5);
+  const bool faces = c.op == MUSTER_EXCHANGE;
+  const std::uint64_t blocks = faces ? std::max<std::uint64_t>(shape.edges.size(), 1) : ranks;
+  const bool of_all = random.below(2) == 0 || elements * bytes * blocks * ranks > kBytesMax;
+  const std::uint64_t each = of_all ? elements / blocks : elements;
+  const std::uint64_t last = of_all ? elements - each * (blocks - 1) : elements;
+  for (Edge& edge : shape.edges) edge.count = &edge == &shape.edges.back() ? last : each;
+  if (has_agreed_blocks(c.op)) {
+    c.count = 0;
+    c.counts.assign(blocks, each);
+    c.counts[random.below(blocks)] = last;
+  } else if (is_pairwise(c.op) && !faces) {
+    shape.pairs.assign(ranks * ranks, each);
+    for (std::uint64_t i = 0; i < ranks; ++i) shape.pairs[i * ranks + i] = last;
+  } else if (c.op != MUSTER_BARRIER && !faces) {
+    c.count = elements;
+  }
+}
+
 // A case of any kind from one seed: operation, dtype, operator, ranks, uneven and empty blocks, their order,
 // place, misalignment, graphs. One in eight is long, 3,000 to 384,000 elements in all: beyond the sizes at
 // which other algorithms are chosen and work is cut into parts. The longer the rarer, or the longest would
-// take all the time.
+// take all the time. Of the others one in sixteen has a size at a threshold.
 inline constexpr std::int32_t kRanksDrawnMax = 9;
 inline Shape random_shape(std::uint64_t seed, std::int32_t ranks_max = kRanksDrawnMax) {
   Random random(seed);
@@ -438,6 +475,7 @@ inline Shape random_shape(std::uint64_t seed, std::int32_t ranks_max = kRanksDra
                                        : random_pairs(random, ranks, shape.place == Place::kInPlace,
                                                       total > 0 ? 2 * count + 1 : 120);
   if (c.op == MUSTER_ALL_TO_ALL && random.below(2) == 0) shape.apart_mask = random.next();
+  if (total == 0 && random.below(16) == 0) size_at_threshold(random, shape);
   shape.scattered = random.below(2) == 0;
   shape.silent_root = random.below(3) == 0;
   shape.misaligned_bytes = random.below(2) == 0 ? 0 : random.below(64);
