@@ -23,15 +23,14 @@
  *              lane 0
  *   PROGRAM=2  messages of one pair on both lanes, matched by tag, around collectives
  *   PROGRAM=3  runs, in which the client waits itself, between starts
- *   PROGRAM=4  rank 1 attaches for the first time at any moment, perhaps after faults. A rank gives a step up that
- *              failed and goes on with the next one, so each rank must hear of each end
+ * With -DLATE rank 1 attaches for the first time at any moment, also after faults.
  *
  * Properties:
  *   1  operations that match are the same step of both programs, and stand in the same epoch
  *   2  all steps succeed in the end: no state in which a rank waits for ever
  *   3  a place has at most FAULTS + 1 epochs: ranks do not end each other's work for ever
- *   4  the rank that stayed hears of a loss; a rank that comes back hears of no end from before it attached
- *   5  ranks that came early and late give up the same steps
+ *   4  the rank that stayed hears of a loss; a rank that is back hears of no end from before it attached
+ *   5  a rank that attaches for the first time hears of each fault since the run began, whatever it was
  *
  * Planted bugs, each of which must be found:
  *   -DBUG_DROP_IS_SILENT    an operation that its lane drops ends nothing: its peer waits
@@ -41,8 +40,8 @@
  *   -DBUG_NUMBERS_GO_ON     numbers do not begin again with an epoch
  *   -DBUG_SKIPS_A_LOSS      a reset moves to the present epoch, also past one that a loss has ended
  *   -DBUG_ATTACHES_BEHIND   a rank that attaches stands where the former client stood
- *   -DBUG_BEGINS_NOW        a rank that attaches for the first time stands in the present epoch
- *   -DBUG_LATE_SKIPS        it moves past all ends at once, as the others do
+ *   -DBUG_JOINS_THE_PRESENT with LATE: a rank that attaches for the first time stands in the present epoch
+ *   -DBUG_LATE_HEARS_ONE    with LATE: it moves past all ends once it has heard of one
  */
 #ifndef PROGRAM
 #define PROGRAM 1
@@ -51,9 +50,6 @@
 #define FAULTS 1
 #endif
 #define EPOCHS (FAULTS + 1)
-#if PROGRAM == 4
-#define AHEAD 1
-#endif
 #ifndef AHEAD
 #define AHEAD 2  /* starts of a lane that are submitted and not over */
 #endif
@@ -84,14 +80,6 @@
 #define lane_of(r, s) ((s) % 2)              /* the run in which the client is counts as lane 1 */
 #define of_a(x) ((x) < 2)
 #define RUNS 1
-#elif PROGRAM == 4
-#define STEPS 4
-#define PLACES 1
-#define LANES 2  /* the other stays empty */
-#define place_of(s) 0
-#define lane_of(r, s) 0
-#define of_a(x) true
-#define LATE 1
 #endif
 
 #define at(r, x) ((r) * PLACES + (x))
@@ -121,10 +109,13 @@ byte faults = 0;
 byte lost = 0;                         /* the fault that was a loss */
 bool heard = false;                    /* rank 0, of the loss */
 byte born[RANKS * PLACES];             /* the epoch in which the client attached */
+bool late[RANKS * PLACES];             /* it attached for the first time, and has not caught up */
 #ifdef LATE
-bool here = false;                     /* rank 1 has attached */
-bool late = false;                     /* since then it has not stood in the present epoch */
-byte given_up[RANKS];                  /* steps that failed */
+bool came = false;                     /* rank 1 */
+byte before = 0;                       /* faults when it came; 0 once it has another client */
+bool told[FAULTS + 1];                 /* rank 1, of that fault */
+#else
+#define came true
 #endif
 
 hidden byte s, e, n, q, f, m, r1, l1, i;
@@ -175,6 +166,9 @@ inline stop(r, l, why) {
   waits[on(r, l)] = false;
   if
   :: r == 0 && why == lost && lost > 0 -> heard = true
+#ifdef LATE
+  :: r == 1 -> told[why] = true
+#endif
   :: else -> skip
   fi;
   do
@@ -267,27 +261,27 @@ inline settle() {
   od
 }
 
-/* Past every end but that by a loss of which the rank has not heard: to that one, or to the present epoch. */
-#if defined(LATE) && !defined(BUG_LATE_SKIPS)
-#define is_late(r) ((r) == 1 && late)
+#ifdef BUG_LATE_HEARS_ONE
+#define catches_up(r, x) false
 #else
-#define is_late(r) false
+#define catches_up(r, x) late[at(r, x)]
 #endif
+
+/* Past every end but that by a loss of which the rank has not heard: to that one, or to the present epoch. A
+ * rank that came late moves past one end. */
 inline move_on(r, x, why) {
   i = stands[at(r, x)];
   do
   :: i >= epoch[x] -> break
-  :: i < epoch[x] && is_late(r) -> i++; break
+  :: i < epoch[x] && catches_up(r, x) -> i++; break
 #ifndef BUG_SKIPS_A_LOSS
-  :: i < epoch[x] && !is_late(r) && by_loss[(x) * EPOCHS + i] && cause[(x) * EPOCHS + i] != why -> break
-  :: i < epoch[x] && !is_late(r) && !(by_loss[(x) * EPOCHS + i] && cause[(x) * EPOCHS + i] != why) -> i++
+  :: i < epoch[x] && !catches_up(r, x) && by_loss[(x) * EPOCHS + i] && cause[(x) * EPOCHS + i] != why -> break
+  :: i < epoch[x] && !catches_up(r, x) && !(by_loss[(x) * EPOCHS + i] && cause[(x) * EPOCHS + i] != why) -> i++
 #else
-  :: i < epoch[x] -> i++
+  :: i < epoch[x] && !catches_up(r, x) -> i++
 #endif
   od;
-#ifdef LATE
-  late = late && !(r == 1 && i == epoch[x]);
-#endif
+  late[at(r, x)] = late[at(r, x)] && i < epoch[x];
   if
   :: i > stands[at(r, x)] ->
      stands[at(r, x)] = i;
@@ -306,14 +300,15 @@ inline move_on(r, x, why) {
 #define is_of(x, l) (((x) == 2) == ((l) == 1))
 #endif
 
-/* Where the lane failed or dropped an operation, and wherever its fault has ended the epoch of the rank. */
+/* Where the lane failed or dropped an operation, and wherever its fault has ended the epoch of the rank, or a later
+ * one if the rank has caught up. */
 inline reset(r, l) {
   q = 0;
   do
   :: q < PLACES ->
      m = stands[at(r, q)];
      do
-     :: m < epoch[q] && cause[q * EPOCHS + m] != failed[on(r, l)] -> m++
+     :: m < epoch[q] && cause[q * EPOCHS + m] != failed[on(r, l)] -> m = (catches_up(r, q) -> epoch[q] : m + 1)
      :: else -> break
      od;
      if
@@ -392,17 +387,43 @@ inline lose(r) {
      stands[at(r, q)] = epoch[q];
 #endif
      born[at(r, q)] = epoch[q];
+     late[at(r, q)] = false;
      number[at(r, q)] = 0;
      dropped[at(r, q)] = false;
      q++
   :: else -> break
   od;
+#ifdef LATE
+  before = 0;
+#endif
   q = 0;
   do
   :: q < STEPS -> submitted[of(r, q)] = done[of(r, q)]; q++
   :: else -> break
   od
 }
+
+#ifdef LATE
+/* Rank 1 attaches for the first time: it stands where the run began. */
+proctype newcomer() {
+  atomic {
+    do
+    :: q < PLACES ->
+#ifdef BUG_JOINS_THE_PRESENT
+       stands[at(1, q)] = epoch[q];
+       born[at(1, q)] = epoch[q];
+#else
+       late[at(1, q)] = epoch[q] > 0;
+#endif
+       q++
+    :: else -> break
+    od;
+    before = faults;
+    came = true;
+    clear()
+  }
+}
+#endif
 
 inline abort_group(a) {
   q = 0;
@@ -425,16 +446,10 @@ inline abort_group(a) {
 #endif
 #define over all_done(0)
 
-#ifdef LATE  /* Else rank 1, when it is idle, would give up one step for two ends. */
-#define may_end (waits[on(0, 0)] && (!here || late || stands[at(1, 0)] == epoch[0]))
-#else
-#define may_end true
-#endif
-
 proctype fault() {
 end:
   do
-  :: atomic { faults < FAULTS && !over && may_end ->
+  :: atomic { faults < FAULTS && !over ->
      faults++;
      if
      :: abort_group(true)
@@ -443,9 +458,7 @@ end:
 #endif
      :: waits[on(0, 0)] -> lane[on(0, 0)]?<s, e, n>; end_epoch(place_of(s), faults, false)
      :: waits[on(1, 1)] -> lane[on(1, 1)]?<s, e, n>; end_epoch(place_of(s), faults, false)
-#ifndef LATE
-     :: lost == 0 -> lost = faults; lose(1)
-#endif
+     :: lost == 0 && came -> lost = faults; lose(1)
      fi;
      settle();
      clear() }
@@ -453,16 +466,12 @@ end:
 }
 
 /* ---- clients ---- */
-inline forget(r, l) {  /* what did not succeed on that lane is submitted again, or given up */
+inline forget(r, l) {  /* what did not succeed on that lane is submitted again */
   q = 0;
   do
   :: q < STEPS ->
      if
-#ifdef LATE
-     :: submitted[of(r, q)] && !done[of(r, q)] -> done[of(r, q)] = true; given_up[r] = given_up[r] | (1 << q)
-#else
      :: lane_of(r, q) == l -> submitted[of(r, q)] = done[of(r, q)]
-#endif
      :: else -> skip
      fi;
      q++
@@ -477,11 +486,7 @@ inline forget(r, l) {  /* what did not succeed on that lane is submitted again, 
 #else
 #define is_run(k) false
 #define acts(r) true
-#ifdef LATE
-#define turn(r, k) (failed[on(r, 0)] == 0)  /* it waits for each step */
-#else
 #define turn(r, k) true
-#endif
 #endif
 #ifdef NEEDS
 #define has_what_it_needs(r, k) ((k) != NEEDS_FIRST || (submitted[of(r, NEEDS)] && failed[on(r, 0)] == 0))
@@ -505,20 +510,8 @@ inline submit(r, k) {
 
 #define sees_failure(r, l) (failed[on(r, l)] != 0 && !resetting[on(r, l)] && nfull(ring[r]))
 
-inline attach(r) {
-#ifdef LATE
-  here = here || r == 1;
-#ifdef BUG_BEGINS_NOW
-  stands[at(r, 0)] = epoch[0];
-#endif
-  late = late || (r == 1 && epoch[0] > stands[at(r, 0)])
-#else
-  skip
-#endif
-}
-
 proctype client(byte r) {
-  atomic { attach(r) }
+  r == 0 || came;
   do
   :: atomic { sees_failure(r, 0) && acts(r) -> resetting[on(r, 0)] = true; ring[r]!RESET; forget(r, 0); clear() }
 #ifdef RUNS
@@ -549,12 +542,19 @@ init {
     run engine();
     run fault();
     run client(0);
-    run client(1)
+    run client(1);
+#ifdef LATE
+    run newcomer()
+#endif
   }
   timeout;
-  assert(all_done(0) && all_done(1));
-  assert(lost == 0 || heard);
 #ifdef LATE
-  assert(given_up[0] == given_up[1])
+  i = 1;
+  do
+  :: i <= before -> assert(told[i]); i++
+  :: else -> break
+  od;
 #endif
+  assert(all_done(0) && all_done(1));
+  assert(lost == 0 || heard)
 }
