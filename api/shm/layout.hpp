@@ -29,7 +29,7 @@ constexpr std::uint32_t kRingCapacity = 1024;  // commands; a power of two
 constexpr std::uint32_t kLaneDepth = 1024;     // limit of starts in flight on one lane
 constexpr std::uint32_t kCountersMax = 64;
 constexpr std::size_t kLineBytes = 128;
-constexpr std::size_t kFailureTextBytes = 240;
+constexpr std::size_t kFailureTextBytes = 496;
 constexpr std::size_t kClosedTextBytes = 120;
 
 // What a session's sets of units hold at this moment, for `muster top`. Numbers to be shown, and no more.
@@ -80,7 +80,7 @@ struct FailureText {
   char text[kFailureTextBytes] = {};
   std::uint64_t padding = 0;
 };
-static_assert(sizeof(FailureText) == 256);
+static_assert(sizeof(FailureText) == 512);
 
 struct CompletionHeader {
   std::uint64_t magic = 0;

@@ -24,6 +24,7 @@ Json wait_json(const Snapshot& snapshot, const Wait& wait) {
           {"lane", wait.lane.empty() ? Json(nullptr) : Json(wait.lane)},
           {"number", wait.number},
           {"op", wait.operation.label},
+          {"tag", wait.operation.tag ? Json(*wait.operation.tag) : Json(nullptr)},
           {"bytes", wait.operation.bytes},
           {"dtype", wait.operation.dtype},
           {"site", wait.operation.site},
@@ -85,6 +86,7 @@ Json report_json(const Snapshot& snapshot, const blame::Report& report) {
     json["rank"] = link.rank;
     json["waits_for"] = link.waits_for;
     json["certain"] = link.certain;
+    json["stands"] = link.stands;
     circle.push_back(std::move(json));
   }
   Json waits = Json::array();

@@ -36,7 +36,7 @@ Json key_json(const blame::SpanKey& key) {
 }
 
 Json missing_json(const blame::Missing& missing) {
-  Json json{{"rank", missing.rank}, {"reason", missing.reason}};
+  Json json{{"rank", missing.rank}, {"reason", missing.reason}, {"stands", missing.stands}};
   if (missing.behind) json["behind"] = *missing.behind;
   return json;
 }
@@ -81,6 +81,7 @@ Json wait_facts_json(const blame::Snapshot& snapshot, const blame::Wait& wait) {
             {"inside", wait.inside},
             {"awaiting_readers", wait.awaiting},
             {"difference", wait.difference}};
+  if (wait.operation.tag) json["tag"] = *wait.operation.tag;
   if (wait.span) {
     json["span"] = key_json(*wait.span);
     json["takes_part"] = wait.takes_part;
@@ -114,6 +115,7 @@ blame::Missing missing_in(const Json& json, std::uint32_t world, Fields& fields)
   blame::Missing missing;
   missing.rank = fields.word(json, "rank", world - 1);
   missing.reason = fields.text(json, "reason");
+  missing.stands = fields.text(json, "stands");
   if (Fields::has(json, "behind")) missing.behind = fields.word(json, "behind");
   return missing;
 }
@@ -146,6 +148,7 @@ blame::Wait wait_in(const Json& json, std::uint32_t world, Fields& fields) {
   wait.number = fields.number(json, "number", kNumberMax);
   wait.operation = {fields.text(json, "op"), fields.number(json, "bytes", kNumberMax),
                     fields.text(json, "dtype"), fields.text(json, "site")};
+  if (Fields::has(json, "tag")) wait.operation.tag = fields.word(json, "tag");
   wait.since = when_in(fields, json, "waiting_ns");
   for (const Json& arrived : fields.list(json, "arrived"))
     wait.arrived.push_back({fields.word(arrived, "rank", world - 1), when_in(fields, arrived, "ago_ns")});

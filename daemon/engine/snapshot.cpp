@@ -25,7 +25,10 @@ const std::vector<Rank>& members_of(const Evidence& e, GroupId group) {
 blame::Operation operation_of(const scheduler::Plan& plan) {
   const scheduler::CollectiveWork& work = *plan.collective();
   const bool typed = work.collective.dtype != 0;
-  return {plan.label(), plan.bytes, typed ? dtype_name(work.collective.dtype) : "", work.site};
+  blame::Operation operation{plan.label(), plan.bytes, typed ? dtype_name(work.collective.dtype) : "",
+                             work.site};
+  if (work.point_to_point()) operation.tag = work.collective.tag;
+  return operation;
 }
 
 // How the members that have arrived differ, if all must say the same.
@@ -163,12 +166,17 @@ void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue:
                      Snapshot& snapshot) {
   const auto heads = scheduler::heads_of(e.graph);
   for (std::size_t w = 0; w < pending.size(); ++w) {
+    const scheduler::CollectiveWork& work = *pending[w].arrived.front().plan->collective();
     for (blame::Missing& missing : snapshot.waits[w].missing) {
       const Rank rank(missing.rank);
       const scheduler::RankLanes& lanes = e.graph.lanes()[rank];
       const auto lane = lanes.find(pending[w].lane);
-      if (!lane || !lanes.has_submitted(*lane, pending[w].group)) continue;
-      Hindrance found = hindrance(snapshot, e.graph, heads, rank, *lane);
+      const auto standing = work.point_to_point() ? lanes.other_end(work)
+                            : lane                ? lanes.submitted(*lane, pending[w].group)
+                                                  : std::nullopt;
+      if (!standing) continue;
+      missing.stands = standing->text(lanes, e.graph.lane_names());
+      Hindrance found = hindrance(snapshot, e.graph, heads, rank, standing->lane);
       if (found.wait != w) missing.behind = found.wait;
       if (!missing.behind) missing.reason = std::move(found.reason);
     }
@@ -342,6 +350,32 @@ void add_lateness(const Evidence& e, Snapshot& snapshot) {
   }
 }
 
+// ---- parts of what spans nodes -----------------------------------------------------------------
+
+void add_queued(const Evidence& e, const std::vector<scheduler::Head>& heads, const scheduler::Head& head,
+                const scheduler::RankLanes::Standing& standing, const scheduler::Place& place,
+                Snapshot& snapshot) {
+  if (snapshot.queued.size() == kQueuedMax) return;
+  Hindrance found = hindrance(snapshot, e.graph, heads, head.rank, head.lane);
+  const transport::PlaceKey key = scheduler::key_of(place, e.graph.groups(), e.graph.lane_names());
+  snapshot.queued.push_back(
+      {span_key(key, place.tag, 0, 0),
+       {head.rank.value, found.wait, found.wait ? std::string() : std::move(found.reason),
+        standing.text(e.graph.lanes()[head.rank], e.graph.lane_names())}});
+}
+
+// Ends of messages to and from other nodes, each by its tag, that stand behind others in their lane.
+void add_queued_messages(const Evidence& e, const std::vector<scheduler::Head>& heads,
+                         const scheduler::Head& head, Snapshot& snapshot) {
+  const scheduler::LaneQueue& queue = e.graph.lanes()[head.rank].lane(head.lane);
+  for (std::size_t i = head.arrived ? 1 : 0; i < queue.waiting(); ++i) {
+    const scheduler::CollectiveWork* work = queue.waiting(i).request.plan->collective();
+    if (work == nullptr || !work->point_to_point() || !e.graph.groups()[work->group.value].spans()) continue;
+    add_queued(e, heads, head, {head.lane, i + 1},
+               scheduler::place_of(*work, e.graph.lanes()[head.rank].id(head.lane)), snapshot);
+  }
+}
+
 }  // namespace
 
 Snapshot snapshot_of(const Evidence& e) {
@@ -383,17 +417,14 @@ void add_for_merge(const Evidence& e, Snapshot& snapshot) {
   for (const scheduler::Head& head : heads) {
     const scheduler::RankLanes& lanes = e.graph.lanes()[head.rank];
     for (std::uint32_t g = 0; g < groups.size(); ++g) {
-      if (snapshot.queued.size() == kQueuedMax) return;
       const bool has_come = head.arrived && head.plan->collective()->group.value == g;
-      if (!groups[g].spans() || has_come || !lanes.has_submitted(head.lane, GroupId(g))) continue;
-      Hindrance found = hindrance(snapshot, e.graph, heads, head.rank, head.lane);
-      const LaneId lane = lanes.id(head.lane);
-      const transport::PlaceKey place =
-          scheduler::key_of({GroupId(g), lane, -1, -1, 0, false, 0}, groups, names);
-      snapshot.queued.push_back(
-          {span_key(place, 0, 0, 0),
-           {head.rank.value, found.wait, found.wait ? std::string() : std::move(found.reason)}});
+      const auto standing =
+          groups[g].spans() && !has_come ? lanes.submitted(head.lane, GroupId(g)) : std::nullopt;
+      if (!standing) continue;
+      const scheduler::Place place{GroupId(g), lanes.id(head.lane), -1, -1, 0, false, 0};
+      add_queued(e, heads, head, *standing, place, snapshot);
     }
+    add_queued_messages(e, heads, head, snapshot);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <utility>
 
 namespace muster::blame {
 namespace {
@@ -73,6 +74,7 @@ class Search {
     std::size_t wait = 0;
     std::uint32_t missing = 0;  // the missing rank by which the path leaves the wait
     bool certain = true;
+    std::string stands;  // its part
   };
 
   const RankState& rank(std::uint32_t number) const {
@@ -106,7 +108,7 @@ class Search {
     if (!rank(missing.rank).unknown.empty())
       return ends_.push_back({{missing.rank, Diagnosis::kUnknown, ""}, w, certain});
     if (missing.behind && *missing.behind < snapshot_.waits.size())
-      return go_on(w, missing.rank, *missing.behind, true, certain);
+      return go_on({w, missing.rank, true, missing.stands}, *missing.behind, certain);
     const RankState& state = rank(missing.rank);
     std::optional<Diagnosis> end = diagnosis_of(state.process);
     if (!end && !state.attached) end = Diagnosis::kNotAttached;
@@ -115,13 +117,15 @@ class Search {
     if (!end && (places.empty() || !missing.reason.empty())) end = Diagnosis::kNotJoined;
     if (end) return ends_.push_back({{missing.rank, *end, missing.reason}, w, certain});
     for (const std::size_t place : places)
-      go_on(w, missing.rank, place, snapshot_.waits[place].path == Path::kDirect, certain);
+      go_on({w, missing.rank, snapshot_.waits[place].path == Path::kDirect, {}}, place, certain);
   }
 
-  // `sure`: the missing rank cannot arrive at `w` before `next` is over. `certain`: so are all steps to `w`.
-  void go_on(std::size_t w, std::uint32_t missing, std::size_t next, bool sure, bool certain) {
-    goes_on_[w] = true;
-    way_.push_back({w, missing, sure});
+  // The step is certain: the missing rank cannot arrive at its wait before `next` is over. `certain`: so are
+  // all steps to that wait.
+  void go_on(Step step, std::size_t next, bool certain) {
+    const bool sure = step.certain;
+    goes_on_[step.wait] = true;
+    way_.push_back(std::move(step));
     if (marks_[next] == Mark::kOnTheWay) {
       close_circle(next);
     } else if (marks_[next] == Mark::kNew) {
@@ -135,7 +139,7 @@ class Search {
     std::vector<Link> circle;
     std::uint32_t sits = way_.back().missing;
     for (; from != way_.end(); ++from) {
-      circle.push_back({sits, from->wait, from->missing, from->certain});
+      circle.push_back({sits, from->wait, from->missing, from->certain, from->stands});
       sits = from->missing;
     }
     // A certain circle is preferred to an inferred one, then a short one to a long one.
@@ -190,11 +194,13 @@ class Search {
     });
     std::rotate(circle_.begin(), first, circle_.end());
     bool one_group = true;
+    bool submitted = true;
     for (const Link& link : circle_) {
       if (!link.certain) report.confidence = Confidence::kMedium;
+      submitted = submitted && !link.stands.empty();
       one_group = one_group && same_group(snapshot_.waits[link.wait], snapshot_.waits[circle_.front().wait]);
     }
-    report.diagnosis = one_group ? Diagnosis::kMismatchPending : Diagnosis::kDeadlock;
+    report.diagnosis = one_group && !submitted ? Diagnosis::kMismatchPending : Diagnosis::kDeadlock;
     report.wait = circle_.front().wait;
     report.circle = circle_;
     name_culprits(report);

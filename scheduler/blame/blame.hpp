@@ -23,7 +23,9 @@ enum class Diagnosis : std::uint8_t {
   kNotJoined,        // the process of a missing member runs
   kNotAttached,      // a missing member has no process in the job
   kMismatchPending,  // members of one group are in different operations, which will fail or hang
-  kDeadlock,         // a circle of operations: each waits for a member that waits in the next
+  // A circle of operations: each waits for a member that waits in the next. So is one within a group, if
+  // every part is submitted, behind another: the operations fit each other, and their order does not.
+  kDeadlock,
   kFrozen,
   kStopped,
   kDead,
@@ -45,6 +47,7 @@ struct Link {
   std::size_t wait = 0;
   std::uint32_t waits_for = 0;
   bool certain = false;  // `waits_for` has its part queued behind the next wait, or its caller blocks in it
+  std::string stands = {};  // where that part stands, as Missing::stands; empty: it is not submitted
 };
 
 struct Report {

@@ -163,7 +163,8 @@ class Merger {
 
   Missing held_back(std::size_t p, std::uint32_t rank, const SpanKey& key) const {
     for (const Queued& queued : parts_[p].snapshot->queued)
-      if (queued.part.rank == rank && queued.place.same_place(key)) return moved(p, queued.part);
+      if (queued.part.rank == rank && queued.place.same_place(key) && queued.place.tag == key.tag)
+        return moved(p, queued.part);
     return {rank, {}, {}};
   }
 

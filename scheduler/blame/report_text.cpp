@@ -53,7 +53,7 @@ std::string where_of(const Wait& wait) {
 }
 
 std::string operation_of(const Wait& wait) {
-  std::string text = fmt::format("{} #{} ({})", wait.operation.label, wait.number, where_of(wait));
+  std::string text = fmt::format("{} #{} ({})", wait.operation.name(), wait.number, where_of(wait));
   if (wait.operation.bytes > 0) text += "  " + bytes_text(wait.operation.bytes);
   if (!wait.operation.dtype.empty()) text += " " + wait.operation.dtype;
   if (!wait.operation.site.empty()) text += "  at " + wait.operation.site;
@@ -84,16 +84,57 @@ bool mixes_paths(const Snapshot& snapshot, const Report& report) {
                      [&](const Link& link) { return path_of(link) != path_of(report.circle.front()); });
 }
 
+std::vector<const Wait*> waits_in(const Snapshot& snapshot, const Report& report) {
+  std::vector<const Wait*> waits;
+  for (const Link& link : report.circle) waits.push_back(&snapshot.waits[link.wait]);
+  return waits;
+}
+
+bool mixes_lanes(const std::vector<const Wait*>& waits) {
+  return std::any_of(waits.begin(), waits.end(),
+                     [&](const Wait* wait) { return wait->lane != waits.front()->lane; });
+}
+
 std::string circle_of(const Snapshot& snapshot, const Report& report) {
   const bool mixed = mixes_paths(snapshot, report);
+  const bool lanes = mixes_lanes(waits_in(snapshot, report));
   std::string text;
   for (const Link& link : report.circle) {
     const Wait& wait = snapshot.waits[link.wait];
-    const char* how = !mixed ? "" : wait.path == Path::kDirect ? ", run" : ", started";
-    text += fmt::format("rank {} ({}: {}{}) -> ", link.rank, wait.group_name, wait.operation.label, how);
+    const std::string how = mixed   ? wait.path == Path::kDirect ? ", run" : ", started"
+                            : lanes ? ", lane " + wait.lane
+                                    : "";
+    text += fmt::format("rank {} ({}: {}{}) -> ", link.rank, wait.group_name, wait.operation.name(), how);
   }
   return text + fmt::format("rank {}", report.circle.front().rank);
 }
+
+// Members of one group that wait for each other in what is one operation but for its lane: "lane small at
+// rank 0, lane allreduce at rank 1". Empty: the circle is another.
+std::string lanes_of_one_operation(const Snapshot& snapshot, const Report& report) {
+  const std::vector<const Wait*> waits = waits_in(snapshot, report);
+  const Operation& first = waits.front()->operation;
+  std::string text;
+  for (const Wait* wait : waits) {
+    const Operation& operation = wait->operation;
+    const bool same = wait->path == Path::kEngine && operation.name() == first.name() &&
+                      operation.bytes == first.bytes && operation.dtype == first.dtype;
+    const bool again = std::any_of(waits.begin(), waits.end(), [&](const Wait* other) {
+      return other != wait && other->lane == wait->lane;
+    });
+    if (!same || again) return {};
+    text += fmt::format("{}lane {} at {}", text.empty() ? "" : ", ", wait->lane, plural(here_of(*wait)));
+  }
+  return text;
+}
+
+// Whether all parts that the circle waits for are submitted: then it is their order that is wrong.
+bool is_order(const Report& report) {
+  return std::none_of(report.circle.begin(), report.circle.end(),
+                      [](const Link& link) { return link.stands.empty(); });
+}
+
+constexpr char kOfOrder[] = "start them in one order at all ranks, or each on a lane of its own";
 
 void add_rank(const Snapshot& snapshot, std::uint32_t number, const std::string& reason, std::string* out) {
   const RankState& rank = state_of(snapshot, number);
@@ -136,11 +177,19 @@ void add_circle(const Snapshot& snapshot, const Report& report, std::string* out
   const char* head = "circle";
   for (const Link& link : report.circle) {
     const Wait& wait = snapshot.waits[link.wait];
+    const std::string part = !link.stands.empty() ? ", whose part is submitted, at " + link.stands
+                             : link.certain       ? ""
+                                                  : ", which has not submitted its part";
     *out += fmt::format("{:<9}rank {} is in group {}: {}, and waits for rank {}{}\n", head, link.rank,
-                        wait.group_name, operation_of(wait), link.waits_for,
-                        link.certain ? "" : ", which has not submitted its part");
+                        wait.group_name, operation_of(wait), link.waits_for, part);
     head = "";
   }
+  if (report.circle.empty()) return;
+  if (report.diagnosis == Diagnosis::kDeadlock && is_order(report))
+    *out += fmt::format("         these operations fit each other: {}\n", kOfOrder);
+  if (report.diagnosis != Diagnosis::kMismatchPending) return;
+  if (const std::string lanes = lanes_of_one_operation(snapshot, report); !lanes.empty())
+    *out += fmt::format("         one operation is on several lanes: {}\n", lanes);
 }
 
 void add_others(const Snapshot& snapshot, const Report& report, std::string* out) {
@@ -181,9 +230,19 @@ void add_lines(const char* head, const std::vector<std::string>& lines, std::str
 
 }  // namespace
 
+std::string Operation::name() const {
+  return tag ? fmt::format("{} of tag {}", label, *tag) : label;
+}
+
 std::string because(const Snapshot& snapshot, const Report& report) {
-  if (report.diagnosis == Diagnosis::kDeadlock) return "circular wait: " + circle_of(snapshot, report);
-  if (report.diagnosis == Diagnosis::kMismatchPending && !report.circle.empty())
+  if (report.diagnosis == Diagnosis::kDeadlock)
+    return fmt::format("circular wait: {}{}{}", circle_of(snapshot, report), is_order(report) ? "; " : "",
+                       is_order(report) ? kOfOrder : "");
+  const bool mismatched = report.diagnosis == Diagnosis::kMismatchPending && !report.circle.empty();
+  if (const std::string lanes = mismatched ? lanes_of_one_operation(snapshot, report) : ""; !lanes.empty())
+    return fmt::format("one operation is on several lanes: {}; start it on the same lane at all ranks",
+                       lanes);
+  if (mismatched)
     return (mixes_paths(snapshot, report) ? "what is run and what is started do not meet: "
                                           : "its members are in different operations: ") +
            circle_of(snapshot, report);

@@ -28,8 +28,11 @@ const char* process_state_name(ProcessState state) noexcept;  // "stopped"
 struct Operation {
   std::string label;  // "all_reduce"
   std::uint64_t bytes = 0;
-  std::string dtype;  // "bf16"; empty: it has none
-  std::string site;   // place in the client's program; empty: unknown
+  std::string dtype;                      // "bf16"; empty: it has none
+  std::string site;                       // place in the client's program; empty: unknown
+  std::optional<std::uint32_t> tag = {};  // of a SEND or RECV
+  // "all_reduce", "recv of tag 9".
+  std::string name() const;
 };
 
 // The latest operation that a rank has finished.
@@ -73,6 +76,8 @@ struct Missing {
   // nothing, or if its part is not held back by a wait for other ranks.
   std::optional<std::size_t> behind;
   std::string reason;  // what holds a submitted part back, if it is no wait; empty: nothing is submitted
+  std::string stands =
+      {};  // where a submitted part stands: "position 2 of lane halo"; empty: nothing is submitted
 };
 
 // An operation of a group that spans nodes, by numbers that are the same on all of its nodes.
@@ -115,7 +120,7 @@ struct Wait {
 
 // A rank has submitted its part of operations of a group that spans nodes, and has not come to any.
 struct Queued {
-  SpanKey place;  // without tag, epoch and number
+  SpanKey place;  // without epoch and number
   Missing part;   // the rank, and what holds its part back
 };
 

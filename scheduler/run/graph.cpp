@@ -272,7 +272,7 @@ void Graph::tick(Instant now) {
         if (const auto deadline = rank.deadline(lane); !deadline || *deadline > now) continue;
         const LaneQueue::Start& next = rank.lane(lane).next();
         if (roots && !next.arrived && rank.obstacle(lane, next, lane_names()).lane) continue;
-        Cause cause = overdue(matches_, rank, lane_names(), self, lane);
+        Cause cause = overdue(matches_, ranks_, lane_names(), self, lane);
         actions_.overdue(self, lane, cause);
         stop_lane(self, lane, new_fault(std::move(cause)));
         settle(now);

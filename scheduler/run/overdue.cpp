@@ -15,33 +15,47 @@ std::string rank_list(const std::vector<Rank>& ranks) {
   return muster::rank_list(numbers);
 }
 
+// "all_reduce", "recv of tag 9".
+std::string named(const Plan& plan) {
+  const CollectiveWork* work = plan.collective();
+  const bool message = work != nullptr && work->point_to_point();
+  return message ? fmt::format("{} of tag {}", plan.label(), work->collective.tag) : plan.label();
+}
+
 // The cause of a collective whose other members have not all arrived.
-Cause missed(const MatchQueue& matches, const LaneTable& names, const LaneQueue::Start& start) {
+Cause missed(const MatchQueue& matches, const RankTable<RankLanes>& ranks, const LaneTable& names,
+             const LaneQueue::Start& start) {
   const CollectiveWork& work = *start.request.plan->collective();
   const Group& group = matches.groups()[work.group.value];
   std::vector<Rank> missing;
+  std::string queued;  // where the other end of a message stands
   if (work.point_to_point()) {
     const std::int32_t peer =
         work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
     missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
+    const RankLanes* lanes = ranks.world().is_local(missing.front()) ? &ranks[missing.front()] : nullptr;
+    if (const auto found = lanes != nullptr ? lanes->other_end(work) : std::nullopt)
+      queued = fmt::format("rank {} has its {} at {}", missing.front().value,
+                           work.collective.op == MUSTER_SEND ? "recv" : "send", found->text(*lanes, names));
   } else {
     missing = matches.missing(work.group, start.request.lane_id);
   }
-  return {
-      Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
-      fmt::format("group {}: {} on lane {} {}; missing rank{} {}", group.name, start.request.plan->label(),
-                  names.label(start.request.lane_id), passed_deadline(start.request.timeout),
-                  missing.size() == 1 ? "" : "s", rank_list(missing))};
+  if (queued.empty())
+    queued = fmt::format("missing rank{} {}", missing.size() == 1 ? "" : "s", rank_list(missing));
+  return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
+          fmt::format("group {}: {} on lane {} {}; {}", group.name, named(*start.request.plan),
+                      names.label(start.request.lane_id), passed_deadline(start.request.timeout), queued)};
 }
 
 }  // namespace
 
-Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable& names, Rank rank,
+Cause overdue(const MatchQueue& matches, const RankTable<RankLanes>& ranks, const LaneTable& names, Rank rank,
               std::uint32_t lane) {
+  const RankLanes& lanes = ranks[rank];
   const LaneQueue::Start* blocked = &lanes.lane(lane).next();
-  if (blocked->arrived) return missed(matches, names, *blocked);
+  if (blocked->arrived) return missed(matches, ranks, names, *blocked);
   std::string text =
-      fmt::format("rank {}: {} on lane {} {} while waiting for ", rank.value, blocked->request.plan->label(),
+      fmt::format("rank {}: {} on lane {} {} while waiting for ", rank.value, named(*blocked->request.plan),
                   names.label(lanes.id(lane)), passed_deadline(blocked->request.timeout));
   for (std::uint32_t steps = 0, at = lane; steps < lanes.lanes(); ++steps) {
     const RankLanes::Obstacle obstacle = lanes.obstacle(at, *blocked, names);
@@ -50,12 +64,12 @@ Cause overdue(const MatchQueue& matches, const RankLanes& lanes, const LaneTable
     at = *obstacle.lane;
     blocked = lanes.lane(at).oldest();
     if (blocked->arrived) {
-      Cause root = missed(matches, names, *blocked);
+      Cause root = missed(matches, ranks, names, *blocked);
       root.text = text + ": " + root.text;
       return root;
     }
     if (lanes.lane(at).any_launched()) break;
-    text += fmt::format(", where {} waits for ", blocked->request.plan->label());
+    text += fmt::format(", where {} waits for ", named(*blocked->request.plan));
   }
   return {Code::kTimeout, static_cast<std::int32_t>(rank.value), text};
 }
@@ -77,7 +91,7 @@ Cause overdue(const Step& step, Nanos deadline, std::span<const Group> groups, c
     why = "all its members had come to it, and what it does between nodes or devices has not ended";
   return {Code::kTimeout, culprit,
           fmt::format("group {}: {} on lane {} {}; {}", groups[first.plan->collective()->group.value].name,
-                      first.plan->label(), names.label(first.lane_id), passed_deadline(deadline), why)};
+                      named(*first.plan), names.label(first.lane_id), passed_deadline(deadline), why)};
 }
 
 }  // namespace muster::scheduler

@@ -63,8 +63,16 @@ class RankLanes {
   Code signal(std::uint32_t timeline, std::uint64_t value, Instant now);
   // The engine was held up: moves all recorded times up to `moment` later by `lateness`.
   void forgive(Instant moment, Nanos lateness);
-  // Whether a collective of that group waits on the lane.
-  bool has_submitted(std::uint32_t lane, GroupId group) const;
+  // Where a start stands that is not launched: from 1 on.
+  struct Standing {
+    std::uint32_t lane = 0;
+    std::size_t position = 0;
+    std::string text(const RankLanes& lanes, const LaneTable& names) const;  // "position 2 of lane halo"
+  };
+  // The first collective of that group that waits on the lane.
+  std::optional<Standing> submitted(std::uint32_t lane, GroupId group) const;
+  // The first start, on any lane, that is the other end of that SEND or RECV and has not met it.
+  std::optional<Standing> other_end(const CollectiveWork& message) const;
   // The cause with the oldest fault among the stopped lanes; nullptr: none is stopped.
   CausePtr first_failure() const;
 
@@ -86,6 +94,8 @@ class RankLanes {
   void note_exposure(Instant now);
 
  private:
+  template<class Is>
+  std::optional<Standing> first_on(std::uint32_t lane, Is is) const;
   std::optional<Instant> still_since(std::uint32_t lane, std::uint64_t seen) const;
 
   struct Lane {

@@ -51,7 +51,9 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"Session.BlamesTheMissingRankAtTheDeadline", kNamesRanks},
     {"Session.HasOneRecordingAtATimeWhichIsWhoseBeganIt", kLooksInside},
     {"Session.TellsBothSidesWhatTheyDisagreeOn", kNamesRanks},
+    {"Tags.NameTheLanesOfOneOperation", kNamesRanks},
     {"Tags.OfAnExchangeHaveDtypesOfTheirOwn", kNamesRanks},
+    {"Tags.SayWhereTheOtherEndStandsInItsLane", kNamesRanks},
     {"UnitRules.SayThatOneRankHasNoGradientOfAParameter", kNamesRanks},
     {"UnitSets.EndAStepWhenAllHaveReadWhatTheyShare", kMovesBytes},
 };

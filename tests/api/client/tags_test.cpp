@@ -46,9 +46,10 @@ class Tags : public muster::test::Session {
     (rank == 0 ? c.source : c.target) = {vectors_[rank].buffer, tag * sizeof(float)};
     return c;
   }
-  muster_point start(int rank, std::uint32_t tag, muster_lane lane) {
+  muster_point start(int rank, std::uint32_t tag, muster_lane lane, std::int64_t deadline_ms = 0) {
     const muster_collective c = message(rank, tag);
-    const muster_submit submit = on(lane);
+    muster_submit submit = on(lane);
+    submit.deadline_ns = deadline_ms * 1'000'000;
     muster_point point = MUSTER_POINT_NONE;
     EXPECT_EQ(muster_collect(sessions_[rank], &c, &submit, &point), MUSTER_OK) << muster_last_error();
     return point;
@@ -60,6 +61,56 @@ class Tags : public muster::test::Session {
   std::vector<muster_session*> sessions_;
   std::vector<Vector> vectors_;
 };
+
+// Goal:   messages that stand in crossed order in their lanes are told as what they are, at both ranks: tags,
+//         where the other end stands, and what to do. Neither end is called missing.
+TEST_F(Tags, SayWhereTheOtherEndStandsInItsLane) {
+  std::vector<muster_point> points;
+  for (const std::uint32_t tag : {1u, 2u}) points.push_back(start(0, tag, MUSTER_LANE_COPY, 300));
+  for (const std::uint32_t tag : {2u, 1u}) points.push_back(start(1, tag, MUSTER_LANE_HALO, 300));
+  const struct {
+    int rank;
+    std::size_t point;
+    const char* said;
+  } cases[] = {{0, 0, "send of tag 1 on lane copy passed its deadline of 0.3 s"},
+               {1, 2, "recv of tag 2 on lane halo passed its deadline of 0.3 s"}};
+  std::string all;
+  for (const auto& each : cases) {
+    EXPECT_NE(muster_point_wait(sessions_[each.rank], points[each.point], -1), MUSTER_OK);
+    all = muster_last_error();
+    EXPECT_THAT(all, AnyOf(HasSubstr(cases[0].said), HasSubstr(cases[1].said)));
+    EXPECT_THAT(all, AnyOf(HasSubstr("rank 1 has its recv at position 2 of lane halo"),
+                           HasSubstr("rank 0 has its send at position 2 of lane copy")));
+    EXPECT_THAT(all, HasSubstr("send of tag 1, lane copy"));
+    EXPECT_THAT(all, HasSubstr("recv of tag 2, lane halo"));
+    EXPECT_THAT(all, HasSubstr("start them in one order at all ranks, or each on a lane of its own"));
+    EXPECT_THAT(all, ::testing::Not(HasSubstr("missing")));
+  }
+}
+
+// Goal:   one operation on two lanes: the program's own error names the lane at each rank.
+TEST_F(Tags, NameTheLanesOfOneOperation) {
+  std::vector<muster_point> points(2);
+  const muster_lane lanes[] = {MUSTER_LANE_SMALL, MUSTER_LANE_ALLREDUCE};
+  for (int rank : {0, 1}) {
+    muster_collective c = MUSTER_COLLECTIVE_INIT;
+    c.op = MUSTER_ALL_REDUCE;
+    c.group = group_of(sessions_[rank], "world");
+    c.dtype = MUSTER_F32;
+    c.redop = MUSTER_SUM;
+    c.count = 8;
+    c.source = c.target = {vectors_[rank].buffer, 0};
+    muster_submit submit = on(lanes[rank]);
+    submit.deadline_ns = 300'000'000;
+    EXPECT_EQ(muster_collect(sessions_[rank], &c, &submit, &points[rank]), MUSTER_OK) << muster_last_error();
+  }
+  for (int rank : {0, 1}) {
+    EXPECT_NE(muster_point_wait(sessions_[rank], points[rank], -1), MUSTER_OK);
+    EXPECT_THAT(
+        muster_last_error(),
+        HasSubstr("one operation is on several lanes: lane small at rank 0, lane allreduce at rank 1"));
+  }
+}
 
 // Goal:   receives that are posted early wait for their own messages, and hold up no others.
 TEST_F(Tags, MatchInAnyOrderAcrossLanes) {

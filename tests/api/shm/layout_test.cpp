@@ -50,9 +50,9 @@ TEST(Layout, PinsTheCompletionSegment) {
   EXPECT_EQ(offsetof(CompletionSegment, closed_text), 648u);
   EXPECT_EQ(offsetof(CompletionSegment, timelines), 768u);
   EXPECT_EQ(offsetof(CompletionSegment, failures), 768u + 80u * 128u);
-  EXPECT_EQ(offsetof(CompletionSegment, counters), 768u + 80u * 128u + 64u * 256u);
-  EXPECT_EQ(sizeof(CompletionSegment), 768u + 80u * 128u + 64u * 256u + 64u * 8u);
-  EXPECT_EQ(kCompletionBytes, 28672u);
+  EXPECT_EQ(offsetof(CompletionSegment, counters), 768u + 80u * 128u + 64u * 512u);
+  EXPECT_EQ(sizeof(CompletionSegment), 768u + 80u * 128u + 64u * 512u + 64u * 8u);
+  EXPECT_EQ(kCompletionBytes, 45056u);
 }
 
 TEST(Layout, PinsATimelineAndAFailureText) {
@@ -65,7 +65,7 @@ TEST(Layout, PinsATimelineAndAFailureText) {
   EXPECT_EQ(offsetof(TimelineWord, revision), 32u);
   EXPECT_EQ(offsetof(TimelineWord, group), 48u);
   EXPECT_EQ(offsetof(TimelineWord, epoch), 56u);
-  EXPECT_EQ(sizeof(FailureText), 256u);
+  EXPECT_EQ(sizeof(FailureText), 512u);
   EXPECT_EQ(offsetof(FailureText, text), 8u);
 }
 

@@ -40,7 +40,8 @@ blame::Snapshot full() {
   wait.operation = {"all_reduce", 4096, "bf16", "model.py:3"};
   wait.since = 95s;
   wait.arrived = {{2, 95s}};
-  wait.missing = {{3, 0, "client timeline 1"}};
+  wait.missing = {{3, 0, "client timeline 1", "position 2 of lane halo"}};
+  wait.operation.tag = 9;
   wait.difference = "count";
   wait.span = blame::SpanKey{~std::uint64_t{0}, 7, -1, -1, 0, 2, 3};
   wait.takes_part = {0, 1, 2, 3};
@@ -52,7 +53,7 @@ blame::Snapshot full() {
   direct.inside = {2};
   direct.awaiting = {3};
   s.waits.push_back(direct);
-  s.queued = {{{8, 7, -1, -1, 0, 0, 0}, {3, {}, "x"}}};
+  s.queued = {{{8, 7, -1, -1, 0, 0, 0}, {3, {}, "x", "position 4 of lane small"}}};
   s.reached = {{8, 7, 0, 1, 4, 2, 2}};
   s.stragglers = {{3, 5, "world", 20ms, 1ms, 100}};
   return s;
@@ -73,6 +74,10 @@ TEST(NodeSnapshot, IsTheSameWhenItArrives) {
   EXPECT_EQ(after->ranks[2].heard, Instant(-2s));
   EXPECT_EQ(after->waits[0].since, Instant(-5s));
   EXPECT_EQ(after->waits[0].span, before.waits[0].span);
+  EXPECT_EQ(after->waits[0].operation.tag, 9U);
+  EXPECT_FALSE(after->waits[1].operation.tag.has_value());
+  EXPECT_EQ(after->waits[0].missing[0].stands, "position 2 of lane halo");
+  EXPECT_EQ(after->queued[0].part.stands, "position 4 of lane small");
   EXPECT_EQ(after->waits[0].missing[0].behind, std::optional<std::size_t>(0));
   EXPECT_EQ(after->reached, before.reached);
   EXPECT_EQ(after->queued[0].place, before.queued[0].place);
@@ -105,7 +110,8 @@ TEST(NodeSnapshot, RefusesWhatIsNotWellFormed) {
     Json changed = good;
     changed[at.parent_pointer()].erase(at.back());
     const auto read = snapshot_in(changed, kWorld);
-    const bool may_lack = at.back() == "behind" || at.back() == "heard_ns";
+    const bool may_lack =
+        at.back() == "behind" || at.back() == "heard_ns" || at == Json::json_pointer("/waits/0/tag");
     EXPECT_EQ(read.has_value(), may_lack) << path;
   }
   EXPECT_GT(refused, flat.size() * 5);

@@ -98,9 +98,28 @@ TEST(Snapshot, FindsACircleOfThreeGroupsInTheGraph) {
   EXPECT_EQ(report.confidence, blame::Confidence::kHigh) << "each part is submitted, behind the other";
   EXPECT_EQ(
       blame::because(s, report),
-      "circular wait: rank 0 (a: all_reduce) -> rank 1 (b: all_reduce) -> rank 2 (c: all_reduce) -> rank 0");
+      "circular wait: rank 0 (a: all_reduce) -> rank 1 (b: all_reduce) -> rank 2 (c: all_reduce) -> rank 0; "
+      "start them in one order at all ranks, or each on a lane of its own");
   EXPECT_EQ(wait_on_lane(s, stage.graph, Rank(1), MUSTER_LANE_SMALL), 1u);
   EXPECT_FALSE(wait_on_lane(s, stage.graph, Rank(1), MUSTER_LANE_HALO));
+}
+
+// Goal:   messages of one pair whose ends were started in another order, on lanes of any name.
+TEST(Snapshot, FindsMessagesInCrossedOrder) {
+  Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
+  Sessions sessions(2);
+  for (const std::uint32_t rank : {0u, 1u})
+    for (const std::uint32_t tag : {7 + 2 * rank, 9 - 2 * rank})
+      stage.start(rank, rank == 0 ? MUSTER_LANE_COPY : MUSTER_LANE_HALO,
+                  stage.collective(0, rank, Stage::message(rank == 0 ? MUSTER_SEND : MUSTER_RECV, tag)));
+  const blame::Snapshot s = gather(stage, sessions);
+  const blame::Report report = blame::assess(s, 0);
+  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kDeadlock);
+  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+  EXPECT_THAT(
+      blame::because(s, report),
+      HasSubstr("rank 0 (pair: send of tag 7, lane copy) -> rank 1 (pair: recv of tag 9, lane halo)"));
+  EXPECT_EQ(report.circle.at(0).stands, "position 2 of lane halo");
 }
 
 TEST(Snapshot, SaysWhatHoldsASubmittedPartBack) {

@@ -249,6 +249,61 @@ TEST(Blame, TakesMembersOfOneGroupInTwoOperationsForAMismatch) {
   EXPECT_THAT(because(s, report), HasSubstr("different operations: rank 0 (g4: all_reduce) -> rank 1"));
 }
 
+// Goal:   two messages of one group whose ends stand in another order are no mismatch: each fits its other
+// end.
+TEST(Blame, TakesSubmittedPartsInAnotherOrderForADeadlock) {
+  Snapshot s = job_of(2);
+  add(s, {4, {0}, {1}});
+  add(s, {4, {1}, {0}});
+  const char* const labels[] = {"recv", "send"};
+  const char* const lanes[] = {"halo", "copy"};
+  for (const std::size_t w : {0u, 1u}) {
+    s.waits[w].operation.label = labels[w];
+    s.waits[w].operation.tag = w == 0 ? 9 : 7;
+    s.waits[w].lane = lanes[w];
+    s.waits[w].missing[0].behind = 1 - w;
+    s.waits[w].missing[0].stands = fmt::format("position 2 of lane {}", lanes[1 - w]);
+  }
+  Report report = assess(s);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kDeadlock);
+  EXPECT_EQ(report.confidence, Confidence::kHigh);
+  EXPECT_EQ(
+      because(s, report),
+      "circular wait: rank 0 (g4: recv of tag 9, lane halo) -> rank 1 (g4: send of tag 7, lane copy) -> "
+      "rank 0; start them in one order at all ranks, or each on a lane of its own");
+  const std::string text = text_of(s, report);
+  EXPECT_THAT(text, HasSubstr("VERDICT  deadlock   confidence high"));
+  EXPECT_THAT(text, HasSubstr("rank 0 is in group g4: recv of tag 9 #7 (lane halo)"));
+  EXPECT_THAT(text, HasSubstr("waits for rank 1, whose part is submitted, at position 2 of lane copy\n"));
+  EXPECT_THAT(text, HasSubstr("these operations fit each other: start them in one order"));
+  // One part is not there: the other rank may be about to do something else.
+  s.waits[1].missing[0].behind.reset();
+  s.waits[1].missing[0].stands.clear();
+  report = assess(s);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kMismatchPending);
+  EXPECT_THAT(because(s, report), Not(HasSubstr("in one order")));
+  EXPECT_THAT(text_of(s, report), HasSubstr("waits for rank 0, which has not submitted its part"));
+}
+
+TEST(Blame, NamesTheLanesOfOneOperationThatIsOnSeveral) {
+  Snapshot s = job_of(4);
+  add(s, {4, {0, 2, 3}, {1}});
+  add(s, {4, {1}, {0, 2, 3}});
+  s.waits[1].lane = "allreduce";
+  const Report report = assess(s);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kMismatchPending);
+  EXPECT_EQ(
+      because(s, report),
+      "one operation is on several lanes: lane small at ranks 0 2 3, lane allreduce at rank 1; start it on "
+      "the same lane at all ranks");
+  EXPECT_THAT(text_of(s, report), HasSubstr("one operation is on several lanes: lane small at ranks 0 2 3"));
+  // Where more differs than the lane, that is said.
+  s.waits[1].operation.bytes += 4;
+  EXPECT_EQ(because(s, assess(s)),
+            "its members are in different operations: rank 0 (g4: all_reduce, lane small) -> rank 1 (g4: "
+            "all_reduce, lane allreduce) -> rank 0");
+}
+
 TEST(Blame, SaysThatARunAndAStartDoNotMeet) {
   Snapshot s = job_of(2);
   add(s, {4, {0}, {1}, Path::kEngine});

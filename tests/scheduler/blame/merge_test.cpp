@@ -126,6 +126,32 @@ TEST(Merge, NamesExactlyTheMissingRanksOfAllNodes) {
   }
 }
 
+// Goal:   messages of two nodes in crossed order are a deadlock that only both nodes together can see. A part
+//         stands for its own tag.
+TEST(Merge, FindsMessagesInCrossedOrder) {
+  NodePart here = first();
+  NodePart there = second();
+  const auto add_message = [](NodePart& part, std::uint32_t rank, const char* label, std::uint32_t tag) {
+    const std::size_t w = add(part, {.takes_part = {1, 2}, .arrived = {rank}});
+    Wait& wait = part.snapshot->waits[w];
+    wait.operation.label = label;
+    wait.operation.tag = tag;
+    wait.span = SpanKey{1, 0, 0, 1, tag, 1, 1};
+    part.snapshot->queued.push_back({{1, 0, 0, 1, 16 - tag, 0, 0}, {rank, w, {}, "position 2 of lane copy"}});
+  };
+  add_message(here, 1, "send", 7);   // and 9 behind it
+  add_message(there, 2, "recv", 9);  // and 7 behind it
+  const Snapshot merged = merged_of({here, there});
+  ASSERT_EQ(merged.waits.size(), 2u);
+  const Report report = assess(merged);
+  EXPECT_EQ(report.diagnosis, Diagnosis::kDeadlock);
+  EXPECT_EQ(report.confidence, Confidence::kHigh);
+  EXPECT_THAT(text_of(merged, report),
+              HasSubstr("rank 2, whose part is submitted, at position 2 of lane copy\n"));
+  for (NodePart* part : {&here, &there}) part->snapshot->queued.front().place.tag = 5;  // another message
+  EXPECT_EQ(assess(merged_of({here, there})).diagnosis, Diagnosis::kMismatchPending);
+}
+
 TEST(Merge, SaysWhetherARankWasEverThere) {
   for (const bool was : {false, true}) {
     NodePart here = first();

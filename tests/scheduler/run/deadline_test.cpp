@@ -131,6 +131,24 @@ TEST_F(Deadline, FallsFirstOnWhatTheOtherLanesWaitFor) {
   EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COMPUTE), HasSubstr("missing ranks 1-3"));
 }
 
+// Goal:   the other end of a message that stands behind another one is not missing.
+TEST_F(Deadline, SaysWhereTheOtherEndOfAMessageStands) {
+  const auto message = [&](std::uint32_t rank, std::uint32_t lane, std::uint32_t tag) {
+    const muster_op op = rank % 2 == 0 ? MUSTER_SEND : MUSTER_RECV;
+    stage.start(rank, lane, stage.collective(rank / 2, rank, Stage::message(op, tag)), {}, kTimeout);
+  };
+  message(0, MUSTER_LANE_COPY, 7);
+  message(1, MUSTER_LANE_HALO, 9);
+  message(2, MUSTER_LANE_COPY, 7);
+  for (const std::uint32_t tag : {9u, 8u, 7u}) message(3, MUSTER_LANE_HALO, tag);
+  stage.pass(kTimeout);
+  EXPECT_THAT(stage.stop_text(0, MUSTER_LANE_COPY),
+              ::testing::AllOf(HasSubstr("group left: send of tag 7 on lane copy passed its deadline"),
+                               HasSubstr("; missing rank 1")));
+  EXPECT_THAT(stage.stop_text(2, MUSTER_LANE_COPY),
+              HasSubstr("; rank 3 has its recv at position 3 of lane halo"));
+}
+
 // Goal:   an engine that was stopped, perhaps with everybody, blames nobody for that time.
 TEST_F(Deadline, DoesNotCountTheTimeForWhichTheEngineWasStopped) {
   reduce(0, MUSTER_LANE_REDUCE);

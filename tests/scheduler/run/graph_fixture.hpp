@@ -78,6 +78,18 @@ class Stage final : public Actions {
     return c;
   }
 
+  // From the group's first member to its second.
+  static Collective message(muster_op op, std::uint32_t tag) {
+    Collective c;
+    c.op = op;
+    c.dtype = MUSTER_U8;
+    c.root = 0;
+    c.receiver = 1;
+    c.tag = tag;
+    c.count = 4;
+    return c;
+  }
+
   // Starts `plan` and returns the point it will reach.
   std::uint64_t start(std::uint32_t rank, std::uint32_t lane, Plan* plan,
                       std::vector<std::uint64_t> waits = {}, Nanos timeout = std::chrono::seconds(60)) {
