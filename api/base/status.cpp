@@ -33,7 +33,7 @@ constexpr std::array kEntries{
              "the wait was interrupted; the operation goes on, so wait again or abort its group"},
     CodeText{Code::kMismatch, "MUSTER_ERR_MISMATCH", "the ranks of a group disagree about an operation"},
     CodeText{Code::kTimeout, "MUSTER_ERR_TIMEOUT", "an operation passed its deadline"},
-    CodeText{Code::kPeerLost, "MUSTER_ERR_PEER_LOST", "a member of the group died"},
+    CodeText{Code::kPeerLost, "MUSTER_ERR_PEER_LOST", "a member of the group has ended, or was lost"},
     CodeText{Code::kAborted, "MUSTER_ERR_ABORTED",
              "a member aborted the group; it may run again when all know"},
     CodeText{Code::kDependency, "MUSTER_ERR_DEPENDENCY", "work that this depended on failed before"},

@@ -5,6 +5,7 @@
 #include "api/base/log.hpp"
 #include "daemon/control/engine_address.hpp"
 #include "daemon/engine/job_network.hpp"
+#include "daemon/engine/process_end.hpp"
 #include "daemon/engine/process_state.hpp"
 
 #include <algorithm>
@@ -502,9 +503,9 @@ void Conductor::await_death(Rank rank) {
   loop_.after(kDeathWait, [this, rank, session = client.session->options().id] {
     const auto it = clients_.find(rank);
     if (it == clients_.end() || it->second.session->options().id != session) return;
-    depart(
-        rank, true,
-        fmt::format("rank {} (pid {}) closed its connection without detaching", rank.value, it->second.pid));
+    depart(rank, true,
+           fmt::format("rank {} (pid {}) closed its connection without muster_close", rank.value,
+                       it->second.pid));
   });
 }
 
@@ -512,7 +513,9 @@ void Conductor::on_death(Rank rank) {
   const Client& client = clients_.at(rank);
   if (client.said_goodbye)
     return depart(rank, false, fmt::format("rank {} (pid {}) detached", rank.value, client.pid));
-  depart(rank, true, fmt::format("rank {} (pid {}) died", rank.value, client.pid));
+  depart(rank, true,
+         fmt::format("rank {} (pid {}) {}", rank.value, client.pid,
+                     text_of(how_ended(client.pidfd, client.pid))));
 }
 
 void Conductor::depart(Rank rank, bool lost, const std::string& text) {

@@ -68,6 +68,7 @@ TEST_F(LastFailure, NamesTheRankThatWasKilled) {
       EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_PEER_LOST);
       expect_of_run(member, MUSTER_ERR_PEER_LOST, 2);
       EXPECT_EQ(of(member).text, member.error);
+      EXPECT_THAT(member.error, HasSubstr("died of signal 9 (Killed)"));
       EXPECT_EQ(muster_close(member.session), MUSTER_OK);
     });
   }
@@ -75,6 +76,26 @@ TEST_F(LastFailure, NamesTheRankThatWasKilled) {
   kill(victim, SIGKILL);
   waitpid(victim, nullptr, 0);
   for (std::thread& thread : threads) thread.join();
+}
+
+// Goal:   a rank that returns from main without muster_close has not died, and nobody says so.
+TEST_F(LastFailure, SaysHowARankEndedThatDidNotClose) {
+  for (const int status : {0, 3}) {
+    const pid_t leaver = node_.fork();
+    if (leaver == 0) {
+      Member member = open(1, 2);
+      _exit(member.run(member.barrier()) == MUSTER_OK ? status : 1);
+    }
+    Member member = open(0, 2);
+    muster_status_t heard = MUSTER_OK;
+    while (heard == MUSTER_OK) heard = member.run(member.barrier());
+    EXPECT_EQ(heard, MUSTER_ERR_PEER_LOST);
+    EXPECT_THAT(
+        member.error,
+        HasSubstr(fmt::format("rank 1 (pid {}) ended with status {} without muster_close", leaver, status)));
+    EXPECT_EQ(muster_close(member.session), MUSTER_OK);
+    EXPECT_EQ(waitpid(leaver, nullptr, 0), leaver);
+  }
 }
 
 TEST_F(LastFailure, NamesTheRankThatIsMissingAtTheDeadlineAndWhoAborted) {

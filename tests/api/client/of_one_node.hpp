@@ -33,6 +33,7 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"LastFailure.NamesTheRankThatIsMissingAtTheDeadlineAndWhoAborted", kNamesRanks},
     {"LastFailure.NamesTheRankThatWasKilled", kNamesRanks},
     {"LastFailure.NamesWhoHoldsOtherBytesAndNobodyWhereMembersDisagree", kNamesRanks},
+    {"LastFailure.SaysHowARankEndedThatDidNotClose", kNamesRanks},
     {"MeshDeadlines.AreThoseOfAllGroupsOfTheMesh", kNamesRanks},
     {"Open.RefusesImpossibleDegreesInTheSameWordsToEachRank", kLooksInside},
     {"Pieces.MustBeTheSameAtAllMembers", kNamesRanks},
