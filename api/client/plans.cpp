@@ -52,7 +52,7 @@ Result<muster_plan> Plans::make(const muster_kernel& kernel) {
   if (operands != nullptr)
     check_->plan_made(
         grant->handle, fmt::format("kernel {}", operands->name),
-        uses_of(kernel, [this](const muster_range& range) { return buffers_.address_of(range); }));
+        uses_of(kernel, [this](const muster_range& range) { return buffers_.address_of(range); }), false);
   return grant->handle;
 }
 
@@ -99,7 +99,7 @@ void Plans::tell_check(const PlanRecord& record) const {
   std::string name = op_name(described.what.op);
   if (!site.empty()) name += fmt::format(" \"{}\"", site);
   check_->plan_made(record.plan, std::move(name),
-                    uses_of(described.what, described.mine, bases_of(described.mine)));
+                    uses_of(described.what, described.mine, bases_of(described.mine)), true);
 }
 
 Rooms Plans::rooms_of(const shm::PlanCollective& m, const Described& described) const {

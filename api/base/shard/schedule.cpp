@@ -157,7 +157,8 @@ void UnitSchedule::count(std::int64_t bytes) {
 void UnitSchedule::drop(Unit& unit) {
   if (unit.state == State::kWhole) count(-static_cast<std::int64_t>(unit.said.bytes));
   if (unit.state == State::kSliced) count(-static_cast<std::int64_t>(unit.said.slice_bytes));
-  unit.state = State::kSharded;
+  if (std::exchange(unit.state, State::kSharded) == State::kWhole)
+    operations_.given_up(static_cast<std::size_t>(&unit - units_.data()), *this);
 }
 
 Status UnitSchedule::make_room(const Unit& unit) {

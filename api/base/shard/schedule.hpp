@@ -87,6 +87,8 @@ enum class GatherFrom : std::uint8_t {
   kSlices,
 };
 
+class UnitSchedule;
+
 // What carries out a schedule. Every call starts work and returns the point that it reaches; `waits` has one
 // point for each timeline.
 //
@@ -107,6 +109,8 @@ class UnitOperations {
   // A backward has ended whose whole gradients stay, for later ones to add to. Returns the point after which
   // they may be written again, on the timeline of Reduced::sent; NONE: at once.
   virtual Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) = 0;
+  // The unit is whole no more. UnitSchedule::add_uses() says after which points nobody reads its place.
+  virtual void given_up(std::size_t /*unit*/, const UnitSchedule& /*schedule*/) {}
 };
 
 // What a call of backward_end() asks for, beside the usual.

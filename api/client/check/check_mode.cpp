@@ -10,6 +10,10 @@ const char* verb(const MemoryUse& use) {
   return use.writes ? "writes" : "reads";
 }
 
+MemoryUses all_of(const std::byte* from, const std::byte* to) {
+  return {use_of(from, to, true)};
+}
+
 }  // namespace
 
 CheckMode::CheckMode(std::int32_t rank) : rank_(rank), buffers_(rank) {
@@ -31,14 +35,17 @@ Status CheckMode::found(std::string_view text) const {
 
 // ---- plans -------------------------------------------------------------------------------------
 
-void CheckMode::plan_made(muster_plan plan, std::string name, MemoryUses uses) {
-  plans_[plan] = {std::move(name), std::make_shared<const MemoryUses>(std::move(uses))};
+void CheckMode::plan_made(muster_plan plan, std::string name, MemoryUses uses, bool moves) {
+  plans_[plan] = {std::move(name), std::make_shared<const MemoryUses>(std::move(uses)), moves};
 }
 
 Status CheckMode::buffer_gone(muster_buffer buffer) {
   const auto [from, to] = buffers_.extent_of(buffer);
   if (from == nullptr) return {};
   starts_.forget(from, to);
+  std::erase_if(closed_, [&](const Closed& each) {
+    return each.uses.front().from < to && from < each.uses.front().to;
+  });
   return found(buffers_.give_back(buffer));
 }
 
@@ -48,7 +55,8 @@ std::optional<NextStart> CheckMode::next_start(muster_plan plan, const muster_su
   const auto planned = plans_.find(plan);
   if (planned == plans_.end() || submit.wait_count > MUSTER_WAITS_MAX) return std::nullopt;
   return NextStart{planned->second.name, planned->second.uses, submit.lane,
-                   std::vector<muster_point>(submit.waits, submit.waits + submit.wait_count)};
+                   std::vector<muster_point>(submit.waits, submit.waits + submit.wait_count),
+                   planned->second.moves};
 }
 
 std::string CheckMode::name_of(const StartedUse& start) const {
@@ -64,28 +72,63 @@ std::string CheckMode::words(const Race& race) const {
 }
 
 Status CheckMode::judge(std::string_view call, const NextStart& next) const {
+  const std::string what = fmt::format("{} of {} on lane {}", call, next.name, next.lane);
+  MUSTER_RETURN_IF_ERROR(judge_closed(what, *next.uses));
   const auto race = starts_.race_of(next);
   if (!race) return {};
   return found(
-      fmt::format("{} of {} on lane {} {}, and does not come after that; let it wait for that "
-                  "point (submit.waits), or start it on that lane",
-                  call, next.name, next.lane, words(*race)));
+      fmt::format("{} {}, and does not come after that; let it wait for that point (submit.waits, or "
+                  "`after` in a unit's call), or start it on that lane",
+                  what, words(*race)));
 }
 
 Status CheckMode::judge_run(std::string_view call, muster_plan plan) const {
   const auto planned = plans_.find(plan);
   if (planned == plans_.end()) return {};
+  const std::string what = fmt::format("{} of {}", call, planned->second.name);
+  MUSTER_RETURN_IF_ERROR(judge_closed(what, *planned->second.uses));
   const auto race = starts_.race_of(*planned->second.uses);
   if (!race) return {};
   return found(
-      fmt::format("{} of {} {}, and nobody has waited for that; wait for its point first "
-                  "(muster_point_wait)",
-                  call, planned->second.name, words(*race)));
+      fmt::format("{} {}, and nobody has waited for that; wait for its point first (muster_point_wait)", what,
+                  words(*race)));
 }
 
 void CheckMode::started(const NextStart& next, muster_point point) {
+  sums_.forget_written(*next.uses);
+  // What a start in flight writes is no source yet.
+  const bool is_ready = next.moves && !starts_.race_of(*next.uses);
   release(starts_.add(next, point));
-  protect(starts_.latest());
+  const StartedUse& start = starts_.latest();
+  if (is_ready && start.open.empty())
+    if (auto sum = SourceSums::Sum::of(*start.uses)) sums_.add(point, *std::move(sum));
+  protect(start);
+}
+
+std::optional<SourceSums::Sum> CheckMode::sum_of(muster_plan plan) const {
+  const auto planned = plans_.find(plan);
+  return planned == plans_.end() ? std::nullopt : SourceSums::Sum::of(*planned->second.uses);
+}
+
+Status CheckMode::judge_sum(std::string_view whose, const SourceSums::Sum& sum) const {
+  const MemoryUse* const changed = sum.changed();
+  if (changed == nullptr) return {};
+  return found(fmt::format("the source of {}, {}, has changed before its end; do not write it until then",
+                           whose, buffers_.name_of(changed->from, changed->to)));
+}
+
+Status CheckMode::reach(muster_point point) {
+  const std::vector<StartedUse> ended = starts_.reach(point);
+  release(ended);
+  for (const StartedUse& start : ended)
+    if (const auto sum = sums_.take(start.point)) MUSTER_RETURN_IF_ERROR(judge_sum(name_of(start), *sum));
+  return {};
+}
+
+void CheckMode::fail(muster_point point) {
+  const std::vector<StartedUse> ended = starts_.fail(point);
+  release(ended);
+  for (const StartedUse& start : ended) (void)sums_.take(start.point);
 }
 
 // What waits for a point that this process has yet to raise may be used until then.
@@ -110,6 +153,66 @@ Status CheckMode::judge_signal(std::uint32_t timeline, std::uint64_t value) cons
 
 void CheckMode::signalled(std::uint32_t timeline, std::uint64_t value) {
   for (const StartedUse* const start : starts_.signal(timeline, value)) protect(*start);
+}
+
+// ---- memory that nobody may use for a while ----------------------------------------------------
+
+void CheckMode::close(const std::byte* from, const std::byte* to, std::string why) {
+  open(from, to);
+  closed_.push_back({all_of(from, to), std::move(why)});
+  buffers_.protect(closed_.back().uses, closed_.back().why);
+}
+
+// What is left of a closed place on both sides stays closed.
+void CheckMode::open(const std::byte* from, const std::byte* to) {
+  std::vector<Closed> left;
+  for (Closed& each : closed_) {
+    const MemoryUse place = each.uses.front();
+    if (place.to <= from || to <= place.from) {
+      left.push_back(std::move(each));
+      continue;
+    }
+    buffers_.release(each.uses);
+    if (place.from < from) left.push_back({all_of(place.from, from), each.why});
+    if (place.from < from) buffers_.protect(left.back().uses, each.why);
+    if (to < place.to) left.push_back({all_of(to, place.to), each.why});
+    if (to < place.to) buffers_.protect(left.back().uses, each.why);
+  }
+  closed_ = std::move(left);
+}
+
+Status CheckMode::judge_closed(std::string_view what, const MemoryUses& uses) const {
+  for (const MemoryUse& use : uses)
+    for (const Closed& each : closed_)
+      if (meet(use, each.uses.front()))
+        return found(
+            fmt::format("{} {} {}: {}", what, verb(use), buffers_.name_of(use.from, use.to), each.why));
+  return {};
+}
+
+Status CheckMode::judge_end(const std::byte* from, const std::byte* to, std::span<const muster_point> points,
+                            std::string_view whose) const {
+  NextStart end;
+  end.uses = std::make_shared<const MemoryUses>(all_of(from, to));
+  end.lane = MUSTER_LANE_NONE;
+  end.waits.assign(points.begin(), points.end());
+  const auto race = starts_.race_of(end);
+  if (!race) return {};
+  return found(fmt::format(
+      "{} is given up while {} {} {}; give its point, or a later one of its lane, to the "
+      "call that ends the use (`after`)",
+      whose, name_of(*race->earlier), verb(race->its), buffers_.name_of(race->its.from, race->its.to)));
+}
+
+Status CheckMode::judge_read(std::string_view call, std::span<const muster_tensor> views) const {
+  MemoryUses uses;
+  for (const muster_tensor& view : views) add_view(uses, view, buffers_.extent_of(view.buffer).first, false);
+  const auto race = starts_.race_of(uses);
+  if (!race) return {};
+  return found(
+      fmt::format("{} {}, and does not come after that; give it that point, or a later one of its "
+                  "lane (`after`)",
+                  call, words(*race)));
 }
 
 }  // namespace muster::client

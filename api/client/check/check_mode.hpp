@@ -4,14 +4,17 @@
 #include "api/base/hash.hpp"
 #include "api/client/check/guarded_buffers.hpp"
 #include "api/client/check/memory_use.hpp"
+#include "api/client/check/source_sums.hpp"
 #include "api/client/check/starts_in_flight.hpp"
 
 #include <muster/muster.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,7 +40,8 @@ class CheckMode {
   Status found(std::string_view text) const;
 
   // ---- plans
-  void plan_made(muster_plan plan, std::string name, MemoryUses uses);
+  // moves: it is a collective, whose sources must stay as they are.
+  void plan_made(muster_plan plan, std::string name, MemoryUses uses, bool moves);
   void plan_gone(muster_plan plan) { plans_.erase(plan); }
   // The buffer is freed. kState, if something has been written around it.
   Status buffer_gone(muster_buffer buffer);
@@ -55,19 +59,40 @@ class CheckMode {
   // As if it were started, until starts().back_to().
   void foresee(const NextStart& next, muster_point point) { starts_.add(next, point); }
   StartsInFlight& starts() { return starts_; }
-  // The process has seen that the point is reached, or that it never will be.
-  void reach(muster_point point) { release(starts_.reach(point)); }
-  void fail(muster_point point) { release(starts_.fail(point)); }
+  // The process has seen that the point is reached. kState, if the source of a collective has changed since
+  // its start.
+  Status reach(muster_point point);
+  // It has seen that the point never will be.
+  void fail(muster_point point);
+  // A run of a plan; after it, the same as of a start.
+  std::optional<SourceSums::Sum> sum_of(muster_plan plan) const;
+  Status judge_sum(std::string_view whose, const SourceSums::Sum& sum) const;
   // kState naming both, if the signal would let a start begin that races with another.
   Status judge_signal(std::uint32_t timeline, std::uint64_t value) const;
   void signalled(std::uint32_t timeline, std::uint64_t value);
 
+  // ---- memory that nobody may use for a while
+  void close(const std::byte* from, const std::byte* to, std::string why);
+  void open(const std::byte* from, const std::byte* to);
+  // kState naming the start, if one that uses the memory may still run after the points. `whose` gives it up.
+  Status judge_end(const std::byte* from, const std::byte* to, std::span<const muster_point> points,
+                   std::string_view whose) const;
+  // kState naming the start, if one in flight writes what this process is about to read.
+  Status judge_read(std::string_view call, std::span<const muster_tensor> views) const;
+
   void name_lane(muster_lane lane, std::string_view name) { lanes_[lane] = name; }
 
  private:
+  struct Closed {
+    MemoryUses uses;  // one, which writes
+    std::string why;
+  };
+  // kState, if the uses meet what is closed. `what`: who uses it.
+  Status judge_closed(std::string_view what, const MemoryUses& uses) const;
   struct Planned {
     std::string name;
     std::shared_ptr<const MemoryUses> uses;
+    bool moves = false;
   };
   std::string name_of(const StartedUse& start) const;
   std::string words(const Race& race) const;
@@ -79,6 +104,8 @@ class CheckMode {
   std::map<muster_plan, Planned> plans_;
   std::map<muster_lane, std::string> lanes_;  // that have a name
   StartsInFlight starts_;
+  SourceSums sums_;
+  std::vector<Closed> closed_;  // they do not overlap
 };
 
 }  // namespace muster::client

@@ -40,7 +40,7 @@ std::optional<NextStart> next_start(muster_session& session, muster_plan plan, c
 
 // What the process knows by the outcome of a wait.
 Status learnt(muster_session& session, muster_point point, Status status) {
-  if (status.ok()) session.check()->reach(point);
+  if (status.ok()) return session.check()->reach(point);
   if (is_group_failure(status.code())) session.check()->fail(point);
   return status;
 }
@@ -93,8 +93,11 @@ Status checked_start_batch(muster_session& session, std::span<muster_batch_entry
 }
 
 Status checked_run(muster_session& session, muster_plan plan, Nanos timeout) {
-  MUSTER_RETURN_IF_ERROR(session.check()->judge_run("a run", plan));
-  return session.runs().run(plan, timeout);
+  CheckMode& check = *session.check();
+  MUSTER_RETURN_IF_ERROR(check.judge_run("a run", plan));
+  const auto sum = check.sum_of(plan);
+  MUSTER_RETURN_IF_ERROR(session.runs().run(plan, timeout));
+  return sum ? check.judge_sum("a run", *sum) : Status();
 }
 
 Status checked_wait(muster_session& session, muster_point point, Nanos timeout) {

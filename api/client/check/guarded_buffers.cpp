@@ -40,6 +40,10 @@ std::optional<std::int64_t> changed_byte(const std::byte* from, const std::byte*
   return found == to ? std::nullopt : std::optional<std::int64_t>(found - data);
 }
 
+std::string in_brackets(const std::string& name) {
+  return name.empty() ? "" : fmt::format(" ({})", name);
+}
+
 std::uintptr_t number_of(const std::byte* address) {
   return reinterpret_cast<std::uintptr_t>(address);
 }
@@ -112,7 +116,16 @@ const GuardedBuffers::Guarded* GuardedBuffers::find(const std::byte* address) co
 // ---- buffers -----------------------------------------------------------------------------------
 
 std::string GuardedBuffers::full_name(const Guarded& guarded) const {
-  return fmt::format("rank {}: buffer {:#x} of {} bytes", rank_, guarded.buffer, guarded.bytes);
+  return fmt::format("rank {}: buffer {:#x} of {} bytes{}", rank_, guarded.buffer, guarded.bytes,
+                     in_brackets(guarded.name));
+}
+
+void GuardedBuffers::name(muster_buffer buffer, std::string name) {
+  const auto known = by_buffer_.find(buffer);
+  if (known == by_buffer_.end()) return;
+  const FaultLock lock;
+  known->second->name = std::move(name);
+  known->second->range.name = full_name(*known->second);
 }
 
 void GuardedBuffers::add(muster_buffer buffer, std::byte* mapped, std::byte* data, std::uint64_t bytes,
@@ -191,8 +204,8 @@ std::pair<const std::byte*, const std::byte*> GuardedBuffers::extent_of(muster_b
 std::string GuardedBuffers::name_of(const std::byte* from, const std::byte* to) const {
   const Guarded* const guarded = find(from);
   if (guarded == nullptr) return fmt::format("{} bytes", to - from);
-  return fmt::format("bytes [{}, {}) of buffer {:#x}", from - guarded->data, to - guarded->data,
-                     guarded->buffer);
+  return fmt::format("bytes [{}, {}) of buffer {:#x}{}", from - guarded->data, to - guarded->data,
+                     guarded->buffer, in_brackets(guarded->name));
 }
 
 // ---- protection --------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class GuardedBuffers {
   // A buffer that lies in a mapping. owned: what lies around it in its pages is nobody's, and must not
   // change.
   void add(muster_buffer buffer, std::byte* mapped, std::byte* data, std::uint64_t bytes, bool owned);
+  // What the buffer is, for people.
+  void name(muster_buffer buffer, std::string name);
   // The buffer is freed.
   Status give_back(muster_buffer buffer);
   // kState, if something has been written around a buffer. It tells of each buffer once.
@@ -67,6 +69,7 @@ class GuardedBuffers {
   };
   struct Guarded {
     muster_buffer buffer = 0;  // 0: none is known yet
+    std::string name;          // empty: nobody has said
     std::byte* mapped = nullptr;
     std::size_t mapped_bytes = 0;
     std::byte* data = nullptr;

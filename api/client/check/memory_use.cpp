@@ -10,7 +10,7 @@
 namespace muster::client {
 namespace {
 
-void add_view(MemoryUses& uses, const Face& view, bool writes) {
+void add_face(MemoryUses& uses, const Face& view, bool writes) {
   if (view.data == nullptr || view.count() == 0) return;
   std::int64_t last = 0;
   for (std::int32_t d = 0; d < view.dims; ++d) {
@@ -20,16 +20,6 @@ void add_view(MemoryUses& uses, const Face& view, bool writes) {
   const std::size_t element = view.element_bytes();
   const std::uint64_t extent = (static_cast<std::uint64_t>(last) + 1) * element;
   uses.push_back({writes, extent == view.bytes(), view.data, view.data + extent, view});
-}
-
-void add_bytes(MemoryUses& uses, const std::byte* from, std::uint64_t bytes, bool writes) {
-  Face view;
-  view.dtype = MUSTER_U8;
-  view.dims = 1;
-  view.size[0] = static_cast<std::int64_t>(bytes);
-  view.stride[0] = 1;
-  view.data = const_cast<std::byte*>(from);  // NOLINT(cppcoreguidelines-pro-type-const-cast): only compared
-  uses.push_back({writes, true, from, from + bytes, view});
 }
 
 // Neighbouring blocks become one use, so that the pages that they have together are whole.
@@ -45,7 +35,7 @@ void add_blocks(MemoryUses& uses, const std::byte* vector, std::span<const Block
     std::uint64_t end = first;
     for (; i < sorted.size() && sorted[i].offset <= end; ++i)
       end = std::max(end, sorted[i].offset + sorted[i].count);
-    add_bytes(uses, vector + first * element, (end - first) * element, writes);
+    uses.push_back(use_of(vector + first * element, vector + end * element, writes));
   }
 }
 
@@ -69,6 +59,23 @@ std::vector<Block> changed_blocks(const Collective& what, const Share& mine, con
 
 }  // namespace
 
+MemoryUse use_of(const std::byte* from, const std::byte* to, bool writes) {
+  Face view;
+  view.dtype = MUSTER_U8;
+  view.dims = 1;
+  view.size[0] = to - from;
+  view.stride[0] = 1;
+  view.data = const_cast<std::byte*>(from);  // NOLINT(cppcoreguidelines-pro-type-const-cast): only compared
+  return {writes, true, from, to, view};
+}
+
+void add_view(MemoryUses& uses, const muster_tensor& view, const std::byte* buffer, bool writes) {
+  if (buffer == nullptr) return;
+  std::byte* const data =
+      const_cast<std::byte*>(buffer) + view.offset_bytes;  // NOLINT(*-const-cast): as above
+  add_face(uses, make_face({0, 0, view}, data), writes);
+}
+
 MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of) {
   MemoryUses uses;
   const KernelOperands* const operands = operands_of(kernel.op);
@@ -77,15 +84,15 @@ MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of) {
     const muster_tensor& tensor = kernel.tensors[i];
     if (tensor.buffer == 0) continue;
     std::byte* const data = address_of({tensor.buffer, tensor.offset_bytes});
-    add_view(uses, make_face({0, 0, tensor}, data), (operands->written >> i & 1U) != 0);
+    add_face(uses, make_face({0, 0, tensor}, data), (operands->written >> i & 1U) != 0);
   }
   return uses;
 }
 
 MemoryUses uses_of(const Collective& what, const Share& mine, const Bases& at) {
   MemoryUses uses;
-  for (const Face& face : mine.sends) add_view(uses, face, false);
-  for (const Face& face : mine.receives) add_view(uses, face, true);
+  for (const Face& face : mine.sends) add_face(uses, face, false);
+  for (const Face& face : mine.receives) add_face(uses, face, true);
   if (has_faces(what.op)) return uses;
   const std::size_t element = dtype_bytes(what.dtype);
   add_blocks(uses, at.source, mine.source_blocks, element, false);

@@ -21,6 +21,10 @@ struct MemoryUse {
 };
 using MemoryUses = std::vector<MemoryUse>;
 
+// All bytes of [from, to).
+MemoryUse use_of(const std::byte* from, const std::byte* to, bool writes);
+// A view of the buffer that begins at `buffer`; nothing, if that is null or the view empty.
+void add_view(MemoryUses& uses, const muster_tensor& view, const std::byte* buffer, bool writes);
 // Where a range begins in this process; null: it does not see it.
 using AddressOf = std::function<std::byte*(const muster_range&)>;
 MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of);

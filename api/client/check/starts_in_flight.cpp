@@ -40,7 +40,7 @@ bool StartsInFlight::is_raised(muster_point point) const {
 
 // What has ended, and what has to be raised, before the start begins.
 StartsInFlight::Lane StartsInFlight::before(const NextStart& next) const {
-  Lane result = lanes_[next.lane];
+  Lane result = next.lane < lanes_.size() ? lanes_[next.lane] : Lane();
   result.ended.add(seen_);
   for (const muster_point wait : next.waits) {
     if (wait == MUSTER_POINT_NONE) continue;
@@ -62,16 +62,16 @@ std::optional<Race> StartsInFlight::race_of(const NextStart& next) const {
   if (next.uses->empty()) return std::nullopt;
   const Lane begins = before(next);
   if (!begins.open.empty()) return std::nullopt;
-  for (const StartedUse& start : starts_)
-    if (start.open.empty() && !begins.ended.have(start.point))
-      if (auto race = race_between(start, *next.uses)) return race;
+  for (auto start = starts_.rbegin(); start != starts_.rend(); ++start)
+    if (start->open.empty() && !begins.ended.have(start->point))
+      if (auto race = race_between(*start, *next.uses)) return race;
   return std::nullopt;
 }
 
 std::optional<Race> StartsInFlight::race_of(const MemoryUses& uses) const {
-  for (const StartedUse& start : starts_)
-    if (start.open.empty())
-      if (auto race = race_between(start, uses)) return race;
+  for (auto start = starts_.rbegin(); start != starts_.rend(); ++start)
+    if (start->open.empty())
+      if (auto race = race_between(*start, uses)) return race;
   return std::nullopt;
 }
 

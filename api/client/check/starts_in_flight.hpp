@@ -38,8 +38,9 @@ struct EndedStarts {
 struct NextStart {
   std::string name;  // "kernel copy", "all_reduce \"model.py:311\""
   std::shared_ptr<const MemoryUses> uses;
-  muster_lane lane = 0;
+  muster_lane lane = 0;  // MUSTER_LANE_NONE: its lane says nothing
   std::vector<muster_point> waits;
+  bool moves = false;  // it is a collective
 };
 
 // A start that nobody has seen end yet.
@@ -64,6 +65,7 @@ class StartsInFlight {
  public:
   static constexpr std::size_t kRememberedMax = 1 << 14;
 
+  // With the latest of them, if there are several.
   std::optional<Race> race_of(const NextStart& next) const;
   // For memory that the process itself uses now.
   std::optional<Race> race_of(const MemoryUses& uses) const;

@@ -44,7 +44,7 @@ muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane) {
         session->connection().ask<shm::Plain>(request, shm::MessageKind::kLaneClose, shm::MessageKind::kDone);
     if (!done) return done.error();
     submission.close_lane(lane);
-    if (session->check() != nullptr) session->check()->reach(submission.timelines().latest(lane));
+    if (session->check() != nullptr) return session->check()->reach(submission.timelines().latest(lane));
     return {};
   });
 }

@@ -63,6 +63,7 @@ muster_status_t in_step(muster_units* units, muster_unit unit, F&& body) noexcep
       return failure(Code::kState, "unit \"{}\" is used before the first muster_step_begin",
                      units->unit(unit).facts().name);
     Status done = body(*units->schedule());
+    if (done.ok() && units->watch() != nullptr) done = units->watch()->take_finding();
     show(*units);
     units->break_step(done);
     return done;
@@ -273,7 +274,9 @@ muster_status_t muster_unit_backward_begin(muster_units* units, muster_unit unit
   return in_step(units, unit, [&](muster::shard::UnitSchedule& schedule) -> Status {
     if (ready == nullptr) return failure(Code::kBadArgument, "ready must not be NULL");
     ready[0] = ready[1] = MUSTER_POINT_NONE;
-    return schedule.begin_backward(unit, std::span<muster_point, 2>(ready, 2));
+    const std::span<muster_point, 2> both(ready, 2);
+    MUSTER_RETURN_IF_ERROR(schedule.begin_backward(unit, both));
+    return units->watch() == nullptr ? Status() : units->watch()->begin_backward(unit, both);
   });
 }
 
@@ -345,7 +348,7 @@ muster_status_t muster_unit_changed(muster_units* units, muster_unit unit, muste
     if (units->schedule() == nullptr || units->schedule()->in_step())
       return failure(Code::kState, "shards of unit \"{}\" change between two steps, and not in one",
                      units->unit(unit).facts().name);
-    units->schedule()->shards_change(unit, after);
+    units->shards_change(unit, after);
     return {};
   });
 }

@@ -43,6 +43,9 @@ class GradientReduction {
 
   // The parameter has no gradient in the backward under way.
   void set_unused(std::size_t parameter) { unused_[parameter] = true; }
+  bool is_unused(std::size_t parameter) const { return unused_[parameter]; }
+  // Whether whole gradients are those of earlier backwards.
+  bool keeps() const { return kept_; }
   // Keeps the whole gradients for later backwards to add to. Unused parameters get zeros, unless they have
   // earlier gradients. Returns the point at which these lie there; NONE if there are none.
   Result<muster_point> keep(UnitLanes& lanes, std::span<const muster_point> waits);

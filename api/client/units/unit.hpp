@@ -42,6 +42,7 @@ class Unit {
 
   const UnitFacts& facts() const { return facts_; }
   UnitGathering& gathering() { return gathering_; }
+  const UnitGathering& gathering() const { return gathering_; }
   GradientReduction& reduction() { return reduction_; }
   const GradientReduction& reduction() const { return reduction_; }
   muster_buffer shards() const { return shards_; }

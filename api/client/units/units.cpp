@@ -25,7 +25,6 @@ using muster::client::UnitMeetings;
 using muster::client::UnitPlaces;
 using muster::shard::ArrangedUnit;
 using muster::shard::Arrangement;
-using muster::shard::Reduced;
 using muster::shard::ScheduledUnit;
 
 namespace {
@@ -49,6 +48,7 @@ muster_units::muster_units(muster_session* session, const muster_units_options& 
       prefetch_(options.prefetch),
       reduce_inputs_(options.reduce_inputs),
       lanes_(session),
+      starts_(units_, lanes_),
       places_(session),
       square_sum_(session, GradientFigure::kSquareSum),
       zero_count_(session, GradientFigure::kZeroCount),
@@ -241,8 +241,11 @@ Status muster_units::prepare(std::string& facts) {
         between_steps_.add(session_, UnitLane::kGather, muster::client::ReplicaBroadcast::kDims));
     MUSTER_RETURN_IF_ERROR(between_steps_.add(session_, UnitLane::kReduce, GradientTotal::kDims));
   }
-  muster::shard::UnitOperations& operations = *this;
-  schedule_ = std::make_unique<muster::shard::UnitSchedule>(std::move(scheduled), depth_, operations);
+  MUSTER_ASSIGN_OR_RETURN(watch_,
+                          muster::client::watch_units({session_, name_, units_, is_shared(), starts_}));
+  muster::shard::UnitOperations* operations = &starts_;
+  if (watch_ != nullptr) operations = watch_.get();
+  schedule_ = std::make_unique<muster::shard::UnitSchedule>(std::move(scheduled), depth_, *operations);
   return {};
 }
 
@@ -265,6 +268,12 @@ Status muster_units::make_ready() {
 
 Status muster_units::begin_step(muster_point after, bool unchanged) {
   MUSTER_RETURN_IF_ERROR(make_ready());
+  if (watch_ != nullptr && !schedule_->in_step()) {
+    Status watched = watch_->begin_step(after, unchanged);
+    // All ranks hear that replicas differ.
+    if (watched.code() != Code::kCorrupt) break_off(between_steps_, watched);
+    MUSTER_RETURN_IF_ERROR(watched);
+  }
   if (!schedule_->in_step()) MUSTER_RETURN_IF_ERROR(lanes_.mark_step(++steps_));
   return schedule_->begin_step(after, unchanged);
 }
@@ -282,6 +291,7 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
     return std::move(read).error();
   }
   // A point for each timeline, of which the caller may have many.
+  if (watch_ != nullptr) MUSTER_RETURN_IF_ERROR(watch_->end_step());
   muster::shard::PointSet ended;
   ended.add(schedule_->reduced());
   ended.add(*read);
@@ -326,8 +336,13 @@ Result<muster_point> muster_units::broadcast(muster_point after) {
     return fail(Code::kState, "shards are broadcast between two steps, and not in one; call muster_step_end");
   auto done = replicas_.start(lanes_, units_, is_shared(), after);
   if (!done && done.error().code() != Code::kUnsupported) break_off(between_steps_, done.error());
-  for (std::size_t unit = 0; done && unit < units_.size(); ++unit) schedule_->shards_change(unit, *done);
+  for (std::size_t unit = 0; done && unit < units_.size(); ++unit) shards_change(unit, *done);
   return done;
+}
+
+void muster_units::shards_change(std::size_t unit, muster_point after) {
+  schedule_->shards_change(unit, after);
+  if (watch_ != nullptr) watch_->shards_change(after);
 }
 
 Status muster_units::abandon() {
@@ -335,6 +350,7 @@ Status muster_units::abandon() {
   Status reset = lanes_.reset();
   if (!reset.ok() && reset.code() != Code::kPeerLost) return reset;
   schedule_->reset();
+  if (watch_ != nullptr) watch_->reset();
   for (const auto& unit : units_) unit->reduction().reset();
   told_ = false;
   MUSTER_RETURN_IF_ERROR(reset);
@@ -358,7 +374,9 @@ Status muster_units::withdraw() {
   MUSTER_RETURN_IF_ERROR(square_sum_.withdraw());
   MUSTER_RETURN_IF_ERROR(zero_count_.withdraw());
   MUSTER_RETURN_IF_ERROR(replicas_.withdraw());
+  if (watch_ != nullptr) MUSTER_RETURN_IF_ERROR(watch_->release());
   schedule_.reset();
+  watch_.reset();
   sharing_groups_.clear();
   in_steps_.clear();
   between_steps_.clear();
@@ -374,24 +392,4 @@ Status muster_units::release() {
   MUSTER_RETURN_IF_ERROR(withdraw());
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->release());
   return {};
-}
-
-// ---- operations --------------------------------------------------------------------------------
-
-Result<muster_point> muster_units::gather(std::size_t unit, muster::shard::GatherFrom from,
-                                          std::span<const muster_point> waits) {
-  return units_[unit]->gathering().gather(lanes_, from, waits);
-}
-
-Result<muster_point> muster_units::slice(std::size_t unit, std::span<const muster_point> waits) {
-  return units_[unit]->gathering().slice(lanes_, waits);
-}
-
-Result<Reduced> muster_units::reduce(std::size_t unit, muster::shard::UnitReduction how,
-                                     std::span<const muster_point> waits) {
-  return units_[unit]->reduction().reduce(lanes_, how, waits);
-}
-
-Result<muster_point> muster_units::keep(std::size_t unit, std::span<const muster_point> waits) {
-  return units_[unit]->reduction().keep(lanes_, waits);
 }

@@ -8,6 +8,8 @@
 #include "api/client/units/replicas.hpp"
 #include "api/client/units/totals.hpp"
 #include "api/client/units/unit.hpp"
+#include "api/client/units/unit_starts.hpp"
+#include "api/client/units/unit_watch.hpp"
 #include "api/shm/layout.hpp"
 
 #include <muster/units.h>
@@ -22,12 +24,12 @@
 // Thread  the session's.
 // Bound   kUnitsMax units.
 // Fails   as units.h says.
-struct muster_units final : private muster::shard::UnitOperations {
+struct muster_units {
  public:
   static constexpr std::size_t kUnitsMax = 1 << 16;
 
   muster_units(muster_session* session, const muster_units_options& options);
-  ~muster_units() override = default;
+  ~muster_units() = default;
   muster_units(const muster_units&) = delete;
   muster_units& operator=(const muster_units&) = delete;
 
@@ -36,12 +38,16 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::client::Unit& unit(std::size_t index) { return *units_[index]; }
   // Null before the first step.
   muster::shard::UnitSchedule* schedule() { return schedule_.get(); }
+  // Null before the first step, and if the session is not in check mode.
+  muster::client::UnitWatch* watch() { return watch_.get(); }
   muster_units_info info() const;
   muster::shm::UnitFigures figures() const;  // for `muster top`
 
   muster::Result<muster_unit> add(const muster_unit_options& options);
   muster::Status begin_step(muster_point after, bool unchanged);
   muster::Status end_step(muster_point after, muster_point* done);
+  // Shards of a unit change, and may be read after the point.
+  void shards_change(std::size_t unit, muster_point after);
   muster::Result<muster_point> total(muster::client::GradientFigure figure, const muster_tensor& out);
   muster::Result<muster_point> broadcast(muster_point after);
   // A call of a step has failed here. In a step, nothing but abandon() may follow, and other ranks hear of
@@ -52,13 +58,6 @@ struct muster_units final : private muster::shard::UnitOperations {
   muster::Status release();
 
  private:
-  muster::Result<muster_point> gather(std::size_t unit, muster::shard::GatherFrom from,
-                                      std::span<const muster_point> waits) override;
-  muster::Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) override;
-  muster::Result<muster::shard::Reduced> reduce(std::size_t unit, muster::shard::UnitReduction how,
-                                                std::span<const muster_point> waits) override;
-  muster::Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) override;
-
   muster::Status check(const muster_unit_options& options) const;
   void warn_of_empty_parts(const muster::client::UnitFacts& unit);
   muster::Status make_ready();                      // the first time
@@ -83,6 +82,7 @@ struct muster_units final : private muster::shard::UnitOperations {
   std::vector<std::unique_ptr<muster::client::Unit>> units_;
   std::vector<std::size_t> modules_;  // by unit
   muster::client::UnitLanes lanes_;
+  muster::client::UnitStarts starts_;
   muster::client::Resources places_;  // for whole units, slices and whole gradients
   muster::client::GradientTotal square_sum_, zero_count_;
   muster::client::ReplicaBroadcast replicas_;
@@ -94,5 +94,6 @@ struct muster_units final : private muster::shard::UnitOperations {
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
   std::uint32_t depth_ = 0;
   std::string warning_;
+  std::unique_ptr<muster::client::UnitWatch> watch_;
   std::unique_ptr<muster::shard::UnitSchedule> schedule_;
 };

@@ -9,6 +9,7 @@
 #include "api/client/groups.hpp"
 #include "api/client/mesh_axes.hpp"
 #include "api/client/shown_units.hpp"
+#include "api/client/units/unit_watch.hpp"
 #include "kernels/check.hpp"
 #include "kernels/table.hpp"
 
@@ -72,6 +73,9 @@ kernels::Tensor tensor_of(const muster_session& session, const muster_tensor& t)
 void muster::client::show_units(muster_session*, const void*, const shm::UnitFigures*) {}
 muster_status_t muster::client::mark_step(muster_session*, std::uint64_t) {
   return MUSTER_OK;
+}
+muster::Result<std::unique_ptr<muster::client::UnitWatch>> muster::client::watch_units(const WatchedSet&) {
+  return std::unique_ptr<UnitWatch>();
 }
 void muster::client::abort_group(muster_session*, muster_group, std::string_view) {}
 muster::Result<bool> muster::client::spans_nodes(muster_session*, muster_group) {

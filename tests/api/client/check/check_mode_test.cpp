@@ -226,6 +226,34 @@ TEST_F(CheckMode, KnowsWhereAStartWithOffsetsIs) {
   });
 }
 
+// Goal:   a source that shares its page with other bytes is compared, before and after.
+TEST_F(CheckMode, NamesASourceThatHasChanged) {
+  with_ranks(2, [&](Member& member) {
+    const Vector v = vector_of(member, 64);
+    const Vector sum = vector_of(member, 16);
+    const muster_collective c = all_reduce(member, v, sum, 16);
+    const muster_point summed = start(member, c, after({}, kSums));
+    v.data[17] = 1.0f;
+    ok(muster_point_wait(member.session, summed, -1));
+    meet_and_leave(member);
+    const muster_point again = start(member, c, after({}, kSums));
+    v.data[15] = 1.0f;
+    EXPECT_EQ(muster_point_wait(member.session, again, -1), MUSTER_ERR_STATE);
+    EXPECT_THAT(muster_last_error(),
+                AllOf(HasSubstr("the source of all_reduce (start 2 of lane 5), bytes [0, 64) of buffer"),
+                      HasSubstr("has changed before its end")));
+    meet_and_leave(member);
+    // Another start may change it afterwards, if it comes after that.
+    const muster_point third = start(member, c, after({}, kSums));
+    const muster_point filled =
+        launch(member, muster_fill(floats(v, 16), 3.0), after({third}, MUSTER_LANE_COMPUTE));
+    ok(muster_point_wait(member.session, filled, -1));
+    EXPECT_EQ(member.run(c), MUSTER_OK) << member.error;
+    EXPECT_EQ(sum.data[15], 6.0f);
+    meet_and_leave(member);
+  });
+}
+
 TEST_F(CheckMode, RefusesAVariableThatSaysNothing) {
   ::setenv("MUSTER_CHECK", "yes", 1);
   const muster_open_options options = node_.rank("a-job", 0, 1);

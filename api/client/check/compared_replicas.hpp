@@ -1,0 +1,52 @@
+// ComparedReplicas: whether ranks that have the same part of a parameter have the same bytes of it.
+#pragma once
+
+#include "api/base/result.hpp"
+#include "api/client/check/check_mode.hpp"
+#include "api/client/units/unit_watch.hpp"
+
+#include <muster/muster.h>
+
+#include <compare>
+#include <cstddef>
+#include <set>
+#include <span>
+#include <vector>
+
+namespace muster::client {
+
+// Along each dim of the mesh that does not cut a parameter. It begins with one digest of all parameters;
+// where these differ it looks for the parameter. All ranks find the same, so all compare the same.
+//
+// Owns    which parameters it has spoken of.
+// Thread  the session's.
+// Bound   a collective for each dim; after a difference one for each parameter.
+// Fails   kCorrupt at all ranks of the dim, naming unit, parameter and ranks. Of MUSTER_PARAMETER_LOCAL
+//         parameters, which may differ, it writes one line to standard error.
+class ComparedReplicas {
+ public:
+  ComparedReplicas(const CheckMode& check, const WatchedSet& set) : check_(check), set_(set) {}
+
+  // A collective of all ranks of the set.
+  Status compare();
+  // A step was abandoned: runs of groups that were aborted still say so, each once. The next compare() goes
+  // on.
+  void expect_aborts() { expects_aborts_ = true; }
+
+ private:
+  struct Parameter {
+    std::size_t unit = 0, number = 0;
+    auto operator<=>(const Parameter&) const = default;
+  };
+  std::vector<Parameter> shared_along(const char* dim, bool local) const;
+  Status compare(muster_group group, std::span<const Parameter> parameters) const;
+  Status compare_along(const char* dim, bool local);
+  Status differs(const char* dim, const Parameter& parameter, bool local, const Status& how);
+
+  const CheckMode& check_;
+  WatchedSet set_;
+  std::set<Parameter> told_;
+  bool expects_aborts_ = false;
+};
+
+}  // namespace muster::client

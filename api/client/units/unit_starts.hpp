@@ -1,0 +1,47 @@
+// UnitStarts: carries out the schedule of a set, each decision by the objects of its unit.
+#pragma once
+
+#include "api/base/shard/schedule.hpp"
+#include "api/client/units/lanes.hpp"
+#include "api/client/units/unit.hpp"
+
+#include <muster/muster.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace muster::client {
+
+// Owns    nothing.
+// Thread  the session's.
+// Bound   -
+// Fails   as the unit's gathering and reduction.
+class UnitStarts final : public shard::UnitOperations {
+ public:
+  // Both outlive it.
+  UnitStarts(const std::vector<std::unique_ptr<Unit>>& units, UnitLanes& lanes)
+      : units_(units), lanes_(lanes) {}
+
+  Result<muster_point> gather(std::size_t unit, shard::GatherFrom from,
+                              std::span<const muster_point> waits) override {
+    return units_[unit]->gathering().gather(lanes_, from, waits);
+  }
+  Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) override {
+    return units_[unit]->gathering().slice(lanes_, waits);
+  }
+  Result<shard::Reduced> reduce(std::size_t unit, shard::UnitReduction how,
+                                std::span<const muster_point> waits) override {
+    return units_[unit]->reduction().reduce(lanes_, how, waits);
+  }
+  Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) override {
+    return units_[unit]->reduction().keep(lanes_, waits);
+  }
+
+ private:
+  const std::vector<std::unique_ptr<Unit>>& units_;
+  UnitLanes& lanes_;
+};
+
+}  // namespace muster::client
