@@ -21,6 +21,7 @@ TEST(Closest, FindsTheWordThatWasMeant) {
   EXPECT_EQ(meant("zebra"), "");
   EXPECT_EQ(meant("x"), "");
   EXPECT_EQ(meant(""), "");
+  EXPECT_FALSE(closest("x", std::vector<std::string>{"y"})) << "no letter in common";
   EXPECT_EQ(meant(std::string(100000, 'a')), "");
 }
 

@@ -285,6 +285,21 @@ TEST_F(UnitCases, TakeFromTheArenaWhatTheirShapesSay) {
     });
 }
 
+// Goal:   a set that was given back leaves nothing in the arena.
+TEST_F(UnitCases, GiveTheirMemoryBack) {
+  with_ranks(2, [&](Member& member) {
+    const auto use = [&] {
+      OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT, MUSTER_UNITS_OPTIONS_INIT, 5000);
+      unit.reduced(1);
+    };
+    use();  // after it the session has what units agree through
+    const std::uint64_t before = counter(member, "buffer_bytes");
+    use();
+    EXPECT_EQ(counter(member, "buffer_bytes"), before);
+    meet_and_leave(member);
+  });
+}
+
 // Goal:   who is refused a budget hears the smallest one, which is then enough, however many are prefetched.
 TEST_F(UnitCases, HearTheLeastBudgetWhereOneIsRefused) {
   constexpr std::uint64_t kUnit = 64 * sizeof(float);

@@ -74,6 +74,8 @@ class Running {
     out_ = memfd_create("out", MFD_CLOEXEC);
     err_ = memfd_create("err", MFD_CLOEXEC);
     std::vector<std::string> environment{"PATH=/usr/bin:/bin"};
+    if (const char* mutant = std::getenv("MUSTER_MUTANT"))  // tests/mutants
+      environment.push_back(std::string("MUSTER_MUTANT=") + mutant);
     environment.insert(environment.end(), start.environment.begin(), start.environment.end());
     const auto arguments = pointers(start.arguments);
     const auto variables = pointers(environment);

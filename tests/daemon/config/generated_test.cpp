@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -119,6 +120,12 @@ TEST(Show, PrintsEachValueWithItsOrigin) {
   ASSERT_EQ(json["settings"].size(), resolved->in_force.size());
   EXPECT_EQ(json["settings"][0]["key"], "node.name");
   EXPECT_EQ(json["settings"][0]["origin"], "default");
+  std::map<std::string, std::string> origins;
+  for (const auto& line : json["settings"])
+    origins[line["key"]] = line["origin"].get<std::string>() + " " + line["source"].get<std::string>();
+  EXPECT_EQ(origins["log.level"], "flag --log-level");
+  EXPECT_EQ(origins["node.workers"], "environment MUSTER_SET_node__workers");
+  EXPECT_EQ(origins["defaults.deadline"], "file musterd.yaml:2");
 }
 
 }  // namespace

@@ -53,6 +53,25 @@ TEST(EngineAddress, SaysWhatIsWrong) {
   EXPECT_THAT(addresses_in({{"addresses", Json::array()}}, 2).error().text(), HasSubstr("0 addresses"));
 }
 
+// Goal:   a node that the job does not have is not called.
+TEST(EngineAddress, CallsNodesOfTheJob) {
+  const auto calls = [](std::uint64_t node, std::uint64_t generation) {
+    Json message = Json::object();
+    const EngineCall call{NodeIndex(static_cast<std::uint32_t>(node)), address_of(3),
+                          static_cast<std::uint32_t>(generation)};
+    write_calls(std::span(&call, 1), message);
+    return calls_in(carried(message), 3);
+  };
+  const auto last = calls(2, 7);
+  ASSERT_TRUE(last) << last.error().text();
+  ASSERT_EQ(last->size(), 1u);
+  EXPECT_EQ(last->front().node, NodeIndex(2));
+  EXPECT_EQ(last->front().generation, 7u);
+  EXPECT_EQ(last->front().address, address_of(3));
+  EXPECT_EQ(calls(3, 7).error().code(), Code::kProtocol) << "just behind the last one";
+  EXPECT_EQ(calls_in(Json::object(), 3).error().code(), Code::kProtocol);
+}
+
 // Goal:   the addresses of a job fit into one message between nodes, or the job hears why not.
 TEST(EngineAddress, BoundsAllTogether) {
   std::vector<EngineAddress> all(kAddressesBytesMax / kAddressBytesMax, address_of(kAddressBytesMax));

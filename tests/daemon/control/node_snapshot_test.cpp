@@ -30,7 +30,7 @@ blame::Snapshot full() {
   third.where = "/sys/fs/cgroup/x";
   third.heard = 98s;
   third.finished = blame::LastOperation{"tp", "barrier", Path::kDirect, 12, 97s};
-  s.ranks[3].local = true;
+  s.ranks[3].local = s.ranks[3].was_attached = true;  // it has left
   blame::Wait wait;
   wait.group = 5;
   wait.group_name = "world";

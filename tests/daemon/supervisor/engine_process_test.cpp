@@ -6,8 +6,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -157,6 +161,40 @@ struct NoProcess {
   std::string how;  // it ended
   std::unique_ptr<EngineProcess> process;
 };
+
+// Goal:   the engine of another user has none of root's groups, and no right that it could get back.
+TEST(EngineProcess, GivesUpWhatRootHas) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  constexpr gid_t kOwn = 4711;
+  const test::Folder folder;
+  std::filesystem::permissions(folder.path(), std::filesystem::perms(0755));
+  const std::string program = folder.write("engine", "#!/bin/sh\nexec sleep 600\n");
+  std::filesystem::permissions(program, std::filesystem::perms(0755));
+  control::Loop loop;
+  EngineProcess::Options options;
+  options.program = program;
+  options.user = {65534, 65534};
+  options.on_event = [](const Json&) {};
+  options.on_end = [](const std::string&) {};
+  std::vector<gid_t> before(64);
+  before.resize(static_cast<std::size_t>(getgroups(64, before.data())));
+  ASSERT_EQ(setgroups(1, &kOwn), 0);
+  const auto process = EngineProcess::spawn(loop, std::move(options));
+  ASSERT_EQ(setgroups(before.size(), before.data()), 0);
+  ASSERT_TRUE(process) << process.error().text();
+  const auto status = [&] {
+    std::ifstream file("/proc/" + std::to_string((*process)->pid()) + "/status");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  std::string said = status();
+  while (said.find("NoNewPrivs:\t1") == std::string::npos && !said.empty()) said = status();
+  EXPECT_NE(said.find("Uid:\t65534\t65534\t65534\t65534"), std::string::npos) << said;
+  EXPECT_NE(said.find("Gid:\t65534\t65534\t65534\t65534"), std::string::npos) << said;
+  EXPECT_NE(said.find("Groups:\t \n"), std::string::npos) << said;
+  for (const char* set : {"CapEff", "CapPrm", "CapBnd"})
+    EXPECT_NE(said.find(std::string(set) + ":\t0000000000000000"), std::string::npos)
+        << set << " in " << said;
+}
 
 // Goal:   an engine that takes every question and answers none does not make its supervisor grow.
 TEST(EngineProcess, OwesOnlySoManyAnswers) {

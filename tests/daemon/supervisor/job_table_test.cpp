@@ -280,6 +280,8 @@ TEST(JobTable, ChecksRankAndWorld) {
   Claimant wrong_world = claimant(0);
   wrong_world.world_size = 3;
   EXPECT_EQ(table.claim("train", wrong_world).code(), Code::kBadArgument);
+  wrong_world.world_size = 1;
+  EXPECT_EQ(table.claim("train", wrong_world).code(), Code::kBadArgument) << "the others would never come";
   wrong_world.world_size = 2;
   EXPECT_TRUE(table.claim("train", wrong_world).ok());
   EXPECT_EQ(table.claim("other", claimant(0)).code(), Code::kNotFound);

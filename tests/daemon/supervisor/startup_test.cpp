@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include <grp.h>
 #include <gtest/gtest.h>
 
 namespace muster::supervisor {
@@ -118,6 +119,20 @@ TEST_F(Startup, RefusesAFileThatOthersMayWrite) {
   const auto resolved = load_settings({ConfigFile::kGiven, file, {}, {}});
   ASSERT_FALSE(resolved);
   EXPECT_EQ(resolved.error().code(), Code::kDenied);
+}
+
+TEST_F(Startup, KnowsTheNumberOfItsGroup) {
+  const struct group* other = nullptr;  // than root's
+  setgrent();
+  while ((other = getgrent()) != nullptr && other->gr_gid == 0) {
+  }
+  ASSERT_NE(other, nullptr);
+  const std::string name = other->gr_name;
+  const std::uint32_t number = other->gr_gid;
+  endgrent();
+  const auto options = options_with({{"node.group", name, ""}});
+  ASSERT_TRUE(options) << options.error().text();
+  EXPECT_EQ(options->directory_gid, number);
 }
 
 TEST_F(Startup, RefusesAGroupThatDoesNotExist) {

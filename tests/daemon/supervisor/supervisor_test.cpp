@@ -470,6 +470,17 @@ TEST_F(SupervisorTest, KnowsToWhichGroupItMayGiveItsDirectory) {
             0);
 }
 
+// Goal:   root may attach to any user's job, also at the ranks' door.
+TEST_F(SupervisorTest, LetsWhoGovernsAttachToAnothersJob) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  test::start_for_everybody(node_);
+  EXPECT_EQ(test::as_user(node_, 65534, [this] { return ask(connect(), create()) ? 0 : 1; }), 0);
+  const muster_open_options options = node_.rank("job@65534", 0, 1);
+  muster_session* session = nullptr;
+  EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
 // Goal:   users see and touch their own jobs only.
 // Method: root's job, and a process that has become another user.
 TEST_F(SupervisorTest, HidesTheJobsOfOthers) {

@@ -343,6 +343,7 @@ TEST(Blame, SaysInWhatThoseWhoHaveComeDifferAlready) {
   const Report report = assess(s);
   EXPECT_EQ(report.diagnosis, Diagnosis::kMismatchPending);
   EXPECT_THAT(because(s, report), HasSubstr("count: 8 at rank 0"));
+  EXPECT_THAT(text_of(s, report), HasSubstr("differ   on count: 8 at rank 0 and 7 at rank 1"));
 }
 
 TEST(Blame, FollowsAPartThatIsHeldBackAndNotTheRankElsewhere) {

@@ -68,6 +68,17 @@ TEST_F(Deadline, IsNotForABacklogOfALaneThatItWaitsFor) {
   EXPECT_EQ(stage.retired_well, 12u);
 }
 
+// Goal:   whose own signal is missing is to blame.
+TEST_F(Deadline, BlamesTheRankThatWaitsForItself) {
+  stage.start(1, MUSTER_LANE_COMPUTE, stage.kernel(), {kNever}, kTimeout);
+  stage.pass(kTimeout * 2);
+  ASSERT_EQ(stage.stops.size(), 1u);
+  const Cause& verdict = stage.stops.at({1, MUSTER_LANE_COMPUTE}).verdict;
+  EXPECT_EQ(verdict.code, Code::kTimeout);
+  EXPECT_EQ(verdict.culprit, 1);
+  EXPECT_THAT(verdict.text, HasSubstr("client timeline"));
+}
+
 // Goal:   one kernel that takes longer than the deadline is no fault of what comes after it.
 TEST_F(Deadline, IsNotForWhatTheDeviceWorksAt) {
   const std::uint64_t point = kernel(MUSTER_LANE_COMPUTE);

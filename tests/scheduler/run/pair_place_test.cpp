@@ -54,6 +54,19 @@ TEST(PairPlace, MatchesByTagInAnyOrder) {
   EXPECT_EQ(pair.waiting(), 0u);
 }
 
+// Goal:   a rank that is back hears of no end from before, and meets who has heard of it.
+TEST(PairPlace, SeatsARankThatIsBackInThePresent) {
+  Pair pair;
+  pair.end(1);
+  pair.place.attached(Side::kReceiver, false);
+  pair.place.move_on(Side::kSender, 1);
+  const Stamp send = pair.read(Side::kSender, 1);
+  const Stamp receive = pair.read(Side::kReceiver, 1);
+  EXPECT_EQ(receive.epoch, send.epoch);
+  EXPECT_EQ(pair.arrive(Side::kSender, 1, send, 11), kWaits);
+  EXPECT_EQ(pair.arrive(Side::kReceiver, 1, receive, 21), std::pair(11ul, 21ul));
+}
+
 // Goal:   of one tag the order in which starts were read counts, and not which lane is ready first.
 TEST(PairPlace, KeepsTheOrderOfATag) {
   Pair pair;

@@ -2,11 +2,15 @@
 
 #include "tests/support/folder.hpp"
 
+#include <csignal>
 #include <filesystem>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace muster::store {
 namespace {
@@ -34,6 +38,24 @@ TEST(DiskFile, SaysWhichFileAndWhy) {
   ASSERT_TRUE(write_text(path, "").ok());
   EXPECT_THAT(write_text(path, "").message(), HasSubstr("cannot create " + path + ": File exists"));
   EXPECT_FALSE(DiskFile::read(folder.path()));
+}
+
+// Goal:   a file that takes only some of the bytes is no file that has them all.
+// Method: the system takes what the process may write yet, and refuses the rest.
+TEST(DiskFile, SaysThatTheRestWasRefused) {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/x";
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{100, 100};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(2);
+    _exit(write_text(path, std::string(150, 'x')).ok() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(std::filesystem::file_size(path), 100u) << "the case that is meant";
 }
 
 // Goal: what is no file cannot make a reader wait, or lead it elsewhere.

@@ -178,6 +178,25 @@ TEST_F(Operations, WaitForNoReadersOfWhatNeverBegan) {
   for (std::thread& rank : ranks) rank.join();
 }
 
+// Goal:   the engine is asked for the other side of a message, and not for the caller itself.
+TEST_F(Operations, AskForTheOtherSideOfAMessageThatIsOverdue) {
+  world_.timeout = std::chrono::milliseconds(1);
+  std::vector<Wanted> asked;
+  world_.on_overdue = [&](std::uint32_t, const Wanted& wanted) {
+    asked.push_back(wanted);
+    world_.end(kEnough);
+  };
+  EXPECT_EQ(transfer(1, 0, 1, kLarge), Outcome::kBroken) << "nobody sends";
+  world_.hear(1);
+  world_.hear(2);
+  EXPECT_EQ(transfer(1, 1, 2, kLarge), Outcome::kBroken) << "nobody receives";
+  ASSERT_EQ(asked.size(), 2u);
+  EXPECT_EQ(asked[0].kind, shm::DirectWait::kMessage);
+  EXPECT_EQ(asked[0].peer, 0u);
+  EXPECT_EQ(asked[1].kind, shm::DirectWait::kReceived);
+  EXPECT_EQ(asked[1].peer, 2u);
+}
+
 // ---- what is told later ----------------------------------------------------------------------------
 
 // Goal:   memory that went with its owner explains no later failure.
