@@ -4,9 +4,11 @@
 #include "daemon/cli/outcome.hpp"
 #include "daemon/cli/private_limits.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -18,6 +20,10 @@ namespace {
 constexpr Nanos kKillAfter = std::chrono::seconds(5);     // from SIGTERM to SIGKILL
 constexpr Nanos kLauncherTime = std::chrono::seconds(3);  // for a part that is to kill its ranks
 constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, after the end of interrupted ranks
+// How long lines are held. All ranks hear of a failure at once, and so does whoever tells of it.
+constexpr Nanos kHeld = std::chrono::milliseconds(100);
+constexpr Nanos kHeldAtFailure = std::chrono::seconds(2);
+constexpr std::size_t kLastWordsMax = 1024;
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kPipeBytes = 65536;  // if the system does not say
 constexpr std::size_t kNamedMax = 8;
@@ -52,6 +58,7 @@ Ranks::Ranks(control::Loop& loop, Options options, Done done)
 
 Ranks::~Ranks() {
   for (const auto timer : timers_) loop_.unwatch(timer);
+  loop_.unwatch(release_);
   for (Process& process : processes_) {
     loop_.unwatch(process.death);
     for (Stream& stream : process.streams) loop_.unwatch(stream.watch);
@@ -60,6 +67,7 @@ Ranks::~Ranks() {
 
 Status Ranks::start() {
   const std::size_t count = options_.members.size();
+  started_ = clock_.now();
   // A part has one pipe more than a rank.
   MUSTER_RETURN_IF_ERROR(make_room(options_.kind == Kind::kParts ? count + (count + 2) / 3 : count, nullptr));
   processes_.resize(count);
@@ -106,10 +114,12 @@ void Ranks::open_stream(std::size_t index, std::size_t which, shm::Descriptor pi
   stream.index = index;
   stream.pipe = std::move(pipe);
   stream.which = which;
+  stream.gathered = which == 1 && options_.prefix == Prefix::kRank && options_.kind == Kind::kRanks;
   const bool prefixed = options_.prefix == Prefix::kRank;
   const bool progress = prefixed && index == 0 && isatty(which == 0 ? STDOUT_FILENO : STDERR_FILENO) != 0;
-  stream.prefixer.emplace(prefixed ? fmt::format("[{}] ", options_.members[index].rank) : "",
-                          progress ? CarriageReturn::kPassThrough : CarriageReturn::kShowLast);
+  stream.prefixer.emplace(
+      prefixed && !stream.gathered ? fmt::format("[{}] ", options_.members[index].rank) : "",
+      progress ? CarriageReturn::kPassThrough : CarriageReturn::kShowLast);
   if (!outlets_[which]->full()) listen(stream);
 }
 
@@ -143,7 +153,7 @@ std::optional<std::size_t> Ranks::relay(Stream& stream) {
   std::string lines = stream.prefixer->feed({buffer_.data(), bytes});
   const bool may_tell = options_.kind == Kind::kParts && stream.which == 1;
   const auto failure = may_tell ? take_failure(&lines) : std::nullopt;
-  put(stream.which, lines);
+  stream.gathered ? gather(stream, lines) : put(stream.which, lines);
   if (failure) on_told(stream.index, *failure);
   return bytes;
 }
@@ -165,7 +175,8 @@ void Ranks::drain(Stream& stream) {
 void Ranks::close_stream(Stream& stream) {
   if (!stream.pipe.valid()) return;
   loop_.unwatch(std::exchange(stream.watch, 0));
-  put(stream.which, stream.prefixer->finish());
+  const std::string rest = stream.prefixer->finish();
+  stream.gathered ? gather(stream, rest) : put(stream.which, rest);
   stream.pipe.reset();
 }
 
@@ -187,9 +198,9 @@ void Ranks::on_death(std::size_t index) {
 
 void Ranks::on_failure(std::size_t index, const End& end) {
   const bool first = !first_failure_;
-  if (first) first_failure_ = end;
-  if (interrupted_ != 0 || processes_[index].told) return;
   const RunMember& member = options_.members[index];
+  if (first) note_first(end, member.title(), processes_[index].last_words);
+  if (interrupted_ != 0 || processes_[index].told) return;
   const std::string who =
       member.host.empty() ? member.title() : fmt::format("{}: `{}`", member.title(), member.launcher);
   if (options_.elastic) {
@@ -204,11 +215,26 @@ void Ranks::on_failure(std::size_t index, const End& end) {
 // The part itself has said what happened.
 void Ranks::on_told(std::size_t index, const ToldFailure& failure) {
   processes_[index].told = true;
-  if (!first_failure_) first_failure_ = End{.code = failure.code};
+  if (!first_failure_)
+    note_first({.code = failure.code},
+               fmt::format("rank {} on {}", failure.rank, options_.members[index].title()), {});
   if (interrupted_ == 0) end_all_after(options_.grace, fmt::format("rank {}'s failure", failure.rank));
 }
 
+void Ranks::note_first(End end, const std::string& who, const std::string& last_words) {
+  first_failure_ = FirstFailure{end, who, clock_.now() - started_, last_words};
+  if (!lines_.empty()) hold(kHeldAtFailure);  // others may be about to say the same
+}
+
 void Ranks::all_ended() {
+  release();
+  // The last line of a run that failed: the cause, behind whatever its consequences were.
+  const bool is_told = options_.elastic || options_.is_part || processes_.size() < 2;
+  if (first_failure_ && interrupted_ == 0 && !is_told)
+    say(fmt::format(
+        "failed first: {}, {:.1f} s after the start, {}{}{}", first_failure_->who,
+        seconds(first_failure_->after), first_failure_->end.text(),
+        first_failure_->last_words.empty() ? "" : "; its last words: ", first_failure_->last_words));
   const bool by_user = interrupted_ != 0 && interrupted_ != SIGPIPE && !output_failed_;
   if (by_user && !options_.is_part)
     say(fmt::format("interrupted by {}; {} ended", signal_name(interrupted_),
@@ -221,6 +247,7 @@ void Ranks::all_ended() {
 }
 
 void Ranks::give_up_output() {
+  release();
   for (const auto& outlet : outlets_) outlet->give_up();
   finish_if_read();
 }
@@ -230,7 +257,7 @@ void Ranks::finish_if_read() {
   if (!ended_ || !read || std::exchange(finished_, true)) return;
   const int code = output_failed_      ? kFailed
                    : interrupted_ != 0 ? 128 + interrupted_
-                   : first_failure_    ? first_failure_->exit_code()
+                   : first_failure_    ? first_failure_->end.exit_code()
                                        : 0;
   // Posted, because a watch of this object is still on the stack.
   loop_.post([done = done_, code] { done(code); });
@@ -302,8 +329,43 @@ void Ranks::put(std::size_t which, const std::string& text) {
   outlets_[which]->put(text);
 }
 
+// Lines that end in a carriage return draw over each other and cannot wait.
+void Ranks::gather(const Stream& stream, std::string_view lines) {
+  const std::uint32_t rank = options_.members[stream.index].rank;
+  while (!lines.empty()) {
+    const std::size_t end = lines.find_first_of("\n\r");
+    const std::string_view line = lines.substr(0, end);
+    const bool drawn = end != std::string_view::npos && lines[end] == '\r';
+    lines.remove_prefix(std::min(lines.size(), end == std::string_view::npos ? end : end + 1));
+    if (drawn) {
+      release();
+      put(1, fmt::format("[{}] {}\r", rank, line));
+      continue;
+    }
+    lines_.add(rank, line);
+    if (!line.empty()) processes_[stream.index].last_words = line.substr(0, kLastWordsMax);
+    if (lines_.full()) release();
+  }
+  if (!lines_.empty() && release_ == 0) hold(first_failure_ ? kHeldAtFailure : kHeld);
+}
+
+void Ranks::hold(Nanos time) {
+  loop_.unwatch(release_);
+  release_ = loop_.after(time, [this] {
+    release_ = 0;
+    release();
+  });
+}
+
+// Before anything has failed, each rank's lines are its own matter.
+void Ranks::release() {
+  loop_.unwatch(std::exchange(release_, 0));
+  if (!lines_.empty()) put(1, lines_.take(first_failure_ ? SameLines::Say::kOnce : SameLines::Say::kEach));
+}
+
 void Ranks::say(const std::string& text) {
-  put(1, printable(fmt::format("muster run: {}\n", text), Lines::kSeveral));
+  const std::string line = printable(fmt::format("muster run: {}\n", text), Lines::kSeveral);
+  lines_.empty() ? put(1, line) : lines_.add_own(line);
 }
 
 // If the reader has left, as `| head` does, the ranks end as they would without `muster run`.

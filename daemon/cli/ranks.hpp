@@ -6,6 +6,7 @@
 #include "daemon/cli/line_prefixer.hpp"
 #include "daemon/cli/outlet.hpp"
 #include "daemon/cli/part_link.hpp"
+#include "daemon/cli/same_lines.hpp"
 #include "daemon/control/loop.hpp"
 
 #include <array>
@@ -15,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::cli {
@@ -37,10 +39,12 @@ struct RunMember {
 // Bound   the number of processes; Outlet::kQueueBytes of unread output, and what ended ranks left in
 //         their pipes. A rank that writes faster than the terminal reads waits.
 // Fails   start: as Child::spawn(), and kNoResource if the open-files limit is too low; then nothing runs.
-//         Only the first failure of a rank is reported; the others are ended after the grace time. Elastic
-//         ranks go on: each failure is reported, and the run is well if the last rank to end is. If output
-//         cannot be written, all ranks are ended. A part tells the first failure of its ranks before it ends,
-//         and that counts as the part's.
+//         Only the first failure of a rank is reported, and again at the end, with the last line of the
+//         rank's standard error; the others are ended after the grace time. Once a rank has failed, equal
+//         lines of several ranks there become one: standard error is held for a moment. Elastic ranks go on:
+//         each failure is reported, and the run is well if the last rank to end is. If output cannot be
+//         written, all ranks are ended. A part tells the first failure of its ranks before it ends, and that
+//         counts as the part's.
 class Ranks {
  public:
   // kParts: the processes are parts, which hear signals by part_link.hpp.
@@ -84,6 +88,7 @@ class Ranks {
     std::size_t index = 0;  // of its process
     shm::Descriptor pipe;
     std::size_t which = 0;  // 0: standard output, 1: standard error
+    bool gathered = false;  // its lines are held
     control::Loop::Watch watch = 0;
     std::optional<LinePrefixer> prefixer;
   };
@@ -92,6 +97,14 @@ class Ranks {
     control::Loop::Watch death = 0;
     std::array<Stream, 2> streams;  // standard output and error
     bool told = false;              // a part: that one of its ranks has failed
+    std::string last_words;         // the last line of its standard error that is not empty
+  };
+  // Of the run, for its last word.
+  struct FirstFailure {
+    End end;
+    std::string who;
+    Nanos after{0};  // the start
+    std::string last_words;
   };
 
   Status start_member(std::size_t index);
@@ -103,6 +116,7 @@ class Ranks {
   void pass(Process& process, int signal);
   void on_death(std::size_t index);
   void on_failure(std::size_t index, const End& end);
+  void note_first(End end, const std::string& who, const std::string& last_words);
   void on_told(std::size_t index, const ToldFailure& failure);
   void all_ended();
   void finish_if_read();
@@ -111,6 +125,9 @@ class Ranks {
   std::string still_running() const;
   void listen(Stream& stream);
   void put(std::size_t which, const std::string& text);
+  void gather(const Stream& stream, std::string_view lines);
+  void hold(Nanos time);
+  void release();
   void output_taken(std::size_t which);
   void output_broke(std::size_t which, int error);
 
@@ -120,7 +137,11 @@ class Ranks {
   std::vector<Process> processes_;
   std::vector<char> buffer_;
   std::size_t running_ = 0;
-  std::optional<End> first_failure_;
+  std::optional<FirstFailure> first_failure_;
+  SameLines lines_;                   // of standard error, held
+  control::Loop::Watch release_ = 0;  // of lines_
+  const SteadyClock clock_;
+  Instant started_{0};
   int interrupted_ = 0;
   std::size_t interrupted_count_ = 0;  // ranks that ran at the interrupt
   bool ending_ = false;

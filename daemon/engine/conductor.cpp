@@ -308,6 +308,7 @@ Json Conductor::attach(Packet& packet) {
   client.socket_watch = loop_.watch(client.socket.get(), [this, rank] { on_client(rank); });
   client.death_watch = loop_.watch(client.pidfd.get(), [this, rank] { on_death(rank); });
   clients_.emplace(rank, std::move(client));
+  lost_before_ = false;
   Json answer = control::success({{"session", welcome.session}});
   answer["attachments"] = welcome.attachments + 1;  // this one too
   return answer;
@@ -527,7 +528,11 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
   cores_->left(rank);
   engine_->detach(rank, text);
   clients_.erase(it);
-  if (lost) MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
+  // One loss takes others with it: the first is a warning, until somebody comes again.
+  if (lost && !std::exchange(lost_before_, true))
+    MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
+  else if (lost)
+    MUSTER_LOG(kInfo, "engine", "job {}: {}", engine_->spec().name, text);
   channel_.tell({MessageKind::kCommand,
                  0,
                  {{"event", "detached"}, {"rank", rank.value}, {"pid", pid}, {"lost", lost}, {"text", text}},

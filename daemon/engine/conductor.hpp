@@ -102,7 +102,8 @@ class Conductor {
   // `attach` commands that are answered once their question to other nodes is over.
   std::deque<std::pair<std::uint64_t, control::Packet>> attaching_;
   control::Loop::Watch agrees_ = 0;
-  Instant alive_at_{0};  // when other nodes were last told that this one lives
+  Instant alive_at_{0};       // when other nodes were last told that this one lives
+  bool lost_before_ = false;  // a rank was, and none has come since
   bool ending_ = false;
   int exit_code_ = 0;
 };

@@ -112,7 +112,9 @@ std::string circle_of(const Snapshot& snapshot, const Report& report) {
 // Members of one group that wait for each other in what is one operation but for its lane: "lane small at
 // rank 0, lane allreduce at rank 1". Empty: the circle is another.
 std::string lanes_of_one_operation(const Snapshot& snapshot, const Report& report) {
-  const std::vector<const Wait*> waits = waits_in(snapshot, report);
+  std::vector<const Wait*> waits = waits_in(snapshot, report);
+  std::sort(waits.begin(), waits.end(),
+            [](const Wait* a, const Wait* b) { return here_of(*a) < here_of(*b); });
   const Operation& first = waits.front()->operation;
   std::string text;
   for (const Wait* wait : waits) {

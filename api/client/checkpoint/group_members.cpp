@@ -56,13 +56,16 @@ Result<std::vector<std::string>> GroupMembers::gather(std::int32_t root, std::st
 
 Result<std::vector<std::string>> GroupMembers::hear(const Status& own, std::string_view said) {
   MUSTER_ASSIGN_OR_RETURN(std::vector<std::string> all, gather(-1, message_of(own, said)));
+  // What all say is no rank's own.
+  const bool alike =
+      std::all_of(all.begin(), all.end(), [&](const std::string& text) { return text == all[0]; });
   for (std::size_t i = 0; i < all.size(); ++i) {
     muster_status_t code = MUSTER_ERR_PROTOCOL;
     if (all[i].size() >= sizeof code) std::memcpy(&code, all[i].data(), sizeof code);
     std::string text = all[i].size() >= sizeof code ? all[i].substr(sizeof code) : std::string();
     if (code != MUSTER_OK) {
       const Code known = is_known(code) ? static_cast<Code>(code) : Code::kProtocol;
-      return fail(Status(known, count() == 1 ? text : fmt::format("rank {}: {}", ranks_[i], text)));
+      return fail(Status(known, alike ? text : fmt::format("rank {}: {}", ranks_[i], text)));
     }
     all[i] = std::move(text);
   }

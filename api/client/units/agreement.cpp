@@ -109,6 +109,14 @@ Status compare_all(muster_session* session, muster_group group, std::size_t memb
   said += own.message();
   MUSTER_ASSIGN_OR_RETURN(const MemberTexts first, gather(session, group, members, said));
 
+  // What all say is no rank's own.
+  const auto says = [&first](std::size_t i) {
+    const std::string_view text = first.of(i);
+    return text.size() < sizeof(Opening) ? std::string_view() : text.substr(sizeof(Opening));
+  };
+  bool alike = true;
+  for (std::size_t i = 1; i < members; ++i) alike = alike && says(i) == says(0);
+
   std::vector<Opening> openings(members);
   for (std::size_t i = 0; i < members; ++i) {
     const std::string_view text = first.of(i);
@@ -118,7 +126,7 @@ Status compare_all(muster_session* session, muster_group group, std::size_t memb
     std::memcpy(&openings[i], text.data(), sizeof(Opening));
     if (openings[i].code == MUSTER_OK) continue;
     const Code code = is_known(openings[i].code) ? static_cast<Code>(openings[i].code) : Code::kProtocol;
-    return failure(code, "rank {}: {}", openings[i].rank, text.substr(sizeof(Opening)));
+    return alike ? failure(code, "{}", says(i)) : failure(code, "rank {}: {}", openings[i].rank, says(i));
   }
   const auto other = std::ranges::find_if(openings, [&](const Opening& each) {
     return each.low != openings[0].low || each.high != openings[0].high;
