@@ -12,6 +12,7 @@
 #include "daemon/cli/private_runs.hpp"
 #include "daemon/cli/rank_environment.hpp"
 #include "daemon/cli/stale_runs.hpp"
+#include "daemon/cli/trace_file.hpp"
 #include "daemon/cli/upgrade_command.hpp"
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/control/main_help.hpp"
@@ -111,10 +112,16 @@ std::function<int()> of_daemon(Line& line, std::function<int(const DaemonAddress
   return [&line, command = std::move(command)] { return line.of_daemon(command); };
 }
 
-CLI::App* asked_of_job(CLI::App& app, Line& line, const char* name, const char* text,
-                       std::function<int(const DaemonAddress&, const std::string& job)> command) {
+// `fault`: what is wrong with the command line, before a daemon is looked for.
+CLI::App* asked_of_job(
+    CLI::App& app, Line& line, const char* name, const char* text,
+    std::function<int(const DaemonAddress&, const std::string& job)> command,
+    std::function<std::optional<Trouble>()> fault = [] { return std::nullopt; }) {
   CLI::App* of =
-      asked(app, line, name, text, [&line, command = std::move(command)] { return line.of_job(command); });
+      asked(app, line, name, text, [&line, command = std::move(command), fault = std::move(fault)] {
+        const std::optional<Trouble> trouble = fault();
+        return trouble ? complain(*trouble) : line.of_job(command);
+      });
   filled(
       of->add_option("--job", line.job, "Name of the job, also of a private run; else the only one there is"),
       control::kJob);
@@ -140,7 +147,8 @@ void add_looks(CLI::App& app, Line& line) {
       "What each rank of a job has run, on all nodes, also for PyTorch's analyser (torchfrtrace)",
       [&line](const DaemonAddress& daemon, const std::string& job) {
         return run_flight(daemon, job, line.flight, line.output());
-      });
+      },
+      [&line] { return fault_of(line.flight); });
   filled(flight->add_option("-o,--output", line.flight.file, "JSON of all ranks, into this file"),
          control::kFile);
   filled(flight->add_option("--pickles", line.flight.folder, "One pickle a rank, into this folder"),
@@ -175,12 +183,13 @@ void add_acts(CLI::App& app, Line& line) {
   add_end(asked(app, line, "end", "End a job, or those of a batch job; their ranks get an error",
                 [&line] { return end_jobs(line); }),
           line);
-  CLI::App* trace =
-      asked_of_job(app, line, "trace", "Record what the ranks of this node do in a job, for ui.perfetto.dev",
-                   [&line](const DaemonAddress& daemon, const std::string& job) {
-                     return run_trace(daemon, job, line.file, line.seconds,
-                                      line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
-                   });
+  CLI::App* trace = asked_of_job(
+      app, line, "trace", "Record what the ranks of this node do in a job, for ui.perfetto.dev",
+      [&line](const DaemonAddress& daemon, const std::string& job) {
+        return run_trace(daemon, job, line.file, line.seconds,
+                         line.now ? Recording::kThatIsOn : Recording::kNew, line.output());
+      },
+      [&line] { return check_writable("-o", line.file); });
   filled(trace->add_option("-o,--output", line.file, "Where to write it")->required(), control::kFile);
   CLI::Option* how_long = seconds(trace->add_option("--seconds", line.seconds, "How long to record"), 0);
   trace->add_flag("--end", line.now, "End the recording that somebody else has begun, and write that")

@@ -99,12 +99,15 @@ std::string pickled(const Json& value) {
   return out + '.';
 }
 
+std::optional<Trouble> fault_of(const FlightPaths& paths) {
+  if (!paths.file.empty())
+    if (auto trouble = check_writable("-o", paths.file)) return trouble;
+  const std::string fault = paths.folder.empty() ? "" : fault_of_new_folder(paths.folder);
+  return fault.empty() ? std::nullopt : std::optional(Trouble{kFailed, "--pickles: " + fault});
+}
+
 int run_flight(const DaemonAddress& address, const std::string& job, const FlightPaths& paths,
                Output output) {
-  if (!paths.file.empty())
-    if (const auto trouble = check_writable("-o", paths.file)) return complain(*trouble);
-  if (const std::string fault = paths.folder.empty() ? "" : fault_of_new_folder(paths.folder); !fault.empty())
-    return complain({kFailed, "--pickles: " + fault});
   auto reports = ask_reports(address, job, "flight");
   if (!reports) return complain(reports.error());
   const MergedFlight flight = merged_flight(job, *reports);

@@ -4,6 +4,7 @@
 #include "daemon/cli/question.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace muster::cli {
@@ -16,6 +17,8 @@ struct FlightPaths {
   std::uint32_t last = 20;  // of the table: flight_table.hpp
 };
 
+// Why a place cannot be written.
+std::optional<Trouble> fault_of(const FlightPaths& paths);
 int run_flight(const DaemonAddress& address, const std::string& job, const FlightPaths& paths, Output output);
 
 // JSON as a pickle of protocol 2: None, bool, int, float, str, list, dict. Source of the opcodes: CPython,

@@ -111,11 +111,12 @@ std::string flight_table(const Json& flight, std::size_t most, std::size_t colum
   const std::string text =
       config::table({"GROUP", "RANKS", "LANE", "NO", "OPERATION", "ELEMENTS", "SITE", "STATE"}, rows,
                     {columns, {"ELEMENTS", "LANE", "NO", "SITE", "RANKS"}});
-  const std::string undone = open == 0 ? "none is" : open == 1 ? "1 is" : fmt::format("{} are", open);
+  const std::string undone = open == 0   ? "all are done"
+                             : open == 1 ? "1 is not done"
+                                         : fmt::format("{} are not done", open);
   return text +
-         fmt::format(
-             "{} of {} operations, oldest first; {} not done; --last N shows more, -o FILE writes all\n",
-             rows.size(), operations.size(), undone);
+         fmt::format("{} of {} operations, oldest first; {}; --last N shows more, -o FILE writes all\n",
+                     rows.size(), operations.size(), undone);
 }
 
 }  // namespace muster::cli

@@ -444,7 +444,7 @@ class RunCommand {
   void start_ranks() {
     Ranks::Options ranks = is_head() ? parts() : ranks_here();
     ranks_ = std::make_unique<Ranks>(loop_, std::move(ranks), [this](int code) { on_ranks_done(code); });
-    if (daemon_) print_error(how_to_ask(options_.job));
+    if (daemon_ && isatty(STDERR_FILENO) == 1) print_error(how_to_ask(options_.job));
     const Status started = ranks_->start();
     if (started.ok()) return;
     ranks_.reset();

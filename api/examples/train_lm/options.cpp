@@ -1,13 +1,17 @@
 #include "api/examples/train_lm/options.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
 #include <iostream>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <sstream>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 
@@ -131,11 +135,41 @@ void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& res
   throw UsageError(message);
 }
 
+// How many letters differ: those to add, to leave out or to replace.
+std::size_t edits(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t least = std::min({row[j + 1] + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
+      diagonal = std::exchange(row[j + 1], least);
+    }
+  }
+  return row.back();
+}
+
+// The option that was probably meant.
+std::string suggestion(const CLI::App& app, const std::string& word) {
+  constexpr std::size_t kEditsMax = 2;
+  std::string best;
+  std::size_t least = kEditsMax + 1;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (const std::size_t n = edits(word.substr(0, word.find('=')), "--" + name); n < least) {
+        best = "; did you mean --" + name + "?";
+        least = n;
+      }
+  return best;
+}
+
 // The text of a parse error: CLI11's own where it is plain.
 std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining();  // in their order; CLI11 names the last one first
   if (!unknown.empty())
-    return (unknown.front().starts_with("-") ? "unknown option " : "unexpected argument ") + unknown.front();
+    return unknown.front().starts_with("-")
+               ? "unknown option " + unknown.front() + suggestion(app, unknown.front())
+               : "unexpected argument " + unknown.front();
   if (error.get_name() == "ArgumentMismatch")
     for (const CLI::Option* option : app.get_options())
       if (option->count() > 1 && option->get_expected_max() == 1)

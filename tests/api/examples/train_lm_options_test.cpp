@@ -104,6 +104,13 @@ std::string mesh_error(const Options& options, std::int64_t dp_replicate, std::i
   return fault.empty() ? "(no error)" : fault;
 }
 
+TEST(TrainLmOptions, NamesTheOptionThatWasProbablyMeant) {
+  EXPECT_THAT(why({"--step", "3"}),
+              HasSubstr("unknown option --step; did you mean --steps?; train_lm --help"));
+  EXPECT_THAT(why({"--bacth=3"}), HasSubstr("did you mean --batch?"));
+  EXPECT_THAT(why({"--colour", "3"}), HasSubstr("unknown option --colour; train_lm --help"));
+}
+
 TEST(TrainLmOptions, RefusesAMeshThatDoesNotSuit) {
   EXPECT_EQ(mesh_error({}, 2, 2, 2), "(no error)");
   EXPECT_EQ(mesh_error({}, 1, 3, 1),

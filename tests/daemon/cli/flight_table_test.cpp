@@ -100,6 +100,11 @@ TEST(FlightTable, FitsANarrowWindow) {
     EXPECT_TRUE(utf8_characters(line) <= 60 || line.find("operations, oldest") != std::string::npos) << line;
 }
 
+TEST(FlightTable, SaysThatAllIsDone) {
+  EXPECT_THAT(Flight().operation("all_gather", "cc").table(),
+              HasSubstr("; all are done; --last N shows more"));
+}
+
 TEST(FlightTable, SaysThatThereIsNothing) {
   EXPECT_EQ(Flight().table(), "no collective is recorded yet\n");
 }

@@ -2,7 +2,7 @@
 #include "daemon/cli/private_runs.hpp"
 
 #include "daemon/cli/stale_runs.hpp"
-#include "tests/daemon/cli/program.hpp"
+#include "tests/daemon/cli/terminal.hpp"
 
 #include <fstream>
 
@@ -89,17 +89,20 @@ TEST_F(PrivateRuns, AreFoundBesideWhatIsNone) {
   const auto lost = cli::daemon_to_ask(nowhere(), "lost", parents());
   ASSERT_FALSE(lost);
   EXPECT_THAT(lost.error().text, AllOf(HasSubstr("with a job 'lost'"), HasSubstr("--job found")));
+  EXPECT_EQ(run.err(), "") << "a log is no place for advice";
   run.signal(SIGTERM);
   EXPECT_EQ(run.wait().code, 143);
 }
 
-// Goal:   what `muster run` prints can be typed as it stands, whether the machine has a daemon or not.
+// Goal:   what `muster run` shows on a terminal can be typed as it stands, whether the machine has a daemon
+// or
+//         not.
 TEST_F(PrivateRuns, AreShownByTheCommandsThatTheyPrint) {
-  Running run(run_of("shown-by-commands"));
-  ASSERT_TRUE(run.printed("here")) << run.err();
-  EXPECT_THAT(
-      run.err(),
-      HasSubstr("muster run: on a private daemon; while it runs, `muster top --job shown-by-commands`"));
+  Terminal run(run_of("shown-by-commands"), 200);
+  ASSERT_TRUE(
+      run.shows("muster run: on a private daemon; while it runs, `muster top --job shown-by-commands`"))
+      << run.shown();
+  ASSERT_TRUE(run.shows("here")) << run.shown();
   const std::string trace = home_.path() + "/trace.json";
   for (std::vector<std::string> words :
        std::vector<std::vector<std::string>>{{"top", "--once", "--interval", "0.2"},
@@ -112,8 +115,8 @@ TEST_F(PrivateRuns, AreShownByTheCommandsThatTheyPrint) {
     EXPECT_TRUE(ran.code == 0 || (words[0] == "hang" && ran.code == 5)) << words[0] << ran.code << ran.err;
   }
   EXPECT_EQ(ask({"end", "--job", "shown-by-commands"}).code, 0);
-  run.signal(SIGTERM);
-  run.wait();
+  run.type("\x03");
+  EXPECT_EQ(run.wait(), 130);
 }
 
 // Goal:   a daemon that does not have the named job gives way to the run that has it.
