@@ -233,7 +233,7 @@ def check_marks(browser):
                         name.getBoundingClientRect().width]))""")
     for row in rows:
         for (left, width), (following, _) in zip(row, row[1:]):
-            check(left + width <= following, f"names of steps lie on each other: {row}")
+            check(left + width <= following + 0.5, f"names of steps lie on each other: {row}")
     return sum(len(row) for row in rows)
 
 
@@ -351,6 +351,12 @@ def check_mouse(browser):
     changes(browser, lambda: press(browser, "reset"), lambda _, after: after == whole, "reset")
 
 
+TIP = """(() => { const tip = document.getElementById("tip");
+        const box = tip.getBoundingClientRect();
+        return {shown: !tip.hidden, text: tip.textContent, width: innerWidth, height: innerHeight,
+                sides: [box.left, box.right, box.top, box.bottom]}; })()"""
+
+
 def check_tip(browser, act, what):
     x, y = browser.run("""(() => { const bars = [...document.querySelectorAll("svg.lanes rect")];
         const width = (bar) => bar.getBoundingClientRect().width;
@@ -360,13 +366,18 @@ def check_tip(browser, act, what):
     browser.settle()
     act(x, y)
     browser.settle()
-    tip = browser.run("""(() => { const tip = document.getElementById("tip");
-        const box = tip.getBoundingClientRect();
-        return {shown: !tip.hidden, text: tip.textContent, width: innerWidth, height: innerHeight,
-                sides: [box.left, box.right, box.top, box.bottom]}; })()""")
+    tip = browser.run(TIP)
     check(tip["shown"] and "rank" in tip["text"] and "from" in tip["text"], f"{what} shows no tip: {tip}")
-    left, right, top, bottom = tip["sides"]
-    check(0 <= left < right <= tip["width"] and 0 <= top < bottom <= tip["height"], f"tip is outside: {tip}")
+    # It is placed anew when the page scrolls, wherever it stood, such as at the right edge.
+    browser.run("""document.getElementById("tip").style.left = `${innerWidth - 30}px`;
+                   window.dispatchEvent(new Event("scroll"))""")
+    again = browser.run(TIP)
+    for seen in (tip, again):
+        left, right, top, bottom = seen["sides"]
+        check(0 <= left < right <= seen["width"] and 0 <= top < bottom <= seen["height"],
+              f"tip is outside: {seen}")
+    check(again["sides"][1] - again["sides"][0] == tip["sides"][1] - tip["sides"][0],
+          f"the tip is squeezed after scrolling: {again}")
 
 
 def check_touch(browser):

@@ -111,8 +111,8 @@ TEST(TrainLmPage, MarksTheStepsOfEachRank) {
   EXPECT_THAT(html, HasSubstr("<span>step 31</span><span>step 40</span>")) << "of the losses";
   EXPECT_THAT(html, HasSubstr("<span data-at=\"100.00\" style=\"left:10.000%\">step 39</span>"
                               "<span data-at=\"500.00\" style=\"left:50.000%\">step 40</span>"));
-  EXPECT_THAT(html, HasSubstr("<path class=\"step\" d=\"M100.00 0V120M500.00 0V120\"/>"));
-  EXPECT_THAT(html, HasSubstr("<path class=\"step\" d=\"M200.00 0V120M600.00 0V120\"/>")) << "of rank 1";
+  EXPECT_THAT(html, HasSubstr("<path class=\"step\" d=\"M100.00 0V96M500.00 0V96\"/>"));
+  EXPECT_THAT(html, HasSubstr("<path class=\"step\" d=\"M200.00 0V96M600.00 0V96\"/>")) << "of rank 1";
   EXPECT_THAT(html, HasSubstr("lane compute, step 39")) << "a bar says its step";
   EXPECT_EQ(count_of(html, "lane direct</title>"), 1) << "nothing is said where no step is known";
 }
