@@ -129,6 +129,11 @@ TEST_F(RunHosts, LetElasticRanksGoOn) {
   EXPECT_THAT(ran.err, HasSubstr("rank 3 exited with code 7; 1 go on\n"));
 }
 
+TEST_F(RunHosts, TellRanksOfCheckMode) {
+  const Ran ran = run(hosts_line({"--check"}, "[ \"$MUSTER_CHECK\" = 1 ]"));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+}
+
 TEST_F(RunHosts, PassSignalsOn) {
   Running running(hosts_line({},
                              "trap 'echo one' USR1; trap 'echo int; exit 0' INT; echo ready; while :; do "

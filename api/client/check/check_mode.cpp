@@ -36,7 +36,12 @@ Status CheckMode::found(std::string_view text) const {
 // ---- plans -------------------------------------------------------------------------------------
 
 void CheckMode::plan_made(muster_plan plan, std::string name, MemoryUses uses, bool moves) {
-  plans_[plan] = {std::move(name), std::make_shared<const MemoryUses>(std::move(uses)), moves};
+  plans_[plan] = {std::move(name), seen(std::move(uses)), moves};
+}
+
+std::shared_ptr<const MemoryUses> CheckMode::seen(MemoryUses uses) const {
+  std::erase_if(uses, [this](const MemoryUse& use) { return !buffers_.has(use.from); });
+  return std::make_shared<const MemoryUses>(std::move(uses));
 }
 
 Status CheckMode::buffer_gone(muster_buffer buffer) {
@@ -98,7 +103,8 @@ void CheckMode::started(const NextStart& next, muster_point point) {
   sums_.forget_written(*next.uses);
   // What a start in flight writes is no source yet.
   const bool is_ready = next.moves && !starts_.race_of(*next.uses);
-  release(starts_.add(next, point));
+  starts_.add(next, point);
+  release(starts_.forget_oldest());
   const StartedUse& start = starts_.latest();
   if (is_ready && start.open.empty())
     if (auto sum = SourceSums::Sum::of(*start.uses)) sums_.add(point, *std::move(sum));

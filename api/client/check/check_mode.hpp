@@ -42,6 +42,8 @@ class CheckMode {
   // ---- plans
   // moves: it is a collective, whose sources must stay as they are.
   void plan_made(muster_plan plan, std::string name, MemoryUses uses, bool moves);
+  // Leaves out what is in memory of a device that this process does not see.
+  std::shared_ptr<const MemoryUses> seen(MemoryUses uses) const;
   void plan_gone(muster_plan plan) { plans_.erase(plan); }
   // The buffer is freed. kState, if something has been written around it.
   Status buffer_gone(muster_buffer buffer);
@@ -56,8 +58,6 @@ class CheckMode {
   // The same for a collective that this process runs now.
   Status judge_run(std::string_view call, muster_plan plan) const;
   void started(const NextStart& next, muster_point point);
-  // As if it were started, until starts().back_to().
-  void foresee(const NextStart& next, muster_point point) { starts_.add(next, point); }
   StartsInFlight& starts() { return starts_; }
   // The process has seen that the point is reached. kState, if the source of a collective has changed since
   // its start.

@@ -5,7 +5,6 @@
 #include "api/client/session.hpp"
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -33,7 +32,7 @@ std::optional<NextStart> next_start(muster_session& session, muster_plan plan, c
   const ToldCollective* const told = record == nullptr ? nullptr : record->told.get();
   if (!check_offsets(told, submit).ok()) return std::nullopt;
   const Described& described = told->described;
-  next->uses = std::make_shared<const MemoryUses>(
+  next->uses = session.check()->seen(
       uses_of(described.what, described.mine, told->rooms.bases(described.mine, offsets_in(submit))));
   return next;
 }
@@ -79,7 +78,7 @@ Status checked_start_batch(muster_session& session, std::span<muster_batch_entry
     points.push_back(next ? submission.timelines().latest(submit.lane) + static_cast<std::uint64_t>(on_lane)
                           : MUSTER_POINT_NONE);
     if (next) status = check.judge("an entry of a batch", *next);
-    if (next) check.foresee(*next, points.back());
+    if (next) check.starts().add(*next, points.back());
     starts.push_back(std::move(next));
   }
   check.starts().back_to(before);

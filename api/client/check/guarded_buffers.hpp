@@ -59,6 +59,8 @@ class GuardedBuffers {
   void release(const MemoryUses& uses);
   // "bytes [0, 64) of buffer 0x10001".
   std::string name_of(const std::byte* from, const std::byte* to) const;
+  // Whether the address is of a buffer that this process sees.
+  bool has(const std::byte* address) const { return find(address) != nullptr; }
   // Where the buffer lies; nulls if there is none of that handle.
   std::pair<const std::byte*, const std::byte*> extent_of(muster_buffer buffer) const;
 

@@ -75,11 +75,14 @@ std::optional<Race> StartsInFlight::race_of(const MemoryUses& uses) const {
   return std::nullopt;
 }
 
-std::vector<StartedUse> StartsInFlight::add(const NextStart& next, muster_point point) {
+void StartsInFlight::add(const NextStart& next, muster_point point) {
   Lane begins = before(next);
   starts_.push_back({point, next.name, next.uses, begins.ended, begins.open});
   begins.ended.add(point);
   lanes_[next.lane] = std::move(begins);
+}
+
+std::vector<StartedUse> StartsInFlight::forget_oldest() {
   std::vector<StartedUse> forgotten;
   for (; starts_.size() > kRememberedMax; starts_.pop_front())
     forgotten.push_back(std::move(starts_.front()));

@@ -69,8 +69,9 @@ class StartsInFlight {
   std::optional<Race> race_of(const NextStart& next) const;
   // For memory that the process itself uses now.
   std::optional<Race> race_of(const MemoryUses& uses) const;
-  // Returns what was forgotten for it.
-  std::vector<StartedUse> add(const NextStart& next, muster_point point);
+  void add(const NextStart& next, muster_point point);
+  // Returns the oldest, if it remembers too many.
+  std::vector<StartedUse> forget_oldest();
   // The process has seen that the point is reached. Returns the starts that it knows ended, and did not know
   // before.
   std::vector<StartedUse> reach(muster_point point);

@@ -54,16 +54,17 @@ Result<muster_plan> WatchedUnits::spoil(muster_range start, std::uint64_t bytes)
 }
 
 const std::byte* WatchedUnits::address_of(muster_range range) const {
-  return set_.session->buffers().address_of(range);
+  const std::byte* const first = check_.buffers().extent_of(range.buffer).first;
+  return first == nullptr ? nullptr : first + range.offset_bytes;
 }
 
 Status WatchedUnits::prepare(std::size_t unit) {
   Unit& its = *set_.units[unit];
   const UnitFacts& facts = its.facts();
   Watched& watched = watched_[unit];
-  if (facts.shard.ranks > 1 && !facts.shares && facts.whole_bytes > 0) {
-    const muster_range whole = its.gathering().whole();
-    watched.place = address_of(whole);
+  const muster_range whole = its.gathering().whole();
+  if (facts.shard.ranks > 1 && !facts.shares && facts.whole_bytes > 0) watched.place = address_of(whole);
+  if (watched.place != nullptr) {
     watched.place_bytes = facts.whole_bytes;
     check_.open(watched.place, watched.place + watched.place_bytes);  // another unit's, perhaps
     MUSTER_ASSIGN_OR_RETURN(watched.spoil_place, spoil(whole, facts.whole_bytes));
@@ -79,6 +80,7 @@ Status WatchedUnits::prepare(std::size_t unit) {
   MUSTER_ASSIGN_OR_RETURN(watched.spoil_gradients, spoil(gradients, bytes));
   MUSTER_ASSIGN_OR_RETURN(const muster_buffer copy, memory_.buffer(bytes));
   watched.copy = address_of({copy, 0});
+  if (watched.copy == nullptr) return {};
   MUSTER_ASSIGN_OR_RETURN(watched.copy_gradients,
                           memory_.plan(muster_copy(bytes_of(gradients, bytes), bytes_of({copy, 0}, bytes))));
   return {};

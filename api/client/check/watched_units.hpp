@@ -48,7 +48,7 @@ class WatchedUnits final : public UnitWatch {
 
  private:
   struct Watched {
-    const std::byte* place = nullptr;  // null: it lies whole where its shards lie
+    const std::byte* place = nullptr;  // null: its shards lie there too, or this process does not see it
     std::uint64_t place_bytes = 0;
     muster_plan spoil_place = 0;
     muster_point spoilt = MUSTER_POINT_NONE;  // the latest time

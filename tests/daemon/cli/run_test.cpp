@@ -106,6 +106,12 @@ TEST(Run, LetsElasticRanksGoOn) {
             "muster run: rank 0 exited with code 5; 1 go on\nmuster run: rank 2 exited with code 5\n");
 }
 
+TEST(Run, TellsItsRanksOfCheckMode) {
+  const Folder home;
+  const Ran ran = shells(home, {"-n", "2", "--check"}, "echo $MUSTER_CHECK");
+  EXPECT_EQ(sorted_lines(ran.out), (std::vector<std::string>{"[0] 1", "[1] 1"})) << ran.err;
+}
+
 TEST(Run, KillsARankThatIgnoresTermination) {
   const Folder home;
   const Ran ran = shells(home, {"-n", "2", "--grace", "0"},

@@ -94,9 +94,10 @@ TEST_F(CheckUnits, NamesTheProcesssOwnReadOfParametersThatWereFreed) {
         const float* const first = unit.elements(MUSTER_UNIT_WHOLE).front();
         EXPECT_EQ(*first, 0.0f);
         ok(unit.forward_end());
-        EXPECT_EXIT(
-            std::exit(*first == 0.0f ? 0 : 1), ended_by_a_fault,
-            "rank [01]: buffer 0x[0-9a-f]+ of [0-9]+ bytes: a read of its byte 0: unit .unit. is not whole");
+        if (member.rank == 1)  // one thread at a time
+          EXPECT_EXIT(
+              std::exit(*first == 0.0f ? 0 : 1), ended_by_a_fault,
+              "rank 1: buffer 0x[0-9a-f]+ of [0-9]+ bytes: a read of its byte 0: unit .unit. is not whole");
       },
       4096);
 }

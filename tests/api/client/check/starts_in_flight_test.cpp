@@ -146,8 +146,10 @@ TEST_F(InFlight, GoWithTheirMemory) {
 
 TEST_F(InFlight, AreNoMoreThanItRemembers) {
   std::size_t forgotten = 0;
-  for (std::size_t i = 0; i < StartsInFlight::kRememberedMax + 3; ++i)
-    forgotten += starts.add(next(0, {}, {}), shm::make_point(0, i + 1)).size();
+  for (std::size_t i = 0; i < StartsInFlight::kRememberedMax + 3; ++i) {
+    starts.add(next(0, {}, {}), shm::make_point(0, i + 1));
+    forgotten += starts.forget_oldest().size();
+  }
   EXPECT_EQ(forgotten, 3U);
 }
 
