@@ -57,6 +57,11 @@ TEST_F(TopOnATerminal, EndsAtASignalWithItsCodeAndGivesTheTerminalBack) {
   quit.type("\x1c");
   EXPECT_TRUE(quit.is_as_a_shell_wants_it(true));
   EXPECT_EQ(quit.wait(), 128 + SIGQUIT);
+  Terminal ended({line(), {}, {}});
+  ASSERT_TRUE(ended.shows("job train")) << ended.shown();
+  ended.signal(SIGTERM);  // as from a service manager, or kill(1)
+  EXPECT_TRUE(ended.is_as_a_shell_wants_it(true));
+  EXPECT_EQ(ended.wait(), 128 + SIGTERM);
 }
 
 // Method: a shell with job control that leaves the terminal's settings alone; `fg` and `bg` as a user would.

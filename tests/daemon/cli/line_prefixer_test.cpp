@@ -55,6 +55,7 @@ TEST(LinePrefixer, CutsALineThatHasNoEnd) {
       std::string out = lines.feed(line) + lines.finish();
       const std::size_t cut = out.find("…\n[0] …");
       ASSERT_NE(cut, std::string::npos) << letter;
+      EXPECT_EQ((cut - 4 - before) % letter.size(), 0u) << letter << " is cut after " << before;
       out.replace(cut, std::string("…\n[0] …").size(), "");
       EXPECT_TRUE(out == "[0] " + line + "\n") << letter << " after " << before;
       EXPECT_LE(kMost - (cut - 4), 3u);

@@ -67,15 +67,21 @@ struct Start {
   std::function<void()> in_child;        // before exec
 };
 
+// However this test was started; but a mutant goes along (tests/mutants).
+inline std::vector<std::string> clean_environment() {
+  std::vector<std::string> environment{"PATH=/usr/bin:/bin"};
+  if (const char* mutant = std::getenv("MUSTER_MUTANT"))
+    environment.push_back(std::string("MUSTER_MUTANT=") + mutant);
+  return environment;
+}
+
 // A program that runs, its output in memory files.
 class Running {
  public:
   explicit Running(const Start& start) {
     out_ = memfd_create("out", MFD_CLOEXEC);
     err_ = memfd_create("err", MFD_CLOEXEC);
-    std::vector<std::string> environment{"PATH=/usr/bin:/bin"};
-    if (const char* mutant = std::getenv("MUSTER_MUTANT"))  // tests/mutants
-      environment.push_back(std::string("MUSTER_MUTANT=") + mutant);
+    std::vector<std::string> environment = clean_environment();
     environment.insert(environment.end(), start.environment.begin(), start.environment.end());
     const auto arguments = pointers(start.arguments);
     const auto variables = pointers(environment);

@@ -19,7 +19,8 @@ class Terminal {
     winsize size{};
     size.ws_row = 40;
     size.ws_col = columns;
-    std::vector<std::string> environment{"PATH=/usr/bin:/bin", "TERM=xterm"};
+    std::vector<std::string> environment = clean_environment();
+    environment.emplace_back("TERM=xterm");
     environment.insert(environment.end(), start.environment.begin(), start.environment.end());
     std::vector<char*> arguments, variables;
     for (const std::string& text : start.arguments) arguments.push_back(const_cast<char*>(text.c_str()));
@@ -45,6 +46,7 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
+  void signal(int number) const { kill(pid_, number); }
   void type(const std::string& text) const {
     ASSERT_EQ(write(master_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
   }
