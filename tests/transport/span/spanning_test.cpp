@@ -108,7 +108,8 @@ INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorConformance, ::testing::ValuesIn(de
 // Over every layout, in jobs that do not promise the bits of one node.
 class Layouts : public CommunicatorConformance {};
 INSTANTIATE_TEST_SUITE_P(Spanning, Layouts,
-                         ::testing::Values(bench_of("Ucx", of_library("ucx"), any_layout(false, 500)),
+                         ::testing::Values(bench_of("Ucx", of_library("ucx"),
+                                                    any_layout(false, 500, kSomeDirect)),
                                            bench_of("Ofi", of_library("ofi"), any_layout(false, 300))),
                          bench_name);
 
@@ -143,6 +144,20 @@ TEST_P(Layouts, CarryEveryOperation) {
           ASSERT_TRUE(conforms(added_exactly(varied(shape, random.next() % 100'000))));
         }
       }
+  ASSERT_TRUE(settled());
+}
+
+// Goal:   long sums of nodes with one member each, which move straight from and to the members' memory.
+TEST_P(Layouts, AddLongVectorsWhereTheyLie) {
+  auto& bench = static_cast<SpanBench&>(*bench_);
+  bench.place(spread_by([](std::uint32_t member, std::uint32_t) { return member; }));
+  for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_REDUCE_SCATTER, MUSTER_REDUCE})
+    for (const std::int32_t ranks : {2, 3, 4})
+      for (const Place place : {Place::kApart, Place::kInPlace})
+        for (const std::uint64_t total : {kLongCount, 4 * kLongCount}) {
+          const Shape shape = long_shape(op, MUSTER_F32, MUSTER_SUM, ranks, total, place);
+          ASSERT_TRUE(conforms(added_exactly(shape)));
+        }
   ASSERT_TRUE(settled());
 }
 
