@@ -32,11 +32,12 @@ test: ## Every test: release, sanitizers, races; ends with "N passed, N failed";
 	$(STEP) "packages" deploy/setup.sh clang
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
-prove: setup ## Promises at full size, but fuzzing and bench; on a quiet machine, two hours and a quarter
+prove: setup ## Promises at full size and mutants, but fuzzing and bench; on a quiet machine, three hours
 	$(STEP) "packages" deploy/setup.sh clang
 	$(STEP) "configure" cmake --preset release
 	$(STEP) "build" cmake --build --preset release --target all tests_all
 	$(STEP) "prove" python3 deploy/prove.py --record build/release/prove.txt
+	$(STEP) "mutants" python3 tests/mutants/mutants.py
 
 prove-sanitized: ## Those that are promised under sanitizers too, under ASan and TSan; HOURS
 	$(STEP) "packages" deploy/setup.sh clang
