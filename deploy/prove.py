@@ -100,6 +100,7 @@ PROOFS = [
     Proof("histories", 3, "history_test", _cases(19_000)),
     Proof("process-histories", 4, "history_process_test", _cases(1_000)),
     Proof("programs", 4, "programs_test", _cases(10_000)),
+    Proof("unit-departures", 15, "units_departures_test", _cases(5_000)),
     Proof("mutated-fields", 3, "mutation_test", _cases(10_000), "*FindsEveryMutatedField"),
     Proof("two-nodes-mutated-fields", 4, "mutation_test", {**TWO_NODES, **_cases(10_000)},
           "*FindsEveryMutatedField"),

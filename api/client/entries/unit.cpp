@@ -276,6 +276,7 @@ muster_status_t muster_unit_backward_begin(muster_units* units, muster_unit unit
     ready[0] = ready[1] = MUSTER_POINT_NONE;
     const std::span<muster_point, 2> both(ready, 2);
     MUSTER_RETURN_IF_ERROR(schedule.begin_backward(unit, both));
+    units->unit(unit).reduction().begin_backward();
     return units->watch() == nullptr ? Status() : units->watch()->begin_backward(unit, both);
   });
 }

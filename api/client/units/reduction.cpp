@@ -32,11 +32,11 @@ std::vector<Segment> segments_where(Segment all, Is is) {
   return segments;
 }
 
-// Tells reductions of a unit apart by their parameters (D33): ranks that leave different ones of equal size
-// unused must not take one for another.
-std::uint32_t tag_of(std::uint32_t unit, Segment segment, std::size_t all) {
-  if (segment.first == 0 && segment.last == all) return unit;
-  const std::uint64_t what[] = {unit, segment.first, segment.last};
+// Tells reductions of a unit apart by their parameters and their turn (D33): ranks that leave different ones
+// of equal size unused, or of which one leaves a backward or a step out, must not take one for another.
+std::uint32_t tag_of(std::uint32_t unit, Segment segment, std::size_t all, std::uint32_t turn) {
+  if (segment.first == 0 && segment.last == all && turn == 0) return unit;
+  const std::uint64_t what[] = {unit, segment.first, segment.last, turn};
   return static_cast<std::uint32_t>(XXH3_64bits(what, sizeof what));
 }
 
@@ -75,15 +75,16 @@ void GradientReduction::reset() {
   latest_ = MUSTER_POINT_NONE;
   unused_.assign(unused_.size(), false);
   kept_ = false;
+  step_ = backwards_ = 0;
 }
 
 // ---- plans -------------------------------------------------------------------------------------
 
 Result<muster_plan> GradientReduction::plan(Step step, Segment segment) {
-  const auto key = std::tuple(step, segment);
-  if (const auto made = made_.find(key); made != made_.end()) return made->second;
   const bool is_collective = step == Step::kScatter || step == Step::kReduce || step == Step::kReduceWhole ||
                              step == Step::kSumOverTp;
+  const auto key = std::tuple(step, segment, is_collective ? turn() : 0);
+  if (const auto made = made_.find(key); made != made_.end()) return made->second;
   MUSTER_ASSIGN_OR_RETURN(const muster_plan plan,
                           is_collective ? make_collective(step, segment) : make_kernel(step, segment));
   made_.emplace(key, plan);
@@ -98,7 +99,7 @@ Result<muster_plan> GradientReduction::make_collective(Step step, Segment segmen
   c.scale = c.redop == MUSTER_PREMUL_SUM ? facts_.division.scale : 0;
   c.target = {target.buffer, target.offset_bytes};
   c.source = step == Step::kReduce ? c.target : whole(segment);
-  c.tag = tag_of(facts_.tag, segment, facts_.trainable.size());
+  c.tag = tag_of(facts_.tag, segment, facts_.trainable.size(), turn());
   char site[shm::kSiteBytes];
   shm::set_clipped(site, site_of(segment));
   c.site = site;

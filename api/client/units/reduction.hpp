@@ -22,7 +22,7 @@ namespace muster::client {
 //
 // Owns    the gradient shard, sums, sums of shards that wait for their replicas, and plans.
 // Thread  the session's.
-// Bound   a plan for each step and each run of used parameters.
+// Bound   a plan for each step and each run of used parameters, and of collectives for each turn().
 // Fails   as the calls of the C API that it makes; kState for a second reduction without memory for it.
 class GradientReduction {
  public:
@@ -51,10 +51,16 @@ class GradientReduction {
   Result<muster_point> keep(UnitLanes& lanes, std::span<const muster_point> waits);
   Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how,
                                 std::span<const muster_point> waits);
+  void begin_step() {
+    step_ = 1 - step_;
+    backwards_ = 0;
+  }
+  void begin_backward() { backwards_ = (backwards_ + 1) % kBackwards; }
   // Forgets a step that has failed.
   void reset();
 
  private:
+  static constexpr std::uint32_t kBackwards = 2;
   enum class Step : std::uint8_t {
     kSumOverTp,    // addends of tp ranks become whole gradients
     kScatter,      // whole gradients are summed among the shards
@@ -71,6 +77,7 @@ class GradientReduction {
 
   Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how, Segment segment,
                                 std::span<const muster_point> waits);
+  std::uint32_t turn() const { return step_ * kBackwards + backwards_; }
   Result<muster_plan> plan(Step step, Segment segment);
   Result<muster_plan> make_collective(Step step, Segment segment);
   Result<muster_plan> make_kernel(Step step, Segment segment);
@@ -87,8 +94,12 @@ class GradientReduction {
   muster_range whole_{};
   std::vector<bool> unused_;  // by parameter, in the backward under way
   bool kept_ = false;         // whole gradients are those of earlier backwards, for all parameters
-  std::map<std::tuple<Step, Segment>, muster_plan> made_;
-  muster_point latest_ = MUSTER_POINT_NONE;  // the latest use of sums_
+  // Steps, modulo 2, and backwards of this one, modulo kBackwards: a rank that leaves one out counts
+  // differently.
+  std::uint32_t step_ = 0;
+  std::uint32_t backwards_ = 0;
+  std::map<std::tuple<Step, Segment, std::uint32_t>, muster_plan> made_;  // by turn() too; 0 of kernels
+  muster_point latest_ = MUSTER_POINT_NONE;                               // the latest use of sums_
 };
 
 }  // namespace muster::client

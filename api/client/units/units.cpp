@@ -275,7 +275,9 @@ Status muster_units::begin_step(muster_point after, bool unchanged) {
     MUSTER_RETURN_IF_ERROR(watched);
   }
   if (!schedule_->in_step()) MUSTER_RETURN_IF_ERROR(lanes_.mark_step(++steps_));
-  return schedule_->begin_step(after, unchanged);
+  MUSTER_RETURN_IF_ERROR(schedule_->begin_step(after, unchanged));
+  for (const auto& unit : units_) unit->reduction().begin_step();
+  return {};
 }
 
 Status muster_units::end_step(muster_point after, muster_point* done) {
