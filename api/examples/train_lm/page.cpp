@@ -31,7 +31,7 @@ constexpr std::array kKinds{
     Kind{"update", "norm of the gradient, and the optimizer"},
     Kind{"other", "anything else: copies, sums, rotary embedding, loss"},
     Kind{"gather", "all-gather of parameters over dp_shard"},
-    Kind{"small", "small collectives: partial results over tp, norm, loss, barriers"},
+    Kind{"small", "small collectives: partial results over tp, norm, loss, what ranks agree on"},
     Kind{"reduce", "reduce-scatter of gradients over dp_shard"},
     Kind{"allreduce", "all-reduce of gradients over dp_replicate"},
 };
@@ -56,14 +56,15 @@ const char* style_of_kernel(const LaneEvent& event) {
   return says("backward") || says("grad") ? "backward" : "other";
 }
 
-// The norm of the gradient is summed up on the lane of reductions.
+// The norm of the gradient is summed up on the lane of reductions. What ranks run themselves, as to compare
+// their batches, has no lane of its own.
 const char* style_of(const LaneEvent& event) {
   if (event.group.empty()) return style_of_kernel(event);
   const std::string_view lane = class_of(event.lane);
   if (lane == "gather" && event.name == "all_gather") return "gather";
   if (lane == "reduce" && event.name == "reduce_scatter") return "reduce";
   if (lane == "allreduce" && event.name == "all_reduce") return "allreduce";
-  return lane == "small" || lane == "reduce" ? "small" : "other";
+  return lane == "small" || lane == "reduce" || lane == "direct" ? "small" : "other";
 }
 
 std::string escaped(std::string_view text) {

@@ -79,6 +79,10 @@ TEST(TrainLmPageOfARun, SaysWhatTheBarsAre) {
   for (const Bar& bar : bars) {
     styles.insert(bar.style);
     const std::string what = bar.name + " on " + bar.lane + bar.rest;
+    if (bar.lane == "direct") {  // what ranks compare among themselves is of no step
+      EXPECT_EQ(bar.style, "small") << what;
+      continue;
+    }
     EXPECT_TRUE(bar.step >= "1" && bar.step <= "3") << what << " in step '" << bar.step << "'";
     if (bar.name == "all_gather") EXPECT_EQ(bar.style, "gather") << what;
     if (bar.name == "reduce_scatter") EXPECT_EQ(bar.style, "reduce") << what;

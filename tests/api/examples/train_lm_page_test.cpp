@@ -80,6 +80,7 @@ TEST(TrainLmPage, ExplainsEachColourThatItDrawsAndNoOther) {
                {"gather/model", "all_gather", "dp_shard", "gather", "all-gather"},
                {"gather", "all_gather", "dp_shard", "gather", "all-gather"},
                {"gather/model", "cast", "", "other", "anything else"},
+               {"direct", "all_gather", "tp", "small", "what ranks agree on"},
                {"small", "all_reduce", "tp", "small", "small collectives"},
                {"reduce/model", "reduce_scatter", "dp_shard", "reduce", "reduce-scatter"},
                {"reduce/model", "sum_squares", "", "update", "norm of the gradient"},
