@@ -20,8 +20,8 @@
  *
  * What agrees. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the first
  * muster_step_begin compares. If a rank uses another unit than the others do, its gather or reduction is a MISMATCH: `tag` is the
- * unit's number plus 1. Create units in the order in which forward uses them. If muster_units_broadcast is called before the
- * first step, that call compares.
+ * unit's number plus 1. So is a reduction if a rank leaves a backward or a step out; its `tag` counts these too. Create units in the
+ * order in which forward uses them. If muster_units_broadcast is called before the first step, that call compares.
  *
  * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. Together they are never larger than
  * the budget. Ranks whose parts of a unit differ in size all reserve what the largest part takes. Without a budget, modules at a

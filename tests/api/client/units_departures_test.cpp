@@ -55,6 +55,7 @@ struct Program {
 
 enum class What : std::uint8_t {
   kUnused,
+  kOtherUnused,  // another parameter in the place of one
   kBackwardFlags,
   kStepFlags,
   kOrder,
@@ -93,7 +94,7 @@ Pass draw_pass(Draw& draw, const Program& program, std::uint32_t flags) {
   for (const UnitShape& unit : program.units) {
     auto& unused = pass.unused.emplace_back();
     for (std::size_t p = 0; p < unit.sizes.size(); ++p)
-      if (p != unit.frozen && draw.one_in(5)) unused.push_back(p);
+      if (p != unit.frozen && draw.one_in(3)) unused.push_back(p);
     // Of a unit that nobody uses nothing is sent, and so a rank that leaves out its backward meets nobody.
     const std::size_t trained = unit.sizes.size() - (unit.frozen < unit.sizes.size() ? 1 : 0);
     if (unused.size() == trained) unused.clear();
@@ -158,10 +159,15 @@ float gradient_of(int rank, std::size_t s, std::size_t m, std::size_t u, std::si
 bool is_unused(const Program& program, const Departure* departure, std::size_t s, std::size_t m,
                std::size_t u, std::size_t p) {
   const auto& unused = program.steps[s][m].unused[u];
-  const bool alike = std::count(unused.begin(), unused.end(), p) > 0;
-  const bool departs = departure != nullptr && departure->what == What::kUnused && departure->step == s &&
-                       departure->pass == m && departure->unit == u && departure->parameter == p;
-  return alike != departs;
+  const auto has = [&unused](std::size_t which) {
+    return std::count(unused.begin(), unused.end(), which) > 0;
+  };
+  const bool here =
+      departure != nullptr && departure->step == s && departure->pass == m && departure->unit == u;
+  if (here && departure->what == What::kUnused && departure->parameter == p) return !has(p);
+  if (here && departure->what == What::kOtherUnused && !unused.empty() && !has(departure->parameter))
+    return p == departure->parameter || (p != unused.front() && has(p));
+  return has(p);
 }
 
 // The gradients that a rank has after each step: those of each trained parameter.
@@ -419,7 +425,8 @@ class UnitsDepartures : public muster::test::RunningRanks {
   // parameter, or that it has one, leaves what it contributes and no more: no other number changes.
   static bool right(const Program& program, const Departure& departure, const Outcome& outcome) {
     if (outcome.with == outcome.without) return true;
-    return departure.what == What::kUnused && program.steps[departure.step].size() > 1 &&
+    const bool is_unused = departure.what == What::kUnused || departure.what == What::kOtherUnused;
+    return is_unused && program.steps[departure.step].size() > 1 &&
            outcome.with == means_of(program, departure, outcome.without);
   }
 };
@@ -466,6 +473,7 @@ TEST_F(UnitsDepartures, AreHeardOfOrChangeNoNumber) {
   for (std::size_t kind = 0; kind < heard.size(); ++kind)
     RecordProperty("heard_" + std::to_string(kind), static_cast<int>(heard[kind]));
   EXPECT_GT(heard[static_cast<std::size_t>(What::kUnused)], 0u);
+  EXPECT_GT(heard[static_cast<std::size_t>(What::kOtherUnused)], 0u);
   EXPECT_GT(heard[static_cast<std::size_t>(What::kSize)], 0u);
 }
 
