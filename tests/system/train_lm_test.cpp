@@ -267,7 +267,7 @@ TEST_F(TrainLm, StaysInsideItsBudget) {
       start({4, "dp_shard=4"}, "--steps 5 --generate 0 --budget " + std::to_string(least - 1));
   EXPECT_EQ(refused.status, kExitRuntime);
   for (const char* rank : {"0", "1", "2", "3"})
-    EXPECT_THAT(refused.err, HasSubstr(std::string("rank ") + rank + ": rank 0: the budget is " +
+    EXPECT_THAT(refused.err, HasSubstr(std::string("rank ") + rank + ": the budget is " +
                                        std::to_string(least - 1) + " bytes, but " + std::to_string(least)));
 }
 
@@ -403,8 +403,8 @@ TEST_F(TrainLm, TrainsWithoutATraceWhereAnotherRecords) {
 TEST_F(TrainLm, NamesTheKilledRankOnEverySurvivor) {
   const std::string script = "if [ $MUSTER_RANK = 1 ]; then (sleep 1.5; kill -9 $$) & fi; exec \"$0\" \"$@\"";
   const Outcome run = shell(std::string(MUSTER_PROGRAM) +
-                            " run --private --grace 600 -n 4 --mesh dp_shard=2,tp=2 -- sh -c '" + script +
-                            "' " + TRAIN_LM_PROGRAM + " --steps 1000000 --text " + text_path());
+                            " run --private --no-prefix --grace 600 -n 4 --mesh dp_shard=2,tp=2 -- sh -c '" +
+                            script + "' " + TRAIN_LM_PROGRAM + " --steps 1000000 --text " + text_path());
   EXPECT_EQ(run.status, 128 + SIGKILL) << run.err;
   for (const char* rank : {"0", "2", "3"})
     EXPECT_THAT(run.err, HasSubstr(std::string("rank ") + rank + ": rank 1 ")) << run.err;
@@ -415,8 +415,8 @@ TEST_F(TrainLm, WaitsForNoRankThatEndedBeforeItAttached) {
   const std::string script =
       "[ $MUSTER_RANK = 1 ] && exit 7; [ $MUSTER_RANK = 0 ] && sleep 1; exec \"$0\" \"$@\"";
   const Outcome run = shell(std::string(MUSTER_PROGRAM) +
-                            " run --private --grace 600 -n 4 --mesh dp_shard=2,tp=2 -- sh -c '" + script +
-                            "' " + TRAIN_LM_PROGRAM + " --steps 1000000 --text " + text_path());
+                            " run --private --no-prefix --grace 600 -n 4 --mesh dp_shard=2,tp=2 -- sh -c '" +
+                            script + "' " + TRAIN_LM_PROGRAM + " --steps 1000000 --text " + text_path());
   EXPECT_EQ(run.status, 7) << run.err;
   for (const char* rank : {"0", "2", "3"})
     EXPECT_THAT(run.err, HasSubstr(std::string("rank ") + rank + ": rank 1 exited with code 7")) << run.err;
