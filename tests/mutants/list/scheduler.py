@@ -73,4 +73,9 @@ MUTANTS = [
            "false",
            "a timeline goes back, and starts that were ready wait",
            ["rank_lanes_test", "graph_test"]),
+    Mutant("resets_what_still_fails", "scheduler/run/lane_queue.cpp",
+           "if («failed_to_ != 0 && value >= failed_from_ && value <= failed_to_») {",
+           "false",
+           "a lane that was reset fails again by what ran before",
+           ["rank_lanes_test"]),
 ]
