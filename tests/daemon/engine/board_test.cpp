@@ -80,6 +80,10 @@ TEST(Board, TakesMemoryForMadeGroupsOnceTheyCome) {
   EXPECT_GT(blocks(b, 0), first);
   EXPECT_EQ(blocks(b, 1), first) << "it is no member";
   EXPECT_EQ(page.held() - before, blocks(b, 0) - first + blocks(b, 2) - first);
+  const std::uint64_t held = page.held();
+  b.remove_group(GroupId(1));
+  ASSERT_TRUE(b.add_group(GroupId(1), std::vector{Rank(0), Rank(2)}).ok());
+  EXPECT_EQ(page.held(), held) << "the memory of the group before is taken again";
 }
 
 // Goal:   groups of all sizes come and go, and no seat ever lies on another.

@@ -168,4 +168,9 @@ MUTANTS = [
            "false",
            "--ranks 8x is taken as 8",
            ["cli_option_checks_test"]),
+    Mutant("reserves_all_again", "daemon/engine/direct_segments.cpp",
+           "segment.reserved = wanted;",
+           "",
+           "a user's memory runs out by groups that come and go",
+           ["board_test"]),
 ]
