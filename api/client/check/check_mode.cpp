@@ -45,7 +45,9 @@ std::shared_ptr<const MemoryUses> CheckMode::seen(MemoryUses uses) const {
 }
 
 Status CheckMode::buffer_gone(muster_buffer buffer) {
-  const auto [from, to] = buffers_.extent_of(buffer);
+  const auto extent = buffers_.extent_of(buffer);
+  const std::byte* const from = extent.first;
+  const std::byte* const to = extent.second;
   if (from == nullptr) return {};
   starts_.forget(from, to);
   std::erase_if(closed_, [&](const Closed& each) {
