@@ -34,7 +34,7 @@ MUTANTS = [
            "the same deadlock reads differently each time",
            ["blame_test"]),
     Mutant("deadlock_in_one_group", "scheduler/blame/blame.cpp",
-           "report.diagnosis = «one_group» ? Diagnosis::kMismatchPending",
+           "report.diagnosis = «one_group» && !submitted ? Diagnosis::kMismatchPending",
            "true",
            "a deadlock between groups is called a mismatch",
            ["blame_test"]),
