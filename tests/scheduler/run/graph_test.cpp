@@ -517,27 +517,17 @@ TEST(Graph, PairsSendsAndReceivesAcrossLanesInOrder) {
 // Goal:   a receive that waits for one tag holds up neither another tag nor what else comes on other lanes.
 TEST(Graph, PairsSendsAndReceivesByTag) {
   Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
-  const auto message = [&](muster_op op, std::uint32_t tag) {
-    Collective c;
-    c.op = op;
-    c.dtype = MUSTER_U8;
-    c.root = 0;
-    c.receiver = 1;
-    c.tag = tag;
-    c.count = 5;
-    return c;
-  };
-  stage.start(1, MUSTER_LANE_HALO, stage.collective(0, 1, message(MUSTER_RECV, 7)));
-  stage.start(1, MUSTER_LANE_COPY, stage.collective(0, 1, message(MUSTER_RECV, 8)));
+  stage.start(1, MUSTER_LANE_HALO, stage.collective(0, 1, Stage::message(MUSTER_RECV, 7)));
+  stage.start(1, MUSTER_LANE_COPY, stage.collective(0, 1, Stage::message(MUSTER_RECV, 8)));
   for (const std::uint32_t rank : {0u, 1u})
     stage.start(rank, MUSTER_LANE_SMALL, stage.collective(0, rank, Stage::all_reduce(1)));
   EXPECT_EQ(stage.launched.size(), 1u) << "what is on another lane goes on";
-  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 8)));
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, Stage::message(MUSTER_SEND, 8)));
   EXPECT_EQ(stage.launched.size(), 2u);
   stage.finish_all();
   EXPECT_EQ((stage.points[Lane{1, MUSTER_LANE_COPY}]), 1u);
   EXPECT_EQ((stage.points[Lane{1, MUSTER_LANE_HALO}]), 0u);
-  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 7)));
+  stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, Stage::message(MUSTER_SEND, 7)));
   stage.finish_all();
   EXPECT_EQ(stage.retired_well, 6u);
 }
