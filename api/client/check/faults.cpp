@@ -8,6 +8,7 @@
 #include <map>
 #include <string_view>
 
+#include <pthread.h>
 #include <sched.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -125,7 +126,17 @@ void on_fault(int number, siginfo_t* info, void* context) noexcept {
   errno = kept;
 }
 
+// A child of fork() has the one thread that called it, so no other may hold the ranges then.
+void stay_usable_after_fork() {
+  const auto take = [] {
+    while (held.test_and_set(std::memory_order_acquire)) ::sched_yield();
+  };
+  const auto give = [] { held.clear(std::memory_order_release); };
+  ::pthread_atfork(take, give, give);
+}
+
 void install() {
+  stay_usable_after_fork();
   struct sigaction ours {};
   ours.sa_sigaction = on_fault;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
