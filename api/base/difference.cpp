@@ -162,6 +162,18 @@ std::string compare_places(Parties parties, const Party& first) {
   return {};
 }
 
+// Units count their steps and backwards in tags. A number says nothing to a person, so the text says what to
+// look for if all members are at one site.
+std::string compare_tags(Parties parties) {
+  auto found = compare(parties, "tag", [](const Party& p) { return p.collective->tag; });
+  const auto is_elsewhere = [&](const Party& p) { return present(p) && p.site != parties.front().site; };
+  if (found.empty() || parties.front().site.empty() || std::ranges::any_of(parties, is_elsewhere))
+    return found;
+  return found +
+         "; they are at one site: a rank has left a call out or made it twice, or other parameters of a "
+         "unit are unused there";
+}
+
 std::string compare_common(Parties parties) {
   if (auto found = compare(parties, "op", agreed_op, [](const Party& p) { return op_name(agreed_op(p)); });
       !found.empty())
@@ -190,8 +202,7 @@ std::string compare_common(Parties parties) {
           });
       !found.empty())
     return found;
-  const auto tag = [](const Party& p) { return p.collective->tag; };
-  if (auto found = compare(parties, "tag", tag); !found.empty()) return found;
+  if (auto found = compare_tags(parties); !found.empty()) return found;
   if (auto found = compare_counts(parties); !found.empty()) return found;
   if (auto found = compare(
           parties, "target",

@@ -127,6 +127,25 @@ TEST(Difference, NamesTheManyFirstAndThenWhoIsAlone) {
   EXPECT_EQ(none.difference(), "") << "where it was called from is no difference";
 }
 
+TEST(Difference, SaysWhatToLookForWhereOnlyTheTagOfOneSiteDiffers) {
+  Collective turn = collective(MUSTER_ALL_REDUCE, 4096);
+  Collective other = turn;
+  turn.tag = 1;
+  other.tag = 0x9e3779b9;
+  Members members;
+  members.add(turn, {}, "block0").add(other, {}, "block0").add_missing();
+  expect_difference(
+      members,
+      "tag: 1 at rank 10 and 2654435769 at rank 13 (block0); they are at one site: a rank "
+      "has left a call out or made it twice, or other parameters of a unit are unused there");
+  Members apart;
+  apart.add(turn, {}, "block0").add(other, {}, "block1");
+  expect_difference(apart, "tag: 1 at rank 10 (block0) and 2654435769 at rank 13 (block1)");
+  Members nowhere;
+  nowhere.add(turn).add(other);
+  expect_difference(nowhere, "tag: 1 at rank 10 and 2654435769 at rank 13");
+}
+
 TEST(Difference, ShortensWhatNobodyReads) {
   Collective c = collective(MUSTER_ALL_REDUCE, 5);
   std::vector<Party> parties;

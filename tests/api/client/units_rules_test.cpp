@@ -513,9 +513,10 @@ TEST_F(UnitRules, KeepGradientsInTheDtypeOfTheReduction) {
     for (int microbatch = 0; microbatch < 257; ++microbatch) {
       ok(unit.forward());
       ok(unit.forward_end());
-      ok(unit.backward());
-      for (float* gradient : unit.elements(MUSTER_UNIT_WHOLE_GRADIENT))
-        *gradient = microbatch == 0 ? 1 : *gradient + 1;
+      unit.await_backward();
+      for (const std::uint32_t parameter : {0U, 1U})
+        for (float* gradient : unit.elements(MUSTER_UNIT_WHOLE_GRADIENT, parameter))
+          *gradient = microbatch == 0 ? 1 : *gradient + 1;
       ok(unit.backward_end(microbatch < 256 ? MUSTER_BACKWARD_KEEP_GRADIENTS : 0));
     }
     ok(unit.step_end());
