@@ -1,6 +1,6 @@
 #include "kernels/check.hpp"
 
-#include "api/base/overlap.hpp"
+#include "api/base/collective/overlap.hpp"
 #include "kernels/element.hpp"
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 // 2^128. Digests find faults; they do not stop an attacker.
 #pragma once
 
-#include "api/base/signature.hpp"
+#include "api/base/collective/signature.hpp"
 #include "api/base/status.hpp"
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 // socket carries requests of the client. Each gets one answer, in order; a Failure message may replace it.
 #pragma once
 
-#include "api/base/node_costs.hpp"
+#include "api/base/collective/node_costs.hpp"
 #include "api/shm/layout.hpp"
 
 #include <cstddef>

@@ -50,7 +50,7 @@ enum class RankCount : std::uint32_t {
   kRuns,             // collectives that it ran directly
   kRunBytes,         // their payload bytes
   kInFlight,         // starts without an outcome
-  kLateIn,           // groups to whose collectives it comes late: scheduler/blame/stragglers.hpp
+  kLateIn,           // groups to whose collectives it comes late: api/base/blame/stragglers.hpp
   kLagNs,            // its median lag behind the first, in the group where it is worst
   kLagOthersNs,      // the median lag of that group's others, while it comes late there
   kLagGroup,         // that group's GroupCount::kId plus 1; 0: no lag is known

@@ -1,7 +1,7 @@
 #include "daemon/config/cluster.hpp"
 
 #include "api/base/assert.hpp"
-#include "api/base/interface_choice.hpp"
+#include "api/base/network/interface_choice.hpp"
 #include "daemon/config/check.hpp"
 #include "daemon/config/hostlist.hpp"
 #include "daemon/config/scalar.hpp"

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
-#include "api/base/link_costs.hpp"
+#include "api/base/nodes/link_costs.hpp"
 #include "daemon/config/diagnostic.hpp"
 #include "daemon/config/job_rules.hpp"
 #include "daemon/config/key.hpp"
@@ -25,7 +25,8 @@ enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda if
 struct NodeEntry {
   Marked<std::vector<std::string>> hosts;
   Marked<std::vector<std::string>> addresses;  // one for each host; empty: their names are
-  std::vector<std::string> interfaces;  // patterns (api/base/interface_choice.hpp); empty: the cluster's
+  std::vector<std::string>
+      interfaces;  // patterns (api/base/network/interface_choice.hpp); empty: the cluster's
   DeviceKind device_kind = DeviceKind::kAuto;
   Marked<std::uint32_t> device_count;
 };

@@ -1,6 +1,6 @@
 #include "daemon/config/hostlist.hpp"
 
-#include "api/base/ip_address.hpp"
+#include "api/base/network/ip_address.hpp"
 #include "api/base/utf8.hpp"
 
 #include <algorithm>

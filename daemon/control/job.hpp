@@ -2,10 +2,10 @@
 #pragma once
 
 #include "api/base/clock.hpp"
-#include "api/base/interface_choice.hpp"
-#include "api/base/link_costs.hpp"
-#include "api/base/node_costs.hpp"
+#include "api/base/collective/node_costs.hpp"
+#include "api/base/network/interface_choice.hpp"
 #include "api/base/node_limits.hpp"
+#include "api/base/nodes/link_costs.hpp"
 #include "api/base/result.hpp"
 #include "api/base/world.hpp"
 #include "daemon/config/job_rules.hpp"

@@ -2,7 +2,7 @@
 // algorithms.
 #pragma once
 
-#include "api/base/node_costs.hpp"
+#include "api/base/collective/node_costs.hpp"
 
 #include <functional>
 #include <optional>

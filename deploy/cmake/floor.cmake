@@ -1,6 +1,6 @@
 # muster_floor(): a library that cannot link upwards.
 #
-#   muster_floor(mesh FOLDER scheduler/mesh SOURCES mesh.cpp ON muster::base [VENDOR pkg::pkg]
+#   muster_floor(mesh FOLDER api/base/mesh SOURCES mesh.cpp ON muster::base [VENDOR pkg::pkg]
 #                [PRECOMPILED library|daemon|OFF] [TOGETHER] [HOT] [OFF_PATH])
 #
 # creates target muster_mesh with alias muster::mesh. FOLDER is its entry in deploy/floors.txt, the highest if

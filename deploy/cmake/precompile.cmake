@@ -51,10 +51,11 @@ if(MUSTER_BUILD_TESTS)
     HEADERS ${_muster_test_headers} <nlohmann/json.hpp>
     ON GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
   _muster_header_set(tests_engine PROGRAM FLAGS muster_test_flags
-    HEADERS ${_muster_test_headers} <nlohmann/json.hpp> ${PROJECT_SOURCE_DIR}/daemon/engine/conductor.hpp
+    HEADERS ${_muster_test_headers} <nlohmann/json.hpp> ${PROJECT_SOURCE_DIR}/daemon/engine/job/conductor.hpp
     ON GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
   _muster_header_set(tests_supervisor PROGRAM FLAGS muster_test_flags
-    HEADERS ${_muster_test_headers} <nlohmann/json.hpp> ${PROJECT_SOURCE_DIR}/daemon/supervisor/supervisor.hpp
+    HEADERS ${_muster_test_headers} <nlohmann/json.hpp>
+      ${PROJECT_SOURCE_DIR}/daemon/supervisor/program/supervisor.hpp
     ON GTest::gmock GTest::gtest nlohmann_json::nlohmann_json)
 endif()
 

@@ -1,8 +1,8 @@
 #include "deploy/pages/program.hpp"
 
-#include "daemon/cli/command_line.hpp"
+#include "daemon/cli/program/command_line.hpp"
 #include "daemon/control/own_version.hpp"
-#include "daemon/supervisor/main_flags.hpp"
+#include "daemon/supervisor/program/main_flags.hpp"
 
 namespace muster::pages {
 

@@ -1,8 +1,8 @@
 // What there is to write about a program.
 #pragma once
 
-#include "daemon/control/main_manual.hpp"
-#include "daemon/control/main_outline.hpp"
+#include "daemon/control/texts/main_manual.hpp"
+#include "daemon/control/texts/main_outline.hpp"
 
 #include <string>
 

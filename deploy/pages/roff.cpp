@@ -4,7 +4,7 @@
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/render.hpp"
 #include "daemon/config/settings.hpp"
-#include "daemon/supervisor/startup.hpp"
+#include "daemon/supervisor/program/startup.hpp"
 
 #include <algorithm>
 #include <set>

@@ -2,7 +2,7 @@
 // member or a worker; it says which members' elements come in and where the result goes.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 
 #include <cstddef>
 #include <cstdint>

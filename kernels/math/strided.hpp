@@ -1,7 +1,7 @@
 // Strided views, walked element by element in row-major order without packing them.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 
 #include <cstddef>
 #include <cstdint>

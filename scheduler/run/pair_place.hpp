@@ -5,7 +5,7 @@
 // member with other tags on other lanes.
 #pragma once
 
-#include "api/base/tag_counts.hpp"
+#include "api/base/collective/tag_counts.hpp"
 #include "scheduler/run/epochs.hpp"
 #include "scheduler/run/place.hpp"
 

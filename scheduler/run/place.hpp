@@ -3,7 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/ids.hpp"
-#include "scheduler/plan/plan.hpp"
+#include "scheduler/run/plan.hpp"
 
 #include <cstdint>
 #include <string>

@@ -5,9 +5,9 @@
 #include "api/base/clock.hpp"
 #include "api/base/ids.hpp"
 #include "api/shm/command.hpp"
-#include "scheduler/plan/plan.hpp"
 #include "scheduler/run/cause.hpp"
 #include "scheduler/run/place.hpp"
+#include "scheduler/run/plan.hpp"
 #include "transport/collective/backend.hpp"
 
 #include <array>

@@ -1,6 +1,6 @@
 // An engine that does not go on is ended by its own watchdog, and its clients hear that it is lost; one that
 // was only stopped is not. T-18.
-#include "daemon/engine/watchdog.hpp"
+#include "daemon/engine/job/watchdog.hpp"
 
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/holdings.hpp"

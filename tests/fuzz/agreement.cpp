@@ -1,6 +1,6 @@
 // What engines of other nodes say while nodes agree on the survivors of a group: bytes of any kind, and
 // messages that mean something, changed on the way.
-#include "daemon/engine/agreement_wire.hpp"
+#include "daemon/engine/nodes/agreement_wire.hpp"
 
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"

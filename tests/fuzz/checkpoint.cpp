@@ -4,10 +4,10 @@
 //
 // What is read keeps within its files and tensors, has each element once, is written as it was read, and can
 // be read in slices. What is refused says so in words.
-#include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/checkpoint/read_plan.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/dtype.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"

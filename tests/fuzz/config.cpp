@@ -2,7 +2,7 @@
 // be written and read again, and a job that comes out of a cluster file is one that an engine takes.
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/settings.hpp"
-#include "daemon/supervisor/cluster_jobs.hpp"
+#include "daemon/supervisor/program/cluster_jobs.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"

@@ -2,12 +2,12 @@
 // its lists. A plan that is granted touches nothing outside of the buffers it names: kernels are run on
 // memory that AddressSanitizer guards, blocks and faces are held against their buffers by arithmetic of our
 // own.
+#include "api/base/collective/path.hpp"
 #include "api/base/dtype.hpp"
-#include "api/base/path.hpp"
 #include "api/shm/message.hpp"
 #include "api/shm/tail.hpp"
-#include "daemon/engine/resolve.hpp"
-#include "daemon/engine/session.hpp"
+#include "daemon/engine/session/resolve.hpp"
+#include "daemon/engine/session/session.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "kernels/table.hpp"
 #include "tests/fuzz/bytes.hpp"

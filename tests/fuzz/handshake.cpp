@@ -1,9 +1,9 @@
 // The door: what strangers say to the supervisor, what an engine answers it, and what a client hears. Framed
 // packets with any CBOR inside, Hellos with any fields, claims in any order, and plain bytes.
+#include "api/base/mesh/group_list.hpp"
 #include "api/shm/message.hpp"
 #include "daemon/control/packet.hpp"
-#include "daemon/supervisor/job_table.hpp"
-#include "scheduler/mesh/group_list.hpp"
+#include "daemon/supervisor/jobs/job_table.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"

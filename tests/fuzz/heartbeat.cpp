@@ -1,7 +1,7 @@
 // Datagrams from anybody: what peers have sealed, changed, repeated or late, and what they never did. What is
 // opened goes on to Liveness, between ticks at any times.
-#include "daemon/control/heartbeat.hpp"
-#include "daemon/supervisor/liveness.hpp"
+#include "daemon/control/link/heartbeat.hpp"
+#include "daemon/supervisor/peers/liveness.hpp"
 
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"

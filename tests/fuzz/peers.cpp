@@ -1,7 +1,7 @@
 // What another node sends: frames in pieces of any size, its greeting, and which ranks it gathers.
-#include "daemon/control/frame.hpp"
-#include "daemon/supervisor/gathering.hpp"
-#include "daemon/supervisor/membership.hpp"
+#include "daemon/control/link/frame.hpp"
+#include "daemon/supervisor/peers/membership.hpp"
+#include "daemon/supervisor/spanning/gathering.hpp"
 
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"

@@ -5,7 +5,7 @@
 // every deadline has passed; and when both ranks have left, all their memory has been given back.
 #include "api/shm/message.hpp"
 #include "api/shm/tail.hpp"
-#include "daemon/engine/conductor.hpp"
+#include "daemon/engine/job/conductor.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"

@@ -3,10 +3,10 @@
 //
 // What is read back is what was written, or there is a complaint; a write that was cut off leaves the state
 // before it; fields of later versions are carried along.
-#include "daemon/supervisor/state.hpp"
+#include "daemon/supervisor/jobs/state.hpp"
 
-#include "daemon/supervisor/descriptor_store.hpp"
-#include "daemon/supervisor/state_file.hpp"
+#include "daemon/supervisor/base/descriptor_store.hpp"
+#include "daemon/supervisor/takeover/state_file.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/takeover.hpp"

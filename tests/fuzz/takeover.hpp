@@ -3,8 +3,8 @@
 // holds it to what it may be told.
 #pragma once
 
-#include "daemon/supervisor/kept_names.hpp"
-#include "daemon/supervisor/supervisor.hpp"
+#include "daemon/supervisor/base/kept_names.hpp"
+#include "daemon/supervisor/program/supervisor.hpp"
 #include "tests/fuzz/bytes.hpp"
 
 #include <cstdint>

@@ -1,9 +1,9 @@
 #include "tests/history/job_by_hand.hpp"
 
 #include "api/base/log.hpp"
-#include "api/client/session.hpp"
-#include "daemon/engine/answer.hpp"
-#include "daemon/engine/conductor.hpp"
+#include "api/client/session/session.hpp"
+#include "daemon/engine/job/answer.hpp"
+#include "daemon/engine/job/conductor.hpp"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-GROUP_EPOCHS = "daemon/engine/group_epochs.cpp"
+GROUP_EPOCHS = "daemon/engine/direct/group_epochs.cpp"
 EPOCHS = "scheduler/run/epochs.cpp"
 GRAPH = "scheduler/run/graph.cpp"
 MATCH_QUEUE = "scheduler/run/match_queue.cpp"

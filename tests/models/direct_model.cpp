@@ -1,6 +1,6 @@
-// The direct path under the C++ memory model: api/client/direct and daemon/engine/board.cpp themselves, on
-// Relacy's simulated memory. Loads may return old values, threads may be cut anywhere, and a thread that
-// sleeps for ever is an error: where no time passes, no nap ends by itself.
+// The direct path under the C++ memory model: api/client/direct and daemon/engine/direct/board.cpp
+// themselves, on Relacy's simulated memory. Loads may return old values, threads may be cut anywhere, and a
+// thread that sleeps for ever is an error: where no time passes, no nap ends by itself.
 //
 //   direct_model STORY holds|fails [SCHEDULES (0: as the table says) [as_written|x86|sequential]]
 //

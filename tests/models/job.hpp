@@ -18,7 +18,7 @@
 #include "api/client/direct/operation.hpp"
 #include "api/client/direct/planning.hpp"
 #include "api/shm/segment.hpp"
-#include "daemon/engine/board.hpp"
+#include "daemon/engine/direct/board.hpp"
 #include "tests/models/words.hpp"
 
 #include <sys/mman.h>

@@ -26,7 +26,7 @@ class Engine {
     end(group, Code::kAborted, Why::kOther);
   }
 
-  // daemon/engine/direct_service.cpp: overdue().
+  // daemon/engine/job/direct_service.cpp: overdue().
   void overdue(const engine::DirectQuestion& q) {
     const Turn turn(lock_);
     engine::Board& board = job_.board();
@@ -54,7 +54,7 @@ class Engine {
     return job_.join(group, rank, hooks);
   }
 
-  // daemon/engine/direct_service.cpp: end(). False: the epoch goes on.
+  // daemon/engine/job/direct_service.cpp: end(). False: the epoch goes on.
   bool tell_end(GroupId group, client::Channel& channel) {
     const Turn turn(lock_);
     engine::Board& board = job_.board();
@@ -122,7 +122,7 @@ class Member final : public client::WaitHooks {
     return false;
   }
 
-  // api/client/direct_path.cpp: hear(). A member that ends without a reason would have to end the epoch.
+  // api/client/run/direct_path.cpp: hear(). A member that ends without a reason would have to end the epoch.
   void hear() {
     RL_ASSERT(channel_->view().closed());
     const std::uint64_t due = channel_->view().epoch();

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-GROUP_EPOCHS = "daemon/engine/group_epochs.cpp"
+GROUP_EPOCHS = "daemon/engine/direct/group_epochs.cpp"
 ARRIVALS = "api/client/direct/arrivals.cpp"
 CHANNEL = "api/client/direct/channel.cpp"
 EPOCH_VIEW = "api/client/direct/epoch_view.cpp"

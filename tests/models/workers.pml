@@ -1,5 +1,5 @@
 /* The engine's workers: who sleeps where, and who is rung (kernels/device/host/crew.cpp and queues.cpp,
- * daemon/engine/engine.cpp, api/shm/ring.hpp). Sequentially consistent.
+ * daemon/engine/job/engine.cpp, api/shm/ring.hpp). Sequentially consistent.
  *
  * A worker that finds nothing arms duty (Crew::announce, Engine::arm: each ring's nap, then a look at its
  * tail), lies down (Crew::rest) as the sentinel inside the doorbells' wait, or on its own bell if there is a

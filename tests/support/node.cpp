@@ -1,7 +1,7 @@
 #include "tests/support/node.hpp"
 
-#include "daemon/supervisor/replacement.hpp"
-#include "daemon/supervisor/supervisor.hpp"
+#include "daemon/supervisor/program/supervisor.hpp"
+#include "daemon/supervisor/takeover/replacement.hpp"
 
 #include <csignal>
 #include <cstdio>

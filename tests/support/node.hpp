@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/shm/endpoint.hpp"
-#include "daemon/supervisor/options.hpp"
+#include "daemon/supervisor/base/options.hpp"
 #include "tests/support/folder.hpp"
 
 #include <memory>

@@ -1,8 +1,8 @@
 #include "tests/support/nodes.hpp"
 
 #include "api/shm/socket.hpp"
+#include "daemon/control/link/tcp.hpp"
 #include "daemon/control/packet.hpp"
-#include "daemon/control/tcp.hpp"
 
 #include <chrono>
 #include <cstdio>

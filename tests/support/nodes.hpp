@@ -2,7 +2,7 @@
 // MUSTER_TEST_NODES=2 is in the environment. So one body of tests shows both.
 #pragma once
 
-#include "daemon/supervisor/options.hpp"
+#include "daemon/supervisor/base/options.hpp"
 #include "tests/support/node.hpp"
 
 #include <map>

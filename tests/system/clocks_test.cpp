@@ -1,5 +1,5 @@
 // Daemons of two nodes, as programs, whose clocks are wrong: each says by how much they differ.
-#include "daemon/control/tcp.hpp"
+#include "daemon/control/link/tcp.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <filesystem>

@@ -1,6 +1,6 @@
 // The state of the next release, for a musterd that stands in for it: one version later, with one more field.
 // The variables say who may read what it writes, and that it speaks another version of messages.
-#include "daemon/supervisor/state.hpp"
+#include "daemon/supervisor/jobs/state.hpp"
 
 #include <cstdlib>
 

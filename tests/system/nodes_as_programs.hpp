@@ -2,7 +2,7 @@
 // choose a daemon.
 #pragma once
 
-#include "daemon/control/tcp.hpp"
+#include "daemon/control/link/tcp.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 // with all that an operation may have (drawn.hpp). All finish, with the right results.
 #include <muster/muster.h>
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/support/property_cases.hpp"
 #include "tests/system/drawn.hpp"

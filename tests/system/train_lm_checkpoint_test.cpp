@@ -1,6 +1,6 @@
 // train_lm as its users stop and resume it: real processes, real files, kill -9.
-#include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/write_plan.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/store/saved_folder.hpp"
 #include "api/base/store/shelf.hpp"
 #include "api/base/store/staged_folder.hpp"

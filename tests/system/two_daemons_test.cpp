@@ -1,5 +1,5 @@
 // Daemons of two nodes as programs, with files that `muster certs` has made, on two loopback addresses.
-#include "daemon/control/tcp.hpp"
+#include "daemon/control/link/tcp.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <array>

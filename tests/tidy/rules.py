@@ -32,7 +32,7 @@ VENDORS = [
     ("libfabric or verbs", r"(rdma|infiniband)/", r"^transport/ofi/"),
     ("Asio", r"asio(\.hpp|/)", r"^daemon/(control|supervisor)/"),
     ("yaml-cpp", r"yaml-cpp/", r"^daemon/config/"),
-    ("CLI11", r"CLI/", r"^(daemon/cli/|daemon/[^/]+/main[^/]*$|api/examples/)"),
+    ("CLI11", r"CLI/", r"^(daemon/cli/|daemon/(control/texts|supervisor/program)/main[^/]*$|api/examples/)"),
     ("nlohmann-json", r"nlohmann/", r"^(daemon|api/examples|api/base/checkpoint)/"),
     ("systemd", r"systemd/", r"^daemon/supervisor/"),
     ("OpenSSL", r"openssl/", r"^daemon/"),
@@ -43,7 +43,7 @@ VENDORS = [
 HEAVY = [
     (r"nlohmann/json\.hpp",
      {"daemon/cli/outcome.hpp", "daemon/control/packet.hpp",
-      "daemon/supervisor/state.hpp"},
+      "daemon/supervisor/jobs/state.hpp"},
      "declare with nlohmann/json_fwd.hpp"),
     (r"CLI/", set(), "declare CLI::App"),
     (r"asio(\.hpp|/)", set(), "hide it behind control::Loop"),

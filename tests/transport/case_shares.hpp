@@ -1,7 +1,7 @@
 // From the placements of a case to the shares of its members.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 #include "tests/transport/oracle.hpp"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // come out.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "tests/kernels/math/values.hpp"
 #include "tests/transport/face_layout.hpp"

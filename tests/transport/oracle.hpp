@@ -3,7 +3,7 @@
 // tests/kernels/math/scalar_reduce.hpp.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 #include "tests/kernels/math/scalar_reduce.hpp"
 
 #include <cstddef>

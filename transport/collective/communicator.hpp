@@ -10,10 +10,10 @@
 //      work on that stream does, also if the launch fails.
 #pragma once
 
-#include "api/base/collective.hpp"
-#include "api/base/signature.hpp"
+#include "api/base/collective/collective.hpp"
+#include "api/base/collective/signature.hpp"
+#include "api/base/nodes/span.hpp"
 #include "kernels/device/device.hpp"
-#include "transport/collective/span.hpp"
 #include "transport/collective/step_outcome.hpp"
 
 #include <cstdint>

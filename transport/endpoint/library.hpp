@@ -2,7 +2,7 @@
 // wait for it, and a machine may lack it: the error says so.
 #pragma once
 
-#include "api/base/interface_choice.hpp"
+#include "api/base/network/interface_choice.hpp"
 #include "transport/endpoint/endpoint.hpp"
 
 #include <cstdint>
@@ -20,7 +20,7 @@ std::vector<std::string> network_names();
 // link on this machine; kVersion: it belongs to another build. What was loaded stays.
 //
 // It uses the devices that `choice` names, and all if it names no interface. An environment that names some
-// (interface_variable in api/base/network_devices.hpp) wins.
+// (interface_variable in api/base/network/network_devices.hpp) wins.
 Result<std::unique_ptr<Network>> open_network(const std::string& folder, const std::string& name,
                                               NodeIndex here, const InterfaceChoice& choice = {});
 

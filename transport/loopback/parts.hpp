@@ -2,7 +2,7 @@
 // each other.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 
 #include <cstddef>
 #include <cstdint>

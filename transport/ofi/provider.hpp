@@ -1,7 +1,7 @@
 // find_provider(): what of libfabric moves a node's messages.
 #pragma once
 
-#include "api/base/interface_choice.hpp"
+#include "api/base/network/interface_choice.hpp"
 
 #include <memory>
 

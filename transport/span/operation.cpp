@@ -1,8 +1,8 @@
 #include "transport/span/operation.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/nodes/choice.hpp"
 #include "kernels/math/reduce.hpp"
-#include "transport/span/choice.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 #include "transport/span/peer_nodes.hpp"
 
+#include "api/base/collective/signature.hpp"
 #include "api/base/dtype.hpp"
-#include "api/base/signature.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,8 +1,8 @@
 // RowMemory: where members of this node have a range of the row in one piece of their memory.
 #pragma once
 
+#include "api/base/nodes/row.hpp"
 #include "transport/collective/communicator.hpp"
-#include "transport/span/row.hpp"
 
 #include <cstddef>
 #include <span>

@@ -13,12 +13,12 @@
 // of floats differ from those of one node by their order, unless the job is `reproducible`. Else they travel
 // apart, each a row, and are folded in the order of members, by the tree of kernels/math/reduce.hpp.
 #include "api/base/dtype.hpp"
+#include "api/base/nodes/averages.hpp"
+#include "api/base/nodes/choice.hpp"
+#include "api/base/nodes/row.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
-#include "transport/span/averages.hpp"
-#include "transport/span/choice.hpp"
 #include "transport/span/operation.hpp"
-#include "transport/span/row.hpp"
 #include "transport/span/row_memory.hpp"
 #include "transport/span/vectors.hpp"
 

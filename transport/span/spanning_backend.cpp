@@ -1,7 +1,7 @@
 #include "transport/span/spanning_backend.hpp"
 
+#include "api/base/collective/tag_counts.hpp"
 #include "api/base/log.hpp"
-#include "api/base/tag_counts.hpp"
 #include "transport/loopback/loopback.hpp"
 #include "transport/span/early_requests.hpp"
 #include "transport/span/engine_words.hpp"

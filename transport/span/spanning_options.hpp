@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/base/ids.hpp"
-#include "api/base/link_costs.hpp"
+#include "api/base/nodes/link_costs.hpp"
 
 #include <cstddef>
 #include <string>

@@ -1,7 +1,7 @@
 // Where a member's blocks lie in its memory.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 #include "transport/collective/communicator.hpp"
 
 #include <algorithm>

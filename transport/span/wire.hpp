@@ -3,7 +3,7 @@
 // field its value.
 #pragma once
 
-#include "api/base/checkpoint/checksum.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/hash.hpp"
 #include "transport/collective/backend.hpp"
 #include "transport/endpoint/endpoint.hpp"

@@ -1,7 +1,7 @@
 #include "api/base/checkpoint/encoding.hpp"
 
-#include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/names.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/utf8.hpp"
 

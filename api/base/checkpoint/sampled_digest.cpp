@@ -1,6 +1,6 @@
 #include "api/base/checkpoint/sampled_digest.hpp"
 
-#include "api/base/checkpoint/checksum.hpp"
+#include "api/base/checksum.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 #include "api/base/layout/layout.hpp"
 
 #include "api/base/assert.hpp"
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -4,7 +4,7 @@
 // is partial, move boxes (one all-to-all of strided views), divide what becomes partial.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 #include "api/base/layout/layout.hpp"
 
 #include <cstddef>

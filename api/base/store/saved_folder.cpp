@@ -1,9 +1,9 @@
 #include "api/base/store/saved_folder.hpp"
 
-#include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/checkpoint/strided.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/named_path.hpp"
 

@@ -1,8 +1,8 @@
 #include "api/base/store/tensor_file.hpp"
 
-#include "api/base/checkpoint/checksum.hpp"
 #include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/named_path.hpp"
 #include "api/base/store/disk_file.hpp"
 #include "api/base/store/model_files.hpp"

@@ -1,7 +1,7 @@
 #include "api/client/check/memory_use.hpp"
 
+#include "api/base/collective/overlap.hpp"
 #include "api/base/dtype.hpp"
-#include "api/base/overlap.hpp"
 #include "api/client/check/kernel_operands.hpp"
 
 #include <algorithm>

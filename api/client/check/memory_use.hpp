@@ -1,7 +1,7 @@
 // MemoryUse: bytes that a start reads or writes, at their addresses in this process.
 #pragma once
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 
 #include <muster/muster.h>
 

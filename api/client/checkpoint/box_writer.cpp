@@ -1,6 +1,6 @@
 #include "api/client/checkpoint/box_writer.hpp"
 
-#include "api/base/checkpoint/checksum.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/fault_point.hpp"
 
 #include <atomic>

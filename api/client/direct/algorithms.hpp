@@ -1,4 +1,4 @@
-// The bodies of the algorithms that api/base/algorithms.hpp lists, one file each: run_NAME().
+// The bodies of the algorithms that api/base/collective/algorithms.hpp lists, one file each: run_NAME().
 #pragma once
 
 #include "api/client/direct/operation.hpp"

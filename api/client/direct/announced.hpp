@@ -1,7 +1,7 @@
 // Announced: what a member publishes in its slot when it arrives at an operation, or sends a message.
 #pragma once
 
-#include "api/base/signature.hpp"
+#include "api/base/collective/signature.hpp"
 #include "api/shm/direct.hpp"
 #include "api/shm/untrusted.hpp"
 

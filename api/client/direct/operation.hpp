@@ -1,9 +1,9 @@
 // One run of a collective on the direct path: arrive, agree, then each member does its own part.
 #pragma once
 
+#include "api/base/collective/path.hpp"
+#include "api/base/collective/signature.hpp"
 #include "api/base/fault_point.hpp"
-#include "api/base/path.hpp"
-#include "api/base/signature.hpp"
 #include "api/client/direct/channel.hpp"
 #include "api/client/direct/memory.hpp"
 #include "api/client/direct/wait_policy.hpp"
@@ -113,7 +113,7 @@ void withdraw(const DirectPlan& plan);
 // Cleans up after an operation that is not done, and returns its final outcome.
 Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome);
 
-// Whether the balances of all members add up to zero (api/base/signature.hpp).
+// Whether the balances of all members add up to zero (api/base/collective/signature.hpp).
 bool balanced(const Channel& channel);
 
 // All members see the same signatures, so all return the same.

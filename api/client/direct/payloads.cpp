@@ -2,9 +2,9 @@
 #include "api/client/direct/shared_target.hpp"
 
 #include "api/base/assert.hpp"
+#include "api/base/collective/path.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/fault_point.hpp"
-#include "api/base/path.hpp"
 #include "api/shm/untrusted.hpp"
 #include "kernels/math/copy.hpp"
 

@@ -1,6 +1,6 @@
 // Comparison of the C API: the views that a caller gives.
 #include "api/base/dtype.hpp"
-#include "api/client/session.hpp"
+#include "api/client/session/session.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,5 +1,5 @@
 // Failures of lanes and calls of the C API, copied to the caller's struct.
-#include "api/client/session.hpp"
+#include "api/client/session/session.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Counters and traces of the C API.
 #include "api/base/fault_point.hpp"
 #include "api/base/named_path.hpp"
-#include "api/client/session.hpp"
+#include "api/client/session/session.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // Lanes of the C API.
-#include "api/client/session.hpp"
+#include "api/client/session/session.hpp"
 
 using muster::Code;
 using muster::failure;

@@ -1,5 +1,5 @@
 // Objects of the C API.
-#include "api/client/session.hpp"
+#include "api/client/session/session.hpp"
 
 #include <algorithm>
 #include <span>

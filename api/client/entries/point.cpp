@@ -1,6 +1,6 @@
 // Points and timelines of the C API.
-#include "api/client/check/checked_calls.hpp"
-#include "api/client/session.hpp"
+#include "api/client/checked/checked_calls.hpp"
+#include "api/client/session/session.hpp"
 
 using muster::Code;
 using muster::failure;

@@ -1,9 +1,9 @@
 // Plans of the C API that carry a tensor from one layout to another.
 #include "api/base/layout/redistribution.hpp"
-#include "api/base/operations.hpp"
+#include "api/base/collective/operations.hpp"
+#include "api/client/entries/redistributed.hpp"
 #include "api/client/layout_handle.hpp"
-#include "api/client/redistributed.hpp"
-#include "api/client/session.hpp"
+#include "api/client/session/session.hpp"
 
 #include <iterator>
 #include <string>

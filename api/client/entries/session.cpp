@@ -1,5 +1,5 @@
 // Sessions of the C API: from options and environment to a session, and back.
-#include "api/client/session.hpp"
+#include "api/client/session/session.hpp"
 #include "api/base/bootstrap.hpp"
 #include "api/base/fault_point.hpp"
 #include "api/base/utf8.hpp"

@@ -2,7 +2,7 @@
 #include "api/base/shard/tensor_parallel.hpp"
 #include "api/client/error.hpp"
 #include "api/client/layout_handle.hpp"
-#include "api/client/mesh_axes.hpp"
+#include "api/client/session/mesh_axes.hpp"
 
 #include <cstdint>
 #include <optional>

@@ -2,7 +2,7 @@
 #include "api/base/dtype.hpp"
 #include "api/client/error.hpp"
 #include "api/client/layout_handle.hpp"
-#include "api/client/shown_units.hpp"
+#include "api/client/session/shown_units.hpp"
 #include "api/client/units/units.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 #include "api/client/units/facts.hpp"
 
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 #include "api/base/dtype.hpp"
 #include "api/client/groups.hpp"
 #include "api/client/layout_handle.hpp"

@@ -1,6 +1,6 @@
 #include "api/client/units/lanes.hpp"
 
-#include "api/client/shown_units.hpp"
+#include "api/client/session/shown_units.hpp"
 
 #include <algorithm>
 #include <chrono>

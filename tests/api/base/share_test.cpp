@@ -1,5 +1,5 @@
 // make_share() and check_share(): a member's own half of a collective.
-#include "api/base/collective.hpp"
+#include "api/base/collective/collective.hpp"
 
 #include <limits>
 #include <string>

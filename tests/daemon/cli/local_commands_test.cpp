@@ -1,5 +1,5 @@
 // The commands that need no daemon, through the program.
-#include "api/base/path.hpp"
+#include "api/base/collective/path.hpp"
 
 #include "api/base/dtype.hpp"
 #include "tests/daemon/cli/program.hpp"

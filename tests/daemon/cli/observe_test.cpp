@@ -1,5 +1,5 @@
 // hang, top, flight and doctor, against a real daemon.
-#include "daemon/cli/hang_command.hpp"
+#include "daemon/cli/ask/hang_command.hpp"
 
 #include "tests/daemon/cli/program.hpp"
 

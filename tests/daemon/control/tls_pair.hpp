@@ -1,7 +1,7 @@
 // Two ends of a TLS connection in one process, with the bytes between them in the test's hands.
 #pragma once
 
-#include "daemon/control/tls.hpp"
+#include "daemon/control/link/tls.hpp"
 
 #include <chrono>
 #include <cstddef>

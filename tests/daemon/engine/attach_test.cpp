@@ -1,4 +1,4 @@
-#include "daemon/engine/engine.hpp"
+#include "daemon/engine/job/engine.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 

@@ -1,7 +1,7 @@
 // An engine in the test's process, with sessions attached by hand: no supervisor, no socket.
 #pragma once
 
-#include "daemon/engine/conductor.hpp"
+#include "daemon/engine/job/conductor.hpp"
 
 #include <cstddef>
 #include <cstdint>

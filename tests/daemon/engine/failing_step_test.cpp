@@ -1,5 +1,5 @@
 // An engine whose communicators fail some of their steps: at launch, or late, from another thread (D20).
-#include "daemon/engine/engine.hpp"
+#include "daemon/engine/job/engine.hpp"
 
 #include "api/base/words.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"

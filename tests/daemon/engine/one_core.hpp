@@ -1,7 +1,7 @@
 // core(): a set of one core, for the tests of sets of cores.
 #pragma once
 
-#include "daemon/engine/core_set.hpp"
+#include "daemon/engine/memory/core_set.hpp"
 
 #include <cstddef>
 

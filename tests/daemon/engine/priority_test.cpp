@@ -1,5 +1,5 @@
 // Priorities between lanes (decision D8), from the rings of two clients to the parts that are run.
-#include "daemon/engine/engine.hpp"
+#include "daemon/engine/job/engine.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/daemon/engine/ring_client.hpp"

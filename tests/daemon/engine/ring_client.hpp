@@ -1,7 +1,7 @@
 // A client without a process: its ends of a session's segments, held beside the engine.
 #pragma once
 
-#include "daemon/engine/engine.hpp"
+#include "daemon/engine/job/engine.hpp"
 
 #include <array>
 #include <cstddef>

@@ -1,7 +1,7 @@
 // What a start costs in the engine, from its command in the ring to its launch: whole turns of a real engine,
 // whose pool the test drives by hand, are counted. Nothing is warm: the first start of each lane, plan and
 // pair counts like any other, and each turn has its timers to look at too.
-#include "daemon/engine/engine.hpp"
+#include "daemon/engine/job/engine.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/daemon/engine/ring_client.hpp"

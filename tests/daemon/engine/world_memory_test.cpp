@@ -1,5 +1,5 @@
 // What an engine holds for a large job of which few ranks are here.
-#include "daemon/engine/engine.hpp"
+#include "daemon/engine/job/engine.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/transport/memory_network.hpp"

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "daemon/control/packet.hpp"
-#include "daemon/supervisor/kept_names.hpp"
-#include "daemon/supervisor/state_file.hpp"
-#include "daemon/supervisor/supervisor.hpp"
+#include "daemon/supervisor/base/kept_names.hpp"
+#include "daemon/supervisor/program/supervisor.hpp"
+#include "daemon/supervisor/takeover/state_file.hpp"
 #include "tests/daemon/control/tls_pair.hpp"
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/node.hpp"

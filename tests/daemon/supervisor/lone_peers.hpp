@@ -1,7 +1,7 @@
 // Peers without a supervisor: several nodes on one loop, over the loopback addresses, in plain text.
 #pragma once
 
-#include "daemon/supervisor/peers.hpp"
+#include "daemon/supervisor/peers/peers.hpp"
 
 #include <cstddef>
 #include <map>

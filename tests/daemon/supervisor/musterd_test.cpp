@@ -1,5 +1,5 @@
 // musterd itself: what it links, when it refuses to start, and how it ends.
-#include "daemon/supervisor/state_file.hpp"
+#include "daemon/supervisor/takeover/state_file.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <sys/resource.h>

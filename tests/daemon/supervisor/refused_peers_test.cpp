@@ -1,5 +1,5 @@
 // Who is refused by a cluster, and that its job does not notice.
-#include "daemon/supervisor/peers.hpp"
+#include "daemon/supervisor/peers/peers.hpp"
 
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 

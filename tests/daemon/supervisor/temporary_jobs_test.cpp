@@ -1,6 +1,6 @@
 // Jobs of several nodes that a user asks for, by the daemon of one of them.
-#include "daemon/control/frame.hpp"
-#include "daemon/supervisor/liveness.hpp"
+#include "daemon/control/link/frame.hpp"
+#include "daemon/supervisor/peers/liveness.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 #include "tests/support/folder.hpp"
 

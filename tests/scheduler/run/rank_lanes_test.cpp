@@ -1,7 +1,7 @@
 // RankLanes: nothing of a client that has left is there for the next one.
 #include "scheduler/run/rank_lanes.hpp"
 
-#include "scheduler/plan/plan.hpp"
+#include "scheduler/run/plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Targets that are node-shared, of a group whose members are on several nodes: each node gets one result.
-#include "api/base/signature.hpp"
+#include "api/base/collective/signature.hpp"
 
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/conformance_rows.hpp"

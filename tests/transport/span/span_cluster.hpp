@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
-#include "api/base/signature.hpp"
+#include "api/base/collective/signature.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "transport/endpoint/endpoint.hpp"
 #include "transport/span/spanning_backend.hpp"

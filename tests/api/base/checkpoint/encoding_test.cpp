@@ -1,6 +1,6 @@
 #include "api/base/checkpoint/encoding.hpp"
 
-#include "api/base/checkpoint/checksum.hpp"
+#include "api/base/checksum.hpp"
 #include "tests/api/base/checkpoint/planned.hpp"
 #include "tests/kernels/math/values.hpp"
 

@@ -1,7 +1,7 @@
 // Checkpoints on disk that a test makes by itself.
 #pragma once
 
-#include "api/base/checkpoint/checksum.hpp"
+#include "api/base/checksum.hpp"
 #include "api/base/store/disk_file.hpp"
 #include "api/base/store/staged_folder.hpp"
 #include "tests/api/base/checkpoint/planned.hpp"

@@ -4,7 +4,7 @@
 
 #include "api/client/direct/member_regions.hpp"
 #include "api/client/direct/planning.hpp"
-#include "daemon/engine/board.hpp"
+#include "daemon/engine/direct/board.hpp"
 
 #include <atomic>
 #include <chrono>

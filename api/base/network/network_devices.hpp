@@ -1,0 +1,24 @@
+// network_devices(): the network devices of this node, as the kernel lists them.
+#pragma once
+
+#include "api/base/network/interface_choice.hpp"
+
+#include <string>
+#include <vector>
+
+namespace muster {
+
+// Interfaces of TCP with their addresses, then ports of RDMA devices, each kind by number or name.
+// `infiniband`: the folder in which the kernel shows RDMA devices; it need not exist. Fails with kInternal if
+// the kernel does not list its interfaces.
+Result<std::vector<NetworkDevice>> network_devices(const std::string& infiniband = "/sys/class/infiniband");
+
+// The variable by which the library of a network takes interfaces itself: "UCX_NET_DEVICES" of "ucx". Empty
+// for an unknown one.
+std::string interface_variable(const std::string& network);
+
+// By which devices of this node that network reaches others. What the environment says to the
+// library itself wins: then the library chooses, and `why` says so. Fails as choose_interfaces().
+Result<InterfaceChoice> interfaces_of_network(const std::string& name, const InterfaceRule& rule);
+
+}  // namespace muster

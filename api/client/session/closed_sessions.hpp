@@ -1,0 +1,43 @@
+// The memory of sessions: it outlives them, so that the use of a closed one is told, and does not crash.
+//
+// A session begins with its mark. When it is closed, its memory gets the mark of a closed one, and is kept:
+// for kKept later closes at least, and as long as no other session needs memory. It never goes back to the
+// heap, where anything may take its place.
+#pragma once
+
+#include "api/base/status.hpp"
+#include "api/client/session/forks.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace muster::client {
+
+// Whose a session is. Every call looks at it first; `forks` alone tells a session that may be used.
+struct SessionMark {
+  static constexpr std::uint32_t kClosed = UINT32_MAX;  // more forks than a process can have
+
+  std::int32_t pid = 0;
+  std::uint32_t forks = kClosed;
+
+  // A session in check mode bears another number of forks, so that it is never here: its calls take a slower
+  // way. No process forks so often.
+  static constexpr std::uint32_t kChecked = std::uint32_t{1} << 31;
+
+  bool is_here() const noexcept { return muster::client::forks() == forks; }
+  // In check mode, and in its process.
+  bool is_checked() const noexcept {
+    return forks != kClosed && (muster::client::forks() | kChecked) == forks;
+  }
+  // Why the session cannot be used where is_here() is false; ok if it is in check mode. Errors: STALE.
+  Status why_not() const;
+};
+
+inline constexpr std::size_t kKeptSessions = 64;
+
+// Memory for one session, of one size in the whole process. It throws std::bad_alloc.
+void* take_session_memory(std::size_t bytes);
+// Of a session that is gone: whoever still holds its address finds the mark of a closed one.
+void keep_session_memory(void* memory) noexcept;
+
+}  // namespace muster::client

@@ -1,0 +1,37 @@
+// The ways to the other nodes of the cluster, as `muster doctor` tries them.
+#pragma once
+
+#include "daemon/cli/question.hpp"
+#include "daemon/control/link/path_echo.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+struct PathFacts {
+  enum class Verdict : std::uint8_t { kGood, kUntried, kBad };
+  std::string node;
+  Verdict verdict = Verdict::kUntried;
+  std::string says;
+  std::string fix;
+};
+
+struct ClusterPaths {
+  std::string uses;     // by which interface this node exchanges data; empty: it has no other nodes
+  std::string trouble;  // why by none; empty: by `uses`
+  std::vector<PathFacts> paths;
+};
+
+// `cluster`: of the answer to `status`. Each way is tried for kPathTime at most, many at once, and none is
+// begun after `limit`. Throws Json::exception if that is no answer of ours.
+inline constexpr Nanos kPathTime = std::chrono::seconds(2);
+ClusterPaths try_paths(const Json& cluster, Nanos limit);
+
+// What a trial means. `uses`: the interface of this node, "eth0 (10.66.0.1, MTU 9000)"; `there`: the address.
+PathFacts path_facts(const std::string& node, const std::string& uses, const std::string& there,
+                     const control::PathTrial& trial);
+
+}  // namespace muster::cli

@@ -1,0 +1,77 @@
+// The head of a run over several hosts: on which hosts, whether the daemon can, and how its parts are
+// started.
+#pragma once
+
+#include "daemon/cli/run/hosts.hpp"
+#include "daemon/cli/run/ranks.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+// As the command line has it; without hosts the run is no head.
+struct HeadRequest {
+  std::string hosts;
+  std::string launcher;                // of parts on other hosts; empty: ssh
+  std::vector<std::string> variables;  // names of those that these parts get
+};
+
+struct RunHead {
+  std::vector<HostShare> hosts;
+  std::vector<std::string> launcher;
+  std::vector<std::string> variables;  // "NAME=value"
+  std::uint32_t ranks() const;
+};
+
+// Nothing for a run that is no head. kUsage for what is wrong about the request by itself, or with `ranks`,
+// the number that was asked for (0: none).
+OrTrouble<std::optional<RunHead>> plan_head(const HeadRequest& request, std::int64_t ranks,
+                                            const std::vector<std::string>& environment);
+
+// What a part's head has told it.
+struct PartPlace {
+  std::string host;    // its node
+  std::string folder;  // in which the run was started
+};
+
+std::optional<Trouble> enter_folder(const PartPlace& part);
+// The daemon that a part has found is not that of its host.
+std::optional<Trouble> part_trouble(const PartPlace& part, const std::string& node,
+                                    const std::string& endpoint);
+// "no daemon at /x: it is not a socket; name the socket of a musterd": an alternative may follow.
+std::string absence_text(const std::string& endpoint);
+// For a head, if `part` has no host.
+Trouble no_daemon(const PartPlace& part, const std::string& endpoint);
+std::string headless_text(const PartPlace& part);
+
+// The node of the daemon whose status this is; empty: it belongs to no cluster.
+std::string node_of(const Json& status);
+// Why that daemon cannot make a job on the hosts, as far as its status shows.
+std::optional<Trouble> hosts_trouble(const RunHead& head, const Json& status, const std::string& endpoint);
+// Why the parts cannot join a job that is there already: it has other ranks on the hosts.
+std::optional<Trouble> places_trouble(const RunHead& head, const Json& job);
+// Has `job_create` make the job on the hosts, and say why not before the head stops waiting.
+void ask_on_hosts(const RunHead& head, Nanos timeout, Json& job_create);
+
+// What that job waits for, if it is the cluster file's and not there; empty: it waits for nothing.
+std::string awaited(const Json& status, const std::string& job);
+
+// What parts are told of their run.
+struct PartFacts {
+  std::string job;
+  std::string node;      // of this machine, whose part needs no launcher
+  std::string endpoint;  // of this machine's daemon
+  Nanos timeout{};
+  Nanos grace{};
+  bool elastic = false;
+  bool check = false;
+  Prefix prefix = Prefix::kRank;
+  std::vector<std::string> command;  // the ranks' program
+  std::vector<std::string> environment;
+};
+Ranks::Options parts_of(const RunHead& head, const PartFacts& facts);
+
+}  // namespace muster::cli

@@ -1,0 +1,42 @@
+#include "daemon/engine/direct/board.hpp"
+
+#include <utility>
+
+namespace muster::engine {
+
+Board::Board(std::unique_ptr<DirectSegments> segments)
+    : segments_(std::move(segments)),
+      epochs_(std::make_unique<GroupEpochs>(*segments_)),
+      records_(*segments_, *epochs_),
+      disagreements_(segments_->groups()) {}
+
+Result<Board> Board::create(std::span<const scheduler::Group> groups, const World& world,
+                            std::uint32_t made_max, std::uint64_t epoch, const shm::Headroom& headroom,
+                            const std::shared_ptr<MemoryAccount>& account) {
+  MUSTER_ASSIGN_OR_RETURN(auto segments,
+                          DirectSegments::create(groups, world, made_max, epoch, headroom, account));
+  return Board(std::move(segments));
+}
+
+void Board::reset(Rank rank, bool first) {
+  segments_->clear(rank);
+  if (first)
+    epochs_->begin(rank);
+  else
+    epochs_->enter(rank);
+}
+
+Status Board::add_group(GroupId group, std::span<const Rank> ranks) {
+  MUSTER_RETURN_IF_ERROR(segments_->add(group, ranks));
+  epochs_->begin_group(group);
+  disagreements_.forget(group);
+  return {};
+}
+
+void Board::remove_group(GroupId group) {
+  segments_->remove(group);
+  epochs_->begin_group(group);
+  disagreements_.forget(group);
+}
+
+}  // namespace muster::engine

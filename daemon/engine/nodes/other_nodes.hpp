@@ -1,0 +1,84 @@
+// OtherNodes: what the engines of the job's other nodes have said, and what is known of each of them.
+#pragma once
+
+#include "api/base/clock.hpp"
+#include "daemon/control/job.hpp"
+#include "daemon/engine/memory/engine_lock.hpp"
+#include "daemon/engine/nodes/catch_up.hpp"
+#include "daemon/engine/nodes/survivor_agreement.hpp"
+#include "daemon/engine/session/rank_slots.hpp"
+#include "scheduler/run/graph.hpp"
+#include "transport/collective/backend.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace muster::engine {
+
+// Owns    the losses that the supervisor has not heard of, and what it has said of each node.
+// Thread  hear, catch_up: under the engine lock. All else: the conductor, and all but look take that lock.
+// Bound   one loss for each connection that was made.
+// Fails   never.
+class OtherNodes {
+ public:
+  struct Standing {
+    NodeFate fate = NodeFate::kApart;
+    std::uint32_t generation = 0;  // of the connection
+    Status why;                    // it is not linked
+    bool since_birth = false;      // its engine and this one were connected when the job was made
+  };
+  // A member of the group, or the node of one, is lost elsewhere.
+  using Lost = std::function<void(GroupId)>;
+
+  OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, scheduler::Graph& graph,
+             RankSlots& slots, transport::Backend& backend, Lost lost);
+
+  // By which this engine and the others reach each other.
+  transport::Backend& backend() { return backend_; }
+  // The node is given up. When it returns, groups that have members there have ended the epoch in which they
+  // have done something. `fate`: kDead if its supervisor has said that its engine is gone.
+  void lose(NodeIndex node, const Status& why, NodeFate fate);
+  // It is being connected: what was said of the engine that it had before does not hold for this one.
+  void expect(NodeIndex node, std::uint32_t generation);
+  // Connections that have ended since the last call.
+  std::vector<transport::LostLink> take_lost();
+  // Ends epochs that have ended on other nodes, and those in use of groups with members on a node that is
+  // lost.
+  void hear(Instant now);
+
+  // Before that rank attaches: a question to the other nodes that is to be answered first (catch_up.hpp).
+  // Nothing: it may attach at once.
+  std::optional<std::uint64_t> question_for(Rank rank);
+  bool answered(std::uint64_t question);
+  CatchUp& catch_up() { return catch_up_; }
+
+  // Looks at the connections. Not under the engine lock.
+  void look();
+  // As of the last look. Of this node: nothing.
+  const Standing& of(NodeIndex node) const { return standings_[node.value]; }
+
+ private:
+  struct Word {  // of the supervisor
+    NodeFate fate = NodeFate::kApart;
+    Status why;
+  };
+
+  bool has_members(const scheduler::Group& group, NodeIndex node) const;
+
+  const control::JobSpec& spec_;
+  const Clock& clock_;
+  EngineLock& lock_;
+  scheduler::Graph& graph_;
+  RankSlots& slots_;
+  transport::Backend& backend_;
+  const Lost on_lost_;
+  std::vector<transport::LostLink> lost_;
+  std::vector<Word> words_;          // by NodeIndex
+  std::vector<Standing> standings_;  // by NodeIndex
+  CatchUp catch_up_;
+};
+
+}  // namespace muster::engine

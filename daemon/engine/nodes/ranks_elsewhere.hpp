@@ -1,0 +1,52 @@
+// RanksElsewhere: whether ranks are attached on the job's other nodes. A run of the job is over when no rank
+// is left on any node: what happened in it is nothing to the ranks of the next one
+// (scheduler/run/epochs.hpp).
+#pragma once
+
+#include "api/base/world.hpp"
+#include "daemon/engine/nodes/other_nodes.hpp"
+#include "transport/collective/backend.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace muster::engine {
+
+// Owns    what each node has said last.
+// Thread  under the engine lock.
+// Bound   a word for each node when the first rank of this one attaches, and when the last has left.
+// Fails   never. A node that is not linked counts as without ranks, until it says otherwise.
+class RanksElsewhere {
+ public:
+  RanksElsewhere(const World& world, transport::Backend& backend);
+
+  // Whether ranks are attached here. The other nodes hear of a change, after all ends that came before it.
+  void set_here(bool attached);
+  // A new connection begins without ranks on either side. `nodes`: as of its last look.
+  void look(const OtherNodes& nodes);
+  // False: it is another kind of word.
+  bool hear(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word);
+  bool nobody_elsewhere() const;
+  // This engine has taken the place of one that was lost: its ranks may have been there before.
+  bool begun_again() const { return begun_again_; }
+
+ private:
+  struct Node {
+    bool linked = false;
+    std::uint32_t generation = 0;  // of its connection
+    bool attached = false;         // as it has said on the connection of that generation:
+    std::uint32_t said_on = 0;
+    bool somebody() const { return attached && linked && said_on == generation; }
+  };
+  void tell(NodeIndex node);
+
+  const World world_;
+  transport::Backend& backend_;
+  bool here_ = false;
+  bool begun_again_ = false;
+  std::vector<Node> nodes_;  // by NodeIndex; that of this node is not used
+};
+
+}  // namespace muster::engine

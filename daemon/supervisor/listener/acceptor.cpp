@@ -1,0 +1,72 @@
+#include "daemon/supervisor/listener/acceptor.hpp"
+
+#include "api/base/log.hpp"
+#include "daemon/supervisor/listener/refusals.hpp"
+
+#include <fcntl.h>
+
+namespace muster::supervisor {
+namespace {
+
+shm::Descriptor spare_descriptor() {
+  return shm::Descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+}  // namespace
+
+Acceptor::Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& store, Entrance entrance,
+                   Accepted accepted)
+    : loop_(loop),
+      clock_(clock),
+      store_(store),
+      entrance_(std::move(entrance)),
+      accepted_(std::move(accepted)),
+      reserve_(spare_descriptor()) {}
+
+// The path may lead elsewhere by now: a cleaner or an attacker has removed it.
+void Acceptor::look() {
+  const bool healed = entrance_.look(clock_.now());
+  std::set<std::string> none;
+  keep(none);
+  if (healed || ranks_watch_ == 0) {
+    watch(ranks_watch_, entrance_.socket(Door::kRanks), Door::kRanks);
+    watch(control_watch_, entrance_.socket(Door::kControl), Door::kControl);
+    watch(managers_watch_, entrance_.managers(), Door::kRanks);
+  }
+  // No client can reach a former socket any more, so at most its queue is left.
+  for (const Door door : Entrance::kDoors)
+    for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(door); ++i)
+      accept(door);
+  loop_.after(Entrance::kLookPeriod, [this] { look(); });
+}
+
+void Acceptor::watch(control::Loop::Watch& watch, const ListenSocket* socket, Door door) {
+  loop_.unwatch(watch);
+  watch = socket == nullptr ? 0 : loop_.watch(socket->descriptor().get(), [this, door] { accept(door); });
+}
+
+void Acceptor::accept(Door door) {
+  auto socket = entrance_.accept(door);
+  if (!socket) {
+    if (socket.error().code() == Code::kNoResource) refuse_for_descriptors(door);
+    return;
+  }
+  auto peer = shm::peer_identity(*socket);
+  if (!peer) return send_refusal(*socket, 0, peer.error());  // it has left, or there is no free descriptor
+  accepted_(*std::move(socket), *std::move(peer), door);
+}
+
+// Without a free descriptor, accept() fails and the socket stays readable, so the loop would spin.
+void Acceptor::refuse_for_descriptors(Door door) {
+  reserve_.reset();
+  if (auto socket = entrance_.accept(door)) {
+    send_refusal(*socket, 0,
+                 failure(Code::kNoResource,
+                         "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));
+    socket->reset();
+  }
+  reserve_ = spare_descriptor();
+  MUSTER_LOG(kError, "supervisor", "out of file descriptors; raise the limit (LimitNOFILE, ulimit -n)");
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,44 @@
+// DataPath: by which interface this node exchanges the data of its jobs, and where other nodes try the way to
+// it; and the same of a peer, as it says.
+#pragma once
+
+#include "api/base/network/interface_choice.hpp"
+#include "daemon/control/link/path_echo.hpp"
+#include "daemon/control/packet.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace muster::supervisor {
+
+// Owns    the far end of trials, once there is an address.
+// Thread  the supervisor's loop.
+// Bound   one listener.
+// Fails   never: what cannot be had is said.
+class DataPath {
+ public:
+  // `network`: of the cluster; empty: none, and the way is that of the daemons.
+  DataPath(control::Loop& loop, std::string network) : loop_(loop), network_(std::move(network)) {}
+
+  // For others and for command lines: {"uses", "why", "mtu", "address", "port"}, the last two if an address
+  // is known, or {"trouble"}. What is new goes to the log.
+  const control::Json& describe(const InterfaceRule& rule);
+  // As it was described last; null before.
+  const control::Json& described() const { return described_; }
+
+  // What a peer says of its own, without what cannot be.
+  static control::Json of_peer(const control::Json& said);
+
+ private:
+  Status choose(const InterfaceRule& rule);
+
+  control::Loop& loop_;
+  const std::string network_;
+  std::optional<IpAddress> address_;
+  std::unique_ptr<control::PathEcho> echo_;
+  control::Json described_;
+};
+
+}  // namespace muster::supervisor

@@ -1,0 +1,298 @@
+#include "daemon/supervisor/program/supervisor.hpp"
+
+#include "api/base/log.hpp"
+#include "api/shm/headroom.hpp"
+
+#include <csignal>
+#include <utility>
+
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
+constexpr Nanos kLastAnswerTime = std::chrono::milliseconds(20);  // for the last answer to a command line
+
+Shares::Limits memory_limits(const Options& options) {
+  // If the capacity is unknown: more than any machine has.
+  const std::uint64_t capacity = shm::memory_capacity();
+  const std::uint64_t usual = capacity != 0 ? capacity / 4 * 3 : control::kJobBytesMax;
+  return Shares::limits_of(options.memory_max != 0 ? options.memory_max : usual, options.memory_per_user_max);
+}
+
+JobTable empty_table(const Options& options) {
+  return JobTable(Shares(Shares::limits_of(options.jobs_max, options.jobs_per_user_max), geteuid()));
+}
+
+// The signals that are blocked, but neither end the daemon nor make it give way.
+const char* name_of(int number) {
+  switch (number) {
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGALRM:
+      return "SIGALRM";
+    default:
+      return "a signal";
+  }
+}
+
+}  // namespace
+
+Entrance::Options entrance_of(const Options& options) {
+  const std::string& ranks = options.socket_path;
+  return {options.runtime_directory,
+          ranks.empty() ? shm::ranks_socket(options.runtime_directory) : ranks,
+          {static_cast<mode_t>(options.directory_mode), options.directory_gid},
+          options.transient};
+}
+
+Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
+                                                     std::vector<Inherited> inherited) {
+  Inheritance inheritance(std::move(inherited), options.runtime_directory);
+  MUSTER_ASSIGN_OR_RETURN(Entrance entrance,
+                          Entrance::open(entrance_of(options), inheritance.entrance(entrance_of(options))));
+  MUSTER_ASSIGN_OR_RETURN(SavedState saved, SavedState::create(options.random_word(), clock.now()));
+  MUSTER_ASSIGN_OR_RETURN(SignalQueue signals, SignalQueue::open());
+  std::unique_ptr<Supervisor> supervisor(
+      new Supervisor(std::move(options), clock, std::move(entrance), std::move(saved), std::move(signals)));
+  supervisor->adoption_.begin(std::move(inheritance));
+  supervisor->acceptor_.start();
+  if (const Status opened = supervisor->peers_.open(); !opened.ok()) {
+    if (supervisor->jobs_.empty()) return fail(opened);
+    MUSTER_LOG(kError, "supervisor", "no other node can be reached: {}; SIGHUP tries again", opened.text());
+  }
+  MUSTER_RETURN_IF_ERROR(supervisor->start_configured_jobs());
+  supervisor->spanning_.start();
+  return supervisor;
+}
+
+Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, SavedState saved,
+                       SignalQueue signals)
+    : options_(std::move(options)),
+      clock_(clock),
+      signals_(std::move(signals)),
+      identities_(options_.transient ? Identities::Rule::kUidAlone : Identities::Rule::kWhereHeIs),
+      store_(options_.notify, options_.store_room),
+      saved_(std::move(saved)),
+      table_(empty_table(options_)),
+      costs_(options_.costs, options_.transient ? std::string() : options_.own_folder()),
+      memory_(loop_, store_, memory_limits(options_), geteuid()),
+      refusals_(loop_, clock_),
+      peers_(loop_, clock_, options_, events_of_peers()),
+      jobs_(loop_, table_, memory_, store_, costs_, options_, events_of_jobs()),
+      spanning_(loop_, clock_, table_, jobs_, peers_, options_,
+                [this](const GatheringRank::Job& job) { return rendezvous_.owner_here(job); }),
+      texts_(jobs_, clock_),
+      questions_(loop_, clock_, table_, ways_of_questions()),
+      gathered_(clock_, table_, questions_),
+      evictions_(table_, jobs_, memory_.shares()),
+      retries_(loop_, clock_, table_),
+      rendezvous_(loop_, clock_, spanning_, peers_, options_, events_of_rendezvous()),
+      claims_(loop_, table_, jobs_, evictions_, retries_, refusals_, rendezvous_, options_,
+              {[this] { on_changed(); }, [this] { save(); }}),
+      connections_(loop_, store_, refusals_, options_.idle_timeout, events_of_connections()),
+      acceptor_(loop_, clock_, store_, std::move(entrance),
+                [this](shm::Descriptor socket, shm::PeerIdentity peer, Door door) {
+                  PendingClient client{std::move(peer), {}, door};
+                  client.who = identities_.of(client.process);
+                  connections_.take(std::move(socket), std::move(client));
+                }),
+      adoption_(loop_, clock_, {acceptor_, saved_, table_, jobs_, memory_, connections_, store_, identities_},
+                options_.random_word, [this] { save(); }),
+      drain_(loop_, table_, jobs_, options_.drain_timeout, events_of_drain()),
+      handover_(loop_, clock_, options_, acceptor_.entrance(), jobs_, store_, saved_, [this] { save(); }),
+      job_commands_(table_, jobs_, spanning_, evictions_, questions_, gathered_, retries_, connections_,
+                    options_, [this] { save(); }),
+      report_(loop_, clock_,
+              {options_, table_, jobs_, costs_, questions_, claims_, memory_, saved_, acceptor_.entrance(),
+               adoption_, peers_, spanning_, rendezvous_}),
+      commands_(job_commands_, report_, handover_, drain_, options_.runtime_directory) {}
+
+Peers::Events Supervisor::events_of_peers() {
+  return {.jobs = [this] { return spanning_.parts(); },
+          .up =
+              [this](const std::string& peer, const control::Json& jobs) {
+                spanning_.on_up(peer, jobs);
+                rendezvous_.on_up(peer);
+              },
+          .down =
+              [this](const std::string& peer, const Status& why) {
+                questions_.on_down(peer, why);
+                spanning_.on_down(peer, why);
+                rendezvous_.on_down(peer);
+              },
+          .heard = [this](const std::string& peer, const control::Json& message) { on_heard(peer, message); },
+          .doubted = [this](const std::string& peer) { spanning_.on_doubted(peer); },
+          .lost = [this](const std::string& peer, const Status& why) { spanning_.on_lost(peer, why); }};
+}
+
+void Supervisor::on_heard(const std::string& peer, const control::Json& message) {
+  if (PeerQuestions::is_one(message)) return questions_.heard(peer, message);
+  Gathering::is_one(message) ? rendezvous_.heard(peer, message) : spanning_.heard(peer, message);
+}
+
+Rendezvous::Events Supervisor::events_of_rendezvous() {
+  return {.refuse = [this](std::uint64_t ticket, const Status& why) { claims_.refuse_gathered(ticket, why); },
+          .all_here = [this](const GatheringRank::Job& job,
+                             const std::string& mesh) { claims_.all_gathered(job, mesh); }};
+}
+
+PeerQuestions::Ways Supervisor::ways_of_questions() {
+  return {.send = [this](const std::string& peer,
+                         const control::Json& message) { return peers_.send(peer, message); },
+          .why_not = [this](const std::string& peer) { return peers_.why_not(peer); },
+          .ask_engine =
+              [this](const std::string& job, const control::Json& command, EngineProcess::Answered answered) {
+                jobs_.ask(job, command, {}, std::move(answered));
+              },
+          .text_of = [this](const std::string& job, const std::string& kind,
+                            const NodeTexts::Said& said) { texts_.ask(job, kind, said); }};
+}
+
+RunningJobs::Events Supervisor::events_of_jobs() {
+  return {.owned = [this](ConnectionId owner) { connections_.own(owner); },
+          .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
+          .ready = [this](const std::string& job, const Status& status) { claims_.job_settled(job, status); },
+          .heard = [this](const std::string& job, const EngineWord& word) { spanning_.on_word(job, word); },
+          .ending =
+              [this](const std::string& job, const Status& why) {
+                spanning_.on_ending(job, why);
+                if (!jobs_.facts(job).deserted) claims_.turn_away(job, for_ranks(job, why));
+              },
+          .gone = [this](const std::string& job, const Status& why,
+                         bool deserted) { on_gone(job, why, deserted); },
+          .vacant = [this](const std::string& job, Vacant vacant) { spanning_.on_vacant(job, vacant); },
+          .short_of_memory = [this](const std::string& job,
+                                    std::uint64_t bytes) { evictions_.make_memory(job, bytes); },
+          .stays = [this] { evictions_.on_change(); },
+          .changed = [this] { on_changed(); },
+          .save = [this] { save(); },
+          .reserved = [this](const std::string& job) { return spanning_.awaited(job); }};
+}
+
+Connections::Events Supervisor::events_of_connections() {
+  return {.hello =
+              [this](shm::Descriptor socket, PendingClient client, std::span<const std::byte> bytes) {
+                claims_.hear(std::move(socket), std::move(client), bytes);
+              },
+          .command = [this](const Caller& caller, const control::Json& body,
+                            const Reply& reply) { commands_.run(caller, body, reply); },
+          .left =
+              [this](ConnectionId owner) {
+                jobs_.end_owned_by(owner);
+                spanning_.on_left(owner);
+              }};
+}
+
+Drain::Events Supervisor::events_of_drain() {
+  return {.begun =
+              [this] {
+                tell("STOPPING=1");
+                claims_.disperse(failure(Code::kJobEnded, RunningJobs::kShuttingDown));
+                publish_status();
+              },
+          .ended = [this] { loop_.after(kLastAnswerTime, [this] { loop_.stop(); }); }};
+}
+
+// Jobs that wait for a place come before ranks that create a deserted job again.
+void Supervisor::on_gone(const std::string& job, const Status& why, bool deserted) {
+  spanning_.on_gone(job, why);
+  if (!deserted) claims_.turn_away(job, for_ranks(job, why));
+  adoption_.conclude();
+  retries_.fill_places();
+  claims_.admit_waiting(job);
+  evictions_.on_change();
+}
+
+// What ranks hear that have waited for the job. One that is made again is no reason for them to give up.
+Status Supervisor::for_ranks(const std::string& job, const Status& why) const {
+  const Status awaited = spanning_.awaited(job);
+  return awaited.code() == Code::kBusy && !jobs_.closed() ? awaited : why;
+}
+
+void Supervisor::on_changed() {
+  publish_status();
+  drain_.check();
+}
+
+Status Supervisor::start_configured_jobs() {
+  for (const control::JobSpec& job : options_.jobs) {
+    if (table_.find(job.id()) != nullptr || spanning_.has(job.id())) continue;
+    const auto tell = [name = job.name](const Status& status) {
+      if (!status.ok()) MUSTER_LOG(kError, "supervisor", "job {}: {}", name, status.text());
+    };
+    const auto start = [this, &job, tell] { return jobs_.start(job, {.gid = getgid()}, tell); };
+    if (table_.place_is_coming(job.owner.account)) {
+      retries_.wait_for_place(
+          {job.owner.account, job.id(), [] { return false; }, [start, tell] { tell(start()); }});
+      continue;
+    }
+    const Status started = start();
+    if (started.ok()) continue;
+    if (jobs_.empty()) return started;
+    tell(started);  // no reason to end the jobs that run
+  }
+  return {};
+}
+
+void Supervisor::run() {
+  hold_signals();
+  loop_.watch(signals_.descriptor(), [this] { on_signal(signals_.take()); });
+  const std::function<void()> beat = [this, &beat] {
+    tell("WATCHDOG=1");
+    loop_.after(kWatchdogPeriod, beat);
+  };
+  beat();
+  tell("READY=1");
+  publish_status();
+  MUSTER_LOG(kInfo, "supervisor", "listening at {}", acceptor_.entrance().socket().path());
+  loop_.run();
+  store_.forget_all();
+}
+
+void Supervisor::reload() {
+  const Status read = peers_.reload();
+  if (!read.ok())
+    MUSTER_LOG(kError, "supervisor", "the credentials stay as they were: {}", read.message());
+  else
+    MUSTER_LOG(kInfo, "supervisor",
+               "SIGHUP: the credentials for other nodes are read again; `muster upgrade` takes over with new "
+               "settings");
+}
+
+// A closing terminal sends SIGHUP, which must end no jobs. The log says which signals change nothing.
+void Supervisor::on_signal(int number) {
+  if (number == SIGTERM || number == SIGINT) return drain();
+  if (number == SIGHUP && !peers_.alone()) return reload();
+  if (number == SIGUSR2)
+    return handover_.begin("", [](const Status& refused) {
+      MUSTER_LOG(kError, "supervisor", "no upgrade: {}", refused.message());
+    });
+  if (number != 0)
+    MUSTER_LOG(kInfo, "supervisor", "{} changes nothing; `muster upgrade` takes over with new settings",
+               name_of(number));
+}
+
+// First call: ranks may leave. Second call: they must.
+void Supervisor::drain() {
+  drain_.begin(jobs_.closed() ? Drain::Ranks::kMustLeave : Drain::Ranks::kMayLeave);
+}
+
+void Supervisor::save() {
+  saved_.save(jobs_.saved(), acceptor_.entrance().managers_stood());
+}
+
+// If the manager does not listen, the daemon goes on: the manager's own timeouts decide.
+void Supervisor::tell(const std::string& text) const {
+  if (options_.notify) options_.notify(text, {});
+}
+
+void Supervisor::publish_status() const {
+  tell(fmt::format("STATUS={} sessions, {} jobs{}", table_.sessions(), table_.jobs().size(),
+                   jobs_.closed() ? ", draining" : ""));
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,300 @@
+#include "daemon/supervisor/spanning/spanning_jobs.hpp"
+
+#include "api/base/log.hpp"
+#include "daemon/control/engine_address.hpp"
+#include "daemon/control/link/frame.hpp"
+#include "daemon/supervisor/base/said.hpp"
+#include "daemon/supervisor/spanning/job_wish.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <pwd.h>
+#include <unistd.h>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+
+// The group of a user of another node, who has the same number here.
+Result<std::uint32_t> gid_of(std::uint32_t uid) {
+  if (geteuid() != 0 && uid != geteuid())
+    return fail(Code::kDenied, "this daemon runs as uid {} and cannot start an engine for uid {}", geteuid(),
+                uid);
+  std::vector<char> text(std::size_t{16} << 10);
+  passwd entry{};
+  passwd* found = nullptr;
+  if (getpwuid_r(uid, &entry, text.data(), text.size(), &found) != 0 || found == nullptr)
+    return fail(Code::kDenied, "uid {} is no user of this node", uid);
+  return entry.pw_gid;
+}
+
+Status exists(const std::string& job) {
+  return failure(Code::kDuplicate, "job {} exists; end it, or choose another name", job);
+}
+
+}  // namespace
+
+SpanningJobs::SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
+                           Peers& peers, const Options& options, OwnerHere owner_here)
+    : around_{loop, clock, table, jobs, peers, options}, owner_here_(std::move(owner_here)) {
+  for (const control::JobSpec& spec : options.jobs)
+    if (spec.world.nodes().size() > 1 && !peers.alone())
+      enter(spec, spec.world.nodes().front(), getgid(), {});
+}
+
+SpanningPart& SpanningJobs::enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
+                                  SpanningPart::Wish wish) {
+  const std::string name = spec.id();
+  auto& part = parts_[name];
+  part = std::make_unique<SpanningPart>(around_, std::move(spec), leader, gid, std::move(wish));
+  return *part;
+}
+
+void SpanningJobs::start() {
+  if (around_.peers.alone()) return;
+  std::vector<std::string> unknown;
+  for (const auto& [name, job] : around_.table.jobs()) {
+    if (job.spec.world.nodes().size() < 2) continue;
+    auto it = parts_.find(name);
+    if (it == parts_.end() && job.spec.temporary()) {
+      const RunningJobs::Facts facts = around_.jobs.facts(name);
+      enter(job.spec, job.spec.asked_on, facts.gid, {.owner = facts.owner, .made = {}});
+      it = parts_.find(name);
+    }
+    if (it == parts_.end())
+      unknown.push_back(name);
+    else if (job.state != JobState::kEnding)
+      it->second->adopt(job.spec.epoch);
+  }
+  for (const std::string& name : unknown)
+    around_.jobs.end(name, "the cluster file does not name it any more");
+  for (const auto& [name, part] : parts_) part->try_begin();
+}
+
+// ---- temporary jobs ----------------------------------------------------------------------------
+
+Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Wish wish) {
+  const std::string name = spec.id();
+  if (is_over(name)) parts_.erase(name);
+  if (parts_.contains(name) || around_.table.find(name) != nullptr) return exists(name);
+  for (const std::string& node : spec.world.nodes())
+    if (node != around_.peers.here() && !around_.peers.is_up(node))
+      return failure(Code::kBusy, "job {} needs node {}: {}; try again (`muster status`)", name, node,
+                     around_.peers.why_not(node));
+  // Before any node hears of it: who reads a frame that is too large ends the connection.
+  const Json longest{{"job", name},
+                     {"epoch", std::numeric_limits<std::uint64_t>::max()},
+                     {"step", "prepare"},
+                     {"generation", std::numeric_limits<std::uint32_t>::max()},
+                     {"address", Json::binary(std::vector<std::uint8_t>(control::kAddressBytesMax))},
+                     {"wish", wish_of(spec)}};
+  if (!control::fits_frame(longest))
+    return failure(Code::kNoResource,
+                   "what is asked for job {} does not fit into a message between nodes: {} bytes and {} "
+                   "items; ask for fewer flattened dimensions",
+                   name, control::kFrameBytesMax, control::kOfFrames.items_max);
+  SpanningPart& part = enter(std::move(spec), around_.peers.here(), gid, std::move(wish));
+  part.try_begin();
+  forget_if_over(name);
+  return {};
+}
+
+// A node asks for a part of a temporary job: with `prepare` to make the job, which waits while an earlier one
+// of that name is still ending here, or with `join`.
+void SpanningJobs::hear_wish(const std::string& peer, const std::string& job, const Json& message) {
+  const std::string step = said_text(message, "step");
+  const std::uint64_t epoch = said_number(message, "epoch");
+  auto wished = wish_in(peer, job, message);
+  const bool waits = wished && step == "prepare" && !makes_room(peer, wished->spec);
+  if (waits && later_.try_emplace(job, Later{peer, message}).second) return;
+  const Status entered = wished ? enter_asked(*std::move(wished)) : wished.error();
+  if (entered.ok()) {
+    parts_.at(job)->hear(peer, step, epoch, message);
+    return forget_if_over(job);
+  }
+  // Another node asks a node that was started anew again and again, until ranks of the job come there.
+  if (entered.code() != Code::kNotFound || step == "prepare")
+    MUSTER_LOG(kWarning, "supervisor", "node {} has asked for a part of job {}: {}", peer, job.substr(0, 64),
+               entered.message());
+  Json answer{{"job", job}, {"epoch", epoch}, {"step", "prepared"}};
+  answer.update(control::failed(entered));
+  // Whoever asked for the job here has left without a word: this daemon was started anew.
+  if (entered.code() == Code::kJobEnded)
+    answer = {{"job", job}, {"epoch", epoch}, {"step", "end"}, {"why", entered.message()}, {"again", false}};
+  around_.peers.send(peer, answer);
+}
+
+// Its daemon is believed in whose wish it is, as the cluster's nodes are.
+Result<SpanningJobs::Wished> SpanningJobs::wish_in(const std::string& peer, const std::string& job,
+                                                   const Json& message) const {
+  Wished wished;
+  MUSTER_ASSIGN_OR_RETURN(wished.spec, job_of_wish(message.at("wish"), around_.options));
+  const control::JobSpec& spec = wished.spec;
+  if (spec.id() != job)
+    return fail(Code::kProtocol, "it wishes for another job: do the daemons of both nodes run as one user?");
+  const auto nodes = spec.world.nodes();
+  if (std::find(nodes.begin(), nodes.end(), peer) == nodes.end())
+    return fail(Code::kDenied, "node {} asks for a job of which it is no node", peer);
+  if (spec.asked_on == around_.peers.here()) return fail(Code::kJobEnded, "{}", RunningJobs::kOwnerLeft);
+  MUSTER_RETURN_IF_ERROR(find_owner(wished));
+  return wished;
+}
+
+// A user has the same number on all nodes. On this node a job with a key belongs to whoever's ranks wait for
+// it here.
+Status SpanningJobs::find_owner(Wished& wished) const {
+  control::JobSpec& spec = wished.spec;
+  if (!spec.gathered || control::key_in(spec.scope).empty()) {
+    MUSTER_ASSIGN_OR_RETURN(wished.gid, gid_of(spec.owner.uid));
+    return {};
+  }
+  const auto owner = owner_here_({spec.scope, spec.name});
+  if (!owner) return failure(Code::kNotFound, "no rank of job {} waits on this node any more", spec.id());
+  spec.owner = owner->who;
+  wished.gid = owner->gid;
+  return {};
+}
+
+// False while an earlier temporary job of that name is still ending here. If its leader has lost that job and
+// makes it anew, it ends now.
+bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& spec) {
+  const auto it = parts_.find(spec.id());
+  if (it == parts_.end()) return true;
+  const control::JobSpec& earlier = it->second->spec();
+  if (!earlier.temporary()) return true;
+  if (!it->second->over() && earlier.asked_on == peer) it->second->give_way(peer);
+  if (is_over(spec.id())) parts_.erase(it);
+  const Job* job = around_.table.find(spec.id());
+  return job == nullptr || job->state != JobState::kEnding;
+}
+
+Status SpanningJobs::enter_asked(Wished wished) {
+  control::JobSpec& spec = wished.spec;
+  if (parts_.contains(spec.id()) || around_.table.find(spec.id()) != nullptr) return exists(spec.id());
+  const auto temporary = std::count_if(parts_.begin(), parts_.end(),
+                                       [](const auto& entry) { return entry.second->spec().temporary(); });
+  if (temporary >= around_.options.jobs_max)
+    return failure(Code::kNoResource, "there are {} jobs of several nodes, and limits.jobs_max is {}",
+                   temporary, around_.options.jobs_max);
+  const std::string leader = spec.asked_on;
+  enter(std::move(spec), leader, wished.gid, {});
+  return {};
+}
+
+// A temporary job that has left nothing here but its part: the name is free.
+bool SpanningJobs::is_over(const std::string& job) const {
+  const auto it = parts_.find(job);
+  return it != parts_.end() && it->second->over() && it->second->spec().temporary() &&
+         around_.table.find(job) == nullptr;
+}
+
+// Later: its callback may be on the stack.
+void SpanningJobs::forget_if_over(const std::string& job) {
+  around_.loop.post([this, job] {
+    if (is_over(job)) parts_.erase(job);
+  });
+}
+
+void SpanningJobs::on_left(ConnectionId owner) {
+  for (const auto& [name, part] : parts_) {
+    part->on_left(owner);
+    forget_if_over(name);
+  }
+}
+
+void SpanningJobs::on_vacant(const std::string& job, Vacant vacant) {
+  const auto it = parts_.find(job);
+  if (it == parts_.end()) return;
+  it->second->on_vacant(vacant);
+  forget_if_over(job);
+}
+
+// ---- what others hear --------------------------------------------------------------------------
+
+Json SpanningJobs::parts() const {
+  Json parts = Json::array();
+  for (const auto& [name, part] : parts_)
+    if (part->ready_epoch() != 0) parts.push_back({{"job", name}, {"epoch", part->ready_epoch()}});
+  return parts;
+}
+
+Status SpanningJobs::awaited(const std::string& job) const {
+  const auto it = parts_.find(job);
+  return it == parts_.end() || is_over(job) ? Status() : it->second->awaited();
+}
+
+Json SpanningJobs::report() const {
+  Json waiting = Json::array();
+  for (const auto& [name, part] : parts_)
+    if (const std::string news = part->news(); !news.empty())
+      waiting.push_back({{"job", name}, {"why", news}});
+  return waiting;
+}
+
+// ---- events ------------------------------------------------------------------------------------
+
+void SpanningJobs::on_up(const std::string& peer, const Json& its_parts) {
+  std::map<std::string, std::uint64_t> theirs;
+  if (its_parts.is_array())
+    for (const Json& entry : its_parts)
+      if (entry.is_object()) theirs[said_text(entry, "job")] = said_number(entry, "epoch");
+  for (const auto& [name, part] : parts_) {
+    const auto its = theirs.find(name);
+    if (part->has(peer)) part->on_up(peer, its == theirs.end() ? 0 : its->second);
+    forget_if_over(name);
+  }
+}
+
+void SpanningJobs::on_down(const std::string& peer, const Status& why) {
+  for (const auto& [name, part] : parts_)
+    if (part->has(peer)) part->on_down(peer, why);
+  std::erase_if(later_, [&](const auto& entry) { return entry.second.peer == peer; });
+}
+
+void SpanningJobs::on_doubted(const std::string& peer) {
+  for (const auto& [name, part] : parts_) part->on_doubted(peer);
+}
+
+void SpanningJobs::on_lost(const std::string& peer, const Status& why) {
+  for (const auto& [name, part] : parts_) part->on_lost(peer, why);
+}
+
+void SpanningJobs::heard(const std::string& peer, const Json& message) {
+  const std::string job = said_text(message, "job"), step = said_text(message, "step");
+  const std::uint64_t epoch = said_number(message, "epoch");
+  if (epoch == 0) return;
+  if (message.contains("wish") && (step == "prepare" || !parts_.contains(job)))
+    return hear_wish(peer, job, message);
+  const auto waits = later_.find(job);
+  if (step == "end" && waits != later_.end() && waits->second.peer == peer &&
+      said_number(waits->second.message, "epoch") == epoch)
+    later_.erase(waits);
+  const auto it = parts_.find(job);
+  if (it == parts_.end() || !it->second->has(peer)) return;  // of a job that this node has no part of
+  it->second->hear(peer, step, epoch, message);
+  forget_if_over(job);
+}
+
+void SpanningJobs::on_word(const std::string& job, const EngineWord& word) {
+  if (const auto it = parts_.find(job); it != parts_.end()) it->second->on_word(word);
+}
+
+void SpanningJobs::on_ending(const std::string& job, const Status& why) {
+  if (const auto it = parts_.find(job); it != parts_.end()) it->second->on_ending(why);
+}
+
+void SpanningJobs::on_gone(const std::string& job, const Status& why) {
+  const auto it = parts_.find(job);
+  if (it == parts_.end()) return;
+  it->second->on_gone(why);
+  forget_if_over(job);
+  around_.loop.post([this, job] {
+    if (const auto waits = later_.extract(job)) heard(waits.mapped().peer, waits.mapped().message);
+  });
+}
+
+}  // namespace muster::supervisor

@@ -1,0 +1,83 @@
+// SpanningJobs: the jobs that have ranks on several nodes: those of the cluster file, and temporary ones,
+// which a user has asked for on one of their nodes (spanning_part.hpp).
+#pragma once
+
+#include "daemon/supervisor/spanning/gathering.hpp"
+#include "daemon/supervisor/spanning/spanning_part.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace muster::supervisor {
+
+// Owns    this node's part of each job.
+// Thread  the supervisor's loop.
+// Bound   the jobs of the cluster file, Options::jobs_max temporary ones, and one request that waits for
+// each. Fails   as SpanningPart; make: as it says.
+class SpanningJobs {
+ public:
+  // Whose ranks wait here for a job that they gather; nothing: nobody's.
+  using OwnerHere = std::function<std::optional<Gathering::Owner>(const GatheringRank::Job&)>;
+  SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
+               Peers& peers, const Options& options, OwnerHere owner_here);
+
+  // To be called once, after a predecessor's jobs were adopted.
+  void start();
+  // Whether it is a job of several nodes.
+  bool has(const std::string& job) const { return parts_.contains(job); }
+  // Makes a temporary job on its nodes, of which this is one. It ends on all of them with its owner's
+  // connection. `wish.made` hears that it is ready, or why it cannot be, unless this fails: kDuplicate, kBusy
+  // (a node is away).
+  Status make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Wish wish);
+
+  // This node's parts that ranks may use, for a greeting.
+  control::Json parts() const;
+  // Why that job is not there yet. kOk: it is, or it is no spanning job.
+  Status awaited(const std::string& job) const;
+  // The jobs that are not there, or not on all of their nodes, each with its reason.
+  control::Json report() const;
+
+  void on_up(const std::string& peer, const control::Json& its_parts);
+  void on_down(const std::string& peer, const Status& why);
+  // Nothing is heard of the peer; and then: it is given up.
+  void on_doubted(const std::string& peer);
+  void on_lost(const std::string& peer, const Status& why);
+  void heard(const std::string& peer, const control::Json& message);
+  // What RunningJobs reports of any job.
+  void on_word(const std::string& job, const EngineWord& word);
+  void on_ending(const std::string& job, const Status& why);
+  void on_gone(const std::string& job, const Status& why);
+  void on_left(ConnectionId owner);
+  void on_vacant(const std::string& job, Vacant vacant);
+
+ private:
+  SpanningPart& enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
+                      SpanningPart::Wish wish);
+  void hear_wish(const std::string& peer, const std::string& job, const control::Json& message);
+  struct Wished {
+    control::JobSpec spec;
+    std::uint32_t gid = 0;  // of its owner
+  };
+  Result<Wished> wish_in(const std::string& peer, const std::string& job, const control::Json& message) const;
+  Status find_owner(Wished& wished) const;
+  bool makes_room(const std::string& peer, const control::JobSpec& spec);
+  Status enter_asked(Wished wished);
+  bool is_over(const std::string& job) const;
+  void forget_if_over(const std::string& job);
+
+  struct Later {
+    std::string peer;
+    control::Json message;  // its `prepare`
+  };
+
+  const SpanningPart::Surroundings around_;
+  const OwnerHere owner_here_;
+  std::map<std::string, std::unique_ptr<SpanningPart>> parts_;
+  std::map<std::string, Later> later_;  // by job; until the part of that name is gone
+};
+
+}  // namespace muster::supervisor

@@ -1,9 +1,0 @@
-#include "daemon/supervisor/state.hpp"
-
-namespace muster::supervisor {
-
-StateFormat state_format() {
-  return {};
-}
-
-}  // namespace muster::supervisor

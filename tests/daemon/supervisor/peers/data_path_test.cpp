@@ -1,0 +1,86 @@
+#include "daemon/supervisor/peers/data_path.hpp"
+
+#include "tests/daemon/supervisor/lone_peers.hpp"
+#include "tests/support/manual_clock.hpp"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+namespace muster::supervisor {
+namespace {
+
+using control::Json;
+using ::testing::HasSubstr;
+
+TEST(DataPath, SaysInterfaceAddressAndPort) {
+  control::Loop loop;
+  DataPath path(loop, "");
+  EXPECT_TRUE(path.described().is_null());
+  const InterfaceRule rule{{"127.0.0.3"}, {}, "cluster.interfaces"};
+  const Json first = path.describe(rule);
+  EXPECT_THAT(first.at("uses").get<std::string>(), HasSubstr("lo (127.0.0.3, MTU "));
+  EXPECT_EQ(first.at("address"), "127.0.0.3");
+  EXPECT_GT(first.at("port"), 0);
+  EXPECT_EQ(path.describe(rule), first) << "the port stays";
+  EXPECT_EQ(path.describe({{"127.0.0.4"}, {}, "cluster.interfaces"}).at("address"), "127.0.0.4");
+}
+
+TEST(DataPath, SaysWhatIsWrongWithTheSetting) {
+  control::Loop loop;
+  DataPath path(loop, "");
+  const Json said = path.describe({{"127.0.0.3"}, {"none7"}, "nodes[1].interfaces"});
+  EXPECT_THAT(said.at("trouble").get<std::string>(),
+              HasSubstr("nodes[1].interfaces: 'none7' matches no network device; there are lo (127.0.0.1"));
+  EXPECT_FALSE(said.contains("port"));
+}
+
+TEST(DataPath, TakesFromAPeerWhatCanBe) {
+  const Json good{{"uses", "eth0"}, {"why", "because"}, {"address", "fd00::1"}, {"port", 7u}};
+  EXPECT_EQ(DataPath::of_peer(good), good);
+  const Json port = {{"uses", "eth0"}, {"why", "because"}};
+  for (const Json& bad : std::vector<Json>{0u, 65536u, -1, "7", nullptr}) {
+    Json said = good;
+    said["port"] = bad;
+    EXPECT_EQ(DataPath::of_peer(said), port) << bad;
+  }
+  for (const Json& bad : std::vector<Json>{"node02", "fd00::1/64", 7, std::string(100'000, '1')}) {
+    Json said = good;
+    said["address"] = bad;
+    EXPECT_EQ(DataPath::of_peer(said), port);
+  }
+  for (const Json& said :
+       std::vector<Json>{nullptr, 1, "x", Json::array({1}), {{"uses", 7}}, {{"more", "x"}}})
+    EXPECT_EQ(DataPath::of_peer(said), Json::object()) << said;
+  const Json longer = DataPath::of_peer({{"trouble", std::string(100'000, 'x')}});
+  EXPECT_LE(longer.at("trouble").get<std::string>().size(), 1024u);
+}
+
+// Goal:   nodes tell each other where the way to them can be tried, and know by which address they are
+// reached.
+TEST(DataPath, IsToldToEachPeer) {
+  control::Loop loop;
+  muster::test::ManualClock clock;
+  const Roster roster = plain_roster(2);
+  LonePeer here(loop, clock, roster, 0), other(loop, clock, roster, 1);
+  other.open();
+  here.open();
+  const SteadyClock steady;
+  const Instant end = steady.now() + std::chrono::seconds(20);
+  while ((here.up.empty() || other.up.empty()) && steady.now() < end) loop.turn();
+  const Json own = other.peers.report().at("path");
+  EXPECT_EQ(own.at("address"), "127.0.0.2");
+  const Json told = here.peers.report().at("peers").at(0).at("path");
+  EXPECT_EQ(told.at("port"), own.at("port"));
+  EXPECT_EQ(told.at("uses"), own.at("uses"));
+  control::JobSpec spec;
+  spec.interfaces.addresses = {"10.0.0.1"};
+  spec.world = *World::build({"node0", "node1"}, std::vector<std::uint32_t>{0, 1}, NodeIndex(1));
+  EXPECT_EQ(other.peers.interfaces_for(spec).addresses, (std::vector<std::string>{"10.0.0.1", "127.0.0.2"}));
+}
+
+}  // namespace
+}  // namespace muster::supervisor

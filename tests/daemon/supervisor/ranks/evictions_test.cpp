@@ -1,0 +1,245 @@
+// Jobs that all their ranks have left make room: an in-process daemon with engines of its own.
+#include "daemon/supervisor/ranks/evictions.hpp"
+
+#include "tests/support/node.hpp"
+#include "tests/support/users.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::supervisor {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::UnorderedElementsAre;
+using Json = control::Json;
+
+constexpr std::uint64_t kShare = std::uint64_t{256} << 20;
+
+int short_jobs() {
+  const char* count = std::getenv("MUSTER_SHORT_JOBS");
+  return count != nullptr ? std::atoi(count) : 12;
+}
+
+class EvictionsTest : public ::testing::Test {
+ protected:
+  EvictionsTest() { node_.options.made_job_linger = std::chrono::hours(1); }
+  // One rank comes and leaves. What muster_open says, and in *attachments how often the rank was there
+  // before.
+  muster_status_t visit(const std::string& job, int world = 1, const char* mesh = nullptr,
+                        std::uint32_t* attachments = nullptr) const {
+    muster_session* session = nullptr;
+    const muster_open_options options = node_.rank(job.c_str(), 0, world, mesh);
+    const muster_status_t opened = muster_open(&options, &session);
+    if (opened != MUSTER_OK) return opened;
+    muster_session_info info = MUSTER_SESSION_INFO_INIT;
+    if (attachments != nullptr && muster_session_query(session, &info) == MUSTER_OK)
+      *attachments = info.attachments;
+    return muster_close(session);
+  }
+  static muster_status_t alloc(muster_session* session, std::uint64_t bytes) {
+    muster_buffer_options options = MUSTER_BUFFER_OPTIONS_INIT;
+    options.name = "state";
+    options.bytes = bytes;
+    muster_buffer buffer = 0;
+    void* address = nullptr;
+    return muster_buffer_create(session, &options, &buffer, &address);
+  }
+  // The same, and leaves a named buffer.
+  muster_status_t leave_behind(const std::string& job, std::uint64_t bytes) const {
+    muster_session* session = nullptr;
+    const muster_open_options options = node_.rank(job.c_str(), 0, 1);
+    muster_status_t status = muster_open(&options, &session);
+    if (status == MUSTER_OK) status = alloc(session, bytes);
+    static_cast<void>(muster_close(session));
+    return status;
+  }
+  Json ask(const Json& command) const {
+    const auto socket = shm::connect_to(node_.door(), soon(), clock_);
+    EXPECT_TRUE(socket) << socket.error().text();
+    EXPECT_TRUE(control::send_packet(*socket, shm::MessageKind::kCommand, 1, command).ok());
+    const auto packet = control::receive_packet(*socket, soon(), clock_);
+    const auto result = packet ? control::result_of(*packet) : Result<Json>(fail(packet.error()));
+    EXPECT_TRUE(result) << result.error().text();
+    return result ? *result : Json();
+  }
+  std::set<std::string> jobs() const {
+    std::set<std::string> names;
+    const Json status = ask({{"command", "status"}});
+    for (const Json& job : status.at("jobs"))
+      if (job.at("state") != "ending") names.insert(job.at("name"));
+    return names;
+  }
+  Instant soon() const { return clock_.now() + std::chrono::seconds(20); }
+
+  SteadyClock clock_;
+  test::Node node_;
+};
+
+// Goal:   no short job is refused because of those before it.
+TEST_F(EvictionsTest, EndTheJobThatHasBeenIdleForLongest) {
+  node_.options.jobs_max = 3;
+  node_.start();
+  for (int i = 0; i < 12; ++i)
+    ASSERT_EQ(visit(fmt::format("step{}", i)), MUSTER_OK) << i << muster_last_error();
+  EXPECT_THAT(jobs(), UnorderedElementsAre("step9", "step10", "step11"));
+  std::uint32_t attachments = 0;
+  ASSERT_EQ(visit("step9", 1, nullptr, &attachments), MUSTER_OK);
+  EXPECT_EQ(attachments, 1u) << "it is warm";
+  ASSERT_EQ(visit("step12"), MUSTER_OK);
+  EXPECT_THAT(jobs(), UnorderedElementsAre("step9", "step11", "step12")) << "it was used since";
+  ASSERT_EQ(visit("step10", 1, nullptr, &attachments), MUSTER_OK);
+  EXPECT_EQ(attachments, 0u) << "the rank hears that the job is new";
+}
+
+// Goal:   a launcher that comes back with another number of ranks, or another mesh, gets its job.
+TEST_F(EvictionsTest, EndAJobForOneOfItsNameWithAnotherSize) {
+  node_.start();
+  std::uint32_t attachments = 7;
+  for (const int world : {4, 3, 4}) {
+    ASSERT_EQ(visit("elastic", world, nullptr, &attachments), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(attachments, 0u);
+  }
+  ASSERT_EQ(visit("elastic", 4, "tp=2,dp_shard=2", &attachments), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(attachments, 0u);
+  ASSERT_EQ(visit("elastic", 4, "tp=2,dp_shard=2", &attachments), MUSTER_OK);
+  EXPECT_EQ(attachments, 1u) << "the same one comes back to it";
+}
+
+// Goal:   a job that has a rank is no idle one: whoever comes with another size hears so.
+TEST_F(EvictionsTest, EndNoJobThatHasARank) {
+  node_.options.jobs_max = 2;
+  node_.start();
+  muster_session* session = nullptr;
+  const muster_open_options options = node_.rank("busy", 0, 2);
+  ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(visit("busy", 3), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("job busy has 2"));
+  for (const char* job : {"a", "b", "c"}) EXPECT_EQ(visit(job), MUSTER_OK) << job;
+  EXPECT_THAT(jobs(), UnorderedElementsAre("busy", "c"));
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
+// Goal:   what somebody has asked for stays: jobs of the cluster file and of --keep.
+TEST_F(EvictionsTest, EndNoJobThatItsRanksHaveNotMade) {
+  node_.options.jobs_max = 2;
+  node_.start();
+  ask({{"command", "job_create"},
+       {"keep", true},
+       {"spec", {{"name", "kept"}, {"world", 1}, {"mesh", "dp_shard=1"}}}});
+  for (const char* job : {"kept", "a", "kept", "b", "c"}) ASSERT_EQ(visit(job), MUSTER_OK) << job;
+  EXPECT_THAT(jobs(), UnorderedElementsAre("kept", "c"));
+  EXPECT_EQ(visit("kept", 2), MUSTER_ERR_BAD_ARGUMENT);
+  ask({{"command", "job_create"},
+       {"keep", true},
+       {"spec", {{"name", "second"}, {"world", 1}, {"mesh", "dp_shard=1"}}}});
+  EXPECT_THAT(jobs(), UnorderedElementsAre("kept", "second")) << "a command line needs room too";
+  EXPECT_EQ(visit("d"), MUSTER_ERR_NO_RESOURCE);
+}
+
+// Goal:   memory that idle jobs have left behind does not refuse the next one, however much that is, and jobs
+//         that have a rank keep theirs.
+TEST_F(EvictionsTest, GiveTheMemoryOfIdleJobsToTheNext) {
+  node_.options.memory_max = kShare;
+  node_.start();
+  Nanos longest{0};
+  for (int i = 0; i < short_jobs(); ++i) {
+    const Instant begin = clock_.now();
+    ASSERT_EQ(leave_behind(fmt::format("step{}", i), kShare / 4), MUSTER_OK) << i << muster_last_error();
+    longest = std::max(longest, clock_.now() - begin);
+  }
+  fmt::print("{} jobs in a row, the slowest {} ms\n", short_jobs(), longest / std::chrono::milliseconds(1));
+  EXPECT_THAT(jobs(), ::testing::IsSupersetOf({fmt::format("step{}", short_jobs() - 1),
+                                               fmt::format("step{}", short_jobs() - 2)}));
+  ASSERT_EQ(leave_behind("whole", kShare * 9 / 10), MUSTER_OK) << muster_last_error();
+  EXPECT_THAT(jobs(), UnorderedElementsAre("whole"));
+  muster_session* busy = nullptr;
+  const muster_open_options options = node_.rank("busy", 0, 1);
+  ASSERT_EQ(muster_open(&options, &busy), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(alloc(busy, kShare / 2), MUSTER_OK) << muster_last_error();
+  EXPECT_THAT(jobs(), UnorderedElementsAre("busy"));
+  EXPECT_EQ(leave_behind("idle", kShare / 4), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(leave_behind("more", kShare * 3 / 4), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("limits.memory_max"));
+  EXPECT_THAT(jobs(), UnorderedElementsAre("busy", "idle", "more")) << "what does not fit ends nobody's job";
+  EXPECT_EQ(leave_behind("less", kShare / 3), MUSTER_OK) << muster_last_error();
+  EXPECT_THAT(jobs(), ::testing::Not(::testing::Contains("idle")));
+  EXPECT_EQ(muster_close(busy), MUSTER_OK);
+}
+
+// Goal:   several ranks that want memory at the same time all get it.
+TEST_F(EvictionsTest, GiveMemoryToAllWhoWaitForIt) {
+  node_.options.memory_max = kShare;
+  node_.start();
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(leave_behind(fmt::format("step{}", i), kShare * 3 / 10), MUSTER_OK) << muster_last_error();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.emplace_back([this, rank] {
+      muster_session* session = nullptr;
+      const muster_open_options options = node_.rank("wide", rank, 4);
+      ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+      EXPECT_EQ(alloc(session, kShare / 5), MUSTER_OK) << muster_last_error();
+      EXPECT_EQ(muster_close(session), MUSTER_OK);
+    });
+  for (std::thread& rank : ranks) rank.join();
+}
+
+// Goal:   two users who start short jobs at the same time hinder each other in nothing.
+TEST_F(EvictionsTest, LetTwoUsersHaveShortJobsAtOnce) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become other users";
+  node_.options.memory_max = 2 * kShare;
+  node_.options.memory_per_user_max = kShare / 2;
+  node_.options.jobs_max = 12;
+  node_.options.jobs_per_user_max = 5;
+  test::start_for_everybody(node_);
+  const auto jobs_in_a_row = [this](const char* name, int count) {
+    return [this, name, count] {
+      for (int i = 0; i < count; ++i)
+        if (leave_behind(fmt::format("{}{}", name, i), kShare / 8) != MUSTER_OK) {
+          fmt::print("{}{}: {}\n", name, i, muster_last_error());
+          return 1;
+        }
+      return 0;
+    };
+  };
+  std::thread one(
+      [&] { EXPECT_EQ(test::as_user(node_, test::kOneUser, jobs_in_a_row("a", short_jobs())), 0); });
+  EXPECT_EQ(test::as_user(node_, test::kOtherUser, jobs_in_a_row("b", short_jobs())), 0);
+  one.join();
+  const std::string a = fmt::format("a{}@65531", short_jobs() - 1);
+  const std::string b = fmt::format("b{}@65532", short_jobs() - 1);
+  EXPECT_THAT(jobs(), ::testing::IsSupersetOf({a, b}));
+  // Who is alone goes on without the other, whose last jobs stay.
+  EXPECT_EQ(test::as_user(node_, test::kOtherUser, jobs_in_a_row("c", 20)), 0);
+  EXPECT_THAT(jobs(), ::testing::IsSupersetOf({a, std::string("c19@65532")}));
+}
+
+// Goal:   nobody's idle job ends for another user.
+TEST_F(EvictionsTest, EndNoJobOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become other users";
+  node_.options.jobs_max = 3;
+  node_.options.jobs_per_user_max = 2;
+  test::start_for_everybody(node_);
+  const auto visits = [this](const char* first, const char* second) {
+    return [this, first, second] { return visit(first) == MUSTER_OK && visit(second) == MUSTER_OK ? 0 : 1; };
+  };
+  EXPECT_EQ(test::as_user(node_, test::kOneUser, visits("a", "b")), 0);
+  // One place is root's: the other user finds none, and ends no job that is not his.
+  EXPECT_EQ(
+      test::as_user(node_, test::kOtherUser, [this] { return visit("c") == MUSTER_ERR_NO_RESOURCE ? 0 : 1; }),
+      0);
+  EXPECT_THAT(jobs(), UnorderedElementsAre("a@65531", "b@65531"));
+  EXPECT_EQ(test::as_user(node_, test::kOneUser, visits("c", "d")), 0);
+  EXPECT_THAT(jobs(), UnorderedElementsAre("c@65531", "d@65531"));
+}
+
+}  // namespace
+}  // namespace muster::supervisor
