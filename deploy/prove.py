@@ -94,7 +94,7 @@ PROOFS = [
     Proof("two-nodes-digests", 1, "digest_test", TWO_NODES),
     Proof("shared-between-nodes", 1, "spanning_group_test", _cases(5_000), "*SharedTargets*"),
     Proof("agreement", 1, "agreement_test", CASES),
-    Proof("gathering", 2, "supervisor_parts_test", _cases(20_000), "Gathering*"),
+    Proof("gathering", 2, "supervisor_parts_test", _cases(20_000), "Rendezvous*"),
     Proof("overlap", 1, "base_overlap_test", CASES),
     Proof("failure-histories", 2, "failure_history_test", _cases(19_000)),
     Proof("histories", 3, "history_test", _cases(19_000)),

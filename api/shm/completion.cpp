@@ -317,7 +317,7 @@ Code CompletionReader::remember_reset(std::uint32_t lane, std::uint64_t up_to) {
   return Code::kOk;
 }
 
-std::uint64_t CompletionReader::settled(std::uint32_t lane, std::uint64_t submitted) {
+std::uint64_t CompletionReader::decided(std::uint32_t lane, std::uint64_t submitted) {
   Snapshot now{};
   if (look(lane, &now, nullptr) != Code::kOk) return 0;
   const auto& episodes = histories_[lane].episodes;

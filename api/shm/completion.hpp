@@ -150,7 +150,7 @@ class CompletionReader {
 
   // Of `submitted` starts of the lane: the value up to which all have their outcome, or fail at once. Later
   // starts fill the lane. 0 if the engine is changing the lane at this moment, or the page is corrupt.
-  std::uint64_t settled(std::uint32_t lane, std::uint64_t submitted);
+  std::uint64_t decided(std::uint32_t lane, std::uint64_t submitted);
 
   // kOk while the session is open, else the status with which the engine closed it.
   Code closed() const {

@@ -167,16 +167,16 @@ struct GroupAbort {
   char reason[kReasonBytes] = {};  // zero-terminated, for the other members; empty: none
 };
 // A tensor in a message. Its sizes, then its strides follow, one for each dim (tail.hpp).
-struct TensorHead {
+struct TensorHeader {
   std::uint64_t buffer = 0;
   std::uint64_t offset_bytes = 0;
   std::int32_t dtype = 0, dims = 0;
 };
 // A face in a message. The sizes and strides of its view follow.
-struct FaceHead {
+struct FaceHeader {
   std::int32_t peer = 0;
   std::uint32_t tag = 0;
-  TensorHead view;
+  TensorHeader view;
 };
 // Three lists follow: tensors, ints (std::int64_t), reals (double). Each is as long as its field says, or as
 // the kernel's maximum if the field says more.
@@ -202,7 +202,8 @@ struct PlanCollective {
   std::uint32_t tag = 0, piece_counts = 0, pieces = 0, reserved = 0;
   char site[kSiteBytes] = {};  // zero-terminated; empty: nowhere
 };
-static_assert(sizeof(PlanCollective) == 176 && sizeof(FaceHead) == 32, "no padding: equal work, equal bytes");
+static_assert(sizeof(PlanCollective) == 176 && sizeof(FaceHeader) == 32,
+              "no padding: equal work, equal bytes");
 constexpr std::size_t kListBytesMax = kMessageBytesMax - sizeof(PlanCollective);  // all together
 constexpr std::size_t kFacesMax = 680;  // of one PlanCollective, sends and receives; collectives.h says so
 

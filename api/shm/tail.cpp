@@ -41,7 +41,7 @@ void append(std::vector<std::byte>& to, std::span<const double> numbers) {
 }
 
 void append(std::vector<std::byte>& to, const muster_tensor& tensor) {
-  const TensorHead head{tensor.buffer, tensor.offset_bytes, tensor.dtype, tensor.dims};
+  const TensorHeader head{tensor.buffer, tensor.offset_bytes, tensor.dtype, tensor.dims};
   const std::size_t dims = dims_sent(tensor.dims);
   append_bytes(to, std::as_bytes(std::span(&head, 1)));
   append_bytes(to, std::as_bytes(std::span(tensor.size, dims)));
@@ -90,7 +90,7 @@ Status TailReader::copy_out(const char* name, std::span<T> list) {
 }
 
 bool TailReader::copy_out(muster_tensor* tensor) {
-  TensorHead head;
+  TensorHeader head;
   if (left_.size() < sizeof head) return false;
   std::memcpy(&head, left_.data(), sizeof head);
   if (left_.size() < tensor_bytes(head.dims)) return false;

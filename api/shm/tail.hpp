@@ -1,6 +1,6 @@
 // What follows a message: lists of numbers, tensors and faces, end to end.
 //
-// A tensor is a TensorHead, then its sizes, then its strides (std::int64_t). So it has the length that its
+// A tensor is a TensorHeader, then its sizes, then its strides (std::int64_t). So it has the length that its
 // dims need. The heads are in control.hpp.
 #pragma once
 
@@ -22,10 +22,10 @@ constexpr std::size_t dims_sent(std::int32_t dims) {
                                                                   : dims);
 }
 constexpr std::size_t tensor_bytes(std::int32_t dims) {
-  return sizeof(TensorHead) + 2 * dims_sent(dims) * sizeof(std::int64_t);
+  return sizeof(TensorHeader) + 2 * dims_sent(dims) * sizeof(std::int64_t);
 }
 constexpr std::size_t face_bytes(std::int32_t dims) {
-  return sizeof(FaceHead) - sizeof(TensorHead) + tensor_bytes(dims);
+  return sizeof(FaceHeader) - sizeof(TensorHeader) + tensor_bytes(dims);
 }
 static_assert(sizeof(PlanCollective) + kFacesMax * face_bytes(MUSTER_TENSOR_DIMS_MAX) <= kMessageBytesMax);
 

@@ -37,14 +37,15 @@ void DaemonLink::ask(const Json& command, Answered answered) {
   const std::uint32_t serial = ++serial_;
   const bool gone = !socket_.valid();
   const auto timer = loop_.after(gone ? Nanos(0) : address_.timeout, [this, serial, gone] {
-    settle(serial, tl::unexpected(
-                       gone ? Trouble{kUnreachable, "the daemon has gone away"}
-                            : Trouble{kTimedOut,
-                                      "the daemon did not answer in time; --timeout sets how long to wait"}));
+    conclude(
+        serial,
+        tl::unexpected(
+            gone ? Trouble{kUnreachable, "the daemon has gone away"}
+                 : Trouble{kTimedOut, "the daemon did not answer in time; --timeout sets how long to wait"}));
   });
   open_.emplace(serial, Open{command, std::move(answered), timer, false});
   if (gone) return;
-  if (const Status sent = send(serial); !sent.ok()) settle(serial, troubled(sent));
+  if (const Status sent = send(serial); !sent.ok()) conclude(serial, troubled(sent));
 }
 
 Status DaemonLink::send(std::uint32_t serial) {
@@ -62,7 +63,7 @@ void DaemonLink::on_readable() {
     connects_ = 0;
     if (packet->kind == shm::MessageKind::kCommand) return on_adopted(packet->body);
     const std::uint32_t serial = packet->serial;
-    return settle(serial, answer_of(std::move(packet)));
+    return conclude(serial, answer_of(std::move(packet)));
   }
   if (packet.error().code() == Code::kPending) return;
   loop_.unwatch(std::exchange(watch_, 0));
@@ -131,7 +132,7 @@ void DaemonLink::lose(const Status& why) {
   on_lost();
 }
 
-void DaemonLink::settle(std::uint32_t serial, OrTrouble<DaemonAnswer> outcome) {
+void DaemonLink::conclude(std::uint32_t serial, OrTrouble<DaemonAnswer> outcome) {
   const auto it = open_.find(serial);
   if (it == open_.end()) return;  // the answer came too late
   loop_.unwatch(it->second.timer);

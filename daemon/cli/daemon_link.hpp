@@ -48,7 +48,7 @@ class DaemonLink {
   Status send(std::uint32_t serial);
   template<class May>
   void repeat(std::uint32_t end, May&& may);
-  void settle(std::uint32_t serial, OrTrouble<DaemonAnswer> outcome);
+  void conclude(std::uint32_t serial, OrTrouble<DaemonAnswer> outcome);
 
   control::Loop& loop_;
   DaemonAddress address_;

@@ -108,9 +108,9 @@ std::optional<std::size_t> open_quote(std::string_view text, std::size_t from) {
 // Thread  one.
 // Bound   a call costs the distance to the last offset, when both are on one line.
 // Fails   never.
-class Places {
+class Positions {
  public:
-  explicit Places(const Source& source) : source_(source) {}
+  explicit Positions(const Source& source) : source_(source) {}
 
   Mark mark(std::size_t offset) {
     const std::string_view text = source_.text();
@@ -143,7 +143,7 @@ class Places {
 class Builder final : public YAML::EventHandler {
  public:
   Builder(const Source& source, Diagnostics* diagnostics)
-      : source_(source), places_(source), diagnostics_(*diagnostics) {}
+      : source_(source), positions_(source), diagnostics_(*diagnostics) {}
 
   std::optional<Node> take() { return std::move(root_); }
 
@@ -239,7 +239,7 @@ class Builder final : public YAML::EventHandler {
     Node made;
     made.kind = kind;
     made.offset = last_offset_ = offset_of(mark);
-    made.mark = places_.mark(made.offset);
+    made.mark = positions_.mark(made.offset);
     return made;
   }
 
@@ -315,12 +315,12 @@ class Builder final : public YAML::EventHandler {
   }
 
   void add(std::size_t offset, Complaint complaint) {
-    diagnostics_.add(diagnostic_at(source_, places_.mark(offset), path(), std::move(complaint)));
+    diagnostics_.add(diagnostic_at(source_, positions_.mark(offset), path(), std::move(complaint)));
     if (diagnostics_.full()) throw Stop{};
   }
 
   const Source& source_;
-  Places places_;
+  Positions positions_;
   Diagnostics& diagnostics_;
   std::optional<Node> root_;
   std::vector<Frame> frames_;

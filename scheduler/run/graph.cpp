@@ -54,7 +54,7 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
       steps_(matches_.groups().size()),
       absences_(options.world),
       ranks_(first_lanes(options)),
-      open_lanes_({ranks_, matches_, steps_, unsettled_}, options.launch_depth) {}
+      open_lanes_({ranks_, matches_, steps_, work_list_}, options.launch_depth) {}
 
 void Graph::set_group(GroupId group, Group now) {
   if (now.ranks == groups()[group.value].ranks) return matches_.set_group(group, std::move(now));
@@ -95,9 +95,9 @@ CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const 
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     const std::vector<Rank>& members = groups()[g].ranks;
     if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
-    unsettled_.fail(matches_.end_group(GroupId(g), cause, Epochs::Why::kLoss), cause);
+    work_list_.fail(matches_.end_group(GroupId(g), cause, Epochs::Why::kLoss), cause);
   }
-  settle(now);
+  resolve(now);
   open_lanes_.close_all(rank);
   return cause;
 }
@@ -107,8 +107,8 @@ void Graph::absent(Rank rank, const std::string& text, Instant now) {
   absences_.add(rank, new_fault(absences_.reason(rank, text)));
   const CausePtr absence = absences_.of(rank);
   if (absence == nullptr) return;  // it is still there
-  unsettled_.fail(matches_.waiting_for(rank), absence);
-  settle(now);
+  work_list_.fail(matches_.waiting_for(rank), absence);
+  resolve(now);
 }
 
 void Graph::heard(Rank rank, std::uint64_t fault) {
@@ -142,17 +142,17 @@ Code Graph::submit(Request request, Instant now) {
   } else {
     lane.push(start, now);
     rank.set_busy(request.lane);
-    unsettled_.stir(request.rank);
+    work_list_.mark_runnable(request.rank);
   }
-  settle(now);
+  resolve(now);
   return Code::kOk;
 }
 
 Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Instant now) {
   const Code code = ranks_[rank].signal(timeline, value, now);
   if (code != Code::kOk) return code;
-  unsettled_.stir(rank);
-  settle(now);
+  work_list_.mark_runnable(rank);
+  resolve(now);
   return Code::kOk;
 }
 
@@ -163,8 +163,8 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   for (const Place& place : lane.noted()) matches_.move_on(place, fault);
   matches_.heard(rank, fault);
   actions_.resumed(rank, lane_index, lane.resume());
-  unsettled_.stir(rank);
-  settle(now);
+  work_list_.mark_runnable(rank);
+  resolve(now);
 }
 
 void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
@@ -190,7 +190,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     if (flight.given_up && !of_former) actions_.quarantined(part.rank, part.lane, --load.quarantined);
     const bool well = cause == nullptr && (of_former || lane.failure_at(part.value) == nullptr);
     actions_.retired(part.rank, part.lane, part.value, *part.plan, well);
-    if (rank.present()) unsettled_.stir(part.rank);
+    if (rank.present()) work_list_.mark_runnable(part.rank);
     if (of_former) continue;
     lane.finish(part.value, well);
     if (well) actions_.reached(part.rank, part.lane, part.value, flight.step.key);
@@ -198,12 +198,12 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     if (const CollectiveWork* work = part.plan->collective()) {
       const Place place = place_of(*work, part.lane_id);
       lane.note(place);
-      unsettled_.fail(matches_.end(place, cause), cause);
+      work_list_.fail(matches_.end(place, cause), cause);
     }
     stop_lane(part.rank, part.lane, cause, part.value);
   }
   steps_.give_back(step_index);
-  settle(now);
+  resolve(now);
 }
 
 void Graph::ended_elsewhere(const transport::EpochEnd& end, Instant now) {
@@ -213,22 +213,22 @@ void Graph::ended_elsewhere(const transport::EpochEnd& end, Instant now) {
     const Code code = end.code == Code::kJobEnded ? Code::kPeerLost : end.code;
     const CausePtr cause = new_fault(as_known_here({code, end.culprit, end.text}, ranks_.world()));
     const Epochs::Why why = end.loss ? Epochs::Why::kLoss : Epochs::Why::kOther;
-    unsettled_.fail(matches_.end_up_to(GroupId(g), end.epoch, cause, why), cause);
+    work_list_.fail(matches_.end_up_to(GroupId(g), end.epoch, cause, why), cause);
   }
-  settle(now);
+  resolve(now);
 }
 
 CausePtr Graph::abort(const std::vector<GroupId>& groups, Cause cause, Instant now, Epochs::Why why) {
   const CausePtr fault = new_fault(std::move(cause));
-  for (const GroupId group : groups) unsettled_.fail(matches_.end_group(group, fault, why), fault);
-  settle(now);
+  for (const GroupId group : groups) work_list_.fail(matches_.end_group(group, fault, why), fault);
+  resolve(now);
   return fault;
 }
 
 void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
   if (ranks_[rank].lane(lane).has_next()) {
     stop_lane(rank, lane, new_fault(std::move(cause)));
-    settle(now);
+    resolve(now);
   } else if (const auto launched = steps_.latest(rank, lane); launched && !steps_.at(*launched).given_up) {
     if (actions_.is_outside(*launched)) return give_up_step(*launched, std::move(cause), now);
     // It may end in this turn, or wait for another node in the next: then tick() gives it up.
@@ -275,7 +275,7 @@ void Graph::tick(Instant now) {
         Cause cause = overdue(matches_, ranks_, lane_names(), self, lane);
         actions_.overdue(self, lane, cause);
         stop_lane(self, lane, new_fault(std::move(cause)));
-        settle(now);
+        resolve(now);
       }
 }
 
@@ -293,18 +293,18 @@ void Graph::give_up_step(std::uint32_t index, Cause said, Instant now) {
     if (!rank.present() || flight.generations[i] != rank.generation()) continue;
     const Place place = place_of(*part.plan->collective(), part.lane_id);
     rank.lane(part.lane).note(place);
-    unsettled_.fail(matches_.end(place, cause), cause);
+    work_list_.fail(matches_.end(place, cause), cause);
     actions_.quarantined(part.rank, part.lane, ++load.quarantined);
     stop_lane(part.rank, part.lane, cause, part.value);
   }
-  settle(now);
+  resolve(now);
 }
 
 // ---- progress ----------------------------------------------------------------------------------
 
 // Carries out what an event has caused: stops failed lanes, and pumps ranks whose starts may go on. The loop
 // ends because one fault ends a place at most once.
-void Graph::settle(Instant now) {
+void Graph::resolve(Instant now) {
   // A lane that moves can release another one, so repeat until a whole round moves nothing.
   const auto pump = [this, now](Rank rank) {
     RankLanes& lanes = ranks_[rank];
@@ -317,12 +317,12 @@ void Graph::settle(Instant now) {
     lanes.note_exposure(now);
   };
   while (true) {
-    if (const auto failing = unsettled_.take_failing()) {
+    if (const auto failing = work_list_.take_failing()) {
       const LaneQueue& lane = ranks_[failing->rank].lane(failing->lane);
       // Another cause may have failed the start meanwhile.
       if (lane.has_next() && lane.next().request.value == failing->value)
         stop_lane(failing->rank, failing->lane, failing->cause);
-    } else if (const auto rank = unsettled_.take_stirred()) {
+    } else if (const auto rank = work_list_.take_runnable()) {
       if (ranks_[*rank].present()) pump(*rank);
     } else {
       for (const MatchQueue::Ended& end : matches_.take_ended())
@@ -384,8 +384,8 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
       return true;
     case MatchQueue::Match::Kind::kDisagree: {
       const CausePtr cause = new_fault({Code::kMismatch, -1, match.differ});
-      unsettled_.fail(match.members, cause);
-      unsettled_.fail(matches_.end(place_of(work, start.request.lane_id), cause), cause);
+      work_list_.fail(match.members, cause);
+      work_list_.fail(matches_.end(place_of(work, start.request.lane_id), cause), cause);
       return true;
     }
   }
@@ -441,7 +441,7 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause
   while (lane.has_next()) drop(rank, lane_index, lane.take_newest());
   if (!r.present()) return;
   actions_.stopped(rank, lane_index, *from, *lane.cause());
-  unsettled_.stir(rank);
+  work_list_.mark_runnable(rank);
 }
 
 // A start of a stopped lane will not be launched.
@@ -459,7 +459,7 @@ void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& st
       matches_.give_back(place, start.stamp);
     } else {
       const CausePtr cause = passed_on(lane.cause());
-      unsettled_.fail(matches_.drop(place, start.stamp, cause), cause);
+      work_list_.fail(matches_.drop(place, start.stamp, cause), cause);
     }
   }
   actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);

@@ -26,7 +26,7 @@
 #include "scheduler/run/open_lanes.hpp"
 #include "scheduler/run/rank_lanes.hpp"
 #include "scheduler/run/step_table.hpp"
-#include "scheduler/run/unsettled.hpp"
+#include "scheduler/run/work_list.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -128,14 +128,14 @@ class Graph {
   void stop_lane(Rank rank, std::uint32_t lane, const CausePtr& cause,
                  std::optional<std::uint64_t> failed_value = std::nullopt);
   void drop(Rank rank, std::uint32_t lane, const LaneQueue::Start& start);
-  void settle(Instant now);
+  void resolve(Instant now);
 
   GraphOptions options_;
   Actions& actions_;
   MatchQueue matches_;
   StepTable steps_;
   Absences absences_;
-  Unsettled unsettled_;
+  WorkList work_list_;
   RankTable<RankLanes> ranks_;
   OpenLanes open_lanes_;
   std::optional<Instant> last_tick_;

@@ -72,7 +72,7 @@ MatchQueue::MatchQueue(std::vector<Group> groups, World world)
     : world_(std::move(world)),
       groups_(std::move(groups)),
       locals_(groups_.size()),
-      lineups_(groups_.size()),
+      entries_(groups_.size()),
       pairs_(groups_.size()) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) open(GroupId(g));
 }
@@ -86,8 +86,8 @@ void MatchQueue::set_group(GroupId group, Group now) {
 
 void MatchQueue::open(GroupId group) {
   const std::size_t members = groups_[group.value].ranks.size();
-  for (const auto& here : lineups_[group.value]) MUSTER_ASSERT(here == nullptr || here->arrived_count == 0);
-  lineups_[group.value].clear();
+  for (const auto& here : entries_[group.value]) MUSTER_ASSERT(here == nullptr || here->arrived_count == 0);
+  entries_[group.value].clear();
   std::uint32_t here = 0;
   locals_[group.value].clear();
   for (const Rank rank : groups_[group.value].ranks)
@@ -99,12 +99,12 @@ void MatchQueue::open(GroupId group) {
 }
 
 void MatchQueue::open_lane(GroupId group, LaneId lane) {
-  Lineups& lineups = lineups_[group.value];
-  lineups.resize(std::max<std::size_t>(lineups.size(), lane.value + 1));
-  auto& here = lineups[lane.value];
+  Lineups& entries = entries_[group.value];
+  entries.resize(std::max<std::size_t>(entries.size(), lane.value + 1));
+  auto& here = entries[lane.value];
   if (here == nullptr) {
     const Pairs& pairs = pairs_[group.value];
-    here = std::make_unique<Lineup>();
+    here = std::make_unique<MatchEntry>();
     here->epochs = pairs.epochs;
     const std::vector<Rank>& ranks = groups_[group.value].ranks;
     for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -115,7 +115,7 @@ void MatchQueue::open_lane(GroupId group, LaneId lane) {
 }
 
 void MatchQueue::close_lane(GroupId group, LaneId lane) {
-  auto& here = lineups_[group.value][lane.value];
+  auto& here = entries_[group.value][lane.value];
   MUSTER_ASSERT(here != nullptr && here->holders > 0);
   if (--here->holders > 0 || groups_[group.value].spans()) return;
   MUSTER_ASSERT(here->arrived_count == 0);
@@ -162,7 +162,7 @@ MatchQueue::Match MatchQueue::arrive(const Arrival& arrival) {
   MUSTER_ASSERT(work.group.value < groups_.size());
   const Place place = place_of(work, arrival.lane_id);
   if (place.is_pair()) return arrive_at_pair(arrival, place);
-  Lineup& here = lineup(work.group, arrival.lane_id);
+  MatchEntry& here = entry(work.group, arrival.lane_id);
   if (here.epochs.has_ended(arrival.stamp.epoch))
     return {Match::Kind::kEnded, {}, 0, here.epochs.cause_of(arrival.stamp.epoch), {}};
   auto& slot = here.arrived[locals_[work.group.value][static_cast<std::size_t>(work.index())]];
@@ -172,7 +172,7 @@ MatchQueue::Match MatchQueue::arrive(const Arrival& arrival) {
   return complete(here, groups_[work.group.value]);
 }
 
-MatchQueue::Match MatchQueue::complete(Lineup& here, const Group& group) {
+MatchQueue::Match MatchQueue::complete(MatchEntry& here, const Group& group) {
   Match match{Match::Kind::kGo, {}, 0, {}, {}};
   members_.clear();
   for (auto& slot : here.arrived) {
@@ -184,7 +184,7 @@ MatchQueue::Match MatchQueue::complete(Lineup& here, const Group& group) {
   ++here.matched;
   here.latest = members_.front().stamp;
   match.number = here.latest.number;
-  settle(match, group);
+  decide(match, group);
   return match;
 }
 
@@ -203,11 +203,11 @@ MatchQueue::Match MatchQueue::arrive_at_pair(const Arrival& arrival, const Place
     if (!met) return {};
     members_.assign({met->sender, met->receiver});
   }
-  settle(match, groups_[place.group.value]);
+  decide(match, groups_[place.group.value]);
   return match;
 }
 
-void MatchQueue::settle(Match& match, const Group& group) const {
+void MatchQueue::decide(Match& match, const Group& group) const {
   match.members = members_;
   if (agreed(members_, !group.spans())) return;
   match.kind = Match::Kind::kDisagree;
@@ -219,7 +219,7 @@ void MatchQueue::withdraw(const Arrival& arrival) {
   const CollectiveWork& work = work_of(arrival);
   const Place place = place_of(work, arrival.lane_id);
   if (place.is_pair()) return pair(place).withdraw(side_of(place), arrival);
-  Lineup& here = lineup(work.group, arrival.lane_id);
+  MatchEntry& here = entry(work.group, arrival.lane_id);
   auto& slot = here.arrived[locals_[work.group.value][static_cast<std::size_t>(work.index())]];
   if (!slot || slot->value != arrival.value || slot->rank != arrival.rank) return;
   slot.reset();
@@ -235,7 +235,7 @@ std::vector<Arrival> MatchQueue::end(const Place& place, const CausePtr& cause) 
     pair(place).end(cause, Epochs::Why::kOther, waited);
     return waited;
   }
-  return lineup(place.group, place.lane).end(cause, Epochs::Why::kOther);
+  return entry(place.group, place.lane).end(cause, Epochs::Why::kOther);
 }
 
 std::vector<Arrival> MatchQueue::end_up_to(GroupId group, std::uint64_t epoch, const CausePtr& cause,
@@ -244,7 +244,7 @@ std::vector<Arrival> MatchQueue::end_up_to(GroupId group, std::uint64_t epoch, c
   if (pairs.epochs.present() > epoch) return {};
   std::vector<Arrival> waited = end_group(group, cause, why);
   ended_.pop_back();  // the other node tells it
-  for (const auto& here : lineups_[group.value])
+  for (const auto& here : entries_[group.value])
     if (here != nullptr) here->epochs.skip_to(epoch + 1);
   for (auto& [members, each] : pairs.used) each.skip_to(epoch + 1);
   pairs.epochs.skip_to(epoch + 1);
@@ -257,7 +257,7 @@ CausePtr MatchQueue::ended(GroupId group, std::uint64_t epoch) const {
   return epochs.cause_of(epoch);
 }
 
-std::vector<Arrival> MatchQueue::Lineup::end(const CausePtr& cause, Epochs::Why why) {
+std::vector<Arrival> MatchQueue::MatchEntry::end(const CausePtr& cause, Epochs::Why why) {
   std::vector<Arrival> waited;
   if (!epochs.end(cause, why)) return waited;
   for (auto& slot : arrived) {
@@ -269,7 +269,7 @@ std::vector<Arrival> MatchQueue::Lineup::end(const CausePtr& cause, Epochs::Why 
 }
 
 std::vector<Arrival> MatchQueue::drop(const Place& place, const Stamp& stamp, const CausePtr& cause) {
-  const Epochs& epochs = place.is_pair() ? pair(place).epochs() : lineup(place.group, place.lane).epochs;
+  const Epochs& epochs = place.is_pair() ? pair(place).epochs() : entry(place.group, place.lane).epochs;
   if (epochs.has_ended(stamp.epoch)) {
     if (place.is_pair()) pair(place).forget(side_of(place), stamp);
     return {};
@@ -284,7 +284,7 @@ std::vector<Arrival> MatchQueue::end_group(GroupId group, const CausePtr& cause,
   const auto add = [&](const std::vector<Arrival>& more) {
     waited.insert(waited.end(), more.begin(), more.end());
   };
-  for (const auto& here : lineups_[group.value])
+  for (const auto& here : entries_[group.value])
     if (here != nullptr) add(here->end(cause, why));
   Pairs& pairs = pairs_[group.value];
   for (auto& [members, each] : pairs.used) each.end(cause, why, waited);
@@ -299,7 +299,7 @@ std::vector<Arrival> MatchQueue::waiting_for(Rank rank) const {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto index = index_in(groups_[g], rank);
     if (!index) continue;
-    for (const auto& here : lineups_[g])
+    for (const auto& here : entries_[g])
       if (here != nullptr)
         for (const auto& slot : here->arrived)
           if (slot) waiting.push_back(*slot);
@@ -320,7 +320,7 @@ void MatchQueue::for_each_place(Rank rank, Body body, OfPair of_pair) {
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const auto index = index_in(groups_[g], rank);
     if (!index) continue;
-    for (const auto& here : lineups_[g])
+    for (const auto& here : entries_[g])
       if (here != nullptr) body(here->epochs, here->members[locals_[g][*index]]);
     body(pairs_[g].epochs, pairs_[g].members[*index]);
     for (auto& [members, each] : pairs_[g].used) {
@@ -346,7 +346,7 @@ void MatchQueue::move_on(const Place& place, std::uint64_t fault) {
   if (groups_[place.group.value].spans()) return;  // heard() does it, at all places of the group
   if (place.is_pair()) return pair(place).move_on(side_of(place), fault);
   Member& mine = member(place);
-  if (mine.stands.move_on(lineup(place.group, place.lane).epochs, fault)) mine = {mine.stands, 1, {}};
+  if (mine.stands.move_on(entry(place.group, place.lane).epochs, fault)) mine = {mine.stands, 1, {}};
 }
 
 void MatchQueue::heard(Rank rank, std::uint64_t fault) {
@@ -361,12 +361,12 @@ void MatchQueue::heard(Rank rank, std::uint64_t fault) {
 // ---- for reports -------------------------------------------------------------------------------
 
 std::uint64_t MatchQueue::matched(GroupId group, LaneId lane) const {
-  const Lineups& lineups = lineups_[group.value];
-  return lane.value < lineups.size() && lineups[lane.value] != nullptr ? lineups[lane.value]->matched : 0;
+  const Lineups& entries = entries_[group.value];
+  return lane.value < entries.size() && entries[lane.value] != nullptr ? entries[lane.value]->matched : 0;
 }
 
 std::vector<Rank> MatchQueue::missing(GroupId group, LaneId lane) const {
-  const Lineup& here = *lineups_[group.value][lane.value];
+  const MatchEntry& here = *entries_[group.value][lane.value];
   std::vector<Rank> ranks;
   std::size_t at = 0;
   for (const Rank rank : groups_[group.value].ranks)
@@ -376,10 +376,10 @@ std::vector<Rank> MatchQueue::missing(GroupId group, LaneId lane) const {
 
 std::vector<MatchQueue::Reached> MatchQueue::reached() const {
   std::vector<Reached> all;
-  for (std::uint32_t g = 0; g < lineups_.size(); ++g) {
+  for (std::uint32_t g = 0; g < entries_.size(); ++g) {
     if (!groups_[g].spans()) continue;
-    for (std::uint32_t lane = 0; lane < lineups_[g].size(); ++lane)
-      if (const Lineup* const here = lineups_[g][lane].get(); here != nullptr && here->latest.number > 0)
+    for (std::uint32_t lane = 0; lane < entries_[g].size(); ++lane)
+      if (const MatchEntry* const here = entries_[g][lane].get(); here != nullptr && here->latest.number > 0)
         all.push_back({GroupId(g), LaneId(lane), here->latest});
   }
   return all;
@@ -387,9 +387,9 @@ std::vector<MatchQueue::Reached> MatchQueue::reached() const {
 
 std::vector<MatchQueue::Pending> MatchQueue::pending() const {
   std::vector<Pending> all;
-  for (std::uint32_t g = 0; g < lineups_.size(); ++g)
-    for (std::uint32_t lane = 0; lane < lineups_[g].size(); ++lane) {
-      const Lineup* const here = lineups_[g][lane].get();
+  for (std::uint32_t g = 0; g < entries_.size(); ++g)
+    for (std::uint32_t lane = 0; lane < entries_[g].size(); ++lane) {
+      const MatchEntry* const here = entries_[g][lane].get();
       if (here == nullptr || here->arrived_count == 0) continue;
       Pending pending{GroupId(g), LaneId(lane), here->matched + 1, {}, {}};
       for (const auto& slot : here->arrived)

@@ -136,7 +136,7 @@ class MatchQueue {
     std::uint64_t next = 1;
     std::vector<std::uint64_t> given_back;  // numbers below `next`, rising
   };
-  struct Lineup {
+  struct MatchEntry {
     Epochs epochs;
     std::vector<Member> members;                  // those on this node, in group order
     std::vector<std::optional<Arrival>> arrived;  // of these
@@ -146,7 +146,7 @@ class MatchQueue {
     std::uint32_t holders = 0;  // members that have the lane
     std::vector<Arrival> end(const CausePtr& cause, Epochs::Why why);
   };
-  using Lineups = std::vector<std::unique_ptr<Lineup>>;  // by LaneId; null: no member has the lane
+  using Lineups = std::vector<std::unique_ptr<MatchEntry>>;  // by LaneId; null: no member has the lane
   // The places of a group's pairs. A new one, and that of a new lane, begins with these epochs and members:
   // some members have not heard yet of some losses.
   struct Pairs {
@@ -155,22 +155,22 @@ class MatchQueue {
     std::map<std::pair<std::int32_t, std::int32_t>, PairPlace> used;
   };
 
-  Lineup& lineup(GroupId group, LaneId lane) { return *lineups_[group.value][lane.value]; }
+  MatchEntry& entry(GroupId group, LaneId lane) { return *entries_[group.value][lane.value]; }
   void open(GroupId group);
   Member& member(const Place& place) {
-    return lineup(place.group, place.lane)
+    return entry(place.group, place.lane)
         .members[locals_[place.group.value][static_cast<std::size_t>(place.index)]];
   }
   template<class Body, class OfPair>
   void for_each_place(Rank rank, Body body, OfPair of_pair);
-  Match complete(Lineup& here, const Group& group);
+  Match complete(MatchEntry& here, const Group& group);
   Match arrive_at_pair(const Arrival& arrival, const Place& place);
-  void settle(Match& match, const Group& group) const;
+  void decide(Match& match, const Group& group) const;
 
   World world_;
   std::vector<Group> groups_;
   std::vector<std::vector<std::uint32_t>> locals_;  // by group and index: how many before it are on this node
-  std::vector<Lineups> lineups_;                    // by group
+  std::vector<Lineups> entries_;                    // by group
   std::vector<Pairs> pairs_;                        // by group
   std::vector<Arrival> members_;  // of the latest match; kept, so that an arrival needs no heap
   std::vector<Ended> ended_;

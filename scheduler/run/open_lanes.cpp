@@ -10,11 +10,11 @@ OpenLanes::OpenLanes(Needs needs, std::uint32_t launch_depth)
     : ranks_(needs.ranks),
       matches_(needs.matches),
       steps_(needs.steps),
-      unsettled_(needs.unsettled),
+      work_list_(needs.work_list),
       launch_depth_(launch_depth) {
   for (const RankLanes& lanes : ranks_) {
     steps_.add(lanes.lanes() * launch_depth);
-    unsettled_.expect(lanes.lanes());
+    work_list_.expect(lanes.lanes());
   }
   for (std::uint32_t g = 0; g < matches_.groups().size(); ++g) add(GroupId(g));
 }
@@ -64,7 +64,7 @@ Result<std::uint32_t> OpenLanes::open(Rank rank, muster_lane lane_class, std::st
         rank.value, shm::kLanesMax);
   if (*lane == before) {
     steps_.add(launch_depth_);
-    unsettled_.expect(1);
+    work_list_.expect(1);
   }
   for_each_group(rank, [&](GroupId group) { make_place(group, id); });
   return *lane;

@@ -8,7 +8,7 @@
 #include "scheduler/run/match_queue.hpp"
 #include "scheduler/run/rank_lanes.hpp"
 #include "scheduler/run/step_table.hpp"
-#include "scheduler/run/unsettled.hpp"
+#include "scheduler/run/work_list.hpp"
 
 #include <cstdint>
 #include <string_view>
@@ -27,7 +27,7 @@ class OpenLanes {
     RankTable<RankLanes>& ranks;
     MatchQueue& matches;
     StepTable& steps;
-    Unsettled& unsettled;
+    WorkList& work_list;
   };
   // `launch_depth`: steps of one lane in flight.
   OpenLanes(Needs needs, std::uint32_t launch_depth);
@@ -52,7 +52,7 @@ class OpenLanes {
   RankTable<RankLanes>& ranks_;
   MatchQueue& matches_;
   StepTable& steps_;
-  Unsettled& unsettled_;
+  WorkList& work_list_;
   std::uint32_t launch_depth_;
   LaneTable names_;
 };

@@ -1,7 +1,7 @@
 // Saves in which a rank or a writer is killed, or the disk is full: the former checkpoint stays, and none is
 // half read.
+#include "api/base/store/checkpoint_list.hpp"
 #include "api/base/store/saved_folder.hpp"
-#include "api/base/store/shelf.hpp"
 #include "tests/support/folder.hpp"
 #include "tests/support/node.hpp"
 #include "tests/support/piped_process.hpp"
@@ -60,10 +60,10 @@ class CheckpointKill : public ::testing::Test {
   // All that is complete is right, to the last byte. The step of the newest.
   static std::uint64_t sound_newest(const std::string& folder) {
     std::vector<Status> refused;
-    const auto entries = store::list_shelf(folder, &refused);
+    const auto entries = store::list_checkpoints(folder, &refused);
     EXPECT_TRUE(entries);
     EXPECT_TRUE(refused.empty()) << refused.front().message();
-    for (const store::ShelfEntry& entry : *entries) {
+    for (const store::CheckpointEntry& entry : *entries) {
       auto saved = store::SavedFolder::open(folder + "/" + entry.name);
       EXPECT_TRUE(saved);
       const Status status = saved->verify();

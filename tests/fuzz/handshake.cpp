@@ -1,5 +1,5 @@
-// The door: what strangers say to the supervisor, what an engine answers it, and what a client hears. Framed
-// packets with any CBOR inside, Hellos with any fields, claims in any order, and plain bytes.
+// The door: what orphaned_engines say to the supervisor, what an engine answers it, and what a client hears.
+// Framed packets with any CBOR inside, Hellos with any fields, claims in any order, and plain bytes.
 #include "api/base/mesh/group_list.hpp"
 #include "api/shm/message.hpp"
 #include "daemon/control/packet.hpp"

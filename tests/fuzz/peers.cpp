@@ -1,7 +1,7 @@
 // What another node sends: frames in pieces of any size, its greeting, and which ranks it gathers.
 #include "daemon/control/link/frame.hpp"
 #include "daemon/supervisor/peers/membership.hpp"
-#include "daemon/supervisor/spanning/gathering.hpp"
+#include "daemon/supervisor/spanning/rendezvous.hpp"
 
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
@@ -45,18 +45,18 @@ void check_greeting(const Json& greeting, std::string_view proved, std::string_v
 
 // Only who waits here is refused, and a job that is made has a place for each of its ranks.
 void check_gathering(const Json& frame) {
-  if (!Gathering::is_one(frame)) return;
+  if (!Rendezvous::is_one(frame)) return;
   constexpr std::uint32_t kWorld = 4;
-  Gathering gathering(roster());
+  Rendezvous gathering(roster());
   gathering.on_up("node02");
-  GatheringRank waits;
+  RendezvousRank waits;
   waits.ticket = 1;
   waits.job = {"7", "train"};
   waits.world = kWorld;
   MUSTER_PROMISE(gathering.come(waits).ok());
   const Status heard = gathering.heard("node02", frame);
   const std::string text = gathering.text_of(waits.job);
-  const Gathering::Orders orders = gathering.take();
+  const Rendezvous::Orders orders = gathering.take();
   MUSTER_PROMISE(heard.ok() || (orders.refusals.empty() && orders.jobs.empty()));
   for (const auto& refusal : orders.refusals) MUSTER_PROMISE(refusal.ticket == 1 && !refusal.why.ok());
   MUSTER_PROMISE(text.empty() == !orders.refusals.empty());

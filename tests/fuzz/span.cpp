@@ -26,9 +26,9 @@
 namespace muster::transport {
 namespace {
 
-using span::HeadKind;
+using span::HeaderKind;
 using span::OperationKey;
-using span::RequestHead;
+using span::RequestHeader;
 
 constexpr std::size_t kStepsMax = 64;
 constexpr std::size_t kOperationsMax = 6;  // in flight
@@ -112,7 +112,7 @@ class Way final : public Network {
     Status status() const override { return {}; }
     Status send(MessageTag tag, Bytes from, Transfer& transfer) override {
       const auto said = (tag & kNumbers) == 0 ? span::unseal(from) : std::nullopt;
-      if (said && span::kind_of(*said) == HeadKind::kRequest)
+      if (said && span::kind_of(*said) == HeaderKind::kRequest)
         way_.requests_.emplace_back(said->begin(), said->end());
       way_.ended_.push_back({&transfer, {}, from.size()});
       return {};
@@ -213,7 +213,7 @@ class Node {
     }
     static_cast<void>(backend_->progress());
     for (auto& request : way_->take_requests()) {
-      const auto head = span::read_head<RequestHead>(request);
+      const auto head = span::read_head<RequestHeader>(request);
       if (Running* const one = find(span::key_of(*head))) one->request = std::move(request);
     }
     backend_->take_ended([this](const EpochEnd& end) { epoch_ = std::max(epoch_, end.epoch + 1); });
@@ -247,8 +247,8 @@ class Node {
 
   // The other node has said the same of it.
   bool was_meant(const Running& one) const {
-    const auto mine = span::read_head<RequestHead>(one.request);
-    return mine && std::any_of(said_.begin(), said_.end(), [&](const RequestHead& theirs) {
+    const auto mine = span::read_head<RequestHeader>(one.request);
+    return mine && std::any_of(said_.begin(), said_.end(), [&](const RequestHeader& theirs) {
              Hash128 balance = mine->balance;
              balance += theirs.balance;
              return span::key_of(theirs) == span::key_of(*mine) && theirs.common == mine->common &&
@@ -325,7 +325,7 @@ class Node {
     const auto at = static_cast<std::ptrdiff_t>(bytes_.below(running_.size()));
     const std::vector<std::byte>& request = (*std::next(running_.begin(), at))->request;
     if (request.empty()) return;
-    auto head = *span::read_head<RequestHead>(request);
+    auto head = *span::read_head<RequestHeader>(request);
     Hash128 balance;
     balance -= head.balance;
     head.balance = balance;
@@ -362,8 +362,8 @@ class Node {
   void say_bytes(std::vector<std::byte> message, bool sealed) {
     const auto heads = way_->posted(true);
     if (heads.empty()) return;
-    const auto head = span::read_head<RequestHead>(message);
-    if (sealed && head && head->kind == HeadKind::kRequest) said_.push_back(*head);
+    const auto head = span::read_head<RequestHeader>(message);
+    if (sealed && head && head->kind == HeaderKind::kRequest) said_.push_back(*head);
     if (sealed) span::seal(message);
     way_->come(heads.front(), message);
   }
@@ -397,8 +397,8 @@ class Node {
   muster::test::ManualClock clock_;
   Way* way_ = nullptr;
   std::list<std::unique_ptr<Running>> running_;
-  std::vector<OperationKey> keys_;  // of all that were launched
-  std::vector<RequestHead> said_;   // by the other node
+  std::vector<OperationKey> keys_;   // of all that were launched
+  std::vector<RequestHeader> said_;  // by the other node
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Communicator> communicator_;
   std::uint64_t epoch_ = 1;

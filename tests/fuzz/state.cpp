@@ -348,7 +348,7 @@ void run(Bytes& bytes) {
       bytes.flag() ? check_names(bytes) : check_adoption_of_others(bytes);
       return;
     default:
-      return Takeover(bytes).run();
+      return FuzzedTakeover(bytes).run();
   }
 }
 

@@ -149,16 +149,16 @@ void FuzzEngine::end() {
 
 // ---- what the first one finds
 
-Takeover::Takeover(Bytes& bytes) : bytes_(bytes) {
+FuzzedTakeover::FuzzedTakeover(Bytes& bytes) : bytes_(bytes) {
   while (unit().accept()) {  // whom an input before this one has left there
   }
   keeper_.keep(kDoorName, copy_of(unit().descriptor().get()));
   found();
 }
 
-Takeover::~Takeover() = default;
+FuzzedTakeover::~FuzzedTakeover() = default;
 
-void Takeover::found() {
+void FuzzedTakeover::found() {
   State state;
   state.epoch = 11;
   state.instance = 1;
@@ -175,7 +175,7 @@ void Takeover::found() {
   found_state(state);
 }
 
-void Takeover::found_job(State& state, std::uint32_t index) {
+void FuzzedTakeover::found_job(State& state, std::uint32_t index) {
   auto engine = std::make_unique<FuzzEngine>();
   SavedJob job;
   job.spec.name = std::string("job") + static_cast<char>('a' + index);
@@ -218,7 +218,7 @@ void Takeover::found_job(State& state, std::uint32_t index) {
 }
 
 // As it should be, mostly.
-void Takeover::keep_oddly(const std::string& name, int descriptor) {
+void FuzzedTakeover::keep_oddly(const std::string& name, int descriptor) {
   const auto how = bytes_.below(64);
   const auto word = [&](std::size_t size) {  // as a manager lets names be
     std::string text = bytes_.text(size);
@@ -247,7 +247,7 @@ void Takeover::keep_oddly(const std::string& name, int descriptor) {
   if (how == 6) keeper_.keep(name.substr(0, name.find('-') + 1) + "0" + word(2), other());
 }
 
-void Takeover::found_state(const State& state) {
+void FuzzedTakeover::found_state(const State& state) {
   const auto how = bytes_.below(16);
   if (how == 1) return;
   auto file = StateFile::create();
@@ -263,7 +263,7 @@ void Takeover::found_state(const State& state) {
 
 // ---- one supervisor after another
 
-std::optional<State> Takeover::state_now() const {
+std::optional<State> FuzzedTakeover::state_now() const {
   const int descriptor = keeper_.find(kStateName);
   if (descriptor < 0) return std::nullopt;
   auto file = StateFile::adopt(copy_of(descriptor));
@@ -271,7 +271,7 @@ std::optional<State> Takeover::state_now() const {
   return read ? std::optional(std::move(read->state)) : std::nullopt;
 }
 
-void Takeover::start() {
+void FuzzedTakeover::start() {
   supervisor_.reset();  // no farewell, as if killed
   if (starts_ == kStartsMax) return;
   ++starts_;
@@ -294,7 +294,7 @@ void Takeover::start() {
 }
 
 // Of what is kept, without channels that are none: no job can be taken over by them.
-std::vector<std::string> Takeover::sound_names() const {
+std::vector<std::string> FuzzedTakeover::sound_names() const {
   std::vector<std::string> names;
   for (const Inherited& one : keeper_.hand_over()) {
     int type = 0;
@@ -307,8 +307,8 @@ std::vector<std::string> Takeover::sound_names() const {
 }
 
 // Goal:   nothing of what was left is lost or changed, and nothing else is taken over.
-void Takeover::check_successor(const std::optional<State>& left, const State& state,
-                               const std::vector<std::string>& names) {
+void FuzzedTakeover::check_successor(const std::optional<State>& left, const State& state,
+                                     const std::vector<std::string>& names) {
   if (!left) {
     MUSTER_PROMISE(state.jobs.empty() && state.instance == 1 && state.later.empty());
     return;
@@ -342,7 +342,7 @@ void Takeover::check_successor(const std::optional<State>& left, const State& st
 }
 
 // Goal:   the manager keeps nothing of ours that no job needs.
-void Takeover::check_names(const State& state) const {
+void FuzzedTakeover::check_names(const State& state) const {
   for (const std::string& name : keeper_.names()) {
     for (const char* kind : {"channel-", "pidfd-", "counters-", "pids-", "users-"})
       if (const auto epoch = number_of(name, kind)) MUSTER_PROMISE(find(state, *epoch) != nullptr);
@@ -356,7 +356,7 @@ void Takeover::check_names(const State& state) const {
 }
 
 // A supervisor that was killed in the middle of a write: of the one after the last, or of the last.
-void Takeover::tear_a_write() {
+void FuzzedTakeover::tear_a_write() {
   const int descriptor = keeper_.find(kStateName);
   if (descriptor < 0) return;
   auto file = StateFile::adopt(copy_of(descriptor));
@@ -373,12 +373,12 @@ void Takeover::tear_a_write() {
   MUSTER_PROMISE(pwrite(descriptor, bytes.data(), written, offset) == static_cast<ssize_t>(written));
 }
 
-void Takeover::turns(std::uint64_t count) {
+void FuzzedTakeover::turns(std::uint64_t count) {
   for (std::uint64_t i = 0; supervisor_ && i < count && supervisor_->turn(); ++i) {
   }
 }
 
-void Takeover::step() {
+void FuzzedTakeover::step() {
   switch (bytes_.below(12)) {
     case 0:
       return start();
@@ -418,7 +418,7 @@ void Takeover::step() {
   }
 }
 
-void Takeover::run() {
+void FuzzedTakeover::run() {
   start();
   for (int i = 0; i < kStepsMax && !bytes_.empty(); ++i) step();
   start();
@@ -426,7 +426,7 @@ void Takeover::run() {
 }
 
 // All speak until nobody has anything to say any more.
-void Takeover::settle() {
+void FuzzedTakeover::settle() {
   if (!supervisor_) return;
   std::uint64_t count = 0;
   for (bool moved = true; moved;) {
@@ -442,7 +442,7 @@ void Takeover::settle() {
 
 // ---- those who want in
 
-void Takeover::claim() {
+void FuzzedTakeover::claim() {
   if (clients_.size() == kClientsMax) return;
   FuzzClient client;
   client.job = std::string("job") + static_cast<char>('a' + bytes_.below(3));
@@ -458,7 +458,7 @@ void Takeover::claim() {
   clients_.push_back(std::move(client));
 }
 
-void Takeover::owner_speaks() {
+void FuzzedTakeover::owner_speaks() {
   auto& [id, socket] = owners_[bytes_.below(owners_.size())];
   if (bytes_.below(16) == 15) return socket.reset();
   if (!socket.valid() || asked_.size() == kTokensMax) return;
@@ -471,7 +471,7 @@ void Takeover::owner_speaks() {
                                          static_cast<std::uint32_t>(asked_.size()), command));
 }
 
-void Takeover::owner_hears() {
+void FuzzedTakeover::owner_hears() {
   for (auto& [id, socket] : owners_) {
     if (!socket.valid()) continue;
     const auto packet = control::receive_packet(socket);
@@ -486,14 +486,14 @@ void Takeover::owner_hears() {
 
 // ---- engines
 
-FuzzEngine* Takeover::any_engine() {
+FuzzEngine* FuzzedTakeover::any_engine() {
   if (engines_.empty()) return nullptr;
   FuzzEngine* engine = engines_[bytes_.below(engines_.size())].get();
   return engine->alive ? engine : nullptr;
 }
 
 // Its next message, if there is one.
-bool Takeover::engine_hears(FuzzEngine& engine) {
+bool FuzzedTakeover::engine_hears(FuzzEngine& engine) {
   if (!engine.channel.valid()) return false;
   auto question = control::receive_packet(engine.channel);
   if (!question && question.error().code() == Code::kPending) return false;
@@ -513,7 +513,7 @@ bool Takeover::engine_hears(FuzzEngine& engine) {
   return true;
 }
 
-Json Takeover::answer_to(FuzzEngine& engine, const Packet& question, Descriptor* with) {
+Json FuzzedTakeover::answer_to(FuzzEngine& engine, const Packet& question, Descriptor* with) {
   const std::string command = question.body.at("command");
   if (command == "attach") return let_in(engine, question);
   if (command == "counters") {
@@ -531,7 +531,7 @@ Json Takeover::answer_to(FuzzEngine& engine, const Packet& question, Descriptor*
 }
 
 // Goal:   a rank has one holder at a time; a token lets in once.
-Json Takeover::let_in(FuzzEngine& engine, const Packet& question) {
+Json FuzzedTakeover::let_in(FuzzEngine& engine, const Packet& question) {
   const auto rank = question.body.at("rank").get<std::uint32_t>();
   const auto serial = question.body.at("serial").get<std::uint32_t>();
   MUSTER_PROMISE(question.descriptors.size() == 2 && rank < engine.seats.size());
@@ -555,7 +555,7 @@ Json Takeover::let_in(FuzzEngine& engine, const Packet& question) {
   return answer;
 }
 
-void Takeover::rank_leaves(FuzzEngine& engine) {
+void FuzzedTakeover::rank_leaves(FuzzEngine& engine) {
   const auto rank = static_cast<std::uint32_t>(bytes_.below(engine.seats.size()));
   if (!std::exchange(engine.seats[rank].attached, false) || !engine.channel.valid()) return;
   static_cast<void>(control::send_packet(engine.channel, MessageKind::kCommand, 0,
@@ -563,7 +563,7 @@ void Takeover::rank_leaves(FuzzEngine& engine) {
 }
 
 // An engine that says something else than it should, and from then on anything. It may harm its own job.
-void Takeover::engine_lies(FuzzEngine& engine) {
+void FuzzedTakeover::engine_lies(FuzzEngine& engine) {
   if (!engine.channel.valid()) return;
   engine.honest = false;
   const auto question = control::receive_packet(engine.channel);

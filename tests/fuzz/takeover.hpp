@@ -78,10 +78,10 @@ struct FuzzEngine {
 // Thread  one: the supervisor has none of its own here.
 // Bound   kStepsMax steps, kStartsMax supervisors, kTurnsMax turns in a row.
 // Fails   a broken promise.
-class Takeover {
+class FuzzedTakeover {
  public:
-  explicit Takeover(fuzz::Bytes& bytes);
-  ~Takeover();
+  explicit FuzzedTakeover(fuzz::Bytes& bytes);
+  ~FuzzedTakeover();
   void run();
 
  private:

@@ -1,4 +1,4 @@
-// The direct path under the C++ memory model: api/client/direct and daemon/engine/direct/board.cpp
+// The direct path under the C++ memory model: api/client/direct and daemon/engine/direct/direct_pages.cpp
 // themselves, on Relacy's simulated memory. Loads may return old values, threads may be cut anywhere, and a
 // thread that sleeps for ever is an error: where no time passes, no nap ends by itself.
 //

@@ -18,7 +18,7 @@
 #include "api/client/direct/operation.hpp"
 #include "api/client/direct/planning.hpp"
 #include "api/shm/segment.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "tests/models/words.hpp"
 
 #include <sys/mman.h>
@@ -104,7 +104,7 @@ class Job {
     }
     shm::Headroom headroom;
     headroom.bytes = UINT64_MAX;
-    auto made = engine::Board::create(groups_, ranks, 0, 1, headroom);
+    auto made = engine::DirectPages::create(groups_, ranks, 0, 1, headroom);
     MUSTER_ASSERT(made.has_value());
     board_.emplace(*std::move(made));
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -116,7 +116,7 @@ class Job {
     register_words();
   }
 
-  engine::Board& board() { return *board_; }
+  engine::DirectPages& board() { return *board_; }
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(views_.size()); }
   client::DirectMemory& memory(std::uint32_t rank) { return *views_[rank]->memory; }
   std::byte* arena(std::uint32_t rank) { return views_[rank]->arena.writable(); }
@@ -255,7 +255,7 @@ class Job {
   }
 
   std::vector<scheduler::Group> groups_;
-  std::optional<engine::Board> board_;
+  std::optional<engine::DirectPages> board_;
   std::vector<std::unique_ptr<View>> views_;
 };
 

@@ -29,7 +29,7 @@ class Engine {
   // daemon/engine/job/direct_service.cpp: overdue().
   void overdue(const engine::DirectQuestion& q) {
     const Turn turn(lock_);
-    engine::Board& board = job_.board();
+    engine::DirectPages& board = job_.board();
     if (q.epoch != board.epochs().present(q.group) || board.records().missing(q).empty()) return;
     end(q.group, Code::kTimeout, Why::kOther);
   }
@@ -57,7 +57,7 @@ class Engine {
   // daemon/engine/job/direct_service.cpp: end(). False: the epoch goes on.
   bool tell_end(GroupId group, client::Channel& channel) {
     const Turn turn(lock_);
-    engine::Board& board = job_.board();
+    engine::DirectPages& board = job_.board();
     const std::uint64_t epoch = channel.view().epoch();
     if (board.epochs().cause_of(group, epoch) == nullptr) return false;
     const std::uint64_t next = board.epochs().move_on(group, channel.index(), epoch);

@@ -3,7 +3,7 @@
 // 200 times; `make test` kMoments times.
 #include "tests/system/ranks_fixture.hpp"
 
-#include "daemon/supervisor/listener/entrance.hpp"
+#include "daemon/supervisor/listener/listeners.hpp"
 
 #include <atomic>
 #include <random>

@@ -59,7 +59,7 @@ TEST_F(RestartMoments, BetweenAttachAndItsAnswer) {
   EXPECT_TRUE(within(std::chrono::seconds(10), [&] { return job("closed").at("attached") == 1; }))
       << "claimed";
   restart();
-  // And once more while the adoption waits for the engine.
+  // And once more while the takeover waits for the engine.
   EXPECT_TRUE(within(std::chrono::seconds(10), [&] { return job("closed").at("state") == "adopting"; }));
   restart();
   kill(engine, SIGCONT);

@@ -98,7 +98,7 @@ class Restart : public RanksTest {
     auto killed = Steady::now();
     steward().end(SIGKILL);
     steward().start(kThis);
-    if (random_() % 8 == 0) {  // again, in the middle of the adoption
+    if (random_() % 8 == 0) {  // again, in the middle of the takeover
       std::this_thread::sleep_for(std::chrono::milliseconds(random_() % 12));
       killed = Steady::now();
       steward().end(SIGKILL);

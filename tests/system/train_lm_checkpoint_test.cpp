@@ -1,8 +1,8 @@
 // train_lm as its users stop and resume it: real processes, real files, kill -9.
 #include "api/base/checkpoint/write_plan.hpp"
 #include "api/base/checksum.hpp"
+#include "api/base/store/checkpoint_list.hpp"
 #include "api/base/store/saved_folder.hpp"
-#include "api/base/store/shelf.hpp"
 #include "api/base/store/staged_folder.hpp"
 #include "tests/support/folder.hpp"
 
@@ -170,7 +170,7 @@ TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
     waitpid(job, nullptr, 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the kernel ends the ranks
     std::vector<muster::Status> refused;
-    const auto entries = muster::store::list_shelf(run, &refused);
+    const auto entries = muster::store::list_checkpoints(run, &refused);
     ASSERT_TRUE(entries);
     EXPECT_TRUE(refused.empty()) << refused.front().message();
     for (const auto& entry : *entries) {
@@ -274,7 +274,7 @@ TEST_F(TrainLmCheckpoint, GoesOnWithoutRanksThatWereLost) {
     const pid_t job = start(line, out, err);
     const auto newest = [&] {
       std::uint64_t step = 0;
-      if (const auto entries = muster::store::list_shelf(run, nullptr))
+      if (const auto entries = muster::store::list_checkpoints(run, nullptr))
         for (const auto& entry : *entries) step = std::max(step, entry.step);
       return step;
     };
@@ -380,7 +380,7 @@ muster::Status save_older(const std::string& from, const std::string& folder) {
   MUSTER_ASSIGN_OR_RETURN(auto staged, muster::store::StagedFolder::make(folder, "step-000000000002", 1,
                                                                          muster::store::Existing::kRefuse));
   MUSTER_ASSIGN_OR_RETURN(auto file, muster::store::DiskFile::create(staged.path() + "/rank-0.bin"));
-  for (const checkpoint::BoxPlace& place : checkpoint::boxes_of(plan, 0)) {
+  for (const checkpoint::BoxIndex& place : checkpoint::boxes_of(plan, 0)) {
     checkpoint::SavedTensor& tensor = plan.record.tensors[place.tensor];
     MUSTER_ASSIGN_OR_RETURN(std::vector<std::byte> bytes,
                             saved.read_whole(*saved.record().find(tensor.name), muster::store::Pause()));
@@ -435,7 +435,7 @@ TEST_F(TrainLmCheckpoint, HasItsFolderForItself) {
   const pid_t job = start(command("dp_shard=1", "--steps 100000 " + arguments), "/dev/null", "/dev/null");
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   const auto saved = [&] {
-    const auto entries = muster::store::list_shelf(run, nullptr);
+    const auto entries = muster::store::list_checkpoints(run, nullptr);
     return entries && !entries->empty();
   };
   while (!saved() && std::chrono::steady_clock::now() < until)
@@ -449,7 +449,7 @@ TEST_F(TrainLmCheckpoint, HasItsFolderForItself) {
   kill(job, SIGKILL);
   waitpid(job, nullptr, 0);
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // the kernel ends the ranks
-  const auto entries = muster::store::list_shelf(run, nullptr);
+  const auto entries = muster::store::list_checkpoints(run, nullptr);
   ASSERT_TRUE(entries);
   for (const auto& entry : *entries) EXPECT_TRUE(entry.name.starts_with("step-")) << entry.name;
   const Ended next =

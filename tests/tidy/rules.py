@@ -11,6 +11,7 @@ import floors
 import standard_names
 from source import CPP_ENDINGS
 from tree_rules import TREE_RULES
+from words import comment_beginning, old_word
 
 FILE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -368,4 +369,5 @@ RULES = {rule.__name__.replace("_", "-"): rule for rule in (
     cuda_condition, header_guard, test_includes_its_header_first, file_length, line_length,
     function_length, class_card, shared_member, banned_name, banned_call, leftover, machine_path,
     file_globbing, commented_out_test, folder_readme, top_level, documented_path, shown_source,
+    old_word, comment_beginning,
     *TREE_RULES)}

@@ -11,7 +11,7 @@ sys.dont_write_bytecode = True  # the tree stays as it was
 import floors  # noqa: E402
 from rules import RULES  # noqa: E402
 from source import Source  # noqa: E402
-from tree_rules import TREE_RULES  # noqa: E402
+from tree_rules import TREE_RULES, large_classes  # noqa: E402
 
 
 EXCEPTIONS = "tests/tidy/exceptions.txt"
@@ -97,6 +97,8 @@ def main(arguments):
     findings = check(tree)
     for path, line, rule, text in findings:
         print(f"{path}:{line}: {rule}: {text}")
+    for path, line, name, count in large_classes(tree):
+        print(f"{path}:{line}: warning: {name} has {count} functions")
     print(f"tidy: {len(tree.files)} files, {len(RULES)} rules, {len(findings)} findings")
     return 1 if findings else 0
 

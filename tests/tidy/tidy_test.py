@@ -8,6 +8,7 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # the tree stays as it was
 
 import floors  # noqa: E402
+import words  # noqa: E402
 from rules import RULES  # noqa: E402
 from source import Source  # noqa: E402
 from tidy import EXCEPTIONS, Tree, check, exceptions_of, read_tree  # noqa: E402
@@ -18,7 +19,9 @@ BESIDE = {path: "#pragma once\n" for path in (
     "kernels/table.hpp", "kernels/linear/linear.hpp", "daemon/engine/engine.hpp", "daemon/cli/manual.hpp",
     "kernels/math/add.hpp",
     "kernels/device/device.hpp", "transport/collective/communicator.hpp",
-    "scheduler/mesh/mesh.hpp",
+    "api/base/mesh/mesh.hpp", "daemon/engine/job/conductor.hpp", "daemon/engine/memory/arena.hpp",
+    "daemon/engine/nodes/other_nodes.hpp", "daemon/supervisor/jobs/job_table.hpp",
+    "api/client/session/session.hpp",
     "daemon/config/config.hpp", "tests/seeded.hpp")}
 BESIDE["api/include/muster/muster.h"] = ""
 # Of the whole tree: two sources of the class Twice and one of Once, a type Known and an alias Ints, a header
@@ -32,6 +35,8 @@ BESIDE["api/base/circle.hpp"] = '#pragma once\n#include "api/base/a.hpp"\n'
 BESIDE["api/base/users.cpp"] = "void g() { used(kUsed, UsedType(), a.used_member()); }\n"
 BESIDE["tests/users_test.cpp"] = "TEST(A, B) { tested(kTested, TestedType(), a.tested_member()); }\n"
 BESIDE["api/examples/all_reduce.c"] = "int main(void) {}\n"
+BESIDE[words.LIST] = ("# Old\ntie: link (but TieBreaker)\nwish: request\nsettle: drain\ndoubt: suspect\n"
+                      "seat: slot\nvacancy: idle\n")
 BESIDE[floors.FILE] = (Path(__file__).resolve().parents[2] / floors.FILE).read_text()
 TABLE = floors.with_table(f"# x\n{floors.BEGIN}\n{floors.END}\n", floors.parse(BESIDE[floors.FILE]))
 
@@ -68,7 +73,12 @@ PLANTED = {
         ("kernels/norm/x.cpp", '#include "kernels/linear/linear.hpp"\n', 1),
         ("kernels/x.cpp", '#include "kernels/table.hpp"\n', 1),
         ("kernels/device/host/x.cpp", '#include "kernels/kernel.hpp"\n', 1),
-        ("api/client/direct/x.cpp", '#include "api/client/wait.hpp"\n', 1),
+        ("api/client/direct/x.cpp", '#include "api/client/session/session.hpp"\n', 1),
+        # The rooms of one folder have an order too; two that stand beside each other do not meet.
+        ("daemon/engine/memory/x.cpp", '#include "daemon/engine/job/conductor.hpp"\n', 1),
+        ("daemon/engine/observe/x.cpp", '#include "daemon/engine/nodes/other_nodes.hpp"\n', 1),
+        ("daemon/supervisor/base/x.cpp", '#include "daemon/supervisor/jobs/job_table.hpp"\n', 1),
+        ("daemon/engine/x.cpp", '#include "daemon/engine/memory/arena.hpp"\n', 1),
         ("elsewhere/x.cpp", '#include "api/base/status.hpp"\n', 1),
         # An exception is for one file and one folder.
         ("daemon/supervisor/main.cpp", '#include "daemon/cli/manual.hpp"\n', 1),
@@ -175,7 +185,21 @@ PLANTED = {
         ("api/base/x.hpp", "#pragma once\nstruct A {\n" + numbered("  B<C> f{}() {{ return g(1); }}\n", 31) +
          "};\n", 2),
         ("api/base/x.hpp", "#pragma once\nstruct A {\n  struct B {\n" +
-         numbered("    void f{}(X x = X());\n", 31) + "  };\n};\n", 3)],
+         numbered("    void f{}(X x = X());\n", 31) + "  };\n};\n", 3),
+        ("api/base/x.cpp", "namespace {\nclass A {\n" + numbered("  int f{}();\n", 31) + "};\n}\n", 2)],
+    "old-word": [
+        ("api/base/x.hpp", "#pragma once\nclass TideTie {};\n", 2),
+        ("api/base/x.cpp", "struct A {\n  enum class Wish { kA };\n};\n", 2),
+        ("api/base/x.hpp", "#pragma once\nvoid settle_rest();\n", 2),
+        ("api/base/x.cpp", "\nvoid A::on_doubt(int x) {}\n", 2),
+        ("api/base/x.hpp", "#pragma once\nstruct A {\n  int seat() const;\n};\n", 2),
+        ("api/base/rank_vacancy.cpp", "\n", 1)],
+    "comment-beginning": [
+        ("api/base/x.hpp", "#pragma once\n// Of a group the first member.\nint f();\n", 2),
+        ("api/base/x.cpp", "int a;  // Who waits.\n", 1),
+        ("api/base/x.cpp", "// Two lines, of which the second\n// ends. Whoever waits goes on.\n", 2),
+        ("api/include/muster/x.h", "/* The ranks.\n * What is left: the rest. */\n", 2),
+        ("tests/x_test.cpp", "int a;\n// What it has.\n", 2)],
     "type-defined-once": [
         ("api/base/a.cpp", "namespace a {\nstruct Known {\n};\n}\n", 2),
         ("api/base/a.hpp", "#pragma once\nenum class Known : int { k };\n", 2),
@@ -198,7 +222,10 @@ CLEAN = {
     "include-direction": [
         ("transport/loopback/x.cpp",
          '#include "kernels/device/device.hpp"\n#include "kernels/math/add.hpp"\n#include <vector>\n'),
-        ("daemon/engine/x.cpp", '#include "scheduler/mesh/mesh.hpp"\n#include "daemon/config/config.hpp"\n'),
+        ("daemon/engine/job/x.cpp",
+         '#include "api/base/mesh/mesh.hpp"\n#include "daemon/config/config.hpp"\n'
+         '#include "daemon/engine/memory/arena.hpp"\n'),
+        ("daemon/supervisor/program/x.cpp", '#include "daemon/supervisor/jobs/job_table.hpp"\n'),
         ("api/client/x.cpp",
          '#include "api/client/wait.hpp"\n#include "api/shm/layout.hpp"\n#include <muster/muster.h>\n'),
         ("api/examples/x.c", "#include <muster/muster.h>\n"),
@@ -215,7 +242,7 @@ CLEAN = {
         ("kernels/linear/cuda/linear.cu", "#include <cuda_runtime.h>\n"),
         ("kernels/linear/linear.cpp", "#include <cblas.h>\n"),
         ("daemon/control/x.cpp", "#include <asio.hpp>\n"),
-        ("daemon/engine/main.cpp", "#include <CLI/CLI.hpp>\n"),
+        ("daemon/supervisor/program/main.cpp", "#include <CLI/CLI.hpp>\n"),
         ("kernels/math/x.cpp", "#include <hwy/highway.h>\n"),
         ("tests/x_test.cpp", "#include <yaml-cpp/yaml.h>\n")],
     "standard-header": [
@@ -276,7 +303,7 @@ CLEAN = {
     "shown-source": [("README.md", "# x\n```c\nint main(void) {}\n```\n"),
                      ("api/README.md", "```c\nint x;\n```\n")],
     "file-globbing": [("api/base/CMakeLists.txt", "# GLOB is not used\nadd_library(a a.cpp)\n")],
-    "documented-path": [("README.md", "`api/base/status.hpp`, `build/x/y`, `scheduler/mesh`\n"),
+    "documented-path": [("README.md", "`api/base/status.hpp`, `build/x/y`, `api/base/mesh`\n"),
                         ("ARCHITECTURE.md", "| `daemon/config/config.hpp`: `pragma` | a `word` |\n")],
     "commented-out-test": [("tests/x_test.cpp", "// The TEST macro.\nTEST(A, B) {}\n#if 1\n#endif\n"),
                            ("deploy/cmake/test.cmake", "#   muster_test(mesh_test SOURCES mesh_test.cpp)\n")],
@@ -291,7 +318,15 @@ CLEAN = {
          "  A();\n  explicit A(int x);\n  ~A();\n  A& operator=(const A&) = delete;\n"
          "  bool empty() const = default;\n  friend int g(A a);\n  int a_ = f(1);\n};\n"),
         ("api/base/x.hpp", "#pragma once\nstruct Options {\n" + numbered("  int f{} = 0;\n", 99) + "};\n"),
-        ("api/base/x.cpp", "class A {\n" + numbered("  int f{}();\n", 31) + "};\n")],
+        ("tests/x.cpp", "class A {\n" + numbered("  int f{}();\n", 31) + "};\n")],
+    "old-word": [
+        ("api/base/x.hpp", "#pragma once\nstruct TieBreaker {};\nint tied();\nint identity();\n"),
+        ("api/base/x.cpp", "// A wish, a seat.\nint a = tie();\nvoid f() { int wish = 0; }\n"),
+        ("tests/x.cpp", "struct Wish {};\n")],
+    "comment-beginning": [
+        ("api/base/x.cpp", "// The first of a group, who waits.\nint a;  // of the engine\n"),
+        ("api/base/x.cpp", "// Members wait. This is\n// What the page calls a wait.\n"),
+        ("api/base/x.cpp", "// Who waits? A rank.\nauto s = \"// Of it\";\n")],
     "type-defined-once": [
         ("api/base/a.cpp", "class Known;\nstruct A {\n  struct Known {};\n};\nstruct Options {};\n"),
         ("api/base/a.cpp", "void f() {\n  struct Known {};\n}\nusing other::Known;\n"),

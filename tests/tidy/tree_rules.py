@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from source import CPP_ENDINGS
 
 CLASS_FUNCTIONS_MAX = 30
+CLASS_FUNCTIONS_MANY = 25  # from here on tidy warns: the next function may be that of another class
 # Examples are programs of their own, on the public headers: their names meet no others.
 PRODUCT = re.compile(r"^(api/(?!examples/)|kernels/|transport/|scheduler/|daemon/)")
 USERS = re.compile(r"^(configs|deploy)/")  # programs that are built with the product, and use it
@@ -65,19 +66,32 @@ def class_in_one_source(source, tree):
 
 
 def class_functions(source, tree):
-    """A class of a header has at most 30 functions, so that a reader can keep it in mind.
+    """A class has at most 30 functions, in a header or a source, so that a reader can keep it in mind.
 
     Each function that its body names counts once, an overload and a private one too. Constructors,
     destructors, operators, what is defaulted or deleted, friends and the functions of a class inside do not
     count: they say what kind of type it is, not what it does. A struct of options has none of those that do.
     """
-    if not (source.is_header and PRODUCT.match(source.path)):
+    for line, name, count in classes_of(source, CLASS_FUNCTIONS_MAX + 1):
+        yield line, f"{name} has {count} functions; at most {CLASS_FUNCTIONS_MAX}"
+
+
+def large_classes(tree):
+    """(path, line, name, functions) of the classes that are nearly too large, the largest first."""
+    found = [(source.path, *each) for source in product_of(tree)
+             for each in classes_of(source, CLASS_FUNCTIONS_MANY)]
+    return sorted(found, key=lambda each: (-each[3], each[0]))
+
+
+def classes_of(source, least):
+    """(line, name, functions) of the product's classes with at least so many functions."""
+    if not PRODUCT.match(source.path):
         return
     for scope in source.scopes:
         if scope.kind == "class":
             count = len(list(functions_of(scope)))
-            if count > CLASS_FUNCTIONS_MAX:
-                yield scope.head_line, f"{scope.name} has {count} functions; at most {CLASS_FUNCTIONS_MAX}"
+            if count >= least:
+                yield scope.head_line, scope.name, count
 
 
 def functions_of(scope):

@@ -13,14 +13,14 @@ void hand_over(SpanOperation& operation, EarlyRequest request) {
 }
 
 std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message) {
-  const auto head = read_head<RequestHead>(message);
+  const auto head = read_head<RequestHeader>(message);
   if (!head) return std::nullopt;
   const Bytes payload = message.subspan(sizeof *head);
   return KeyedRequest(key_of(*head), {from, {*head, {payload.begin(), payload.end()}}});
 }
 
 std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message) {
-  const auto head = read_head<RefusalHead>(message);
+  const auto head = read_head<RefusalHeader>(message);
   if (!head || head->code >= 0 || !is_known(head->code) || head->standing > Standing::kGone)
     return std::nullopt;
   const Status why(static_cast<Code>(head->code), text_of_bytes(message.subspan(sizeof *head)),

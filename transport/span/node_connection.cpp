@@ -43,7 +43,7 @@ class NodeConnection::HeadReceive final : public Transfer {
   void hear() {
     const auto message = unseal({memory_.get(), *std::exchange(came_, std::nullopt)});
     if (!message) return connection_.fail(failure(Code::kProtocol, "a message of it came damaged"));
-    if (kind_of(*message) == HeadKind::kSum)
+    if (kind_of(*message) == HeaderKind::kSum)
       connection_.hear_sum(*message);
     else
       connection_.heard_(connection_, *message);
@@ -229,7 +229,7 @@ MessageTag NodeConnection::take_tags(std::uint64_t count) {
 }
 
 void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow, bool is_checked) {
-  if (is_checked) tell(message_of(SumHead{.tag = tag, .sum = sum_of(from)}, {}));
+  if (is_checked) tell(message_of(SumHeader{.tag = tag, .sum = sum_of(from)}, {}));
   said_at_ = clock_.now();
   // What is sent is not written.
   begin(Bulk(*this, flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true, is_checked));
@@ -263,7 +263,7 @@ void NodeConnection::hear_in_order() {
 }
 
 void NodeConnection::hear_sum(Bytes message) {
-  const auto head = read_head<SumHead>(message);
+  const auto head = read_head<SumHeader>(message);
   if (!head) return;
   if (const auto waited = sums_.said(head->tag, head->sum)) end_checked(*waited->first, waited->second);
 }

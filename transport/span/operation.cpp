@@ -56,31 +56,31 @@ Status check_launch(const Span& span, const Collective& c, std::span<const Local
   return {};
 }
 
-device::Stream& Workshop::stream_for(muster_op op) const {
+device::Stream& OperationContext::stream_for(muster_op op) const {
   return *streams[static_cast<std::size_t>(priority_of(op))];
 }
 
 Rest::~Rest() {
-  for (Staged& each : memory_) workshop_.staging.give_back(std::move(each));
+  for (Staged& each : memory_) context_.staging.give_back(std::move(each));
 }
 
 void Rest::send_empty(std::uint32_t node, std::uint64_t number) {
-  if (!peers_[node].settling) return;
-  workshop_.connection_to(span_.nodes[node]).send(peers_[node].first_tag + number, {}, flow_, false);
+  if (!peers_[node].draining) return;
+  context_.connection_to(span_.nodes[node]).send(peers_[node].first_tag + number, {}, flow_, false);
 }
 
 void Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
-  if (!peers_[node].settling) return;
-  if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(workshop_.staging.take(bytes));
-  workshop_.connection_to(span_.nodes[node])
+  if (!peers_[node].draining) return;
+  if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(context_.staging.take(bytes));
+  context_.connection_to(span_.nodes[node])
       .receive(peers_[node].received_tag() + number, {memory_.back().data(), bytes}, flow_, false);
 }
 
-SpanOperation::SpanOperation(Launched launched, const Workshop& workshop)
-    : workshop_(workshop),
+SpanOperation::SpanOperation(Launched launched, const OperationContext& context)
+    : context_(context),
       launched_(std::move(launched)),
       peers_(collective(), span()),
-      rest_(peers_, workshop, span()) {}
+      rest_(peers_, context, span()) {}
 
 void SpanOperation::refused(std::uint32_t node, const Status& why, Standing standing) {
   PeerNode& peer = peers_[node];
@@ -103,11 +103,11 @@ void SpanOperation::lost(NodeIndex node) {
 }
 
 void SpanOperation::fail(const Status& why) {
-  if (stage_ != Stage::kOpen && stage_ != Stage::kReady && stage_ != Stage::kMoving) return;
+  if (state_ != State::kOpen && state_ != State::kReady && state_ != State::kMoving) return;
   launched_.outcome->fail(why);
   had_agreed_ = agreed();
-  settles_ = true;
-  stage_ = Stage::kDying;
+  drains_ = true;
+  state_ = State::kDying;
   // A node that has this one's request might wait for its bytes.
   const Standing moving = direct_ ? Standing::kReady : Standing::kMoving;
   const Standing standing = had_agreed_ ? moving : Standing::kOpen;
@@ -116,53 +116,53 @@ void SpanOperation::fail(const Status& why) {
 }
 
 void SpanOperation::finish() {
-  stage_ = Stage::kDone;
-  launched_.outcome->release(workshop_.clock.now());
+  state_ = State::kDone;
+  launched_.outcome->release(context_.clock.now());
 }
 
 std::size_t SpanOperation::advance() {
-  if (over()) return settle();
+  if (over()) return drain();
   std::size_t moved = 0;
-  if (stage_ == Stage::kOpen)  // it may have come after the loss
+  if (state_ == State::kOpen)  // it may have come after the loss
     for (std::uint32_t node = 0; node < peers_.count(); ++node)
       if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
-  if (stage_ == Stage::kOpen) {
+  if (state_ == State::kOpen) {
     moved += work();  // makes ready what goes with the requests
     moved += tell_peers();
     agree();
   }
-  if (stage_ == Stage::kReady && peers_.all_are_ready()) stage_ = Stage::kMoving;
-  if (stage_ == Stage::kMoving) moved += work();
-  moved += settle();
-  if (stage_ == Stage::kDying && resting()) {
-    stage_ = Stage::kDead;
-    launched_.outcome->release(workshop_.clock.now());
+  if (state_ == State::kReady && peers_.all_are_ready()) state_ = State::kMoving;
+  if (state_ == State::kMoving) moved += work();
+  moved += drain();
+  if (state_ == State::kDying && resting()) {
+    state_ = State::kDead;
+    launched_.outcome->release(context_.clock.now());
     ++moved;
   }
-  moved += stage_ == Stage::kDone ? 1 : 0;
-  if (moved > 0) moved_at_ = workshop_.clock.now();
+  moved += state_ == State::kDone ? 1 : 0;
+  if (moved > 0) moved_at_ = context_.clock.now();
   return moved;
 }
 
 // If a node had not been ready, no node has begun to move anything from or to members. A node that does not
 // have this one's request has not agreed, and never will.
-std::size_t SpanOperation::settle() {
-  if (!settles_) return 0;
+std::size_t SpanOperation::drain() {
+  if (!drains_) return 0;
   const bool none_has_begun = direct_ && peers_.any_refused_before_it_was_ready();
   if (direct_ && !none_has_begun && !peers_.all_are_ready()) return 0;
-  settles_ = false;
+  drains_ = false;
   std::size_t begun = 0;
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
     PeerNode& peer = peers_[node];
-    peer.settling = false;
-    if (!peer.takes_part || !peer.told || peer.lost || peer.settled) continue;
-    peer.settled = had_agreed_ || peer.refused;
-    peer.settling = peer.settled && !none_has_begun && (had_agreed_ || peer.agreed) && peer.request;
-    settles_ = settles_ || !peer.settled;
-    begun += peer.settling ? 1 : 0;
+    peer.draining = false;
+    if (!peer.takes_part || !peer.told || peer.lost || peer.drained) continue;
+    peer.drained = had_agreed_ || peer.refused;
+    peer.draining = peer.drained && !none_has_begun && (had_agreed_ || peer.agreed) && peer.request;
+    drains_ = drains_ || !peer.drained;
+    begun += peer.draining ? 1 : 0;
   }
-  if (begun > 0) settle_rest(rest_);
-  return begun + (settles_ ? 0 : 1);
+  if (begun > 0) drain_rest(rest_);
+  return begun + (drains_ ? 0 : 1);
 }
 
 // An empty message comes after its sender's refusal, but may be heard before it.
@@ -171,9 +171,9 @@ bool SpanOperation::ended_well(const Flow& flow) {
   return flow.failure.ok() && !flow.abandoned;
 }
 
-RequestHead SpanOperation::head() const {
+RequestHeader SpanOperation::head() const {
   const Collective& c = collective();
-  auto head = head_of<RequestHead>(launched_.key);
+  auto head = head_of<RequestHeader>(launched_.key);
   head.op = static_cast<std::uint8_t>(agreed_op(c.op));
   head.dtype = static_cast<std::uint8_t>(c.dtype);
   head.redop = static_cast<std::uint8_t>(c.redop);
@@ -196,7 +196,7 @@ std::size_t SpanOperation::tell_peers() {
     if (!peer.takes_part || peer.told) continue;
     const Inline goes = inline_for(node);
     if (!goes.ready) continue;
-    RequestHead said = head();
+    RequestHeader said = head();
     if (is_urgent(collective())) peer.sent_after(to(node).bulk_sending());
     said.first_tag = peer.first_tag = to(node).take_tags(std::max<std::uint64_t>(1, messages()));
     to(node).tell(message_of(said, goes.bytes));
@@ -207,7 +207,7 @@ std::size_t SpanOperation::tell_peers() {
 }
 
 void SpanOperation::agree() {
-  const RequestHead mine = head();
+  const RequestHeader mine = head();
   Hash128 balance = mine.balance;
   bool common = true, direct = mine.direct != 0;
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
@@ -220,14 +220,14 @@ void SpanOperation::agree() {
   }
   if (common && balance.zero()) {
     direct_ = direct;
-    stage_ = direct ? Stage::kReady : Stage::kMoving;
+    state_ = direct ? State::kReady : State::kMoving;
     for (std::uint32_t node = 0; direct && node < peers_.count(); ++node)
       if (peers_[node].takes_part) to(node).tell(message_of_ready(launched_.key));
     return;
   }
   fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
-               peers_.difference(mine, workshop_.options.nodes)));
-  settles_ = false;  // no node has agreed
+               peers_.difference(mine, context_.options.nodes)));
+  drains_ = false;  // no node has agreed
 }
 
 SpanOperation* find(const SpanOperations& operations, const OperationKey& key) {
@@ -258,10 +258,10 @@ std::size_t advance(SpanOperations& operations) {
   return moved;
 }
 
-std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop) {
+std::unique_ptr<SpanOperation> begin_operation(Launched launched, const OperationContext& context) {
   const muster_op op = launched.collective->op;
-  return is_pairwise(op) || is_transfer(op) ? begin_pair_operation(std::move(launched), workshop)
-                                            : begin_row_operation(std::move(launched), workshop);
+  return is_pairwise(op) || is_transfer(op) ? begin_pair_operation(std::move(launched), context)
+                                            : begin_row_operation(std::move(launched), context);
 }
 
 }  // namespace muster::transport::span

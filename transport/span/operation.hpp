@@ -21,8 +21,8 @@
 
 #include "api/base/clock.hpp"
 #include "transport/collective/communicator.hpp"
-#include "transport/span/chore.hpp"
 #include "transport/span/chunk_room.hpp"
+#include "transport/span/host_task.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/peer_nodes.hpp"
 #include "transport/span/spanning_options.hpp"
@@ -40,7 +40,7 @@
 namespace muster::transport::span {
 
 // What operations use; it outlives them.
-struct Workshop {
+struct OperationContext {
   const Clock& clock;
   Staging& staging;
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
@@ -72,8 +72,8 @@ struct Launched {
 // Thread  that of the network. Bound  the longest message. Fails  never.
 class Rest {
  public:
-  Rest(PeerNodes& peers, const Workshop& workshop, const Span& span)
-      : peers_(peers), workshop_(workshop), span_(span) {}
+  Rest(PeerNodes& peers, const OperationContext& context, const Span& span)
+      : peers_(peers), context_(context), span_(span) {}
   ~Rest();
   Rest(const Rest&) = delete;
   Rest& operator=(const Rest&) = delete;
@@ -85,7 +85,7 @@ class Rest {
 
  private:
   PeerNodes& peers_;
-  const Workshop& workshop_;
+  const OperationContext& context_;
   const Span& span_;
   Flow flow_;
   std::vector<Staged> memory_;
@@ -104,14 +104,14 @@ class SpanOperation {
   const Span& span() const { return *launched_.span; }
   // Whether all nodes have come to it and mean the same.
   bool agreed() const {
-    return stage_ == Stage::kReady || stage_ == Stage::kMoving || stage_ == Stage::kDone;
+    return state_ == State::kReady || state_ == State::kMoving || state_ == State::kDone;
   }
   // Not all nodes have come to it, as far as is known here, and it has not failed.
-  bool waits() const { return stage_ == Stage::kOpen; }
+  bool waits() const { return state_ == State::kOpen; }
   // The members' memory is left alone from now on; the outcome is released.
-  bool over() const { return stage_ == Stage::kDone || stage_ == Stage::kDead; }
+  bool over() const { return state_ == State::kDone || state_ == State::kDead; }
   // Besides, nothing of it is to be sent or received any more.
-  bool is_past() const { return over() && !settles_; }
+  bool is_past() const { return over() && !drains_; }
   // No message of it is on its way any more.
   bool quiet() const { return rest_.over() && flows_are_over(); }
 
@@ -127,18 +127,18 @@ class SpanOperation {
   // Goes on as far as it can. Returns how many times something has moved.
   std::size_t advance();
   // When something last moved. Nothing: it has not, or the operation has failed.
-  std::optional<Instant> moved_at() const { return stage_ == Stage::kDying ? std::nullopt : moved_at_; }
+  std::optional<Instant> moved_at() const { return state_ == State::kDying ? std::nullopt : moved_at_; }
 
  protected:
-  SpanOperation(Launched launched, const Workshop& workshop);
+  SpanOperation(Launched launched, const OperationContext& context);
 
   // Moves what can be moved; returns how much has. Calls finish() at its end.
   virtual std::size_t work() = 0;
   // Begins all messages that have not begun, to and from nodes that settle now: empty ones, and with nothing
   // kept of what comes. The members may have gone, and what they gave. It does no work after that.
-  virtual void settle_rest(Rest& rest) = 0;
+  virtual void drain_rest(Rest& rest) = 0;
   virtual bool flows_are_over() const = 0;
-  // No chore runs, and no message touches the memory of members.
+  // No host_task runs, and no message touches the memory of members.
   virtual bool resting() const = 0;
   // This node would move it through the memory of members. It does so if any node would.
   virtual bool wants_direct() const = 0;
@@ -146,7 +146,7 @@ class SpanOperation {
   // some from and to the memory of members.
   enum class Moves : std::uint8_t { kNotYet, kChecked, kDirect };
   Moves moves() const {
-    if (stage_ != Stage::kMoving) return Moves::kNotYet;
+    if (state_ != State::kMoving) return Moves::kNotYet;
     return direct_ ? Moves::kDirect : Moves::kChecked;
   }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
@@ -163,23 +163,23 @@ class SpanOperation {
 
   const Collective& collective() const { return *launched_.collective; }
   std::span<const LocalMember> members() const { return launched_.members; }
-  NodeConnection& to(std::uint32_t node) { return workshop_.connection_to(span().nodes[node]); }
-  const Workshop& workshop_;
+  NodeConnection& to(std::uint32_t node) { return context_.connection_to(span().nodes[node]); }
+  const OperationContext& context_;
 
  private:
-  enum class Stage : std::uint8_t { kOpen, kReady, kMoving, kDying, kDead, kDone };
+  enum class State : std::uint8_t { kOpen, kReady, kMoving, kDying, kDead, kDone };
   std::size_t tell_peers();
   void agree();
-  std::size_t settle();
-  RequestHead head() const;
+  std::size_t drain();
+  RequestHeader head() const;
 
   Launched launched_;
   PeerNodes peers_;
-  Stage stage_ = Stage::kOpen;
+  State state_ = State::kOpen;
   std::optional<Instant> moved_at_;
   bool direct_ = false;
   bool had_agreed_ = false;  // when it failed
-  bool settles_ = false;     // it has failed, and is not settled with all nodes
+  bool drains_ = false;      // it has failed, and is not settled with all nodes
   Rest rest_;
 };
 
@@ -201,8 +201,8 @@ std::optional<Instant> moved_at(const SpanOperations& operations, const StepOutc
 std::size_t advance(SpanOperations& operations);
 
 // The kind of operation that the collective needs.
-std::unique_ptr<SpanOperation> begin_operation(Launched launched, const Workshop& workshop);
-std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const Workshop& workshop);
-std::unique_ptr<SpanOperation> begin_pair_operation(Launched launched, const Workshop& workshop);
+std::unique_ptr<SpanOperation> begin_operation(Launched launched, const OperationContext& context);
+std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const OperationContext& context);
+std::unique_ptr<SpanOperation> begin_pair_operation(Launched launched, const OperationContext& context);
 
 }  // namespace muster::transport::span

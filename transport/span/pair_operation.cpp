@@ -157,12 +157,12 @@ void copy_across(const PairStream& out, const PairStream& in, const StreamChunk&
 
 class PairOperation final : public SpanOperation {
  public:
-  PairOperation(Launched launched, const Workshop& workshop);
+  PairOperation(Launched launched, const OperationContext& context);
   ~PairOperation() override;
 
  protected:
   std::size_t work() override;
-  void settle_rest(Rest& rest) override;
+  void drain_rest(Rest& rest) override;
   bool flows_are_over() const override;
   bool resting() const override;
   bool wants_direct() const override { return wants_direct_; }
@@ -170,8 +170,8 @@ class PairOperation final : public SpanOperation {
   std::uint64_t messages() const override { return most_chunks_; }
 
  private:
-  enum class Stage : std::uint8_t { kPacking, kPacked, kMoving, kDelivering, kDone };
-  struct Flight {
+  enum class State : std::uint8_t { kPacking, kPacked, kMoving, kDelivering, kDone };
+  struct ChunkInFlight {
     std::uint32_t node = 0;
     std::uint64_t chunk = 0;
     bool arrives = false;
@@ -179,9 +179,9 @@ class PairOperation final : public SpanOperation {
     Staged staged;
     std::byte* data = nullptr;  // what moves: staged, or with a member
     std::size_t bytes = 0;
-    Stage stage = Stage::kPacking;
+    State state = State::kPacking;
     Flow flow;
-    Chore chore;
+    HostTask host_task;
   };
   struct Between {  // this node and another, or itself
     PairStream out, in;
@@ -196,16 +196,16 @@ class PairOperation final : public SpanOperation {
   void add_faces(std::uint32_t giver, std::uint32_t getter);
   bool in_place() const;
   void begin(std::uint32_t node);
-  Flight& begin_flight(std::uint32_t node, bool arrives);
-  std::size_t go_on(Flight& flight);
-  const StreamChunk& chunk_of(const Flight& flight) const {
+  ChunkInFlight& begin_chunk(std::uint32_t node, bool arrives);
+  std::size_t go_on(ChunkInFlight& flight);
+  const StreamChunk& chunk_of(const ChunkInFlight& flight) const {
     const Between& each = between_[flight.node];
     return (flight.arrives ? each.in : each.out).chunks[flight.chunk];
   }
-  void copy(Flight& flight, const PairStream& stream, bool packs);
-  std::size_t begin_move(Flight& flight);
-  std::size_t end_move(Flight& flight);
-  void receive(Flight& flight);
+  void copy(ChunkInFlight& flight, const PairStream& stream, bool packs);
+  std::size_t begin_move(ChunkInFlight& flight);
+  std::size_t end_move(ChunkInFlight& flight);
+  void receive(ChunkInFlight& flight);
 
   std::vector<Between> between_;  // by node of the span
   std::uint64_t most_chunks_ = 0;
@@ -213,11 +213,11 @@ class PairOperation final : public SpanOperation {
   bool packs_first_ = false;
   bool wants_direct_ = false;
   std::uint64_t unpacked_ = 0;  // chunks that are not packed yet
-  std::list<Flight> flights_;
+  std::list<ChunkInFlight> in_flight_;
 };
 
-PairOperation::PairOperation(Launched launched, const Workshop& workshop)
-    : SpanOperation(std::move(launched), workshop), between_(peers().count()), packs_first_(in_place()) {
+PairOperation::PairOperation(Launched launched, const OperationContext& context)
+    : SpanOperation(std::move(launched), context), between_(peers().count()), packs_first_(in_place()) {
   const auto all = static_cast<std::uint32_t>(span().node_of.size());
   for (std::uint32_t giver = 0; giver < all; ++giver)
     for (std::uint32_t getter = 0; getter < all; ++getter)
@@ -228,13 +228,13 @@ PairOperation::PairOperation(Launched launched, const Workshop& workshop)
     most_chunks_ = std::max<std::uint64_t>({most_chunks_, each.out.chunks.size(), each.in.chunks.size()});
     unpacked_ += each.out.chunks.size();
     wants_direct_ = wants_direct_ || (&each != &between_[span().here] &&
-                                      workshop_.is_worth_direct(std::max(each.out.bytes, each.in.bytes)));
+                                      context_.is_worth_direct(std::max(each.out.bytes, each.in.bytes)));
   }
   wants_direct_ = wants_direct_ && !packs_first_;
 }
 
 PairOperation::~PairOperation() {
-  for (Flight& flight : flights_) workshop_.staging.give_back(std::move(flight.staged));
+  for (ChunkInFlight& flight : in_flight_) context_.staging.give_back(std::move(flight.staged));
 }
 
 // ---- streams -----------------------------------------------------------------------------------
@@ -288,45 +288,45 @@ bool PairOperation::in_place() const {
 // ---- progress ----------------------------------------------------------------------------------
 
 bool PairOperation::flows_are_over() const {
-  return std::all_of(flights_.begin(), flights_.end(),
-                     [](const Flight& flight) { return flight.flow.pending == 0; });
+  return std::all_of(in_flight_.begin(), in_flight_.end(),
+                     [](const ChunkInFlight& flight) { return flight.flow.pending == 0; });
 }
 
 bool PairOperation::resting() const {
-  return std::all_of(flights_.begin(), flights_.end(), [](const Flight& flight) {
-    return flight.chore.over() && (flight.flow.pending == 0 || !flight.touches_members);
+  return std::all_of(in_flight_.begin(), in_flight_.end(), [](const ChunkInFlight& flight) {
+    return flight.host_task.over() && (flight.flow.pending == 0 || !flight.touches_members);
   });
 }
 
 SpanOperation::Inline PairOperation::inline_for(std::uint32_t node) const {
   const Between& each = between_[node];
   if (each.out.bytes == 0 || !goes_inline(each.out)) return {};
-  const auto found = std::find_if(flights_.begin(), flights_.end(), [node](const Flight& flight) {
+  const auto found = std::find_if(in_flight_.begin(), in_flight_.end(), [node](const ChunkInFlight& flight) {
     return flight.node == node && !flight.arrives;
   });
-  if (found == flights_.end() || found->stage == Stage::kPacking) return {false, {}};
+  if (found == in_flight_.end() || found->state == State::kPacking) return {false, {}};
   return {true, {found->data, found->bytes}};
 }
 
 std::size_t PairOperation::work() {
   std::size_t moved = 0;
   for (std::uint32_t node = 0; node < peers().count(); ++node) begin(node);
-  for (Flight& flight : flights_)
+  for (ChunkInFlight& flight : in_flight_)
     while (const std::size_t now = go_on(flight)) moved += now;
-  for (auto flight = flights_.begin(); flight != flights_.end();) {
-    if (flight->stage != Stage::kDone) {
+  for (auto flight = in_flight_.begin(); flight != in_flight_.end();) {
+    if (flight->state != State::kDone) {
       ++flight;
       continue;
     }
-    workshop_.staging.give_back(std::move(flight->staged));
-    flight = flights_.erase(flight);
+    context_.staging.give_back(std::move(flight->staged));
+    flight = in_flight_.erase(flight);
     ++moved;
   }
   const bool begun = std::all_of(between_.begin(), between_.end(), [this](const Between& each) {
     const bool self = &each == &between_[span().here];
     return each.next_out == each.out.chunks.size() && (self || each.next_in == each.in.chunks.size());
   });
-  if (moves() != Moves::kNotYet && begun && flights_.empty()) finish();
+  if (moves() != Moves::kNotYet && begun && in_flight_.empty()) finish();
   return moved;
 }
 
@@ -337,21 +337,21 @@ void PairOperation::begin(std::uint32_t node) {
   const bool waits = is_self ? !packs_first_ : wants_direct_ && !goes_inline(each.out);
   while ((moves() != Moves::kNotYet || !waits) && each.next_out < each.out.chunks.size() &&
          (packs_first_ || each.out_in_flight < kChunksInFlight)) {
-    Flight& flight = begin_flight(node, false);
+    ChunkInFlight& flight = begin_chunk(node, false);
     if (is_self && !packs_first_) {
-      flight.stage = Stage::kPacked;
+      flight.state = State::kPacked;
     } else if (flight.data == flight.staged.data()) {
       copy(flight, each.out, true);
     }
   }
   if (is_self || moves() == Moves::kNotYet) return;
   while (each.next_in < each.in.chunks.size() && each.in_in_flight < kChunksInFlight)
-    receive(begin_flight(node, true));
+    receive(begin_chunk(node, true));
 }
 
-void PairOperation::settle_rest(Rest& rest) {
-  for (const Flight& flight : flights_)
-    if (flight.node != span().here && flight.stage <= Stage::kPacked &&
+void PairOperation::drain_rest(Rest& rest) {
+  for (const ChunkInFlight& flight : in_flight_)
+    if (flight.node != span().here && flight.state <= State::kPacked &&
         !goes_inline(between_[flight.node].out))
       rest.send_empty(flight.node, flight.chunk);
   for (std::uint32_t node = 0; node < peers().count(); ++node) {
@@ -364,10 +364,10 @@ void PairOperation::settle_rest(Rest& rest) {
   }
 }
 
-PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arrives) {
+PairOperation::ChunkInFlight& PairOperation::begin_chunk(std::uint32_t node, bool arrives) {
   Between& each = between_[node];
   const PairStream& stream = arrives ? each.in : each.out;
-  Flight& flight = flights_.emplace_back();
+  ChunkInFlight& flight = in_flight_.emplace_back();
   flight.flow.urgent = is_urgent(collective());
   flight.node = node;
   flight.arrives = arrives;
@@ -377,47 +377,47 @@ PairOperation::Flight& PairOperation::begin_flight(std::uint32_t node, bool arri
   flight.bytes = static_cast<std::size_t>(chunk.end - chunk.begin);
   if (node == span().here && !packs_first_) return flight;
   if (wants_direct_ && moves() == Moves::kDirect && !goes_inline(stream) &&
-      flight.bytes >= workshop_.freed_on_close_from)
+      flight.bytes >= context_.freed_on_close_from)
     flight.data = in_one_piece(stream, chunk);
   flight.touches_members = flight.data != nullptr;
   if (flight.touches_members) return flight;
-  flight.staged = workshop_.staging.take(flight.bytes);
+  flight.staged = context_.staging.take(flight.bytes);
   flight.data = flight.staged.data();
   return flight;
 }
 
 // Returns 0 if the chunk waits for something.
-std::size_t PairOperation::go_on(Flight& flight) {
-  switch (flight.stage) {
-    case Stage::kPacking:
-      if (!flight.chore.over()) return 0;
+std::size_t PairOperation::go_on(ChunkInFlight& flight) {
+  switch (flight.state) {
+    case State::kPacking:
+      if (!flight.host_task.over()) return 0;
       --unpacked_;
-      flight.stage = Stage::kPacked;
+      flight.state = State::kPacked;
       return 1;
-    case Stage::kPacked:
+    case State::kPacked:
       return begin_move(flight);
-    case Stage::kMoving:
+    case State::kMoving:
       return end_move(flight);
-    case Stage::kDelivering: {
-      if (!flight.chore.over()) return 0;
+    case State::kDelivering: {
+      if (!flight.host_task.over()) return 0;
       Between& each = between_[flight.node];
       --(flight.arrives ? each.in_in_flight : each.out_in_flight);
-      flight.stage = Stage::kDone;
+      flight.state = State::kDone;
       return 1;
     }
-    case Stage::kDone:
+    case State::kDone:
       return 0;
   }
   return 0;
 }
 
 // In order, two at a time, unless it is urgent.
-std::size_t PairOperation::begin_move(Flight& flight) {
+std::size_t PairOperation::begin_move(ChunkInFlight& flight) {
   Between& each = between_[flight.node];
   if (moves() == Moves::kNotYet || (packs_first_ && unpacked_ > 0)) return 0;
   if (flight.node == span().here) {
     copy(flight, each.in, false);
-    flight.stage = Stage::kDelivering;
+    flight.state = State::kDelivering;
     return 1;
   }
   const bool in_turn = flight.chunk == each.next_sent && each.sent_now < 2;
@@ -430,39 +430,39 @@ std::size_t PairOperation::begin_move(Flight& flight) {
         .send(peer.first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow,
               moves() == Moves::kChecked);
   }
-  flight.stage = Stage::kMoving;
+  flight.state = State::kMoving;
   return 1;
 }
 
-std::size_t PairOperation::end_move(Flight& flight) {
+std::size_t PairOperation::end_move(ChunkInFlight& flight) {
   Between& each = between_[flight.node];
   if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
   if (!flight.arrives) {
     --each.out_in_flight;
     --each.sent_now;
-    flight.stage = Stage::kDone;
+    flight.state = State::kDone;
     return 1;
   }
   if (packs_first_ && unpacked_ > 0) return 0;
   if (!flight.touches_members) copy(flight, each.in, false);
-  flight.stage = Stage::kDelivering;
+  flight.state = State::kDelivering;
   return 1;
 }
 
 // To or from members; what has no memory of its own is copied from member to member.
-void PairOperation::copy(Flight& flight, const PairStream& stream_of_it, bool packs) {
-  flight.chore.start(workshop_.stream_for(collective().op), 1, flight.bytes <= kSmallBytes,
-                     [this, &flight, &stream_of_it, packs](auto) {
-                       const StreamChunk& chunk = chunk_of(flight);
-                       if (flight.data == nullptr)
-                         copy_across(between_[flight.node].out, stream_of_it, chunk);
-                       else
-                         copy_chunk(stream_of_it, chunk, flight.data, packs);
-                     });
+void PairOperation::copy(ChunkInFlight& flight, const PairStream& stream_of_it, bool packs) {
+  flight.host_task.start(context_.stream_for(collective().op), 1, flight.bytes <= kSmallBytes,
+                         [this, &flight, &stream_of_it, packs](auto) {
+                           const StreamChunk& chunk = chunk_of(flight);
+                           if (flight.data == nullptr)
+                             copy_across(between_[flight.node].out, stream_of_it, chunk);
+                           else
+                             copy_chunk(stream_of_it, chunk, flight.data, packs);
+                         });
 }
 
-void PairOperation::receive(Flight& flight) {
-  flight.stage = Stage::kMoving;
+void PairOperation::receive(ChunkInFlight& flight) {
+  flight.state = State::kMoving;
   if (!goes_inline(between_[flight.node].in)) {
     to(flight.node)
         .receive(peers()[flight.node].received_tag() + flight.chunk, {flight.data, flight.bytes}, flight.flow,
@@ -479,8 +479,8 @@ void PairOperation::receive(Flight& flight) {
 
 }  // namespace
 
-std::unique_ptr<SpanOperation> begin_pair_operation(Launched launched, const Workshop& workshop) {
-  return std::make_unique<PairOperation>(std::move(launched), workshop);
+std::unique_ptr<SpanOperation> begin_pair_operation(Launched launched, const OperationContext& context) {
+  return std::make_unique<PairOperation>(std::move(launched), context);
 }
 
 }  // namespace muster::transport::span

@@ -75,12 +75,12 @@ std::vector<std::uint32_t> PeerNodes::awaited() const {
   return awaited;
 }
 
-std::string PeerNodes::difference(const RequestHead& mine, const std::vector<std::string>& names) const {
+std::string PeerNodes::difference(const RequestHeader& mine, const std::vector<std::string>& names) const {
   const auto at = [&](std::uint32_t node) { return names[span_.nodes[node].value]; };
   const std::string self = at(span_.here);
   for (std::uint32_t node = 0; node < count(); ++node) {
     if (!nodes_[node].takes_part) continue;
-    const RequestHead& theirs = nodes_[node].request->head;
+    const RequestHeader& theirs = nodes_[node].request->head;
     const auto differ = [&](const char* field, const auto& one, const auto& other) {
       return fmt::format("{}: {} on node {} and {} on node {}", field, one, self, other, at(node));
     };

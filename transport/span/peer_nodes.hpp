@@ -14,7 +14,7 @@ namespace muster::transport::span {
 
 // What another node means by the operation.
 struct MatchRequest {
-  RequestHead head;
+  RequestHeader head;
   std::vector<std::byte> payload;
 };
 
@@ -25,8 +25,8 @@ struct PeerNode {
   bool refused = false;      // it will not carry the operation out
   bool agreed = false;       // it has said so, or must have: its messages through staging have begun
   bool lost = false;         // the connection that it had is gone
-  bool settled = false;      // after a failure: messages from and to it have all begun, or there are none
-  bool settling = false;     // after a failure: they begin now
+  bool drained = false;      // after a failure: messages from and to it have all begun, or there are none
+  bool draining = false;     // after a failure: they begin now
   MessageTag first_tag = 0;  // of the messages to it, beside the request
   std::optional<MatchRequest> request;
   // Of the messages from it; its request is there.
@@ -58,7 +58,7 @@ class PeerNodes {
   std::vector<std::uint32_t> awaited() const;
   std::uint64_t bulk_ahead() const;  // of any node, at most
   // The first field in which a node differs from this one. All requests are there.
-  std::string difference(const RequestHead& mine, const std::vector<std::string>& names) const;
+  std::string difference(const RequestHeader& mine, const std::vector<std::string>& names) const;
 
  private:
   const Span& span_;

@@ -36,12 +36,12 @@ constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth a worke
 
 class RowOperation final : public SpanOperation {
  public:
-  RowOperation(Launched launched, const Workshop& workshop);
+  RowOperation(Launched launched, const OperationContext& context);
   ~RowOperation() override;
 
  protected:
   std::size_t work() override;
-  void settle_rest(Rest& rest) override;
+  void drain_rest(Rest& rest) override;
   bool flows_are_over() const override;
   bool resting() const override;
   bool wants_direct() const override { return direct_; }
@@ -49,28 +49,28 @@ class RowOperation final : public SpanOperation {
   std::uint64_t messages() const override { return std::uint64_t{chunks_} * schedule_.size(); }
 
  private:
-  enum class Stage : std::uint8_t { kPacking, kReady, kMoving, kFolding, kDelivering, kDone };
-  struct Place {                  // of a slice of a chunk
+  enum class State : std::uint8_t { kPacking, kReady, kMoving, kFolding, kDelivering, kDone };
+  struct ChunkMemory {            // of a slice of a chunk
     std::byte* own = nullptr;     // this node's contributions, row by row
     std::byte* result = nullptr;  // what comes, or is folded
     bool is_source = false;       // `own` is the member's source, which is not written
     bool is_folded = false;       // `result` has what was folded so far
   };
-  struct Flight {  // a chunk on its way
+  struct ChunkInFlight {  // a chunk on its way
     std::uint32_t index = 0;
     RowChunk chunk;
-    std::vector<Place> places;          // by slice
+    std::vector<ChunkMemory> places;    // by slice
     Staged own;                         // contributions that do not lie with members
     Staged inbox;                       // of peers, in the present round
     Staged results;                     // apart from `own` if that has several rows
     std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
-    Stage stage = Stage::kPacking;
+    State state = State::kPacking;
     std::uint32_t round = 0;
     MessageTag number = 0;   // of this round's messages
     bool is_sent = false;    // this round was given to the library
     bool is_direct = false;  // messages go from and to members
     Flow flow;
-    Chore chore;
+    HostTask host_task;
   };
 
   std::uint32_t rows_of(std::uint32_t node) const { return unfolded_ ? member_count_[node] : 1; }
@@ -87,29 +87,29 @@ class RowOperation final : public SpanOperation {
     return static_cast<std::size_t>(at[move.last] - at[move.first]) * element_ * (move.result ? 1 : rows);
   }
   // What the node has of a slice, once all rounds are over.
-  std::byte* outcome_of(const Flight& flight, std::size_t slice) const {
-    const Place& place = flight.places[slice];
+  std::byte* outcome_of(const ChunkInFlight& flight, std::size_t slice) const {
+    const ChunkMemory& place = flight.places[slice];
     return !folds_ && gives(static_cast<std::uint32_t>(slice)) ? place.own : place.result;
   }
-  Bytes sent(const Flight& flight, const Move& move) const;
+  Bytes sent(const ChunkInFlight& flight, const Move& move) const;
 
-  void begin_flight();
-  void give_back(Flight& flight);
-  void place(Flight& flight);
-  bool is_direct(const Flight& flight) const;
-  void place_with_members(Flight& flight) const;
-  std::size_t bytes_to_pack(const Flight& flight) const;
-  std::size_t go_on(Flight& flight);
-  void run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
-           void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t));
-  void pack(Flight& flight, std::uint64_t first, std::uint64_t last);
-  void begin_receives(Flight& flight);
-  bool may_send(const Flight& flight) const;
-  void begin_sends(Flight& flight);
-  bool begin_fold(Flight& flight);
-  void fold(Flight& flight, std::uint64_t first, std::uint64_t last);
-  void begin_delivery(Flight& flight);
-  void deliver(Flight& flight, std::uint64_t first, std::uint64_t last);
+  void begin_chunk();
+  void give_back(ChunkInFlight& flight);
+  void place(ChunkInFlight& flight);
+  bool is_direct(const ChunkInFlight& flight) const;
+  void place_with_members(ChunkInFlight& flight) const;
+  std::size_t bytes_to_pack(const ChunkInFlight& flight) const;
+  std::size_t go_on(ChunkInFlight& flight);
+  void run(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
+           void (RowOperation::*part)(ChunkInFlight&, std::uint64_t, std::uint64_t));
+  void pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last);
+  void begin_receives(ChunkInFlight& flight);
+  bool may_send(const ChunkInFlight& flight) const;
+  void begin_sends(ChunkInFlight& flight);
+  bool begin_fold(ChunkInFlight& flight);
+  void fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last);
+  void begin_delivery(ChunkInFlight& flight);
+  void deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last);
 
   const NodeRow row_;
   const std::size_t element_;
@@ -124,11 +124,11 @@ class RowOperation final : public SpanOperation {
   std::uint32_t next_chunk_ = 0;
   Schedule schedule_;
   std::vector<bool> lands_;  // by slice: something comes for it
-  std::deque<Flight> flights_;
+  std::deque<ChunkInFlight> in_flight_;
 };
 
-RowOperation::RowOperation(Launched launched, const Workshop& workshop)
-    : SpanOperation(std::move(launched), workshop),
+RowOperation::RowOperation(Launched launched, const OperationContext& context)
+    : SpanOperation(std::move(launched), context),
       row_(collective(), span()),
       element_(std::max<std::size_t>(1, dtype_bytes(collective().dtype))),
       folds_(has_reduction(collective().op)),
@@ -136,17 +136,17 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
       ordinal_(span().node_of.size()) {
   for (std::size_t i = 0; i < ordinal_.size(); ++i) ordinal_[i] = member_count_[span().node_of[i]]++;
   const std::uint32_t most = *std::max_element(member_count_.begin(), member_count_.end());
-  unfolded_ = folds_ && !combines(collective(), workshop.options.reproducible);
+  unfolded_ = folds_ && !combines(collective(), context.options.reproducible);
   if (has_root(collective().op)) root_ = span().node_of[static_cast<std::size_t>(collective().root)];
   if (row_.elements() == 0) return;
   const std::uint32_t rows = unfolded_ ? most : 0;
   const std::size_t one = element_ * std::max(rows, 1u);
   chunks_ = row_.chunks(chunk_bytes_ / one);
   const NodeAlgorithm algorithm =
-      choose_algorithm(collective().op, row_.chunk(0, chunks_), rows, element_, root_, workshop.options.link);
+      choose_algorithm(collective().op, row_.chunk(0, chunks_), rows, element_, root_, context.options.link);
   if (moves_whole(collective().op, algorithm)) chunks_ = row_.chunks((chunk_bytes_ /= 2) / one);
   schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
-  direct_ = !unfolded_ && workshop_.is_worth_direct(row_.elements() * element_);
+  direct_ = !unfolded_ && context_.is_worth_direct(row_.elements() * element_);
   lands_.resize(peers().count());
   for (const Round& round : schedule_)
     for (const Move& move : round.receives)
@@ -154,21 +154,21 @@ RowOperation::RowOperation(Launched launched, const Workshop& workshop)
 }
 
 RowOperation::~RowOperation() {
-  for (Flight& flight : flights_) give_back(flight);
+  for (ChunkInFlight& flight : in_flight_) give_back(flight);
 }
 
-void RowOperation::give_back(Flight& flight) {
+void RowOperation::give_back(ChunkInFlight& flight) {
   for (Staged* each : {&flight.own, &flight.inbox, &flight.results})
-    workshop_.staging.give_back(std::move(*each));
+    context_.staging.give_back(std::move(*each));
 }
 
 bool RowOperation::flows_are_over() const {
-  return std::ranges::all_of(flights_, [](const Flight& each) { return each.flow.pending == 0; });
+  return std::ranges::all_of(in_flight_, [](const ChunkInFlight& each) { return each.flow.pending == 0; });
 }
 
 bool RowOperation::resting() const {
-  return std::all_of(flights_.begin(), flights_.end(), [](const Flight& flight) {
-    return flight.chore.over() && (flight.flow.pending == 0 || !flight.is_direct);
+  return std::all_of(in_flight_.begin(), in_flight_.end(), [](const ChunkInFlight& flight) {
+    return flight.host_task.over() && (flight.flow.pending == 0 || !flight.is_direct);
   });
 }
 
@@ -183,11 +183,11 @@ bool RowOperation::needs(std::uint32_t slice) const {
 }
 
 SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
-  if (flights_.empty()) return {chunks_ != 1 || direct_, {}};
-  const Flight& flight = flights_.front();
+  if (in_flight_.empty()) return {chunks_ != 1 || direct_, {}};
+  const ChunkInFlight& flight = in_flight_.front();
   for (const Move& move : schedule_.front().sends) {
     if (move.peer != node || !goes_inline(0, bytes_of(flight.chunk, move, rows_of(span().here)))) continue;
-    if (flight.stage == Stage::kPacking) return {false, {}};
+    if (flight.state == State::kPacking) return {false, {}};
     return {true, sent(flight, move)};
   }
   return {};
@@ -196,22 +196,22 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
   if (direct_ && moves() == Moves::kNotYet) return 0;
-  while (next_chunk_ < chunks_ && flights_.size() < kBytesInFlight / chunk_bytes_) begin_flight();
-  for (Flight& flight : flights_)
+  while (next_chunk_ < chunks_ && in_flight_.size() < kBytesInFlight / chunk_bytes_) begin_chunk();
+  for (ChunkInFlight& flight : in_flight_)
     while (const std::size_t now = go_on(flight)) moved += now;
-  while (!flights_.empty() && flights_.front().stage == Stage::kDone) {
-    give_back(flights_.front());
-    flights_.pop_front();
+  while (!in_flight_.empty() && in_flight_.front().state == State::kDone) {
+    give_back(in_flight_.front());
+    in_flight_.pop_front();
     ++moved;
   }
-  if (moves() != Moves::kNotYet && next_chunk_ == chunks_ && flights_.empty()) finish();
+  if (moves() != Moves::kNotYet && next_chunk_ == chunks_ && in_flight_.empty()) finish();
   return moved;
 }
 
 // ---- a chunk -----------------------------------------------------------------------------------
 
-void RowOperation::begin_flight() {
-  Flight& flight = flights_.emplace_back();
+void RowOperation::begin_chunk() {
+  ChunkInFlight& flight = in_flight_.emplace_back();
   flight.flow.urgent = is_urgent(collective());
   flight.index = next_chunk_++;
   flight.chunk = row_.chunk(flight.index, chunks_);
@@ -222,37 +222,38 @@ void RowOperation::begin_flight() {
 
 // ---- where slices lie --------------------------------------------------------------------------
 
-void RowOperation::place(Flight& flight) {
+void RowOperation::place(ChunkInFlight& flight) {
   const std::uint32_t rows = rows_of(span().here);
   const auto& at = flight.chunk.at;
   flight.places.resize(peers().count());
   flight.is_direct = direct_ && is_direct(flight);
   if (flight.is_direct) place_with_members(flight);
   const std::size_t bytes = flight.chunk.elements() * element_;
-  const bool is_staged = std::any_of(flight.places.begin(), flight.places.end(), [&](const Place& place) {
-    const auto slice = static_cast<std::uint32_t>(&place - flight.places.data());
-    return at[slice] < at[slice + 1] &&
-           ((gives(slice) && place.own == nullptr) || (lands_[slice] && place.result == nullptr));
-  });
-  if (is_staged) flight.own = workshop_.staging.take(bytes * rows);
-  if (rows > 1) flight.results = workshop_.staging.take(bytes);
+  const bool is_staged =
+      std::any_of(flight.places.begin(), flight.places.end(), [&](const ChunkMemory& place) {
+        const auto slice = static_cast<std::uint32_t>(&place - flight.places.data());
+        return at[slice] < at[slice + 1] &&
+               ((gives(slice) && place.own == nullptr) || (lands_[slice] && place.result == nullptr));
+      });
+  if (is_staged) flight.own = context_.staging.take(bytes * rows);
+  if (rows > 1) flight.results = context_.staging.take(bytes);
   const Staged& results = rows > 1 ? flight.results : flight.own;
   for (std::size_t slice = 0; is_staged && slice < flight.places.size(); ++slice) {
-    Place& place = flight.places[slice];
+    ChunkMemory& place = flight.places[slice];
     if (place.own == nullptr) place.own = flight.own.data() + at[slice] * rows * element_;
     if (place.result == nullptr) place.result = results.data() + at[slice] * element_;
   }
 }
 
 // No message of it is too short.
-bool RowOperation::is_direct(const Flight& flight) const {
+bool RowOperation::is_direct(const ChunkInFlight& flight) const {
   return std::all_of(flight.chunk.slices.begin(), flight.chunk.slices.end(), [this](ElementRange slice) {
-    return slice.count() == 0 || slice.count() * element_ >= workshop_.freed_on_close_from;
+    return slice.count() == 0 || slice.count() * element_ >= context_.freed_on_close_from;
   });
 }
 
 // Slices of a vector lie end to end in the row, and moves may name several of them: they are placed together.
-void RowOperation::place_with_members(Flight& flight) const {
+void RowOperation::place_with_members(ChunkInFlight& flight) const {
   const auto& slices = flight.chunk.slices;
   const bool is_vector = !has_agreed_blocks(collective().op);
   const ElementRange all{slices.front().first, slices.back().last};
@@ -263,7 +264,7 @@ void RowOperation::place_with_members(Flight& flight) const {
   std::byte* const source = is_vector && gives(0) ? memory.source_of(all) : nullptr;
   std::byte* const target = is_vector && (needs(0) || needs(span().here)) ? memory.target_of(all) : nullptr;
   for (std::uint32_t slice = 0; slice < slices.size(); ++slice) {
-    Place& place = flight.places[slice];
+    ChunkMemory& place = flight.places[slice];
     const ElementRange range = slices[slice];
     if (needs(slice)) place.result = is_vector ? in_vector(target, range) : memory.target_of(range);
     if (!gives(slice)) continue;
@@ -274,7 +275,7 @@ void RowOperation::place_with_members(Flight& flight) const {
 }
 
 // Bytes that are read and written by it.
-std::size_t RowOperation::bytes_to_pack(const Flight& flight) const {
+std::size_t RowOperation::bytes_to_pack(const ChunkInFlight& flight) const {
   std::size_t bytes = 0;
   for (std::uint32_t slice = 0; slice < flight.places.size(); ++slice)
     if (gives(slice) && !flight.places[slice].is_source)
@@ -285,25 +286,25 @@ std::size_t RowOperation::bytes_to_pack(const Flight& flight) const {
 // ---- rounds ------------------------------------------------------------------------------------
 
 // Returns 0 if the chunk waits for something.
-std::size_t RowOperation::go_on(Flight& flight) {
-  switch (flight.stage) {
-    case Stage::kPacking:
-      if (!flight.chore.over()) return 0;
-      flight.stage = Stage::kReady;
+std::size_t RowOperation::go_on(ChunkInFlight& flight) {
+  switch (flight.state) {
+    case State::kPacking:
+      if (!flight.host_task.over()) return 0;
+      flight.state = State::kReady;
       return 1;
-    case Stage::kReady:
+    case State::kReady:
       if (moves() == Moves::kNotYet) return 0;
       if (flight.round == schedule_.size()) {
         begin_delivery(flight);
-        flight.stage = Stage::kDelivering;
+        flight.state = State::kDelivering;
       } else {
         flight.number = number_of(flight.index, flight.round);
         flight.is_sent = false;
         begin_receives(flight);
-        flight.stage = Stage::kMoving;
+        flight.state = State::kMoving;
       }
       return 1;
-    case Stage::kMoving:
+    case State::kMoving:
       if (!flight.is_sent) {
         if (!may_send(flight)) return 0;
         begin_sends(flight);
@@ -311,49 +312,49 @@ std::size_t RowOperation::go_on(Flight& flight) {
       }
       if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
       if (begin_fold(flight)) {
-        flight.stage = Stage::kFolding;
+        flight.state = State::kFolding;
       } else {
         ++flight.round;
-        flight.stage = Stage::kReady;
+        flight.state = State::kReady;
       }
       return 1;
-    case Stage::kFolding:
-      if (!flight.chore.over()) return 0;
+    case State::kFolding:
+      if (!flight.host_task.over()) return 0;
       for (const Move& move : schedule_[flight.round].receives)
         for (std::uint32_t slice = move.first; !move.result && slice < move.last; ++slice)
           flight.places[slice].is_folded = true;
       ++flight.round;
-      flight.stage = Stage::kReady;
+      flight.state = State::kReady;
       return 1;
-    case Stage::kDelivering:
-      if (!flight.chore.over()) return 0;
-      flight.stage = Stage::kDone;
+    case State::kDelivering:
+      if (!flight.host_task.over()) return 0;
+      flight.state = State::kDone;
       return 1;
-    case Stage::kDone:
+    case State::kDone:
       return 0;
   }
   return 0;
 }
 
 // Runs `part` over elements [first, last) of the chunk; `touched` bytes are read and written.
-void RowOperation::run(Flight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
-                       void (RowOperation::*part)(Flight&, std::uint64_t, std::uint64_t)) {
+void RowOperation::run(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last, std::size_t touched,
+                       void (RowOperation::*part)(ChunkInFlight&, std::uint64_t, std::uint64_t)) {
   const std::uint64_t length = last - first;
   const auto parts = static_cast<std::uint32_t>(std::max<std::size_t>(1, touched / kPartBytes));
-  flight.chore.start(workshop_.stream_for(collective().op), parts, touched <= kSmallBytes,
-                     [=, this, &flight](std::uint32_t index) {
-                       const std::uint64_t from = first + length * index / parts,
-                                           to = first + length * (index + 1) / parts;
-                       if (from < to) (this->*part)(flight, from, to);
-                     });
+  flight.host_task.start(context_.stream_for(collective().op), parts, touched <= kSmallBytes,
+                         [=, this, &flight](std::uint32_t index) {
+                           const std::uint64_t from = first + length * index / parts,
+                                               to = first + length * (index + 1) / parts;
+                           if (from < to) (this->*part)(flight, from, to);
+                         });
 }
 
 // ---- what members give -------------------------------------------------------------------------
 
-void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last) {
+void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
   flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
-    const Place& place = flight.places[slice];
+    const ChunkMemory& place = flight.places[slice];
     if (!gives(static_cast<std::uint32_t>(slice)) || place.is_source) return;
     const std::uint64_t length = flight.chunk.slices[slice].count();
     row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
@@ -396,34 +397,34 @@ void RowOperation::pack(Flight& flight, std::uint64_t first, std::uint64_t last)
 
 // ---- between nodes -----------------------------------------------------------------------------
 
-Bytes RowOperation::sent(const Flight& flight, const Move& move) const {
+Bytes RowOperation::sent(const ChunkInFlight& flight, const Move& move) const {
   const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
   if (!folds_) return {outcome_of(flight, move.first), bytes};
-  const Place& place = flight.places[move.first];
+  const ChunkMemory& place = flight.places[move.first];
   return {move.result || place.is_folded ? place.result : place.own, bytes};
 }
 
-bool RowOperation::may_send(const Flight& flight) const {
+bool RowOperation::may_send(const ChunkInFlight& flight) const {
   if (flight.flow.urgent) return true;
-  const auto bytes_to = [&](std::uint32_t node, const Flight& of, std::uint32_t round) -> std::size_t {
+  const auto bytes_to = [&](std::uint32_t node, const ChunkInFlight& of, std::uint32_t round) -> std::size_t {
     for (const Move& move : schedule_[round].sends)
       if (move.peer == node) return bytes_of(of.chunk, move, rows_of(span().here));
     return 0;
   };
   return std::ranges::all_of(schedule_[flight.round].sends, [&](const Move& move) {
     std::vector<ChunkToNode> chunks;
-    for (const Flight& each : flights_) {
+    for (const ChunkInFlight& each : in_flight_) {
       ChunkToNode& chunk = chunks.emplace_back();
       if (each.flow.sending > 0) chunk.now = bytes_to(move.peer, each, each.round);
       for (std::uint32_t round = each.round + (each.is_sent ? 1 : 0); round < schedule_.size(); ++round)
         chunk.later = std::max(chunk.later, bytes_to(move.peer, each, round));
     }
-    const std::size_t index = flight.index - flights_.front().index;
+    const std::size_t index = flight.index - in_flight_.front().index;
     return may_give(chunks, index, bytes_to(move.peer, flight, flight.round));
   });
 }
 
-void RowOperation::begin_sends(Flight& flight) {
+void RowOperation::begin_sends(ChunkInFlight& flight) {
   flight.is_sent = true;
   for (const Move& move : schedule_[flight.round].sends) {
     const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
@@ -434,7 +435,7 @@ void RowOperation::begin_sends(Flight& flight) {
   }
 }
 
-void RowOperation::begin_receives(Flight& flight) {
+void RowOperation::begin_receives(ChunkInFlight& flight) {
   const Round& round = schedule_[flight.round];
   std::size_t inbox = 0;
   flight.inbox_at.assign(peers().count(), 0);
@@ -444,8 +445,8 @@ void RowOperation::begin_receives(Flight& flight) {
     inbox += bytes_of(flight.chunk, move, rows_of(move.peer));
   }
   if (inbox > flight.inbox.bytes) {
-    workshop_.staging.give_back(std::move(flight.inbox));
-    flight.inbox = workshop_.staging.take(inbox);
+    context_.staging.give_back(std::move(flight.inbox));
+    flight.inbox = context_.staging.take(inbox);
   }
   for (const Move& move : round.receives) {
     const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(move.peer));
@@ -468,14 +469,14 @@ void RowOperation::begin_receives(Flight& flight) {
 }
 
 // Flights are the chunks before the next one; what is not among them has ended.
-void RowOperation::settle_rest(Rest& rest) {
-  const auto in_flight = static_cast<std::uint32_t>(flights_.size());
+void RowOperation::drain_rest(Rest& rest) {
+  const auto in_flight = static_cast<std::uint32_t>(in_flight_.size());
   for (std::uint32_t index = next_chunk_ - in_flight; index < chunks_; ++index) {
     std::size_t begun = 0, given = 0;  // rounds whose receives have begun, and that were given to the library
     if (index < next_chunk_) {
-      const Flight& flight = flights_[index + in_flight - next_chunk_];
-      begun = flight.round + (flight.stage == Stage::kMoving || flight.stage == Stage::kFolding ? 1 : 0);
-      given = begun - (flight.stage == Stage::kMoving && !flight.is_sent ? 1 : 0);
+      const ChunkInFlight& flight = in_flight_[index + in_flight - next_chunk_];
+      begun = flight.round + (flight.state == State::kMoving || flight.state == State::kFolding ? 1 : 0);
+      given = begun - (flight.state == State::kMoving && !flight.is_sent ? 1 : 0);
     }
     const RowChunk chunk = row_.chunk(index, chunks_);
     for (std::size_t round = given; round < schedule_.size(); ++round) {
@@ -492,7 +493,7 @@ void RowOperation::settle_rest(Rest& rest) {
 }
 
 // False: there is nothing to fold in this round.
-bool RowOperation::begin_fold(Flight& flight) {
+bool RowOperation::begin_fold(ChunkInFlight& flight) {
   const auto& receives = schedule_[flight.round].receives;
   const auto folded =
       std::find_if(receives.begin(), receives.end(), [](const Move& move) { return !move.result; });
@@ -504,7 +505,7 @@ bool RowOperation::begin_fold(Flight& flight) {
   return true;
 }
 
-void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last) {
+void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
   const auto& receives = schedule_[flight.round].receives;
   const auto& at = flight.chunk.at;
@@ -516,7 +517,7 @@ void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last)
     const std::uint64_t from = std::max(first, at[slice]), to = std::min(last, at[slice + 1]);
     if (from >= to) continue;
     const std::uint64_t length = at[slice + 1] - at[slice], into = from - at[slice];
-    const Place& place = flight.places[slice];
+    const ChunkMemory& place = flight.places[slice];
     // Row r of a node's contribution to this slice.
     const auto row = [&](std::uint32_t node, std::uint32_t r) -> const std::byte* {
       const std::uint64_t element = r * length + into;
@@ -543,14 +544,14 @@ void RowOperation::fold(Flight& flight, std::uint64_t first, std::uint64_t last)
 
 // ---- what members get --------------------------------------------------------------------------
 
-void RowOperation::begin_delivery(Flight& flight) {
+void RowOperation::begin_delivery(ChunkInFlight& flight) {
   const bool any = !members().empty() && (needs(span().here) || needs(0));
   if (!any) return;
   const std::size_t bytes = flight.chunk.elements() * element_ * (members().size() + 1);
   run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::deliver);
 }
 
-void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t last) {
+void RowOperation::deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
   flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     if (!needs(static_cast<std::uint32_t>(slice))) return;
@@ -583,8 +584,8 @@ void RowOperation::deliver(Flight& flight, std::uint64_t first, std::uint64_t la
 
 }  // namespace
 
-std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const Workshop& workshop) {
-  return std::make_unique<RowOperation>(std::move(launched), workshop);
+std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const OperationContext& context) {
+  return std::make_unique<RowOperation>(std::move(launched), context);
 }
 
 }  // namespace muster::transport::span

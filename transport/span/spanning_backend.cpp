@@ -4,12 +4,12 @@
 #include "api/base/log.hpp"
 #include "transport/loopback/loopback.hpp"
 #include "transport/span/early_requests.hpp"
-#include "transport/span/engine_words.hpp"
+#include "transport/span/engine_messages.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/operation.hpp"
+#include "transport/span/pending_commands.hpp"
 #include "transport/span/staging.hpp"
 #include "transport/span/wire.hpp"
-#include "transport/span/wishes.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -22,12 +22,12 @@
 namespace muster::transport {
 namespace {
 
-using span::HeadKind;
+using span::HeaderKind;
 using span::NodeConnection;
 using span::OperationKey;
+using span::PendingCommands;
 using span::SpanOperation;
 using span::Standing;
-using span::Wishes;
 
 // A node that has said nothing for so long says that it lives.
 constexpr Nanos kSilence = std::chrono::milliseconds(150);
@@ -51,7 +51,7 @@ class SpanningBackend final : public Backend {
         connections_(options_.nodes.size()),
         network_(std::move(network)),
         local_(loopback_backend()),
-        workshop_{clock, staging_, connections_, {}, options_, network_->freed_on_close_from()},
+        context_{clock, staging_, connections_, {}, options_, network_->freed_on_close_from()},
         greeted_(options_.nodes.size()),
         told_lost_(options_.nodes.size(), true),
         early_(options_.nodes.size()) {
@@ -78,7 +78,7 @@ class SpanningBackend final : public Backend {
     words_.say(node, word);
     wake_();
   }
-  void take_words(const span::EngineWords::Visit& visit) override { words_.take(visit); }
+  void take_words(const span::EngineMessages::Visit& visit) override { words_.take(visit); }
 
   std::size_t progress() override;
   bool arm() override;
@@ -99,7 +99,7 @@ class SpanningBackend final : public Backend {
   std::unique_ptr<NodeConnection> connection_to(NodeIndex node);
   // Notes connections that have ended since, and closes them.
   void look_for_losses();
-  std::size_t carry_out_wishes();  // 0: there were none
+  std::size_t carry_out_commands();  // 0: there were none
   void begin(span::Launched launched);
   void hear(NodeConnection& from, Bytes message);
   void hear_request(NodeConnection& from, Bytes message);
@@ -138,7 +138,7 @@ class SpanningBackend final : public Backend {
   std::unique_ptr<Backend> local_;
   std::function<void()> wake_;
   std::vector<std::unique_ptr<device::Stream>> streams_;
-  span::Workshop workshop_;
+  span::OperationContext context_;
 
   std::mutex mutex_;
   std::vector<bool> greeted_;    // by NodeIndex: it has said hello on this connection
@@ -150,13 +150,13 @@ class SpanningBackend final : public Backend {
 
   mutable std::mutex wishes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<const Span>> spans_;  // of the communicators, by group
-  Wishes wishes_;
+  PendingCommands commands_;
   Launches launches_;
   std::map<std::uint64_t, std::uint64_t> present_epoch_;    // by group
   std::map<std::uint64_t, Communicator::Traffic> traffic_;  // by group of `spans_`
   std::vector<EpochEnd> heard_;
   std::vector<LostLink> lost_;
-  span::EngineWords words_;
+  span::EngineMessages words_;
   std::atomic<bool> any_heard_{false};
   std::atomic<bool> any_lost_{false};
   std::atomic<bool> quiet_{false};  // no worker calls progress() by itself
@@ -220,7 +220,7 @@ Status SpanningBackend::use(device::Device& device, std::function<void()> wake) 
   wake_ = std::move(wake);
   for (std::size_t i = 0; i <= static_cast<std::size_t>(device::Priority::kLow); ++i) {
     MUSTER_ASSIGN_OR_RETURN(auto stream, device.open_stream(static_cast<device::Priority>(i)));
-    workshop_.streams.push_back(stream.get());
+    context_.streams.push_back(stream.get());
     streams_.push_back(std::move(stream));
   }
   return {};
@@ -300,7 +300,7 @@ std::vector<std::byte> SpanningBackend::address() const {
 
 std::unique_ptr<NodeConnection> SpanningBackend::connection_to(NodeIndex node) {
   return std::make_unique<NodeConnection>(
-      node, options_.nodes[node.value], workshop_.clock, options_.nodes.size() - 1,
+      node, options_.nodes[node.value], context_.clock, options_.nodes.size() - 1,
       [this](NodeConnection& from, Bytes message) { hear(from, message); });
 }
 
@@ -312,7 +312,7 @@ Status SpanningBackend::connect(NodeIndex node, Bytes address, std::uint32_t gen
   auto& connection = connections_[node.value];
   connection->fail(failure(Code::kPeerLost, "it connects anew"));
   look_for_losses();
-  static_cast<void>(carry_out_wishes());
+  static_cast<void>(carry_out_commands());
   early_.forget(node);
   former_.push_back(std::exchange(connection, connection_to(node)));
   greeted_[node.value] = told_lost_[node.value] = false;
@@ -322,7 +322,7 @@ Status SpanningBackend::connect(NodeIndex node, Bytes address, std::uint32_t gen
     if (span == nullptr || std::find(span->nodes.begin(), span->nodes.end(), node) != span->nodes.end())
       connection->tell(span::message_of_end(end));
   }
-  connection->tell(span::message_of(span::HelloHead(), {}));
+  connection->tell(span::message_of(span::HelloHeader(), {}));
   return {};
 }
 
@@ -379,8 +379,8 @@ void SpanningBackend::stay_alive() {
   for (std::uint32_t node = 0; node < connections_.size(); ++node) {
     NodeConnection* const connection = connections_[node].get();
     if (connection == nullptr || !connection->status().ok() || !greeted_[node]) continue;
-    if (workshop_.clock.now() - connection->said_at() < kSilence) continue;
-    connection->tell(span::message_of(span::HelloHead(), {}));
+    if (context_.clock.now() - connection->said_at() < kSilence) continue;
+    connection->tell(span::message_of(span::HelloHeader(), {}));
     told = true;
   }
   if (told) wake_();
@@ -389,12 +389,12 @@ void SpanningBackend::stay_alive() {
 void SpanningBackend::hear(NodeConnection& from, Bytes message) {
   if (&from != connections_[from.peer().value].get()) return drop(message);  // of a former connection
   const auto kind = span::kind_of(message);
-  if (kind == HeadKind::kHello) greeted_[from.peer().value] = true;
-  if (kind == HeadKind::kRequest) hear_request(from, message);
-  if (kind == HeadKind::kRefusal) hear_refusal(from, message);
-  if (kind == HeadKind::kEnd) hear_end(from, message);
-  if (kind == HeadKind::kReady) hear_ready(from, message);
-  if (kind == HeadKind::kEngine) words_.hear(from, message);
+  if (kind == HeaderKind::kHello) greeted_[from.peer().value] = true;
+  if (kind == HeaderKind::kRequest) hear_request(from, message);
+  if (kind == HeaderKind::kRefusal) hear_refusal(from, message);
+  if (kind == HeaderKind::kEnd) hear_end(from, message);
+  if (kind == HeaderKind::kReady) hear_ready(from, message);
+  if (kind == HeaderKind::kEngine) words_.hear(from, message);
 }
 
 void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
@@ -412,7 +412,7 @@ void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
 
 // Of an operation that this node has given up before it agreed, nothing need be known any more.
 void SpanningBackend::hear_ready(NodeConnection& from, Bytes message) {
-  const auto head = span::read_head<span::ReadyHead>(message);
+  const auto head = span::read_head<span::ReadyHeader>(message);
   if (!head) return;
   SpanOperation* const operation = span::find(operations_, span::key_of(*head));
   if (operation == nullptr) return drop(message);
@@ -491,7 +491,7 @@ void SpanningBackend::end(const EpochEnd& end) {
     const std::lock_guard lock(wishes_mutex_);
     std::uint64_t& present = present_epoch_[end.group];
     present = std::max(present, end.epoch + 1);
-    wishes_.ends.emplace_back(end, std::move(span));
+    commands_.ends.emplace_back(end, std::move(span));
   }
   wake_();
 }
@@ -506,7 +506,7 @@ void SpanningBackend::launch(span::Launched launched) {
   {
     const std::lock_guard lock(wishes_mutex_);
     launches_[counted_at(launched.key)].set(launched.key.tag, launched.key.number);
-    wishes_.launches.push_back(std::move(launched));
+    commands_.launches.push_back(std::move(launched));
   }
   if (quiet_.exchange(false, std::memory_order_relaxed)) wake_();
 }
@@ -514,7 +514,7 @@ void SpanningBackend::launch(span::Launched launched) {
 void SpanningBackend::cancel(const StepOutcome& outcome) {
   {
     const std::lock_guard lock(wishes_mutex_);
-    wishes_.cancelled.push_back(&outcome);
+    commands_.cancelled.push_back(&outcome);
   }
   wake_();
 }
@@ -529,32 +529,32 @@ std::optional<Instant> SpanningBackend::moved_at(const StepOutcome& outcome) {
   return span::moved_at(operations_, outcome);
 }
 
-std::size_t SpanningBackend::carry_out_wishes() {
-  span::EngineWords::Said said = words_.take_said();
-  Wishes wishes;
+std::size_t SpanningBackend::carry_out_commands() {
+  span::EngineMessages::Said said = words_.take_said();
+  PendingCommands commands;
   {
     const std::lock_guard lock(wishes_mutex_);
-    std::swap(wishes, wishes_);
+    std::swap(commands, commands_);
   }
-  if (wishes.empty() && said.empty()) return 0;
-  for (span::Launched& launched : wishes.launches) begin(std::move(launched));
-  for (const StepOutcome* outcome : wishes.cancelled)
+  if (commands.empty() && said.empty()) return 0;
+  for (span::Launched& launched : commands.launches) begin(std::move(launched));
+  for (const StepOutcome* outcome : commands.cancelled)
     if (SpanOperation* const operation = span::find(operations_, *outcome))
       operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
-  for (const auto& [end, span] : wishes.ends) {
+  for (const auto& [end, span] : commands.ends) {
     end_here(end, options_.here);
     if (span != nullptr)
       for (const NodeIndex node : span->nodes)
         if (node != options_.here) connections_[node.value]->tell(span::message_of_end(end));
   }
-  span::EngineWords::send(std::move(said), connections_, greeted_);
+  span::EngineMessages::send(std::move(said), connections_, greeted_);
   return 1;
 }
 
 void SpanningBackend::begin(span::Launched launched) {
   const auto key = launched.key;
   const auto at = span::is_urgent(*launched.collective) ? operations_.begin() : operations_.end();
-  SpanOperation& begun = **operations_.insert(at, span::begin_operation(std::move(launched), workshop_));
+  SpanOperation& begun = **operations_.insert(at, span::begin_operation(std::move(launched), context_));
   if (const EpochEnd* const end = ended(key.place.group, key.epoch)) return begun.fail(span::cause_of(*end));
   for (span::EarlyRequest& each : early_.take(key)) span::hand_over(begun, std::move(each));
 }
@@ -563,7 +563,7 @@ std::size_t SpanningBackend::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
   quiet_.store(false, std::memory_order_relaxed);
-  std::size_t moved = carry_out_wishes();
+  std::size_t moved = carry_out_commands();
   for (auto& connection : connections_)
     if (connection != nullptr) connection->go_on();
   moved += network_->progress();
@@ -586,7 +586,7 @@ bool SpanningBackend::arm() {
   if (!network_->arm()) return false;
   quiet_.store(true, std::memory_order_relaxed);
   const std::lock_guard wishes_lock(wishes_mutex_);
-  return wishes_.empty() && words_.all_said() && heard_.empty() && lost_.empty();
+  return commands_.empty() && words_.all_said() && heard_.empty() && lost_.empty();
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ namespace muster::transport::span {
 // without asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
 
-enum class HeadKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady, kEngine, kSum };
+enum class HeaderKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady, kEngine, kSum };
 
 // An operation as all of its nodes name it.
 struct OperationKey {
@@ -38,8 +38,8 @@ struct OperationKey {
 
 // "My node has come to this operation, and means this by it" (decision D7). The node's contribution to the
 // first round follows, if it is short and the operation has one chunk.
-struct RequestHead {
-  HeadKind kind = HeadKind::kRequest;
+struct RequestHeader {
+  HeaderKind kind = HeaderKind::kRequest;
   std::uint32_t reserved = 0;
   std::uint64_t group = 0, lane = 0, epoch = 0, number = 0;
   std::int32_t sender = -1, receiver = -1;
@@ -53,16 +53,16 @@ struct RequestHead {
   Hash128 common, balance;                             // Signature; the balance of all members of the node
   std::uint64_t first_tag = 0;                         // of the node's further messages to the receiver
 };
-static_assert(sizeof(RequestHead) == 128);
+static_assert(sizeof(RequestHeader) == 128);
 
 // "My node has all requests, and they are equal."
-struct ReadyHead {
-  HeadKind kind = HeadKind::kReady;
+struct ReadyHeader {
+  HeaderKind kind = HeaderKind::kReady;
   std::uint32_t tag = 0;
   std::uint64_t group = 0, lane = 0, epoch = 0, number = 0;
   std::int32_t sender = -1, receiver = -1;
 };
-static_assert(sizeof(ReadyHead) == 48);
+static_assert(sizeof(ReadyHeader) == 48);
 
 // How far a node had come with an operation that it refuses.
 enum class Standing : std::uint32_t {
@@ -73,8 +73,8 @@ enum class Standing : std::uint32_t {
 };
 
 // "My node will not carry this operation out." The cause's text follows.
-struct RefusalHead {
-  HeadKind kind = HeadKind::kRefusal;
+struct RefusalHeader {
+  HeaderKind kind = HeaderKind::kRefusal;
   std::int32_t code = 0;
   std::uint64_t group = 0, lane = 0, epoch = 0, number = 0;
   std::int32_t sender = -1, receiver = -1;
@@ -83,43 +83,43 @@ struct RefusalHead {
   Standing standing = Standing::kOpen;
   std::uint32_t reserved = 0;
 };
-static_assert(sizeof(RefusalHead) == 64);
+static_assert(sizeof(RefusalHeader) == 64);
 
 // An epoch of a group has ended (decision D18). The cause's text follows.
-struct EndHead {
-  HeadKind kind = HeadKind::kEnd;
+struct EndHeader {
+  HeaderKind kind = HeaderKind::kEnd;
   std::int32_t code = 0;
   std::uint64_t group = 0, epoch = 0;
   std::int32_t culprit = -1;
   std::uint32_t loss = 0;
 };
-static_assert(sizeof(EndHead) == 32);
+static_assert(sizeof(EndHeader) == 32);
 
 inline constexpr std::size_t kTextBytesMax = 1024;
 // Beyond it no epoch comes.
 inline constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 62;
 
 // The connection works, or still does.
-struct HelloHead {
-  HeadKind kind = HeadKind::kHello;
+struct HelloHeader {
+  HeaderKind kind = HeaderKind::kHello;
 };
 
 // What follows is between the engines.
-struct EngineHead {
-  HeadKind kind = HeadKind::kEngine;
+struct EngineHeader {
+  HeaderKind kind = HeaderKind::kEngine;
 };
 
 // The checksum of a longer message, which comes by its own tag.
-struct SumHead {
-  HeadKind kind = HeadKind::kSum;
+struct SumHeader {
+  HeaderKind kind = HeaderKind::kSum;
   std::uint32_t reserved = 0;
   std::uint64_t tag = 0, sum = 0;
 };
-static_assert(sizeof(SumHead) == 24);
+static_assert(sizeof(SumHeader) == 24);
 
 // Each head ends with the checksum of all before it. It finds damage on the way, not malice.
 using WireSum = std::uint64_t;
-inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHead) + kInlineBytes + sizeof(WireSum);
+inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHeader) + kInlineBytes + sizeof(WireSum);
 
 inline WireSum sum_of(Bytes message) {
   return checkpoint::checksum(message).low;
@@ -137,10 +137,10 @@ inline std::optional<Bytes> unseal(Bytes message) {
   std::memcpy(&sum, message.data() + said.size(), sizeof sum);
   return sum == sum_of(said) ? std::optional(said) : std::nullopt;
 }
-static_assert(sizeof(EngineHead) + Backend::kEngineWordMax + sizeof(WireSum) <= kMessageBytesMax);
+static_assert(sizeof(EngineHeader) + Backend::kEngineWordMax + sizeof(WireSum) <= kMessageBytesMax);
 
-inline std::optional<HeadKind> kind_of(Bytes message) {
-  HeadKind kind{};
+inline std::optional<HeaderKind> kind_of(Bytes message) {
+  HeaderKind kind{};
   if (message.size() < sizeof kind) return std::nullopt;
   std::memcpy(&kind, message.data(), sizeof kind);
   return kind;
@@ -148,8 +148,8 @@ inline std::optional<HeadKind> kind_of(Bytes message) {
 
 // Of a head that belongs to a group.
 inline std::optional<std::uint64_t> group_of(Bytes message) {
-  static_assert(offsetof(RequestHead, group) == 8 && offsetof(RefusalHead, group) == 8);
-  static_assert(offsetof(EndHead, group) == 8 && offsetof(ReadyHead, group) == 8);
+  static_assert(offsetof(RequestHeader, group) == 8 && offsetof(RefusalHeader, group) == 8);
+  static_assert(offsetof(EndHeader, group) == 8 && offsetof(ReadyHeader, group) == 8);
   std::uint64_t group = 0;
   if (message.size() < 8 + sizeof group) return std::nullopt;
   std::memcpy(&group, message.data() + 8, sizeof group);
@@ -195,17 +195,17 @@ Head head_of(const OperationKey& key) {
   return head;
 }
 inline std::vector<std::byte> message_of_ready(const OperationKey& key) {
-  return message_of(head_of<ReadyHead>(key), {});
+  return message_of(head_of<ReadyHeader>(key), {});
 }
 inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why, Standing standing) {
-  auto head = head_of<RefusalHead>(key);
+  auto head = head_of<RefusalHeader>(key);
   head.standing = standing;
   head.code = static_cast<std::int32_t>(why.code());
   head.culprit = why.culprit();
   return message_of(head, bytes_of_text(why.message()));
 }
 inline std::vector<std::byte> message_of_end(const EpochEnd& end) {
-  EndHead head;
+  EndHeader head;
   head.code = static_cast<std::int32_t>(end.code);
   head.group = end.group;
   head.epoch = end.epoch;
@@ -215,7 +215,7 @@ inline std::vector<std::byte> message_of_end(const EpochEnd& end) {
 }
 
 inline std::optional<EpochEnd> read_end(Bytes message) {
-  const auto head = read_head<EndHead>(message);
+  const auto head = read_head<EndHeader>(message);
   if (!head || head->code >= 0 || !is_known(head->code)) return std::nullopt;
   if (head->epoch == 0 || head->epoch >= kEpochMax) return std::nullopt;
   return EpochEnd{head->group,   head->epoch,     static_cast<Code>(head->code),

@@ -7,7 +7,7 @@
 namespace muster::blame {
 namespace {
 
-constexpr Nanos kUsualPatience = std::chrono::seconds(1);
+constexpr Nanos kUsualTimeout = std::chrono::seconds(1);
 
 bool contains(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
@@ -57,7 +57,7 @@ class Merger {
       add_waits(p);
       add_stragglers(*parts_[p].snapshot);
     }
-    merged_.patience = patience.value_or(kUsualPatience);
+    merged_.patience = patience.value_or(kUsualTimeout);
     for (std::size_t p = 0; p < parts_.size(); ++p)
       if (parts_[p].snapshot) explain(p);
     for (Wait& wait : merged_.waits)

@@ -132,7 +132,7 @@ struct SilentNode {
 };
 
 // Where people ask about a job, for advice that can be followed.
-struct AskPlace {
+struct AskedDaemon {
   std::string endpoint;        // of the daemon, unless it is the usual one
   std::string reports;         // the folder where records of passed deadlines are; empty: none are kept
   bool ends_with_run = false;  // nobody can ask the daemon after the run
@@ -140,7 +140,7 @@ struct AskPlace {
 
 struct Snapshot {
   std::string job;
-  AskPlace asked;
+  AskedDaemon asked;
   Instant now{0};
   Nanos patience{0};  // younger waits count as healthy
   std::vector<RankState> ranks;

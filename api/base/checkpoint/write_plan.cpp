@@ -130,8 +130,8 @@ Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, st
   return plan;
 }
 
-std::vector<BoxPlace> boxes_of(const WritePlan& plan, std::int64_t member) {
-  std::vector<BoxPlace> places;
+std::vector<BoxIndex> boxes_of(const WritePlan& plan, std::int64_t member) {
+  std::vector<BoxIndex> places;
   const auto file = std::ranges::find(plan.writers, member);
   if (file == plan.writers.end()) return places;
   const auto index = static_cast<std::size_t>(file - plan.writers.begin());

@@ -21,15 +21,15 @@ struct OwnTensor {
 };
 
 // A box, by its places in the record.
-struct BoxPlace {
+struct BoxIndex {
   std::size_t tensor = 0;
   std::size_t box = 0;
-  friend bool operator==(const BoxPlace&, const BoxPlace&) = default;
+  friend bool operator==(const BoxIndex&, const BoxIndex&) = default;
 };
 
 // A box that several members have.
 struct Replicas {
-  BoxPlace place;
+  BoxIndex place;
   std::vector<std::int64_t> members;  // rising
   friend bool operator==(const Replicas&, const Replicas&) = default;
 };
@@ -50,6 +50,6 @@ struct WritePlan {
 Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, std::uint64_t step);
 
 // What a member writes, in the order of its file.
-std::vector<BoxPlace> boxes_of(const WritePlan& plan, std::int64_t member);
+std::vector<BoxIndex> boxes_of(const WritePlan& plan, std::int64_t member);
 
 }  // namespace muster::checkpoint

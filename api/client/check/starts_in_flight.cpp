@@ -121,7 +121,7 @@ std::vector<StartedUse> StartsInFlight::take_ended() {
 }
 
 // What the process has seen end by then has ended for whoever waits for the signal.
-void StartsInFlight::settle(Lane& lane, std::uint32_t timeline, std::uint64_t value) const {
+void StartsInFlight::resolve(Lane& lane, std::uint32_t timeline, std::uint64_t value) const {
   const auto is_met = [&](muster_point point) {
     return shm::point_timeline(point) == timeline && shm::point_value(point) <= value;
   };
@@ -134,7 +134,7 @@ std::optional<StartsInFlight::LateRace> StartsInFlight::race_by_signal(std::uint
   then.reserve(starts_.size());
   for (const StartedUse& start : starts_) {
     then.push_back({start.before, start.open});
-    settle(then.back(), timeline, value);
+    resolve(then.back(), timeline, value);
   }
   for (std::size_t i = 0; i < starts_.size(); ++i) {
     if (starts_[i].open.empty() || !then[i].open.empty()) continue;
@@ -151,11 +151,11 @@ std::vector<const StartedUse*> StartsInFlight::signal(std::uint32_t timeline, st
   std::vector<const StartedUse*> closed;
   std::uint64_t& raised = raised_[timeline - shm::kClientTimelineFirst];
   raised = std::max(raised, value);
-  for (Lane& lane : lanes_) settle(lane, timeline, value);
+  for (Lane& lane : lanes_) resolve(lane, timeline, value);
   for (StartedUse& start : starts_) {
     const bool was_open = !start.open.empty();
     Lane begins{start.before, std::move(start.open)};
-    settle(begins, timeline, value);
+    resolve(begins, timeline, value);
     if (begins.open.empty() && was_open) closed.push_back(&start);
     start.before = begins.ended;
     start.open = std::move(begins.open);

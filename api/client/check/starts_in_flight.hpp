@@ -114,7 +114,7 @@ class StartsInFlight {
  private:
   Lane before(const NextStart& next) const;
   bool is_raised(muster_point point) const;
-  void settle(Lane& lane, std::uint32_t timeline, std::uint64_t value) const;
+  void resolve(Lane& lane, std::uint32_t timeline, std::uint64_t value) const;
   std::vector<StartedUse> take_ended();
 
   std::deque<StartedUse> starts_;  // in the order in which they were made

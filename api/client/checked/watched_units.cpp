@@ -62,7 +62,7 @@ Status WatchedUnits::prepare(std::size_t unit) {
   Unit& its = *set_.units[unit];
   const UnitFacts& facts = its.facts();
   Watched& watched = watched_[unit];
-  const muster_range whole = its.gathering().whole();
+  const muster_range whole = its.all_gather().whole();
   if (facts.shard.ranks > 1 && !facts.shares && facts.whole_bytes > 0) watched.place = address_of(whole);
   if (watched.place != nullptr) {
     watched.place_bytes = facts.whole_bytes;
@@ -89,7 +89,7 @@ Status WatchedUnits::prepare(std::size_t unit) {
 Status WatchedUnits::release() {
   for (const Watched& watched : watched_)
     if (watched.place != nullptr) check_.open(watched.place, watched.place + watched.place_bytes);
-  MUSTER_RETURN_IF_ERROR(lanes_.settle());
+  MUSTER_RETURN_IF_ERROR(lanes_.drain());
   MUSTER_RETURN_IF_ERROR(lanes_.close());
   return memory_.release();
 }

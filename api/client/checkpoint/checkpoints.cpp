@@ -1,8 +1,8 @@
 #include "api/client/checkpoint/checkpoints.hpp"
 
 #include "api/base/checkpoint/names.hpp"
+#include "api/base/store/checkpoint_list.hpp"
 #include "api/base/store/saved_folder.hpp"
-#include "api/base/store/shelf.hpp"
 #include "api/client/checkpoint/loading.hpp"
 
 #include <algorithm>
@@ -78,7 +78,7 @@ Status muster_checkpoints::load(const muster_checkpoint_load_options& said, must
 Status muster_checkpoints::query(const char* name, muster_checkpoint_info& info) const {
   MUSTER_RETURN_IF_ERROR(check_info(info));
   if (name == nullptr) {
-    MUSTER_ASSIGN_OR_RETURN(const auto newest, muster::store::newest_on_shelf(folder_));
+    MUSTER_ASSIGN_OR_RETURN(const auto newest, muster::store::newest_checkpoint(folder_));
     info = muster::client::info_of(newest.entry);
     info.damaged = static_cast<std::uint32_t>(newest.damaged.size());
     return {};
@@ -92,7 +92,7 @@ Status muster_checkpoints::query(const char* name, muster_checkpoint_info& info)
 Result<std::size_t> muster_checkpoints::list(std::span<muster_checkpoint_info> infos) const {
   for (const muster_checkpoint_info& info : infos) MUSTER_RETURN_IF_ERROR(check_info(info));
   std::vector<Status> refused;
-  MUSTER_ASSIGN_OR_RETURN(const auto entries, muster::store::list_shelf(folder_, &refused));
+  MUSTER_ASSIGN_OR_RETURN(const auto entries, muster::store::list_checkpoints(folder_, &refused));
   for (const Status& each : refused)
     if (each.code() != Code::kCorrupt && each.code() != Code::kVersion) return fail(each);
   for (std::size_t i = 0; i < std::min(infos.size(), entries.size()); ++i)

@@ -2,8 +2,8 @@
 
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/checkpoint/strided.hpp"
+#include "api/base/store/checkpoint_list.hpp"
 #include "api/base/store/saved_folder.hpp"
-#include "api/base/store/shelf.hpp"
 #include "api/base/store/tensor_file.hpp"
 #include "api/client/checkpoint/local_array.hpp"
 
@@ -146,7 +146,7 @@ Result<ChosenName> chosen_by_all(GroupMembers& members, Status own, const std::s
   Rounds rounds(members);  // a shelf may be long
   if (own.ok() && members.index() == 0 && name == nullptr)
     own = attempt([&]() -> Status {
-      MUSTER_ASSIGN_OR_RETURN(const store::Newest newest, store::newest_on_shelf(folder, rounds.pause()));
+      MUSTER_ASSIGN_OR_RETURN(const store::Newest newest, store::newest_checkpoint(folder, rounds.pause()));
       chosen = {newest.entry.name, static_cast<std::uint32_t>(newest.damaged.size())};
       return {};
     });
@@ -175,7 +175,7 @@ Status same_for_all(GroupMembers& members, const Status& own, const Load& load) 
 
 }  // namespace
 
-muster_checkpoint_info info_of(const store::ShelfEntry& entry) {
+muster_checkpoint_info info_of(const store::CheckpointEntry& entry) {
   muster_checkpoint_info info = MUSTER_CHECKPOINT_INFO_INIT;
   info.step = entry.step;
   info.bytes = entry.bytes;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/base/result.hpp"
-#include "api/base/store/shelf.hpp"
+#include "api/base/store/checkpoint_list.hpp"
 #include "api/client/checkpoint/group_members.hpp"
 
 #include <muster/checkpoint.h>
@@ -12,7 +12,7 @@
 
 namespace muster::client {
 
-muster_checkpoint_info info_of(const store::ShelfEntry& entry);
+muster_checkpoint_info info_of(const store::CheckpointEntry& entry);
 
 // A collective. `own`: why this member cannot, if it cannot. Errors: as checkpoint.h says.
 Result<muster_checkpoint_info> load_checkpoint(GroupMembers& members, const Status& own,

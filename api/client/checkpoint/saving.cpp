@@ -4,7 +4,7 @@
 #include "api/base/checkpoint/sampled_digest.hpp"
 #include "api/base/checkpoint/strided.hpp"
 #include "api/base/dtype.hpp"
-#include "api/base/store/shelf.hpp"
+#include "api/base/store/checkpoint_list.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace muster::client {
 
-using checkpoint::BoxPlace;
+using checkpoint::BoxIndex;
 using checkpoint::SavedBox;
 using checkpoint::SavedTensor;
 
@@ -150,7 +150,7 @@ Status Saving::copy(const GroupMembers& members, BoxWriter& spare) {
   if (mine_.empty()) return {};
   std::vector<BoxWriter::Chunk> chunks;
   std::uint64_t bytes = 0;
-  for (const BoxPlace& place : mine_) {
+  for (const BoxIndex& place : mine_) {
     const SavedTensor& tensor = plan_.record.tensors[place.tensor];
     const SavedBox& saved = tensor.boxes[place.box];
     const std::uint64_t end = saved.at + checkpoint::bytes_of(saved.box, tensor.dtype);
@@ -159,7 +159,7 @@ Status Saving::copy(const GroupMembers& members, BoxWriter& spare) {
     bytes = end;
   }
   MUSTER_ASSIGN_OR_RETURN(writer_, BoxWriter::make(bytes, std::move(chunks), std::move(spare)));
-  for (const BoxPlace& place : mine_)
+  for (const BoxIndex& place : mine_)
     copy_box(plan_.record.tensors[place.tensor], plan_.record.tensors[place.tensor].boxes[place.box]);
   arrays_.clear();  // nothing reads them any more
   user_.clear();
@@ -253,7 +253,7 @@ void Saving::tidy(GroupMembers& members, std::size_t keep) noexcept {
 // A member's checksums come in the order of its file.
 Status Saving::take_sums(std::vector<std::string_view>& said) {
   for (std::size_t i = 0; i < said.size(); ++i)
-    for (const BoxPlace& place : checkpoint::boxes_of(plan_, static_cast<std::int64_t>(i))) {
+    for (const BoxIndex& place : checkpoint::boxes_of(plan_, static_cast<std::int64_t>(i))) {
       SavedTensor& tensor = plan_.record.tensors[place.tensor];
       SavedBox& saved = tensor.boxes[place.box];
       saved.sums.resize(checkpoint::chunks_of(checkpoint::bytes_of(saved.box, tensor.dtype)));

@@ -94,7 +94,7 @@ std::optional<Registrar::Scratch> DirectMemory::scratch(std::uint64_t bytes) {
 
 Stages::Stages(std::byte* segment, FlightRing& flight) : segment_(segment), flight_(flight) {}
 
-void Stages::settle(Channel& channel, const WaitPolicy& policy) {
+void Stages::drain(Channel& channel, const WaitPolicy& policy) {
   for (Use& use : uses_) {
     if (use.channel != &channel) continue;
     static_cast<void>(await_readers(use, policy));

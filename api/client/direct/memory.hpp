@@ -119,7 +119,7 @@ class Stages {
   void forget_unbegun(const Channel& channel);
   // Waits, at most until the deadline, until all have read what `channel` has staged. Then forgets these
   // uses, because the channel's regions may soon belong to another group.
-  void settle(Channel& channel, const WaitPolicy& policy);
+  void drain(Channel& channel, const WaitPolicy& policy);
 
  private:
   struct Use;

@@ -34,7 +34,7 @@ muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane) {
       return failure(Code::kBadArgument, "lane {} is one of those with which a session begins; it stays",
                      lane);
     if (!submission.timelines().has_lane(lane)) return submission.not_reset(Code::kBadArgument, lane);
-    if (!submission.is_settled(lane))
+    if (!submission.is_decided(lane))
       return failure(Code::kBusy, "lane {} has starts that are not finished; wait for its latest point",
                      lane);
     if (const Code code = submission.reset(lane); code != Code::kOk) return submission.not_reset(code, lane);

@@ -27,8 +27,8 @@ Status Comparison::reserve(std::size_t members) {
 }
 
 Status Comparison::prepare(muster_group group) {
-  const auto known = gatherings_.find(group);
-  if (known != gatherings_.end() && plans_.has(known->second.plan)) return {};
+  const auto known = rounds_.find(group);
+  if (known != rounds_.end() && plans_.has(known->second.plan)) return {};
   MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
   MUSTER_RETURN_IF_ERROR(reserve(facts->ranks.size()));
   muster_collective c = MUSTER_COLLECTIVE_INIT;
@@ -40,15 +40,15 @@ Status Comparison::prepare(muster_group group) {
   c.target = {buffer_, kGatheredOffset};
   c.site = "muster_compare";
   MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, plans_.cached(c));
-  gatherings_[group] = {plan, memory_};
+  rounds_[group] = {plan, memory_};
   return {};
 }
 
 Result<muster_plan> Comparison::offer(muster_group group, const Held& held) {
   MUSTER_RETURN_IF_ERROR(prepare(group));
-  const Gathering& gathering = gatherings_.at(group);
-  std::memcpy(gathering.memory, &held, sizeof held);
-  return gathering.plan;
+  const Round& round = rounds_.at(group);
+  std::memcpy(round.memory, &held, sizeof held);
+  return round.plan;
 }
 
 std::uint64_t Comparison::count_shared(const shm::GroupEpoch& met) {
@@ -60,7 +60,7 @@ std::uint64_t Comparison::count_shared(const shm::GroupEpoch& met) {
 Status Comparison::judged(muster_group group, std::string_view what) {
   MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
   std::vector<Held> all(facts->ranks.size());
-  std::memcpy(all.data(), gatherings_.at(group).memory + kGatheredOffset, all.size() * sizeof(Held));
+  std::memcpy(all.data(), rounds_.at(group).memory + kGatheredOffset, all.size() * sizeof(Held));
   const std::string place = fmt::format("group {}{}{}", facts->name, what.empty() ? "" : ": ", what);
   return judge(place, facts->ranks, all);
 }

@@ -38,12 +38,12 @@ class Comparison {
   // The result of the gathered digests: see judge(). The text names `what`.
   Status judged(muster_group group, std::string_view what);
   // The group is gone.
-  void forget(muster_group group) { gatherings_.erase(group); }
+  void forget(muster_group group) { rounds_.erase(group); }
 
  private:
   Status reserve(std::size_t members);
 
-  struct Gathering {
+  struct Round {
     muster_plan plan = 0;
     std::byte* memory = nullptr;
   };
@@ -57,7 +57,7 @@ class Comparison {
   muster_buffer buffer_ = 0;
   std::byte* memory_ = nullptr;
   std::uint64_t bytes_ = 0;
-  std::unordered_map<muster_group, Gathering> gatherings_;
+  std::unordered_map<muster_group, Round> rounds_;
   std::unordered_map<std::uint64_t, Counted> counted_;  // by shm::GroupEpoch::group
 };
 

@@ -62,9 +62,9 @@ Result<Channel*> DirectPath::channel(std::uint64_t group) {
   return channels_.emplace(group, std::move(made)).first->second.get();
 }
 
-void DirectPath::settle(std::uint64_t group, Nanos timeout) {
+void DirectPath::drain(std::uint64_t group, Nanos timeout) {
   const auto known = channels_.find(group);
-  if (known != channels_.end()) stages_->settle(*known->second, WaitPolicy(timeout, true).undisturbed());
+  if (known != channels_.end()) stages_->drain(*known->second, WaitPolicy(timeout, true).undisturbed());
 }
 
 // The line is another group's now. No plan of the former one is left, and nothing staged.

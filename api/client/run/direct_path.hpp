@@ -50,7 +50,7 @@ class DirectPath final : private WaitHooks, private Registrar {
   Outcome attempt(const DirectPlan& plan, Nanos timeout);
   Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome);
   // The rank is about to give the group up.
-  void settle(std::uint64_t group, Nanos timeout);
+  void drain(std::uint64_t group, Nanos timeout);
   // "runs_completed", "run_bytes_moved", "run_sleeps".
   std::optional<std::uint64_t> counter(std::string_view name) const;
 

@@ -115,8 +115,8 @@ Code Submission::say_first(muster_lane lane, PlanRecord& record) {
 
 bool Submission::lane_stays_full(muster_lane lane, std::uint64_t starts) {
   if (!timelines_.has_lane(lane)) return true;
-  const std::uint64_t settled = completion_.settled(lane, timelines_.started(lane));
-  lanes_[lane].room_to = std::max(lanes_[lane].room_to, shm::make_point(lane, settled + lane_depth_));
+  const std::uint64_t decided = completion_.decided(lane, timelines_.started(lane));
+  lanes_[lane].room_to = std::max(lanes_[lane].room_to, shm::make_point(lane, decided + lane_depth_));
   return timelines_.latest(lane) + starts > lanes_[lane].room_to;
 }
 

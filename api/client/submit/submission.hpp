@@ -51,8 +51,8 @@ class Submission {
   void open_lane(muster_lane lane, bool kernels_only);
   void close_lane(muster_lane lane);
   // Whether all starts of the lane have their outcome.
-  bool is_settled(muster_lane lane) {
-    return completion_.settled(lane, timelines_.started(lane)) == timelines_.started(lane);
+  bool is_decided(muster_lane lane) {
+    return completion_.decided(lane, timelines_.started(lane)) == timelines_.started(lane);
   }
   // Tells the engine the new counts of all plans.
   Code tell_all();

@@ -70,28 +70,28 @@ Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, 
 // Thread  the session's.
 // Bound   -
 // Fails   make(): as muster_group_make.
-class MeetingPlace {
+class MatchPlace {
  public:
-  static Result<MeetingPlace> make(muster_session* session, muster_group others) {
+  static Result<MatchPlace> make(muster_session* session, muster_group others) {
     MUSTER_ASSIGN_OR_RETURN(const std::vector<std::int32_t> ranks, ranks_of(session, others));
-    MeetingPlace place(session, ranks.size());
+    MatchPlace place(session, ranks.size());
     MUSTER_RETURN_IF_ERROR(
         status_of(muster_group_make(session, ranks.data(), ranks.size(), "units agree", &place.group_)));
     return place;
   }
-  MeetingPlace(MeetingPlace&& other) noexcept
+  MatchPlace(MatchPlace&& other) noexcept
       : session_(other.session_),
         members_(other.members_),
         group_(std::exchange(other.group_, MUSTER_GROUP_SELF)) {}
-  MeetingPlace& operator=(MeetingPlace&&) = delete;
-  ~MeetingPlace() {
+  MatchPlace& operator=(MatchPlace&&) = delete;
+  ~MatchPlace() {
     if (group_ != MUSTER_GROUP_SELF) (void)muster_group_free(session_, group_);
   }
   std::size_t members() const { return members_; }
   muster_group group() const { return group_; }
 
  private:
-  MeetingPlace(muster_session* session, std::size_t members) : session_(session), members_(members) {}
+  MatchPlace(muster_session* session, std::size_t members) : session_(session), members_(members) {}
 
   muster_session* session_;
   std::size_t members_;
@@ -141,7 +141,7 @@ Status compare_all(muster_session* session, muster_group group, std::size_t memb
 
 Status agree(muster_session* session, muster_group group, const Status& own, const std::string& description) {
   if (group == MUSTER_GROUP_SELF) return own;
-  MUSTER_ASSIGN_OR_RETURN(const MeetingPlace place, MeetingPlace::make(session, group));
+  MUSTER_ASSIGN_OR_RETURN(const MatchPlace place, MatchPlace::make(session, group));
   return compare_all(session, place.group(), place.members(), own, description);
 }
 

@@ -129,7 +129,7 @@ Status UnitLanes::make_room() {
 
 Status UnitLanes::reset() {
   Status lost;
-  MUSTER_RETURN_IF_ERROR(settle());
+  MUSTER_RETURN_IF_ERROR(drain());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     if (lanes_[i] == MUSTER_LANE_NONE) continue;
     muster_failure failure = MUSTER_FAILURE_INIT;
@@ -162,7 +162,7 @@ Status UnitLanes::meet(UnitLane lane, muster_group group) {
   return outcome;
 }
 
-Status UnitLanes::settle() {
+Status UnitLanes::drain() {
   Status outcome;
   for (const muster_point point : latest_)
     if (point != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(point, outcome));

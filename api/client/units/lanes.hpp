@@ -42,7 +42,7 @@ class UnitLanes {
   Result<muster_point> barrier(UnitLane lane, muster_group group, std::span<const muster_point> waits);
 
   // Waits until all starts have their outcome, whatever it is. Errors: those of the wait itself.
-  Status settle();
+  Status drain();
   // As above, and lets the lanes run again. Errors: those of a session's end, and interrupts; PEER_LOST if
   // that stopped a lane, which runs again all the same.
   Status reset();

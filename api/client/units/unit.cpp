@@ -61,12 +61,12 @@ Status Unit::allocate(const std::string& shared_name) {
   }
   if (!shards) return std::move(shards).error();
   shards_ = *shards;
-  MUSTER_RETURN_IF_ERROR(gathering_.allocate(shards_));
+  MUSTER_RETURN_IF_ERROR(all_gather_.allocate(shards_));
   return reduction_.allocate();
 }
 
-Status Unit::prepare(const UnitPlaces& places) {
-  MUSTER_RETURN_IF_ERROR(gathering_.prepare(places.whole, places.slice, places.slice_group));
+Status Unit::prepare(const UnitRanges& places) {
+  MUSTER_RETURN_IF_ERROR(all_gather_.prepare(places.whole, places.slice, places.slice_group));
   reduction_.prepare(places.gradients);
   prepared_ = true;
   return {};
@@ -74,12 +74,12 @@ Status Unit::prepare(const UnitPlaces& places) {
 
 Status Unit::withdraw() {
   prepared_ = false;
-  MUSTER_RETURN_IF_ERROR(gathering_.withdraw());
+  MUSTER_RETURN_IF_ERROR(all_gather_.withdraw());
   return reduction_.withdraw();
 }
 
 Status Unit::release() {
-  MUSTER_RETURN_IF_ERROR(gathering_.release());
+  MUSTER_RETURN_IF_ERROR(all_gather_.release());
   MUSTER_RETURN_IF_ERROR(reduction_.release());
   return memory_.release();
 }
@@ -125,7 +125,7 @@ Result<muster_tensor> Unit::tensor(std::uint32_t parameter, std::int32_t which) 
       return view_of({reduction_.gradients(), 0}, p.gradient_at * dtype_bytes(p.dtype), p.dtype,
                      p.places.shard_shape(), dims);
     case MUSTER_UNIT_WHOLE:
-      return view_of(gathering_.whole(), p.whole_at, p.whole_dtype, p.places.whole_shape(), dims);
+      return view_of(all_gather_.whole(), p.whole_at, p.whole_dtype, p.places.whole_shape(), dims);
     default:
       return view_of(reduction_.whole(), p.whole_gradient_at * dtype_bytes(facts_.reduce_dtype),
                      facts_.reduce_dtype, p.places.whole_shape(), dims);

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/client/units/all_gather.hpp"
 #include "api/client/units/facts.hpp"
-#include "api/client/units/gathering.hpp"
 #include "api/client/units/reduction.hpp"
 #include "api/client/units/resources.hpp"
 
@@ -18,7 +18,7 @@
 namespace muster::client {
 
 // Places that the set gives to a unit.
-struct UnitPlaces {
+struct UnitRanges {
   muster_range whole{};
   muster_range slice{};
   muster_range gradients{};
@@ -41,15 +41,15 @@ class Unit {
   Unit& operator=(const Unit&) = delete;
 
   const UnitFacts& facts() const { return facts_; }
-  UnitGathering& gathering() { return gathering_; }
-  const UnitGathering& gathering() const { return gathering_; }
+  UnitAllGather& all_gather() { return all_gather_; }
+  const UnitAllGather& all_gather() const { return all_gather_; }
   GradientReduction& reduction() { return reduction_; }
   const GradientReduction& reduction() const { return reduction_; }
   muster_buffer shards() const { return shards_; }
-  std::uint64_t bytes() const { return memory_.bytes() + gathering_.bytes() + reduction_.bytes(); }
+  std::uint64_t bytes() const { return memory_.bytes() + all_gather_.bytes() + reduction_.bytes(); }
 
   // Makes its plans, once it has places.
-  Status prepare(const UnitPlaces& places);
+  Status prepare(const UnitRanges& places);
   // Gives its plans back, and with release() its memory too. Errors: BUSY.
   Status withdraw();
   Status release();
@@ -63,7 +63,7 @@ class Unit {
   Unit(muster_session* session, UnitFacts facts)
       : facts_(std::move(facts)),
         memory_(session),
-        gathering_(session, facts_),
+        all_gather_(session, facts_),
         reduction_(session, facts_) {}
   // shared_name: of memory that its ranks have between them.
   Status allocate(const std::string& shared_name);
@@ -73,7 +73,7 @@ class Unit {
   UnitFacts facts_;
   Resources memory_;
   muster_buffer shards_ = 0;
-  UnitGathering gathering_;
+  UnitAllGather all_gather_;
   GradientReduction reduction_;
   bool prepared_ = false;
 };

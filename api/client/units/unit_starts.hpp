@@ -26,10 +26,10 @@ class UnitStarts final : public shard::UnitOperations {
 
   Result<muster_point> gather(std::size_t unit, shard::GatherFrom from,
                               std::span<const muster_point> waits) override {
-    return units_[unit]->gathering().gather(lanes_, from, waits);
+    return units_[unit]->all_gather().gather(lanes_, from, waits);
   }
   Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) override {
-    return units_[unit]->gathering().slice(lanes_, waits);
+    return units_[unit]->all_gather().slice(lanes_, waits);
   }
   Result<shard::Reduced> reduce(std::size_t unit, shard::UnitReduction how,
                                 std::span<const muster_point> waits) override {

@@ -22,7 +22,7 @@ using muster::client::status_of;
 using muster::client::Unit;
 using muster::client::UnitLane;
 using muster::client::UnitMeetings;
-using muster::client::UnitPlaces;
+using muster::client::UnitRanges;
 using muster::shard::ArrangedUnit;
 using muster::shard::Arrangement;
 using muster::shard::ScheduledUnit;
@@ -166,7 +166,7 @@ Result<muster_group> muster_units::slice_group(const Unit& unit) {
   return group;
 }
 
-Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<UnitPlaces>& places) {
+Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<UnitRanges>& places) {
   std::vector<ArrangedUnit> arranged;
   for (const ScheduledUnit& unit : scheduled)
     arranged.push_back({unit.name, unit.bytes, unit.module,
@@ -192,7 +192,7 @@ Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<Un
   return {};
 }
 
-Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std::vector<UnitPlaces>& places) {
+Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std::vector<UnitRanges>& places) {
   std::vector<ArrangedUnit> arranged;
   for (const ScheduledUnit& unit : scheduled)
     arranged.push_back({unit.name, unit.gradient_bytes, unit.module,
@@ -212,7 +212,7 @@ Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std:
 Status muster_units::prepare(std::string& facts) {
   if (units_.empty()) return failure(Code::kState, "the set has no units");
   std::vector<ScheduledUnit> scheduled;
-  std::vector<UnitPlaces> places(units_.size());
+  std::vector<UnitRanges> places(units_.size());
   for (std::size_t i = 0; i < units_.size(); ++i) {
     scheduled.push_back(units_[i]->facts().scheduled());
     scheduled.back().module = modules_[i];
@@ -390,7 +390,7 @@ Status muster_units::withdraw() {
 }
 
 Status muster_units::release() {
-  MUSTER_RETURN_IF_ERROR(lanes_.settle());
+  MUSTER_RETURN_IF_ERROR(lanes_.drain());
   MUSTER_RETURN_IF_ERROR(withdraw());
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->release());
   return {};

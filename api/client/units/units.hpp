@@ -67,9 +67,9 @@ struct muster_units {
   void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
   bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }
   muster::Status place(std::vector<muster::shard::ScheduledUnit>& scheduled,
-                       std::vector<muster::client::UnitPlaces>& places);
+                       std::vector<muster::client::UnitRanges>& places);
   muster::Status place_gradients(std::vector<muster::shard::ScheduledUnit>& scheduled,
-                                 std::vector<muster::client::UnitPlaces>& places);
+                                 std::vector<muster::client::UnitRanges>& places);
   muster::Result<muster_group> slice_group(const muster::client::Unit& unit);
   std::string description() const;
 

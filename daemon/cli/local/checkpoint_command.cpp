@@ -3,8 +3,8 @@
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/named_path.hpp"
+#include "api/base/store/checkpoint_list.hpp"
 #include "api/base/store/saved_folder.hpp"
-#include "api/base/store/shelf.hpp"
 #include "api/base/store/tensor_file.hpp"
 #include "api/base/utf8.hpp"
 #include "api/base/words.hpp"
@@ -41,7 +41,7 @@ OrTrouble<SavedFolder> opened(const std::string& path) {
   if (!run) return tl::unexpected(run.error());
   std::string chosen = path;
   if (*run) {
-    auto newest = store::newest_on_shelf(path);
+    auto newest = store::newest_checkpoint(path);
     if (!newest) return troubled(newest.error());
     for (const Status& damaged : newest->damaged) warn(damaged.message());
     chosen += "/" + newest->entry.name;
@@ -119,13 +119,13 @@ Trouble none_sound(const std::string& path) {
 
 int inspect_run(const std::string& path, Output output) {
   std::vector<Status> refused;
-  const auto entries = store::list_shelf(path, &refused);
+  const auto entries = store::list_checkpoints(path, &refused);
   if (!entries) return complain(trouble_of(entries.error()));
   const std::vector<std::string> damaged = texts_of(refused);
   for (const std::string& text : damaged) warn(text);
   Json all = Json::array();
   std::vector<config::Cells> rows;
-  for (const store::ShelfEntry& entry : *entries) {
+  for (const store::CheckpointEntry& entry : *entries) {
     all.push_back(
         {{"name", entry.name}, {"step", entry.step}, {"bytes", entry.bytes}, {"tensors", entry.tensors}});
     rows.push_back(
@@ -166,11 +166,11 @@ int run_checkpoint_verify(const CheckpointQuestion& question, Output output) {
   std::vector<std::string> damaged, paths{question.path};
   if (*run) {
     std::vector<Status> refused;
-    const auto entries = store::list_shelf(question.path, &refused);
+    const auto entries = store::list_checkpoints(question.path, &refused);
     if (!entries) return complain(trouble_of(entries.error()));
     damaged = texts_of(refused);
     paths.clear();
-    for (const store::ShelfEntry& entry : *entries) paths.push_back(question.path + "/" + entry.name);
+    for (const store::CheckpointEntry& entry : *entries) paths.push_back(question.path + "/" + entry.name);
     if (paths.empty() && damaged.empty()) return complain(no_checkpoint(question.path));
   }
   std::vector<std::string> sound;

@@ -73,7 +73,7 @@ OrTrouble<std::optional<RunHead>> plan_head(const HeadRequest& request, std::int
   return head;
 }
 
-std::optional<Trouble> enter_folder(const PartPlace& part) {
+std::optional<Trouble> enter_folder(const PartFolder& part) {
   if (chdir(part.folder.c_str()) == 0) return std::nullopt;
   return Trouble{kFailed,
                  fmt::format("host {}: the run's folder {} cannot be entered: {}; start the run in a "
@@ -81,7 +81,7 @@ std::optional<Trouble> enter_folder(const PartPlace& part) {
                              part.host, part.folder, std::strerror(errno))};
 }
 
-std::optional<Trouble> part_trouble(const PartPlace& part, const std::string& node,
+std::optional<Trouble> part_trouble(const PartFolder& part, const std::string& node,
                                     const std::string& endpoint) {
   if (node == part.host) return std::nullopt;
   return Trouble{kFailed, fmt::format("host {}: the daemon at {} is that of {}; let the launcher set "
@@ -95,7 +95,7 @@ std::string absence_text(const std::string& endpoint) {
                      absence == shm::Absence::kNoSocket ? "name the socket of a musterd" : "start musterd");
 }
 
-Trouble no_daemon(const PartPlace& part, const std::string& endpoint) {
+Trouble no_daemon(const PartFolder& part, const std::string& endpoint) {
   if (part.host.empty())
     return {kUnreachable, fmt::format("{}, or name its socket with --endpoint", absence_text(endpoint))};
   return {kUnreachable,
@@ -103,7 +103,7 @@ Trouble no_daemon(const PartPlace& part, const std::string& endpoint) {
                       absence_text(endpoint))};
 }
 
-std::string headless_text(const PartPlace& part) {
+std::string headless_text(const PartFolder& part) {
   return fmt::format(
       "host {}: standard input has ended before a rank ran; the run has ended, or its launcher "
       "passes no input on",

@@ -32,20 +32,20 @@ OrTrouble<std::optional<RunHead>> plan_head(const HeadRequest& request, std::int
                                             const std::vector<std::string>& environment);
 
 // What a part's head has told it.
-struct PartPlace {
+struct PartFolder {
   std::string host;    // its node
   std::string folder;  // in which the run was started
 };
 
-std::optional<Trouble> enter_folder(const PartPlace& part);
+std::optional<Trouble> enter_folder(const PartFolder& part);
 // The daemon that a part has found is not that of its host.
-std::optional<Trouble> part_trouble(const PartPlace& part, const std::string& node,
+std::optional<Trouble> part_trouble(const PartFolder& part, const std::string& node,
                                     const std::string& endpoint);
 // "no daemon at /x: it is not a socket; name the socket of a musterd": an alternative may follow.
 std::string absence_text(const std::string& endpoint);
 // For a head, if `part` has no host.
-Trouble no_daemon(const PartPlace& part, const std::string& endpoint);
-std::string headless_text(const PartPlace& part);
+Trouble no_daemon(const PartFolder& part, const std::string& endpoint);
+std::string headless_text(const PartFolder& part);
 
 // The node of the daemon whose status this is; empty: it belongs to no cluster.
 std::string node_of(const Json& status);

@@ -12,7 +12,7 @@
 namespace muster::cli {
 namespace {
 
-constexpr Nanos kPatience = std::chrono::seconds(1);
+constexpr Nanos kAnswerTimeout = std::chrono::seconds(1);
 
 // The jobs of a daemon that are not ending. Nothing: it does not answer, or not as expected.
 std::optional<std::vector<std::string>> jobs_at(const DaemonAddress& address) {
@@ -46,8 +46,9 @@ std::vector<PrivateRun> private_runs(const std::vector<std::string>& parents) {
   for (const std::string& parent : parents)
     for (const std::string& directory : run_directories(parent)) {
       if (runs.size() == kPrivateRunsMax) return runs;
-      const DaemonAddress address{directory, kPatience};
-      if (!connect_to_daemon(address, clock.now() + kPatience, clock)) continue;  // a killed run has left it
+      const DaemonAddress address{directory, kAnswerTimeout};
+      // A killed run may have left the folder.
+      if (!connect_to_daemon(address, clock.now() + kAnswerTimeout, clock)) continue;
       runs.push_back({directory, jobs_at(address).value_or(std::vector<std::string>())});
     }
   return runs;

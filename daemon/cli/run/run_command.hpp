@@ -31,7 +31,7 @@ struct RunOptions {
   bool elastic = false;
   bool check = false;  // the ranks' sessions are in check mode
   HeadRequest head;    // with hosts: the run is the head of its parts there
-  PartPlace part;      // with a host: the run is a part of another
+  PartFolder part;     // with a host: the run is a part of another
   DaemonAddress address;
   std::vector<std::string> command;
   std::vector<std::string> environment;

@@ -2,7 +2,7 @@
 
 #include "api/shm/endpoint.hpp"
 #include "api/shm/socket.hpp"
-#include "daemon/supervisor/listener/place_lock.hpp"
+#include "daemon/supervisor/listener/directory_lock.hpp"
 
 #include <cstdlib>
 #include <cstring>
@@ -50,7 +50,7 @@ std::string fresh_run_directory(const std::string& parent) {
 }
 
 bool remove_run_directory(const std::string& path) {
-  const auto lock = supervisor::PlaceLock::take_if_free(path);
+  const auto lock = supervisor::DirectoryLock::take_if_free(path);
   if (!lock) return false;
   const shm::Descriptor folder = open_own(AT_FDCWD, path.c_str());
   if (!folder.valid()) return false;

@@ -111,64 +111,64 @@ Result<std::unique_ptr<PathEcho>> PathEcho::open(Loop& loop, const IpAddress& ad
 }
 
 PathEcho::PathEcho(Loop& loop, TcpListener listener) : loop_(loop), listener_(std::move(listener)) {
-  arrivals_ = loop_.watch(listener_.descriptor().get(), [this] { on_guest(); });
+  arrivals_ = loop_.watch(listener_.descriptor().get(), [this] { on_client(); });
 }
 
 PathEcho::~PathEcho() {
   loop_.unwatch(arrivals_);
-  while (!guests_.empty()) drop(guests_.begin()->first);
+  while (!clients_.empty()) drop(clients_.begin()->first);
 }
 
-void PathEcho::on_guest() {
+void PathEcho::on_client() {
   auto arrived = listener_.accept();
   if (!arrived) return;
-  if (guests_.size() >= kGuestsMax) drop(guests_.begin()->first);
+  if (clients_.size() >= kClientsMax) drop(clients_.begin()->first);
   const Id id = next_++;
-  Guest& guest = guests_[id];
-  guest.socket = std::move(arrived->socket);
-  guest.reads = loop_.watch(guest.socket.get(), [this, id] { on_readable(id); });
-  guest.timer = loop_.after(kGuestTime, [this, id] { drop(id); });
+  PendingClient& client = clients_[id];
+  client.socket = std::move(arrived->socket);
+  client.reads = loop_.watch(client.socket.get(), [this, id] { on_readable(id); });
+  client.timer = loop_.after(kGuestTime, [this, id] { drop(id); });
 }
 
 void PathEcho::on_readable(Id id) {
-  Guest& guest = guests_.at(id);
+  PendingClient& client = clients_.at(id);
   std::array<char, kTrialPiece> piece;
-  const ssize_t n = ::recv(guest.socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
+  const ssize_t n = ::recv(client.socket.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (n <= 0) return drop(id);
   const auto count = static_cast<std::size_t>(n);
-  for (std::size_t i = 0; i < count && guest.heard + i < kPathHead.size(); ++i)
-    if (piece[i] != kPathHead[guest.heard + i]) return drop(id);
-  guest.heard += count;
-  if (guest.heard > kPathHead.size() + kPathBytes) return drop(id);
+  for (std::size_t i = 0; i < count && client.heard + i < kPathHead.size(); ++i)
+    if (piece[i] != kPathHead[client.heard + i]) return drop(id);
+  client.heard += count;
+  if (client.heard > kPathHead.size() + kPathBytes) return drop(id);
   answer(id);
 }
 
 void PathEcho::answer(Id id) {
-  Guest& guest = guests_.at(id);
-  const bool all = guest.heard == kPathHead.size() + kPathBytes;
-  const std::size_t until = all ? kAnswerBytes : guest.heard >= kPathHead.size() ? kPathHead.size() : 0;
-  while (guest.sent < until) {
-    const auto piece = piece_at(guest.sent, 2);
-    const ssize_t n = ::send(guest.socket.get(), piece.data(), std::min(piece.size(), until - guest.sent),
+  PendingClient& client = clients_.at(id);
+  const bool all = client.heard == kPathHead.size() + kPathBytes;
+  const std::size_t until = all ? kAnswerBytes : client.heard >= kPathHead.size() ? kPathHead.size() : 0;
+  while (client.sent < until) {
+    const auto piece = piece_at(client.sent, 2);
+    const ssize_t n = ::send(client.socket.get(), piece.data(), std::min(piece.size(), until - client.sent),
                              MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno != EAGAIN) return drop(id);
     if (n < 0) break;
-    guest.sent += static_cast<std::size_t>(n);
+    client.sent += static_cast<std::size_t>(n);
   }
-  if (guest.sent == until) {
-    loop_.unwatch(std::exchange(guest.writes, 0));
-    guest.for_writing.reset();
-  } else if (guest.writes == 0) {
-    guest.for_writing.reset(fcntl(guest.socket.get(), F_DUPFD_CLOEXEC, 0));
-    if (!guest.for_writing.valid()) return drop(id);
-    guest.writes = loop_.watch_writable(guest.for_writing.get(), [this, id] { answer(id); });
+  if (client.sent == until) {
+    loop_.unwatch(std::exchange(client.writes, 0));
+    client.for_writing.reset();
+  } else if (client.writes == 0) {
+    client.for_writing.reset(fcntl(client.socket.get(), F_DUPFD_CLOEXEC, 0));
+    if (!client.for_writing.valid()) return drop(id);
+    client.writes = loop_.watch_writable(client.for_writing.get(), [this, id] { answer(id); });
   }
 }
 
 void PathEcho::drop(Id id) {
-  auto node = guests_.extract(id);
+  auto node = clients_.extract(id);
   if (node.empty()) return;
   for (const Loop::Watch watch : {node.mapped().reads, node.mapped().writes, node.mapped().timer})
     loop_.unwatch(watch);

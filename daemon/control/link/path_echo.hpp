@@ -33,7 +33,7 @@ inline constexpr std::size_t kPathBytes = std::size_t{256} << 10;  // many packe
 // Fails   open: as TcpListener::open. Whoever says anything else is dropped.
 class PathEcho {
  public:
-  static constexpr std::size_t kGuestsMax = 16;
+  static constexpr std::size_t kClientsMax = 16;
   static constexpr Nanos kGuestTime = std::chrono::seconds(5);
 
   // At a port that the system chooses.
@@ -45,7 +45,7 @@ class PathEcho {
   std::uint16_t port() const { return listener_.port(); }
 
  private:
-  struct Guest {
+  struct PendingClient {
     shm::Descriptor socket;
     shm::Descriptor for_writing;  // a second number of the socket: a loop watches each for one thing
     std::size_t heard = 0;
@@ -57,14 +57,14 @@ class PathEcho {
   using Id = std::uint64_t;
 
   PathEcho(Loop& loop, TcpListener listener);
-  void on_guest();
+  void on_client();
   void on_readable(Id id);
   void answer(Id id);
   void drop(Id id);
 
   Loop& loop_;
   const TcpListener listener_;
-  std::map<Id, Guest> guests_;  // the oldest first
+  std::map<Id, PendingClient> clients_;  // the oldest first
   Loop::Watch arrivals_ = 0;
   Id next_ = 1;
 };

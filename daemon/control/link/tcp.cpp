@@ -110,14 +110,14 @@ Result<TcpListener> TcpListener::open(const TcpAddress& address) {
   return fail(socket_failure(code, "listening at " + address.text(), error));
 }
 
-Result<TcpListener::Guest> TcpListener::accept() const {
+Result<TcpListener::PendingClient> TcpListener::accept() const {
   sockaddr_storage from{};
   socklen_t bytes = sizeof from;
   shm::Descriptor socket(
       accept4(socket_.get(), reinterpret_cast<sockaddr*>(&from), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket.valid()) return fail(socket_failure(Code::kPending, "no connection waits", errno));
   tune(socket);
-  return Guest{std::move(socket), text_of(from)};
+  return PendingClient{std::move(socket), text_of(from)};
 }
 
 std::uint16_t TcpListener::port() const {

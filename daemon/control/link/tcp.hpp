@@ -42,14 +42,14 @@ Status socket_failure(Code otherwise, const std::string& what, int error);
 // Fails   open: kDuplicate (the port is in use), kNotFound (no such address here), kNoResource.
 class TcpListener {
  public:
-  struct Guest {
+  struct PendingClient {
     shm::Descriptor socket;
     std::string from;  // "10.0.0.2:40112"
   };
   // Port 0: any that is free.
   static Result<TcpListener> open(const TcpAddress& address);
   // kPending if none waits; kNoResource if this process or system is out of descriptors.
-  Result<Guest> accept() const;
+  Result<PendingClient> accept() const;
   const shm::Descriptor& descriptor() const { return socket_; }
   std::uint16_t port() const;
 

@@ -12,7 +12,7 @@ namespace muster::engine {
 
 Result<std::vector<shm::DirectMember>> DirectService::group(const Session& session, std::uint64_t group,
                                                             shm::DirectGroupAnswer* answer) const {
-  if (board_ == nullptr) return fail(Code::kUnsupported, "the job's device has no direct path");
+  if (direct_pages_ == nullptr) return fail(Code::kUnsupported, "the job's device has no direct path");
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), group));
   const auto& ranks = graph_.groups()[id.value].ranks;
   const auto member = std::find(ranks.begin(), ranks.end(), session.options().rank);
@@ -23,13 +23,13 @@ Result<std::vector<shm::DirectMember>> DirectService::group(const Session& sessi
   answer->line = id.value;
   answer->index = static_cast<std::uint32_t>(member - ranks.begin());
   answer->members = static_cast<std::uint32_t>(ranks.size());
-  answer->epoch = board_->epochs().epoch_of(id, answer->index);
-  answer->base = answer->epoch == board_->epochs().present(id) ? board_->epochs().base(id) : 0;
-  return board_->segments().members(id);
+  answer->epoch = direct_pages_->epochs().epoch_of(id, answer->index);
+  answer->base = answer->epoch == direct_pages_->epochs().present(id) ? direct_pages_->epochs().base(id) : 0;
+  return direct_pages_->segments().members(id);
 }
 
 Status DirectService::check_rank(std::int32_t rank) const {
-  if (board_ == nullptr) return failure(Code::kUnsupported, "the job's device has no direct path");
+  if (direct_pages_ == nullptr) return failure(Code::kUnsupported, "the job's device has no direct path");
   const World& world = graph_.lanes().world();
   if (rank < 0 || static_cast<std::uint32_t>(rank) >= world.size())
     return failure(Code::kBadArgument, "rank {} is not in 0..{}", rank, world.size() - 1);
@@ -42,8 +42,8 @@ Status DirectService::check_rank(std::int32_t rank) const {
 Result<shm::Descriptor> DirectService::segment(std::int32_t rank, std::uint64_t* bytes) const {
   MUSTER_RETURN_IF_ERROR(check_rank(rank));
   const Rank peer(static_cast<std::uint32_t>(rank));
-  *bytes = board_->segments().bytes(peer);
-  return read_only(board_->segments().descriptor(peer));
+  *bytes = direct_pages_->segments().bytes(peer);
+  return read_only(direct_pages_->segments().descriptor(peer));
 }
 
 Result<shm::Descriptor> DirectService::arena(std::int32_t rank, std::uint32_t segment,
@@ -62,7 +62,7 @@ Result<shm::Descriptor> DirectService::arena(std::int32_t rank, std::uint32_t se
 
 Result<DirectQuestion> DirectService::question(const Session& session,
                                                const shm::DirectMessage& message) const {
-  if (board_ == nullptr) return fail(Code::kUnsupported, "the job's device has no direct path");
+  if (direct_pages_ == nullptr) return fail(Code::kUnsupported, "the job's device has no direct path");
   MUSTER_ASSIGN_OR_RETURN(const GroupId id, find_group(session.scope(graph_.groups()), message.group));
   const auto& ranks = graph_.groups()[id.value].ranks;
   const auto member = std::find(ranks.begin(), ranks.end(), session.options().rank);
@@ -86,7 +86,7 @@ Result<shm::DirectEndAnswer> DirectService::end(const Session& session, const sh
                                                 std::string* text) {
   const std::lock_guard lock(lock_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  GroupEpochs& epochs = board_->epochs();
+  GroupEpochs& epochs = direct_pages_->epochs();
   const scheduler::CausePtr cause = epochs.cause_of(q.group, q.epoch);
   if (cause == nullptr)
     return fail(Code::kState, "group {} is in epoch {} and has no failure to tell of",
@@ -105,8 +105,8 @@ Result<shm::DirectEndAnswer> DirectService::end(const Session& session, const sh
 Status DirectService::overdue(const Session& session, const shm::DirectMessage& message) {
   const std::lock_guard lock(lock_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  if (q.epoch != board_->epochs().present(q.group)) return {};
-  const std::vector<std::uint32_t> indices = board_->records().missing(q);
+  if (q.epoch != direct_pages_->epochs().present(q.group)) return {};
+  const std::vector<std::uint32_t> indices = direct_pages_->records().missing(q);
   if (indices.empty()) return {};
   const scheduler::Group& group = graph_.groups()[q.group.value];
   std::vector<std::uint32_t> ranks;
@@ -126,19 +126,19 @@ Status DirectService::overdue(const Session& session, const shm::DirectMessage& 
 Status DirectService::disagree(const Session& session, const shm::DirectMessage& message) {
   const std::lock_guard lock(lock_);
   MUSTER_ASSIGN_OR_RETURN(const DirectQuestion q, question(session, message));
-  if (const Status* known = board_->disagreements().find(q)) return *known;
+  if (const Status* known = direct_pages_->disagreements().find(q)) return *known;
   const scheduler::Group& group = graph_.groups()[q.group.value];
   for (const Rank rank : group.ranks) {
     if (!slots_.of(rank).session) continue;
     slots_.drain_all(rank);
     // Each member tells the engine the counts of its plans before it asks.
-    if (board_->records().untold(rank))
+    if (direct_pages_->records().untold(rank))
       return failure(Code::kBusy, "rank {} has not told its new counts yet; ask again", rank.value);
   }
   const std::string found = difference_in(q);
   const Status status = failure(Code::kMismatch, "group {}: ranks disagree on {}; no data was moved",
                                 group.name, found.empty() ? "what to run" : found);
-  board_->disagreements().remember(q, status);
+  direct_pages_->disagreements().remember(q, status);
   return status;
 }
 
@@ -147,7 +147,7 @@ std::string DirectService::difference_in(const DirectQuestion& q) const {
   std::vector<Party> parties(group.ranks.size());
   for (std::uint32_t i = 0; i < parties.size(); ++i) {
     const Session* member = slots_.of(group.ranks[i]).session.get();
-    const Handle handle(board_->records().plan_of(q, i));
+    const Handle handle(direct_pages_->records().plan_of(q, i));
     const scheduler::Plan* plan = member != nullptr ? member->plans().find(handle) : nullptr;
     const scheduler::CollectiveWork* work = plan != nullptr ? plan->collective() : nullptr;
     parties[i].rank = static_cast<std::int32_t>(group.ranks[i].value);

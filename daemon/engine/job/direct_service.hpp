@@ -3,7 +3,7 @@
 #pragma once
 
 #include "api/shm/control.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/job/job_buffers.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "daemon/engine/nodes/faults.hpp"
@@ -24,14 +24,14 @@ namespace muster::engine {
 class DirectService {
  public:
   DirectService(EngineLock& lock, const scheduler::Graph& graph, RankSlots& slots, const JobBuffers& buffers,
-                Faults& faults, Reports& reports, Board* board)
+                Faults& faults, Reports& reports, DirectPages* direct_pages)
       : lock_(lock),
         graph_(graph),
         slots_(slots),
         buffers_(buffers),
         faults_(faults),
         reports_(reports),
-        board_(board) {}
+        direct_pages_(direct_pages) {}
 
   // Fills the answer; returns the group's members, by index.
   Result<std::vector<shm::DirectMember>> group(const Session& session, std::uint64_t group,
@@ -58,7 +58,7 @@ class DirectService {
   const JobBuffers& buffers_;
   Faults& faults_;
   Reports& reports_;
-  Board* board_;
+  DirectPages* direct_pages_;
 };
 
 }  // namespace muster::engine

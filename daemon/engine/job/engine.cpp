@@ -33,8 +33,8 @@ Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
 
 Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& spec,
                                                       const scheduler::GraphOptions& graph,
-                                                      Engine::Pooling pooling, device::host::Duty& duty,
-                                                      bool spans) {
+                                                      Engine::Pooling pooling,
+                                                      device::host::IdleProgress& progress, bool spans) {
   device::host::PoolOptions options;
   options.workers = spec.workers;
   constexpr std::uint32_t kOfBackend = 4;  // one of each priority
@@ -43,7 +43,7 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
   options.spin =
       spans && shares_cores(spec.world) ? std::min(spec.idle_spin, kSpinOnSharedCores) : spec.idle_spin;
-  options.duty = &duty;
+  options.progress = &progress;
   if (pooling == Engine::Pooling::kByHand) return device::host::Pool::open_manual(options);
   return device::host::Pool::start(options);
 }
@@ -63,29 +63,29 @@ Engine::Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorb
       doorbells_(std::move(doorbells)),
       backend_(backend ? std::move(backend) : transport::loopback_backend()) {}
 
-Engine::Parts::Parts(Engine& engine, std::optional<Board> own_board, JobGroups::Plan plan,
+Engine::Parts::Parts(Engine& engine, std::optional<DirectPages> own_board, JobGroups::Plan plan,
                      scheduler::Executor own_executor, Tally tally)
     : maybe_board(std::move(own_board)),
-      board(maybe_board ? &*maybe_board : nullptr),
-      buffers(engine.spec_, engine.lock_, *engine.device_, graph, slots, board),
+      direct_pages(maybe_board ? &*maybe_board : nullptr),
+      buffers(engine.spec_, engine.lock_, *engine.device_, graph, slots, direct_pages),
       slots(engine.spec_.world, graph, engine.clock_),
       executor(std::move(own_executor)),
       graph(engine.graph_options_, std::move(plan.groups), execution),
-      metrics(engine.spec_, engine.pool_->workers(), graph, executor, slots, board, std::move(tally)),
-      recorder(engine.spec_, engine.clock_, engine.lock_, graph, board),
-      reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, board),
+      metrics(engine.spec_, engine.pool_->workers(), graph, executor, slots, direct_pages, std::move(tally)),
+      recorder(engine.spec_, engine.clock_, engine.lock_, graph, direct_pages),
+      reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, direct_pages),
       elsewhere(engine.spec_.world, *engine.backend_),
-      faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, elsewhere, board),
+      faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, elsewhere, direct_pages),
       other_nodes(
           engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.backend_,
           [this, &engine](GroupId group) { groups.lost_elsewhere(group, SessionId(engine.next_session_)); }),
       missing(engine.spec_.world, graph, *engine.backend_),
       groups(std::move(plan.list), std::move(plan.table),
              {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
-              board, *engine.backend_, other_nodes, elsewhere, missing}),
+              direct_pages, *engine.backend_, other_nodes, elsewhere, missing}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
-      direct(engine.lock_, graph, slots, buffers, faults, reports, board),
+      direct(engine.lock_, graph, slots, buffers, faults, reports, direct_pages),
       execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, missing, *engine.backend_) {
 }
 
@@ -135,14 +135,15 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
       scheduler::Executor executor,
       scheduler::Executor::open({devices, graph_options_.lanes, graph_options_.launch_depth},
                                 std::move(communicators)));
-  std::optional<Board> board;
+  std::optional<DirectPages> direct_pages;
   if (device_->info().kind == device::Kind::kHost) {
-    MUSTER_ASSIGN_OR_RETURN(Board made,
-                            Board::create(plan.groups, spec_.world, GroupTable::kRoom * spec_.groups_made_max,
-                                          spec_.epoch, shm::memory_headroom(), account_));
-    board.emplace(std::move(made));
+    MUSTER_ASSIGN_OR_RETURN(
+        DirectPages made,
+        DirectPages::create(plan.groups, spec_.world, GroupTable::kRoom * spec_.groups_made_max, spec_.epoch,
+                            shm::memory_headroom(), account_));
+    direct_pages.emplace(std::move(made));
   }
-  parts_ = std::make_unique<Parts>(*this, std::move(board), std::move(plan), std::move(executor),
+  parts_ = std::make_unique<Parts>(*this, std::move(direct_pages), std::move(plan), std::move(executor),
                                    std::move(tally));
   return {};
 }
@@ -192,9 +193,9 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   parts_->metrics.attached(rank);
   Attached attached{slot.session.get(), std::move(copy), -1, -1, welcome(*slot.session)};
   parts_->faults.attached(rank);
-  if (const Board* board = parts_->board) {
-    attached.direct_segment = board->segments().descriptor(rank);
-    attached.group_page = board->segments().page_descriptor();
+  if (const DirectPages* direct_pages = parts_->direct_pages) {
+    attached.direct_segment = direct_pages->segments().descriptor(rank);
+    attached.group_page = direct_pages->segments().page_descriptor();
   }
   ++slot.attachments;
   // A sleeping engine has not armed this session's ring, so the client would not ring its doorbell.
@@ -219,9 +220,9 @@ shm::Welcome Engine::welcome(const Session& session) const {
   w.costs = spec_.costs;
   w.lane_depth = spec_.starts_per_lane_max;
   w.digests = spec_.digests;
-  if (const Board* board = parts_->board) {
-    w.direct_bytes = board->segments().bytes(rank);
-    w.group_bytes = board->segments().page_bytes();
+  if (const DirectPages* direct_pages = parts_->direct_pages) {
+    w.direct_bytes = direct_pages->segments().bytes(rank);
+    w.group_bytes = direct_pages->segments().page_bytes();
   }
   return w;
 }

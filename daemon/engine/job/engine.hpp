@@ -8,7 +8,7 @@
 
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/job/direct_service.hpp"
 #include "daemon/engine/job/execution.hpp"
 #include "daemon/engine/job/job_buffers.hpp"
@@ -56,7 +56,7 @@ struct Attached {
 // Bound   by the JobSpec.
 // Fails   create: kConfig (mesh), kNoResource (memory, descriptors, threads). A device that is broken as a
 //         whole ends the job: see health().
-class Engine final : public device::host::Duty {
+class Engine final : public device::host::IdleProgress {
  public:
   // kByHand: no worker threads; everything runs inside run_once(), so that a test decides on each turn.
   enum class Pooling : std::uint8_t { kThreads, kByHand };
@@ -128,10 +128,10 @@ class Engine final : public device::host::Duty {
  private:
   // In order of construction. Some refer to later ones, and use them only once all are there.
   struct Parts {
-    Parts(Engine& engine, std::optional<Board> own_board, JobGroups::Plan plan,
+    Parts(Engine& engine, std::optional<DirectPages> own_board, JobGroups::Plan plan,
           scheduler::Executor own_executor, Tally tally);
-    std::optional<Board> maybe_board;  // none where clients cannot reach the device's memory
-    Board* board;
+    std::optional<DirectPages> maybe_board;  // none where clients cannot reach the device's memory
+    DirectPages* direct_pages;
     JobBuffers buffers;
     RankSlots slots;  // declared after `buffers`, whose names sessions hold
     scheduler::Executor executor;

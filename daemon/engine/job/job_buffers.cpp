@@ -30,12 +30,12 @@ std::uint64_t shared_memory_of(GroupId id, const scheduler::Group& group, std::s
 }  // namespace
 
 JobBuffers::JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::Device& device,
-                       const scheduler::Graph& graph, const RankSlots& slots, Board* board)
+                       const scheduler::Graph& graph, const RankSlots& slots, DirectPages* direct_pages)
     : lock_(lock),
       device_(device),
       graph_(graph),
       slots_(slots),
-      board_(board),
+      direct_pages_(direct_pages),
       arenas_(
           spec.world,
           [&](Rank) {
@@ -156,7 +156,7 @@ void JobBuffers::give_back(Session& session, SessionBuffers::Gone& gone) {
 }
 
 void JobBuffers::tell_retired(Rank rank) {
-  if (board_ != nullptr) board_->segments().set_retired(rank, arena(rank).retired());
+  if (direct_pages_ != nullptr) direct_pages_->segments().set_retired(rank, arena(rank).retired());
 }
 
 }  // namespace muster::engine

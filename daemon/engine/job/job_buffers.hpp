@@ -4,7 +4,7 @@
 
 #include "api/shm/control.hpp"
 #include "daemon/control/job.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/memory/arena.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "daemon/engine/memory/named_memory.hpp"
@@ -26,9 +26,9 @@ namespace muster::engine {
 // Fails   alloc, free: as muster.h says.
 class JobBuffers {
  public:
-  // `board`: nullptr if there is no direct path. Sessions must be destroyed before the JobBuffers.
+  // `direct_pages`: nullptr if there is no direct path. Sessions must be destroyed before the JobBuffers.
   JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::Device& device,
-             const scheduler::Graph& graph, const RankSlots& slots, Board* board);
+             const scheduler::Graph& graph, const RankSlots& slots, DirectPages* direct_pages);
 
   // `imported`: the memory that came with the message; -1: none. Fills the grant. *descriptor is borrowed;
   // -1: the client has the descriptor of that segment already.
@@ -53,7 +53,7 @@ class JobBuffers {
   device::Device& device_;
   const scheduler::Graph& graph_;
   const RankSlots& slots_;
-  Board* board_;
+  DirectPages* direct_pages_;
   RankTable<std::unique_ptr<Arena>> arenas_;
   NamedMemory named_;
 };

@@ -116,8 +116,8 @@ Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ra
   const auto entered = table_.make(name, ranks, found);
   if (!entered) return fail(no_room(entered.error()));
   const GroupId group = *entered;
-  if (parts_.board != nullptr) {
-    const Status added = parts_.board->add_group(group, ranks);
+  if (parts_.direct_pages != nullptr) {
+    const Status added = parts_.direct_pages->add_group(group, ranks);
     if (!added.ok()) {
       table_.forget(group);
       return fail(no_room(added));
@@ -143,7 +143,7 @@ void JobGroups::retire(GroupId group, SessionBuffers::Gone& gone) {
   parts_.graph.set_group(group,
                          {parts_.graph.groups()[group.value].name, {}});  // a recording may still show it
   parts_.executor.connect(group, nullptr);
-  if (parts_.board != nullptr) parts_.board->remove_group(group);
+  if (parts_.direct_pages != nullptr) parts_.direct_pages->remove_group(group);
   parts_.metrics.forget_group(group);
   table_.forget(group);
 }
@@ -201,7 +201,7 @@ bool JobGroups::progress() {
     parts_.backend.take_words([&](NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
       if (parts_.elsewhere.hear(from, generation, word)) {
         moved = true;
-      } else if (!parts_.missing.hear(from, word) && !parts_.other_nodes.catch_up().hear(from, word)) {
+      } else if (!parts_.missing.hear(from, word) && !parts_.other_nodes.control_fence().hear(from, word)) {
         shrinks_.take(from, generation, word);
       }
     });
@@ -210,13 +210,13 @@ bool JobGroups::progress() {
       parts_.faults.begin_run_if_empty();
     }
     parts_.missing.tell(parts_.clock.now());
-    parts_.other_nodes.catch_up().answer();
+    parts_.other_nodes.control_fence().answer();
   }
   parts_.other_nodes.look();
   const std::lock_guard lock(parts_.lock);
   parts_.elsewhere.look(parts_.other_nodes);
   shrinks_.work();
-  return shrinks_.is_open() || parts_.other_nodes.catch_up().is_open();
+  return shrinks_.is_open() || parts_.other_nodes.control_fence().is_open();
 }
 
 Status JobGroups::free(Session& session, std::uint64_t handle) {

@@ -4,7 +4,7 @@
 #include "api/base/mesh/group_list.hpp"
 #include "api/shm/control.hpp"
 #include "daemon/control/job.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/job/job_buffers.hpp"
 #include "daemon/engine/job/session_mesh.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
@@ -56,7 +56,7 @@ class JobGroups {
     JobBuffers& buffers;
     Metrics& metrics;
     Faults& faults;
-    Board* board;  // nullptr: there is no direct path
+    DirectPages* direct_pages;  // nullptr: there is no direct path
     transport::Backend& backend;
     OtherNodes& other_nodes;
     RanksElsewhere& elsewhere;

@@ -12,7 +12,7 @@ constexpr std::uint64_t kRoundMax = std::uint64_t{1} << 62;
 constexpr std::uint32_t kBallotMax = std::uint32_t{1} << 31;
 
 // The bits of `first` and `second` follow, each list in whole bytes.
-struct AgreementHead {
+struct AgreementHeader {
   std::uint64_t group = 0, round = 0;
   std::uint32_t kind = 0;
   std::uint8_t wants_answer = 0, votes = 0;
@@ -20,7 +20,7 @@ struct AgreementHead {
   std::uint32_t ballot = 0, ballot_node = 0, accepted = 0, accepted_node = 0;
   std::uint32_t first = 0, second = 0;  // bits
 };
-static_assert(sizeof(AgreementHead) == 48);
+static_assert(sizeof(AgreementHeader) == 48);
 
 constexpr std::size_t bytes_for(std::size_t bits) {
   return (bits + 7) / 8;
@@ -39,11 +39,11 @@ MemberBits take_bits(std::size_t count, const std::byte* at) {
 
 }  // namespace
 
-std::vector<std::byte> bytes_of_agreement(const AgreementWord& word) {
+std::vector<std::byte> bytes_of_agreement(const SentAgreement& word) {
   const AgreementMessage& message = word.message;
   const bool said = message.kind == AgreementMessage::Kind::kSaid;
   const MemberBits& first = said ? message.asked : message.value;
-  AgreementHead head;
+  AgreementHeader head;
   head.group = word.group;
   head.round = message.round;
   head.kind = static_cast<std::uint32_t>(message.kind);
@@ -62,9 +62,9 @@ std::vector<std::byte> bytes_of_agreement(const AgreementWord& word) {
   return bytes;
 }
 
-std::optional<AgreementWord> read_agreement(std::span<const std::byte> bytes) {
+std::optional<SentAgreement> read_agreement(std::span<const std::byte> bytes) {
   using Kind = AgreementMessage::Kind;
-  AgreementHead head;
+  AgreementHeader head;
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
   const bool known = head.kind >= static_cast<std::uint32_t>(Kind::kSaid) &&
@@ -73,7 +73,7 @@ std::optional<AgreementWord> read_agreement(std::span<const std::byte> bytes) {
     return std::nullopt;
   if (head.first > control::kWorldMax || head.second > control::kWorldMax) return std::nullopt;
   if (bytes.size() != sizeof head + bytes_for(head.first) + bytes_for(head.second)) return std::nullopt;
-  AgreementWord word;
+  SentAgreement word;
   word.group = head.group;
   AgreementMessage& message = word.message;
   message.kind = static_cast<Kind>(head.kind);

@@ -12,13 +12,13 @@
 
 namespace muster::engine {
 
-struct AgreementWord {
+struct SentAgreement {
   std::uint64_t group = 0;  // the group's key between nodes
   AgreementMessage message;
 };
 
-std::vector<std::byte> bytes_of_agreement(const AgreementWord& word);
+std::vector<std::byte> bytes_of_agreement(const SentAgreement& word);
 // None: the bytes are no such message.
-std::optional<AgreementWord> read_agreement(std::span<const std::byte> bytes);
+std::optional<SentAgreement> read_agreement(std::span<const std::byte> bytes);
 
 }  // namespace muster::engine

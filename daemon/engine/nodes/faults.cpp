@@ -18,7 +18,7 @@ Status Faults::abort(Session& session, std::uint64_t group, std::string_view rea
                   reason.empty() ? "" : ": ", reason)};
   // Two faults, one a path: a rank that hears of the abort on the direct path hears of it on its lanes too.
   graph_.abort({id}, cause, clock_.now());
-  if (board_ != nullptr) end_direct(id, cause);
+  if (direct_pages_ != nullptr) end_direct(id, cause);
   slots_.wake_clients();
   return {};
 }
@@ -40,7 +40,7 @@ Status Faults::interrupt(Session& session, const shm::InterruptMessage& message)
     slots_.drain_all(rank);
     graph_.give_up(rank, message.lane, cause, clock_.now());
     slots_.wake_clients();
-  } else if (board_ != nullptr && message.epoch == board_->epochs().present(id)) {
+  } else if (direct_pages_ != nullptr && message.epoch == direct_pages_->epochs().present(id)) {
     end_direct(id, cause);
   }
   return {};
@@ -58,7 +58,7 @@ void Faults::absent(Rank rank, const std::string& text) {
   if (!told_.world().is_local(rank)) return;
   const bool known = graph_.absences().of(rank) != nullptr;
   graph_.absent(rank, text, clock_.now());
-  if (board_ != nullptr && !known) {
+  if (direct_pages_ != nullptr && !known) {
     if (const scheduler::CausePtr gone = graph_.absences().of(rank)) lose_direct(rank, gone);
     refresh_absences();
   }
@@ -76,16 +76,16 @@ void Faults::attached(Rank rank) {
   const bool first = graph_.attached(rank);
   elsewhere_.set_here(true);
   told_[rank].reset();
-  if (board_ == nullptr) return;
-  board_->reset(rank, first);
-  board_->segments().set_attached(rank, true);
+  if (direct_pages_ == nullptr) return;
+  direct_pages_->reset(rank, first);
+  direct_pages_->segments().set_attached(rank, true);
   refresh_absences();
 }
 
 void Faults::left(Rank rank, const std::string& text) {
   const scheduler::CausePtr cause = graph_.detached(rank, text, clock_.now(), reason_to_leave(rank));
-  if (board_ != nullptr && cause != nullptr) {
-    board_->segments().set_attached(rank, false);
+  if (direct_pages_ != nullptr && cause != nullptr) {
+    direct_pages_->segments().set_attached(rank, false);
     lose_direct(rank, cause);
     refresh_absences();
   }
@@ -100,30 +100,30 @@ void Faults::begin_run_if_empty() {
 void Faults::begin_run_here() {
   if (!graph_.absences().nobody()) return;
   graph_.begin_run();
-  if (board_ == nullptr) return;
-  for (const Rank rank : told_.world().locals()) board_->epochs().enter(rank);
+  if (direct_pages_ == nullptr) return;
+  for (const Rank rank : told_.world().locals()) direct_pages_->epochs().enter(rank);
 }
 
 void Faults::missing(GroupId group, Rank rank, const std::string& text) {
   const scheduler::CausePtr cause = graph_.abort(
       {group}, {Code::kPeerLost, static_cast<std::int32_t>(rank.value), text}, clock_.now(), Why::kLoss);
-  if (board_ != nullptr) board_->epochs().end(group, cause, Why::kLoss);
+  if (direct_pages_ != nullptr) direct_pages_->epochs().end(group, cause, Why::kLoss);
 }
 
 void Faults::end_all(Code code, const std::string& text) {
   for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
     const GroupId group(g);
     const scheduler::CausePtr cause = graph_.abort({group}, {code, -1, text}, clock_.now());
-    if (board_ != nullptr) board_->epochs().end(group, cause, Why::kOther);
+    if (direct_pages_ != nullptr) direct_pages_->epochs().end(group, cause, Why::kOther);
   }
 }
 
 void Faults::end_direct(GroupId group, scheduler::Cause cause) {
-  board_->epochs().end(group, graph_.new_fault(std::move(cause)), Why::kOther);
+  direct_pages_->epochs().end(group, graph_.new_fault(std::move(cause)), Why::kOther);
 }
 
 void Faults::tell(Rank rank, const scheduler::CausePtr& cause) {
-  told_[rank] = Told{cause, board_->records().recorded(rank), slots_.of(rank).starts};
+  told_[rank] = Told{cause, direct_pages_->records().recorded(rank), slots_.of(rank).starts};
   graph_.heard(rank, cause->fault);
 }
 
@@ -131,21 +131,21 @@ void Faults::lose_direct(Rank rank, const scheduler::CausePtr& loss) {
   for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
     const auto& ranks = graph_.groups()[g].ranks;
     if (std::find(ranks.begin(), ranks.end(), rank) != ranks.end())
-      board_->epochs().end(GroupId(g), loss, Why::kLoss);
+      direct_pages_->epochs().end(GroupId(g), loss, Why::kLoss);
   }
 }
 
 void Faults::refresh_absences() {
-  if (board_ == nullptr) return;
+  if (direct_pages_ == nullptr) return;
   for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
-    board_->epochs().set_absence(GroupId(g), graph_.absences().first_of(graph_.groups()[g].ranks));
+    direct_pages_->epochs().set_absence(GroupId(g), graph_.absences().first_of(graph_.groups()[g].ranks));
 }
 
 // A rank leaves because of a failure if it has run and started nothing since it was told of it.
 scheduler::CausePtr Faults::reason_to_leave(Rank rank) const {
   const auto& told = told_[rank];
-  if (board_ == nullptr || !told) return nullptr;
-  if (board_->records().recorded(rank) != told->recorded || slots_.of(rank).starts != told->starts)
+  if (direct_pages_ == nullptr || !told) return nullptr;
+  if (direct_pages_->records().recorded(rank) != told->recorded || slots_.of(rank).starts != told->starts)
     return nullptr;
   return told->cause;
 }

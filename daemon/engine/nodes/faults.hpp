@@ -4,7 +4,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/shm/control.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "daemon/engine/nodes/ranks_elsewhere.hpp"
 #include "daemon/engine/session/rank_slots.hpp"
@@ -25,15 +25,15 @@ namespace muster::engine {
 // Fails   as each says.
 class Faults {
  public:
-  // `board`: nullptr if there is no direct path.
+  // `direct_pages`: nullptr if there is no direct path.
   Faults(const World& world, const Clock& clock, EngineLock& lock, scheduler::Graph& graph, RankSlots& slots,
-         RanksElsewhere& elsewhere, Board* board)
+         RanksElsewhere& elsewhere, DirectPages* direct_pages)
       : clock_(clock),
         lock_(lock),
         graph_(graph),
         slots_(slots),
         elsewhere_(elsewhere),
-        board_(board),
+        direct_pages_(direct_pages),
         told_(world) {}
 
   // The session aborts its group; `reason` is what it says to the others. STALE.
@@ -78,7 +78,7 @@ class Faults {
   scheduler::Graph& graph_;
   RankSlots& slots_;
   RanksElsewhere& elsewhere_;
-  Board* board_;
+  DirectPages* direct_pages_;
   RankTable<std::optional<Told>> told_;
 };
 

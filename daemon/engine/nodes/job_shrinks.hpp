@@ -71,7 +71,7 @@ class JobShrinks {
   struct Arrived {
     NodeIndex from;
     std::uint32_t generation = 0;
-    AgreementWord word;
+    SentAgreement word;
   };
   struct Spanning {
     transport::Span span;

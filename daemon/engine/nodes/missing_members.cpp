@@ -12,13 +12,13 @@ namespace {
 constexpr std::uint32_t kMissingKind = 0x4D495353;
 
 // A bit for each member of the group follows, in whole bytes.
-struct MissingHead {
+struct MissingHeader {
   std::uint64_t group = 0, number = 0;
   std::uint32_t kind = kMissingKind;
   std::uint32_t members = 0;
   std::uint64_t lane = 0, epoch = 0;
 };
-static_assert(sizeof(MissingHead) == 40);
+static_assert(sizeof(MissingHeader) == 40);
 
 constexpr std::size_t bit_bytes(std::size_t members) {
   return (members + 7) / 8;
@@ -28,7 +28,7 @@ constexpr std::size_t bit_bytes(std::size_t members) {
 
 std::vector<std::byte> MissingMembers::word_of(const transport::PlaceKey& place, const Missing& missing,
                                                std::span<const Rank> group) {
-  MissingHead head;
+  MissingHeader head;
   head.group = place.group;
   head.number = missing.number;
   head.members = static_cast<std::uint32_t>(group.size());
@@ -67,7 +67,7 @@ void MissingMembers::tell(Instant now) {
 }
 
 bool MissingMembers::hear(NodeIndex from, std::span<const std::byte> word) {
-  MissingHead head;
+  MissingHeader head;
   if (word.size() < sizeof head) return false;
   std::memcpy(&head, word.data(), sizeof head);
   if (head.kind != kMissingKind) return false;

@@ -17,11 +17,12 @@ OtherNodes::OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineL
       on_lost_(std::move(lost)),
       words_(spec.world.nodes().size()),
       standings_(spec.world.nodes().size()),
-      catch_up_(spec.world, backend, [this](NodeIndex node) { return of(node).fate == NodeFate::kLinked; }) {}
+      control_fence_(spec.world, backend,
+                     [this](NodeIndex node) { return of(node).fate == NodeFate::kLinked; }) {}
 
 // Silence after a death says nothing new.
 void OtherNodes::lose(NodeIndex node, const Status& why, NodeFate fate) {
-  if (Word& word = words_[node.value]; word.fate != NodeFate::kDead) word = {fate, why};
+  if (Message& word = words_[node.value]; word.fate != NodeFate::kDead) word = {fate, why};
   backend_.lose(node, why);
   const std::lock_guard lock(lock_);
   hear(clock_.now());
@@ -42,12 +43,12 @@ void OtherNodes::expect(NodeIndex node, std::uint32_t generation) {
 std::optional<std::uint64_t> OtherNodes::question_for(Rank rank) {
   if (!backend_.spans() || !spec_.world.is_local(rank)) return std::nullopt;
   const std::lock_guard lock(lock_);
-  return catch_up_.ask(clock_.now());
+  return control_fence_.ask(clock_.now());
 }
 
 bool OtherNodes::answered(std::uint64_t question) {
   const std::lock_guard lock(lock_);
-  return catch_up_.over(question, clock_.now());
+  return control_fence_.over(question, clock_.now());
 }
 
 bool OtherNodes::has_members(const scheduler::Group& group, NodeIndex node) const {

@@ -4,7 +4,7 @@
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
-#include "daemon/engine/nodes/catch_up.hpp"
+#include "daemon/engine/nodes/control_fence.hpp"
 #include "daemon/engine/nodes/survivor_agreement.hpp"
 #include "daemon/engine/session/rank_slots.hpp"
 #include "scheduler/run/graph.hpp"
@@ -19,9 +19,8 @@
 namespace muster::engine {
 
 // Owns    the losses that the supervisor has not heard of, and what it has said of each node.
-// Thread  hear, catch_up: under the engine lock. All else: the conductor, and all but look take that lock.
-// Bound   one loss for each connection that was made.
-// Fails   never.
+// Thread  hear, control_fence: under the engine lock. All else: the conductor, and all but look take that
+// lock. Bound   one loss for each connection that was made. Fails   never.
 class OtherNodes {
  public:
   struct Standing {
@@ -49,11 +48,11 @@ class OtherNodes {
   // lost.
   void hear(Instant now);
 
-  // Before that rank attaches: a question to the other nodes that is to be answered first (catch_up.hpp).
-  // Nothing: it may attach at once.
+  // Before that rank attaches: a question to the other nodes that is to be answered first
+  // (control_fence.hpp). Nothing: it may attach at once.
   std::optional<std::uint64_t> question_for(Rank rank);
   bool answered(std::uint64_t question);
-  CatchUp& catch_up() { return catch_up_; }
+  ControlFence& control_fence() { return control_fence_; }
 
   // Looks at the connections. Not under the engine lock.
   void look();
@@ -61,7 +60,7 @@ class OtherNodes {
   const Standing& of(NodeIndex node) const { return standings_[node.value]; }
 
  private:
-  struct Word {  // of the supervisor
+  struct Message {  // of the supervisor
     NodeFate fate = NodeFate::kApart;
     Status why;
   };
@@ -76,9 +75,9 @@ class OtherNodes {
   transport::Backend& backend_;
   const Lost on_lost_;
   std::vector<transport::LostLink> lost_;
-  std::vector<Word> words_;          // by NodeIndex
+  std::vector<Message> words_;       // by NodeIndex
   std::vector<Standing> standings_;  // by NodeIndex
-  CatchUp catch_up_;
+  ControlFence control_fence_;
 };
 
 }  // namespace muster::engine

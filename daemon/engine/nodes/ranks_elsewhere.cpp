@@ -7,14 +7,14 @@
 namespace muster::engine {
 namespace {
 
-// No kind of CatchUp, AgreementMessage or MissingMembers, whose words have their kind at the same place.
+// No kind of ControlFence, AgreementMessage or MissingMembers, whose words have their kind at the same place.
 constexpr std::uint32_t kPresenceKind = 0x48455245;
 
-struct PresenceWord {
+struct PresenceMessage {
   std::uint64_t attached = 0, reserved = 0;
   std::uint32_t kind = kPresenceKind, reserved_last = 0;
 };
-static_assert(sizeof(PresenceWord) == 24);
+static_assert(sizeof(PresenceMessage) == 24);
 
 }  // namespace
 
@@ -22,7 +22,7 @@ RanksElsewhere::RanksElsewhere(const World& world, transport::Backend& backend)
     : world_(world), backend_(backend), nodes_(world.nodes().size()) {}
 
 void RanksElsewhere::tell(NodeIndex node) {
-  PresenceWord word;
+  PresenceMessage word;
   word.attached = here_ ? 1 : 0;
   backend_.tell(node, std::as_bytes(std::span(&word, 1)));
 }
@@ -50,7 +50,7 @@ void RanksElsewhere::look(const OtherNodes& nodes) {
 }
 
 bool RanksElsewhere::hear(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
-  PresenceWord said;
+  PresenceMessage said;
   if (word.size() != sizeof said) return false;
   std::memcpy(&said, word.data(), sizeof said);
   if (said.kind != kPresenceKind) return false;

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "daemon/control/job.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/observe/flight.hpp"
 #include "scheduler/run/lane_table.hpp"
 

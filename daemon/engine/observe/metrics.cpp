@@ -8,21 +8,22 @@
 namespace muster::engine {
 
 Metrics::Metrics(const control::JobSpec& spec, unsigned workers, const scheduler::Graph& graph,
-                 const scheduler::Executor& executor, const RankSlots& slots, const Board* board, Tally tally)
+                 const scheduler::Executor& executor, const RankSlots& slots, const DirectPages* direct_pages,
+                 Tally tally)
     : spec_(spec),
       graph_(graph),
       executor_(executor),
       slots_(slots),
-      board_(board),
+      direct_pages_(direct_pages),
       cores_for_all_(graph.lanes().world().local_count() <=
                      std::max(workers, std::thread::hardware_concurrency())),
       flight_log_(graph.lanes().world()),
-      lateness_(graph.lanes().world(), static_cast<std::uint32_t>(graph.groups().size())),
+      stragglers_(graph.lanes().world(), static_cast<std::uint32_t>(graph.groups().size())),
       finished_(graph.lanes().world()),
       tally_(std::move(tally)) {
   counted_.reserve(graph.lanes().world().local_count());
   for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
-    lateness_.set_group(GroupId(g), graph_.groups()[g].ranks);
+    stragglers_.set_group(GroupId(g), graph_.groups()[g].ranks);
 }
 
 Result<shm::Descriptor> Metrics::counters() const {
@@ -39,13 +40,13 @@ std::optional<blame::LastOperation> Metrics::finished(Rank rank) const {
 // ---- groups, ranks and plans that come and go -----------------------------------------------------
 
 void Metrics::set_group(GroupId group) {
-  lateness_.set_group(group, graph_.groups()[group.value].ranks);
+  stragglers_.set_group(group, graph_.groups()[group.value].ranks);
   tally_.set_group(group, graph_.groups()[group.value]);
 }
 
 void Metrics::forget_group(GroupId group) {
-  lateness_.set_group(group, {});
-  lateness_log_.forget(group);
+  stragglers_.set_group(group, {});
+  straggler_log_.forget(group);
   tally_.set_group(group, {});
   flight_log_.forget(group);
   for (auto& last : finished_)
@@ -59,12 +60,12 @@ void Metrics::attached(Rank rank) {
 
 void Metrics::left(Rank rank, Instant now) {
   lateness_changes_.clear();
-  lateness_.left(rank, lateness_changes_);
-  log_lateness(now);
+  stragglers_.left(rank, lateness_changes_);
+  log_stragglers(now);
 }
 
 void Metrics::expect(const scheduler::CollectiveWork& work) {
-  lateness_.expect(work.group);
+  stragglers_.expect(work.group);
   if (work.point_to_point()) flight_log_.expect(work.group, work.collective.root, work.collective.receiver);
 }
 
@@ -103,22 +104,22 @@ void Metrics::tick(Instant now) {
                         slot.session ? graph_.lanes()[slot.session->options().rank].exposed() : Nanos(0)});
   for (std::uint32_t group = 0; group < graph_.groups().size(); ++group)
     if (graph_.groups()[group].spans()) tally_.set_traffic(GroupId(group), executor_.traffic(GroupId(group)));
-  tally_.write(counted_, board_, lateness_, now);
+  tally_.write(counted_, direct_pages_, stragglers_, now);
 }
 
 void Metrics::look_for_stragglers(Instant now) {
   lateness_changes_.clear();
-  lateness_.look(board_, now, lateness_changes_);
-  log_lateness(now);
+  stragglers_.look(direct_pages_, now, lateness_changes_);
+  log_stragglers(now);
 }
 
 // Logs the latest changes.
-void Metrics::log_lateness(Instant now) {
-  for (const Lateness::Change& change : lateness_changes_) lateness_log_.changed(change.group);
+void Metrics::log_stragglers(Instant now) {
+  for (const StragglerStatistics::Change& change : lateness_changes_) straggler_log_.changed(change.group);
   if (!cores_for_all_) return;
-  for (const GroupId group : lateness_log_.due(now)) {
-    std::vector<blame::Straggler> late = lateness_.stragglers_of(group);
-    if (!lateness_log_.say(group, !late.empty(), now)) continue;
+  for (const GroupId group : straggler_log_.due(now)) {
+    std::vector<blame::Straggler> late = stragglers_.stragglers_of(group);
+    if (!straggler_log_.say(group, !late.empty(), now)) continue;
     const std::string& name = graph_.groups()[group.value].name;
     if (late.empty()) {
       MUSTER_LOG(kInfo, "engine", "job {}: group {}: nobody comes late any more", spec_.name, name);

@@ -5,10 +5,10 @@
 #include "api/base/blame/blame.hpp"
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/observe/flight.hpp"
-#include "daemon/engine/observe/lateness.hpp"
-#include "daemon/engine/observe/lateness_log.hpp"
+#include "daemon/engine/observe/straggler_log.hpp"
+#include "daemon/engine/observe/straggler_statistics.hpp"
 #include "daemon/engine/observe/tally.hpp"
 #include "daemon/engine/session/rank_slots.hpp"
 #include "scheduler/run/executor.hpp"
@@ -29,14 +29,15 @@ namespace muster::engine {
 // Fails   never.
 class Metrics {
  public:
-  // `board`: nullptr if there is no direct path. `workers`: of the engine.
+  // `direct_pages`: nullptr if there is no direct path. `workers`: of the engine.
   Metrics(const control::JobSpec& spec, unsigned workers, const scheduler::Graph& graph,
-          const scheduler::Executor& executor, const RankSlots& slots, const Board* board, Tally tally);
+          const scheduler::Executor& executor, const RankSlots& slots, const DirectPages* direct_pages,
+          Tally tally);
 
   // A read-only descriptor of the job's counters (api/shm/job_counters.hpp).
   Result<shm::Descriptor> counters() const;
   const FlightLog& flights() const { return flight_log_; }
-  const Lateness& lateness() const { return lateness_; }
+  const StragglerStatistics& stragglers() const { return stragglers_; }
   // The rank's last collective on the engine path.
   std::optional<blame::LastOperation> finished(Rank rank) const;
 
@@ -54,7 +55,7 @@ class Metrics {
   void submitted(const scheduler::Request& request, Instant now);
   void launched(const scheduler::Step& step, Instant now);
   // All members of the step have come together.
-  void met(const scheduler::Step& step) { lateness_.met(step); }
+  void met(const scheduler::Step& step) { stragglers_.met(step); }
   // How a start has ended. `present`: the session that made it is the rank's present one.
   struct Retired {
     Rank rank;
@@ -77,18 +78,18 @@ class Metrics {
     std::uint64_t number = 0;
     Instant at{0};
   };
-  void log_lateness(Instant now);
+  void log_stragglers(Instant now);
 
   const control::JobSpec& spec_;
   const scheduler::Graph& graph_;
   const scheduler::Executor& executor_;
   const RankSlots& slots_;
-  const Board* board_;
+  const DirectPages* direct_pages_;
   const bool cores_for_all_;  // where ranks share cores, a late rank is one that got no core
   FlightLog flight_log_;
-  Lateness lateness_;
-  LatenessLog lateness_log_;
-  std::vector<Lateness::Change> lateness_changes_;  // of the latest look; kept, to need no heap
+  StragglerStatistics stragglers_;
+  StragglerLog straggler_log_;
+  std::vector<StragglerStatistics::Change> lateness_changes_;  // of the latest look; kept, to need no heap
   RankTable<std::optional<LastFinished>> finished_;
   Tally tally_;
   std::vector<Tally::Counted> counted_;  // kept, so that a tick needs no heap

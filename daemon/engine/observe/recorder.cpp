@@ -10,8 +10,13 @@ std::string recorder_name(Rank rank) {
 }
 
 Recorder::Recorder(const control::JobSpec& spec, const Clock& clock, EngineLock& lock,
-                   const scheduler::Graph& graph, Board* board)
-    : spec_(spec), clock_(clock), lock_(lock), graph_(graph), board_(board), taken_(graph.lanes().world()) {}
+                   const scheduler::Graph& graph, DirectPages* direct_pages)
+    : spec_(spec),
+      clock_(clock),
+      lock_(lock),
+      graph_(graph),
+      direct_pages_(direct_pages),
+      taken_(graph.lanes().world()) {}
 
 Status Recorder::begin(std::string by) {
   const std::lock_guard lock(lock_);
@@ -22,16 +27,17 @@ Status Recorder::begin(std::string by) {
                    spec_.name, by_, spec_.name);
   trace_.begin(clock_.now());
   by_ = std::move(by);
-  if (board_ == nullptr) return {};
-  for (const Rank rank : graph_.lanes().world().locals()) taken_[rank] = board_->records().recorded(rank);
-  board_->segments().set_recording(true);
+  if (direct_pages_ == nullptr) return {};
+  for (const Rank rank : graph_.lanes().world().locals())
+    taken_[rank] = direct_pages_->records().recorded(rank);
+  direct_pages_->segments().set_recording(true);
   return {};
 }
 
 scheduler::Trace Recorder::stop() {
-  if (board_ != nullptr) {
+  if (direct_pages_ != nullptr) {
     take_over();
-    board_->segments().set_recording(false);
+    direct_pages_->segments().set_recording(false);
   }
   by_.clear();
   return std::exchange(trace_, scheduler::Trace(kEventsMax));
@@ -67,14 +73,14 @@ void Recorder::left(Rank rank) {
 }
 
 void Recorder::take_over() {
-  if (!trace_.on() || board_ == nullptr) return;
+  if (!trace_.on() || direct_pages_ == nullptr) return;
   for (const Rank rank : graph_.lanes().world().locals()) take_over(rank);
 }
 
 // A new client numbers its records from 1 again.
 void Recorder::take_over(Rank rank) {
   std::uint64_t& taken = taken_[rank];
-  const std::uint64_t latest = board_->records().recorded(rank);
+  const std::uint64_t latest = direct_pages_->records().recorded(rank);
   if (latest < taken) taken = 0;
   bool open = false;
   // Counts the skipped records as lost, once.
@@ -82,7 +88,7 @@ void Recorder::take_over(Rank rank) {
     trace_.missed(index - taken);
     taken = index;
   };
-  for (const DirectRecords::Flight& flight : board_->records().flights(rank, taken)) {
+  for (const DirectRecords::Flight& flight : direct_pages_->records().flights(rank, taken)) {
     pass_to(flight.index - 1);
     open = flight.state == shm::RecordState::kOpen;
     if (open) break;  // the latest, which still runs: it is taken over later

@@ -3,7 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "scheduler/run/graph.hpp"
 #include "scheduler/run/trace.hpp"
@@ -24,9 +24,9 @@ std::string recorder_name(Rank rank);
 // Fails   begin: BUSY. end: STATE.
 class Recorder {
  public:
-  // `board`: nullptr if there is no direct path.
+  // `direct_pages`: nullptr if there is no direct path.
   Recorder(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, const scheduler::Graph& graph,
-           Board* board);
+           DirectPages* direct_pages);
 
   // One recording at a time. `by`: its owner, in words, who alone may end it; end("") ends any.
   Status begin(std::string by);
@@ -50,7 +50,7 @@ class Recorder {
   const Clock& clock_;
   EngineLock& lock_;
   const scheduler::Graph& graph_;
-  Board* board_;
+  DirectPages* direct_pages_;
   scheduler::Trace trace_{kEventsMax};
   std::string by_;                  // while a recording is on
   RankTable<std::uint64_t> taken_;  // while a recording is on: the latest record in it

@@ -26,7 +26,7 @@ constexpr Nanos kCircleRemembered = std::chrono::seconds(1);
 constexpr std::uint32_t kExplainedInTurnMax = 16;  // a look at a process reads up to five files
 // A job that fails over and over must not fill a disk.
 constexpr std::uint32_t kReportsWrittenMax = 16;
-constexpr Nanos kPatienceMax = std::chrono::seconds(1);
+constexpr Nanos kTimeoutMax = std::chrono::seconds(1);
 
 // Cuts at a character's border.
 std::string cut(std::string text, std::size_t bytes_max) {
@@ -60,7 +60,7 @@ struct Reports::DeadlineReport {
 
 Reports::Reports(const control::JobSpec& spec, const Clock& clock, EngineLock& lock,
                  const ProcessProbe& probe, const scheduler::Graph& graph, const RankSlots& slots,
-                 Metrics& metrics, const Board* board)
+                 Metrics& metrics, const DirectPages* direct_pages)
     : spec_(spec),
       clock_(clock),
       lock_(lock),
@@ -68,7 +68,7 @@ Reports::Reports(const control::JobSpec& spec, const Clock& clock, EngineLock& l
       graph_(graph),
       slots_(slots),
       metrics_(metrics),
-      board_(board) {}
+      direct_pages_(direct_pages) {}
 
 Reports::~Reports() = default;
 
@@ -81,14 +81,14 @@ RankTable<RankFacts> Reports::rank_facts() const {
 }
 
 Evidence Reports::evidence(const RankTable<RankFacts>& facts, Instant now) const {
-  const Nanos patience = std::min(kPatienceMax, spec_.deadline / 2);
+  const Nanos patience = std::min(kTimeoutMax, spec_.deadline / 2);
   return {spec_.name,
           now,
           patience,
           graph_,
-          board_,
+          direct_pages_,
           facts,
-          &metrics_.lateness(),
+          &metrics_.stragglers(),
           {spec_.endpoint, spec_.reports_directory, spec_.ends_with_run}};
 }
 
@@ -187,7 +187,7 @@ RankTable<RankFlights> Reports::all_flights() const {
             RankFlights flights;
             flights.started = metrics_.flights().entries(rank);
             std::uint64_t lost = 0;
-            if (board_ != nullptr) flights.run = board_->records().flights(rank, 0, &lost);
+            if (direct_pages_ != nullptr) flights.run = direct_pages_->records().flights(rank, 0, &lost);
             flights.lost = lost > 0 || metrics_.flights().overwritten(rank);
             return flights;
           }};

@@ -4,7 +4,7 @@
 #include "api/base/blame/blame.hpp"
 #include "api/base/clock.hpp"
 #include "daemon/control/job.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "daemon/engine/observe/flight_dump.hpp"
 #include "daemon/engine/observe/metrics.hpp"
@@ -28,9 +28,10 @@ namespace muster::engine {
 // Fails   never. What cannot be written is logged.
 class Reports {
  public:
-  // `board`: nullptr if there is no direct path.
+  // `direct_pages`: nullptr if there is no direct path.
   Reports(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, const ProcessProbe& probe,
-          const scheduler::Graph& graph, const RankSlots& slots, Metrics& metrics, const Board* board);
+          const scheduler::Graph& graph, const RankSlots& slots, Metrics& metrics,
+          const DirectPages* direct_pages);
   ~Reports();
 
   // Who waits for whom now, whose fault it is, and the latest deadline's report: daemon/control/README.md,
@@ -72,7 +73,7 @@ class Reports {
   const scheduler::Graph& graph_;
   const RankSlots& slots_;
   Metrics& metrics_;
-  const Board* board_;
+  const DirectPages* direct_pages_;
   std::unique_ptr<DeadlineReport> latest_;
   std::optional<BrokenCircle> broken_circle_;  // the latest that a deadline has broken
   Instant explained_turn_{0};

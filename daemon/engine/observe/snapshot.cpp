@@ -186,9 +186,9 @@ void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue:
 // ---- the direct path ---------------------------------------------------------------------------
 
 // Identifies one operation: group, number, and for a pair the indices of sender and receiver.
-using Meeting = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
+using MetMembers = std::tuple<std::uint32_t, std::uint64_t, std::uint32_t, std::uint32_t>;
 
-Meeting meeting_of(const DirectRecords::Flight& flight) {
+MetMembers match_of(const DirectRecords::Flight& flight) {
   std::uint32_t sender = kNoMember;
   std::uint32_t receiver = kNoMember;
   if (flight.what.op == MUSTER_SEND) sender = flight.member, receiver = flight.what.peer;
@@ -201,7 +201,7 @@ DirectQuestion arrivals_at(const Evidence& e, const DirectRecords::Flight& fligh
   return {flight.group,
           flight.member,
           flight.epoch,
-          e.board->epochs().base(flight.group) + number,
+          e.direct_pages->epochs().base(flight.group) + number,
           0,
           shm::DirectWait::kArrivals,
           0};
@@ -216,14 +216,14 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
     const auto index = static_cast<std::uint32_t>(at - members.begin());
     const Session* session = e.ranks[Rank(arrived.rank)].session;
     if (session != nullptr)
-      plans[index] = session->plans().find(Handle(e.board->records().plan_of(question, index)));
+      plans[index] = session->plans().find(Handle(e.direct_pages->records().plan_of(question, index)));
   }
   const scheduler::Plan* own = plans[flight.member];
   if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;
   // While a rank has new counts that it has not told the engine, its plan here is out of date.
   const bool told = std::none_of(
       wait.arrived.begin(), wait.arrived.end(),
-      [&](const blame::Arrived& arrived) { return e.board->records().untold(Rank(arrived.rank)); });
+      [&](const blame::Arrived& arrived) { return e.direct_pages->records().untold(Rank(arrived.rank)); });
   if (told) wait.difference = difference_among(e, flight.group, plans);
 }
 
@@ -235,8 +235,8 @@ void add_unrecorded(const Evidence& e, const DirectRecords::Flight& flight, Wait
   const auto is_this = [&](const DirectRecords::Flight& other) {
     return other.group == flight.group && other.epoch == flight.epoch && other.number == flight.number;
   };
-  for (const std::uint32_t index : e.board->records().missing(next)) {
-    const auto flights = e.board->records().flights(members[index]);
+  for (const std::uint32_t index : e.direct_pages->records().missing(next)) {
+    const auto flights = e.direct_pages->records().flights(members[index]);
     if (std::none_of(flights.begin(), flights.end(), is_this)) wait.inside.push_back(members[index].value);
   }
 }
@@ -248,7 +248,7 @@ std::vector<std::uint32_t> readers_of(const Evidence& e, const DirectRecords::Fl
   done.kind = shm::DirectWait::kPhase;
   done.phase = shm::kPhaseLast;
   std::vector<std::uint32_t> readers;
-  for (const std::uint32_t index : e.board->records().missing(done)) {
+  for (const std::uint32_t index : e.direct_pages->records().missing(done)) {
     const std::uint32_t rank = members_of(e, flight.group)[index].value;
     if (std::find(givers.begin(), givers.end(), rank) == givers.end()) readers.push_back(rank);
   }
@@ -258,14 +258,14 @@ std::vector<std::uint32_t> readers_of(const Evidence& e, const DirectRecords::Fl
 // Adds the members that the member regions show as arrived or missing.
 void add_members(const Evidence& e, const DirectRecords::Flight& flight, Wait& wait) {
   const auto& members = members_of(e, flight.group);
-  const auto [group, number, sender, receiver] = meeting_of(flight);
+  const auto [group, number, sender, receiver] = match_of(flight);
   if (sender != kNoMember) {
     const std::uint32_t other = flight.member == sender ? receiver : sender;
     if (wait.arrived.size() < 2 && other < members.size())
       wait.missing.push_back({members[other].value, {}, {}});
   } else {
     const DirectQuestion question = arrivals_at(e, flight, flight.number);
-    for (const std::uint32_t index : e.board->records().missing(question))
+    for (const std::uint32_t index : e.direct_pages->records().missing(question))
       wait.missing.push_back({members[index].value, {}, {}});
     add_plan_facts(e, flight, wait);
   }
@@ -282,11 +282,11 @@ struct Met {
   DirectRecords::Flight flight;
   Wait wait;
 };
-using Meetings = std::map<Meeting, Met>;
+using Meetings = std::map<MetMembers, Met>;
 
 // Of the ranks that report an operation, one that is still in it describes it.
 Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant begun) {
-  const auto [place, is_new] = meetings.try_emplace(meeting_of(flight));
+  const auto [place, is_new] = meetings.try_emplace(match_of(flight));
   Met& met = place->second;
   if (is_new || flight.state == shm::RecordState::kOpen) met.flight = flight;
   met.wait.since = is_new ? begun : std::min(met.wait.since, begun);
@@ -296,14 +296,14 @@ Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant b
 // Adds what the rank's own records say: its present operation, or the one whose readers it waits for.
 void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& state, Meetings& meetings) {
   const auto is_current = [&](const std::optional<DirectRecords::Flight>& flight) {
-    return flight && flight->epoch == e.board->epochs().present(flight->group);
+    return flight && flight->epoch == e.direct_pages->epochs().present(flight->group);
   };
-  const auto awaited = e.board->records().awaited_flight(Rank(rank));
+  const auto awaited = e.direct_pages->records().awaited_flight(Rank(rank));
   // A message to one rank is not staged, so it is not awaited.
   if (is_current(awaited) && !is_transfer(static_cast<muster_op>(awaited->what.op)) &&
       !readers_of(e, *awaited, {rank}).empty())
     wait_in(meetings, *awaited, std::min(awaited->begun, e.now)).awaiting.push_back(rank);
-  const auto flight = e.board->records().latest_flight(Rank(rank));
+  const auto flight = e.direct_pages->records().latest_flight(Rank(rank));
   if (!flight) return;
   const Instant begun = std::min(flight->begun, e.now);
   state.heard = std::max(state.heard.value_or(begun), begun);
@@ -333,19 +333,19 @@ void add_direct(const Evidence& e, Snapshot& snapshot) {
   }
 }
 
-// ---- lateness ----------------------------------------------------------------------------------
+// ---- stragglers ----------------------------------------------------------------------------------
 
-void add_lateness(const Evidence& e, Snapshot& snapshot) {
-  snapshot.stragglers = e.lateness->stragglers();
+void add_stragglers(const Evidence& e, Snapshot& snapshot) {
+  snapshot.stragglers = e.stragglers->stragglers();
   for (blame::Straggler& straggler : snapshot.stragglers)
     straggler.group_name = e.graph.groups()[straggler.group].name;
   for (const Rank rank : e.ranks.world().locals()) {
-    const Lateness::Worst& worst = e.lateness->worst(rank);
+    const StragglerStatistics::Worst& worst = e.stragglers->worst(rank);
     if (!worst.group) continue;
     blame::Lag lag;
-    lag.figures = e.lateness->figures(*worst.group, rank);
+    lag.figures = e.stragglers->figures(*worst.group, rank);
     lag.figures.group_name = e.graph.groups()[worst.group->value].name;
-    lag.histogram = e.lateness->of(*worst.group)->histogram(worst.member);
+    lag.histogram = e.stragglers->of(*worst.group)->histogram(worst.member);
     snapshot.ranks[rank.value].lag = std::move(lag);
   }
 }
@@ -399,8 +399,8 @@ Snapshot snapshot_of(const Evidence& e) {
   for (const auto& each : pending) snapshot.waits.push_back(pending_wait(e, each));
   for (const auto& running : e.graph.steps().running()) snapshot.waits.push_back(running_wait(e, running));
   explain_missing(e, pending, snapshot);
-  if (e.board != nullptr) add_direct(e, snapshot);
-  if (e.lateness != nullptr) add_lateness(e, snapshot);
+  if (e.direct_pages != nullptr) add_direct(e, snapshot);
+  if (e.stragglers != nullptr) add_stragglers(e, snapshot);
   return snapshot;
 }
 

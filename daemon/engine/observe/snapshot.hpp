@@ -1,9 +1,9 @@
-// Gathers which ranks wait for which, from the engine's graph and board, into one Snapshot.
+// Gathers which ranks wait for which, from the engine's graph and direct_pages, into one Snapshot.
 #pragma once
 
 #include "api/base/blame/blame.hpp"
-#include "daemon/engine/direct/board.hpp"
-#include "daemon/engine/observe/lateness.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
+#include "daemon/engine/observe/straggler_statistics.hpp"
 #include "daemon/engine/session/process_state.hpp"
 #include "daemon/engine/session/session.hpp"
 #include "scheduler/run/graph.hpp"
@@ -29,10 +29,10 @@ struct Evidence {
   Instant now{0};
   Nanos patience{0};
   const scheduler::Graph& graph;
-  const Board* board = nullptr;  // nullptr: there is no direct path
+  const DirectPages* direct_pages = nullptr;  // nullptr: there is no direct path
   const RankTable<RankFacts>& ranks;
-  const Lateness* lateness = nullptr;  // nullptr: nobody measures
-  blame::AskPlace asked{};
+  const StragglerStatistics* stragglers = nullptr;  // nullptr: nobody measures
+  blame::AskedDaemon asked{};
 };
 
 // Everything except the states of processes, which cost system calls. Of ranks on other nodes nothing is

@@ -86,24 +86,25 @@ void Tally::retired(Rank rank, const scheduler::Plan& plan, bool well, Nanos bus
   group->busy += static_cast<std::uint64_t>(busy.count());
 }
 
-void Tally::write(std::span<const Counted> ranks, const Board* board, const Lateness& lateness, Instant now) {
+void Tally::write(std::span<const Counted> ranks, const DirectPages* direct_pages,
+                  const StragglerStatistics& stragglers, Instant now) {
   next_ = now + kPeriod;
   for (std::uint32_t local = 0; local < ranks.size(); ++local) {
     const Rank rank = ranks_.world().rank_of(LocalRank(local));
-    write_rank(rank, ranks[local], board, lateness);
-    if (board != nullptr) share_out_runs(rank, *board);
+    write_rank(rank, ranks[local], direct_pages, stragglers);
+    if (direct_pages != nullptr) share_out_runs(rank, *direct_pages);
   }
   for (std::uint32_t row = 0; row < groups_.size(); ++row)
-    if (!groups_[row].members.empty()) write_group(row, ranks, board);
+    if (!groups_[row].members.empty()) write_group(row, ranks, direct_pages);
   writer_.beat(now);
 }
 
 // A rank counts the bytes of all its operations, whatever the group, so no operation pays for more. Its
 // records name the groups; if operations come faster than they are read, a sample decides.
-void Tally::share_out_runs(Rank rank, const Board& board) {
+void Tally::share_out_runs(Rank rank, const DirectPages& direct_pages) {
   RankState& state = ranks_[rank];
-  const std::uint64_t bytes = board.records().counted(rank).bytes_moved;
-  const std::uint64_t latest = board.records().recorded(rank);
+  const std::uint64_t bytes = direct_pages.records().counted(rank).bytes_moved;
+  const std::uint64_t latest = direct_pages.records().recorded(rank);
   if (bytes < state.run_bytes || latest < state.read) state.run_bytes = state.read = 0;  // of a new client
   const auto grown = static_cast<double>(bytes - state.run_bytes);
   if (grown == 0) return;
@@ -116,7 +117,7 @@ void Tally::share_out_runs(Rank rank, const Board& board) {
   double all = 0;
   std::uint64_t index = std::max(state.read, latest - std::min(latest, looks));
   for (; index < latest; ++index) {
-    const auto flight = board.records().flight(rank, index + 1);
+    const auto flight = direct_pages.records().flight(rank, index + 1);
     if (flight && flight->state == shm::RecordState::kOpen && index + 1 == latest) break;  // counts later
     if (!flight || flight->state == shm::RecordState::kBadly) continue;
     all += static_cast<double>(flight->target_bytes);
@@ -129,20 +130,21 @@ void Tally::share_out_runs(Rank rank, const Board& board) {
     groups_[row].bytes += static_cast<std::uint64_t>(grown / all * static_cast<double>(seen_[row]));
 }
 
-void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, const Lateness& lateness) {
+void Tally::write_rank(Rank rank, const Counted& counted, const DirectPages* direct_pages,
+                       const StragglerStatistics& stragglers) {
   const std::uint32_t row = ranks_.world().local(rank).value;
   const auto set = [&](RankCount count, std::uint64_t value) { writer_.set(row, count, value); };
   const Session* session = counted.session;
   set(RankCount::kAttached, session != nullptr ? 1 : 0);
   set(RankCount::kInFlight, session != nullptr ? ranks_[rank].in_flight : 0);
-  const Lateness::Worst& worst = lateness.worst(rank);
-  const auto lag = worst.group ? lateness.figures(*worst.group, rank) : blame::Straggler{};
+  const StragglerStatistics::Worst& worst = stragglers.worst(rank);
+  const auto lag = worst.group ? stragglers.figures(*worst.group, rank) : blame::Straggler{};
   set(RankCount::kLateIn, worst.late_in);
   set(RankCount::kLagNs, static_cast<std::uint64_t>(lag.median.count()));
   set(RankCount::kLagOthersNs, worst.late_in > 0 ? static_cast<std::uint64_t>(lag.others.count()) : 0);
   set(RankCount::kLagGroup, worst.group ? std::uint64_t{worst.group->value} + 1 : 0);
-  if (board != nullptr) {
-    const DirectRecords::Counted own = board->records().counted(rank);
+  if (direct_pages != nullptr) {
+    const DirectRecords::Counted own = direct_pages->records().counted(rank);
     set(RankCount::kRuns, own.operations);
     set(RankCount::kRunBytes, own.bytes_moved);
   }
@@ -170,10 +172,10 @@ void Tally::write_rank(Rank rank, const Counted& counted, const Board* board, co
   show(RankCount::kPrefetchSkipped, units.skipped);
 }
 
-void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board) {
+void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const DirectPages* direct_pages) {
   GroupState& group = groups_[row];
-  if (board != nullptr) {
-    const auto [epoch, number] = board->records().progress(group.id);
+  if (direct_pages != nullptr) {
+    const auto [epoch, number] = direct_pages->records().progress(group.id);
     if (epoch != group.epoch) group.number = 0;
     group.epoch = epoch;
     if (number > group.number) group.runs += number - group.number;

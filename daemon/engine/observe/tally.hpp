@@ -2,9 +2,9 @@
 #pragma once
 
 #include "api/shm/job_counters.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/memory/memory_account.hpp"
-#include "daemon/engine/observe/lateness.hpp"
+#include "daemon/engine/observe/straggler_statistics.hpp"
 #include "daemon/engine/session/session.hpp"
 #include "scheduler/run/request.hpp"
 
@@ -60,7 +60,8 @@ class Tally {
   };
   bool due(Instant now) const { return now >= next_; }
   // `ranks`: by LocalRank.
-  void write(std::span<const Counted> ranks, const Board* board, const Lateness& lateness, Instant now);
+  void write(std::span<const Counted> ranks, const DirectPages* direct_pages,
+             const StragglerStatistics& stragglers, Instant now);
 
  private:
   struct RankState {
@@ -79,9 +80,10 @@ class Tally {
       : charge_(std::move(charge)), writer_(std::move(writer)), ranks_(world) {}
   std::optional<std::uint32_t> row_of(GroupId group) const;
   GroupState* group_of(const scheduler::Plan& plan);
-  void share_out_runs(Rank rank, const Board& board);
-  void write_rank(Rank rank, const Counted& counted, const Board* board, const Lateness& lateness);
-  void write_group(std::uint32_t row, std::span<const Counted> ranks, const Board* board);
+  void share_out_runs(Rank rank, const DirectPages& direct_pages);
+  void write_rank(Rank rank, const Counted& counted, const DirectPages* direct_pages,
+                  const StragglerStatistics& stragglers);
+  void write_group(std::uint32_t row, std::span<const Counted> ranks, const DirectPages* direct_pages);
 
   MemoryCharge charge_;
   shm::JobCountersWriter writer_;

@@ -30,11 +30,11 @@ void JobMemory::refresh() {
   });
 }
 
-std::optional<JobMemory::Place> JobMemory::place_of(Account who, std::uint64_t job) const {
+std::optional<JobMemory::Slot> JobMemory::place_of(Account who, std::uint64_t job) const {
   const shm::MemoryPage* page = shares_.page(who);
   const auto slot = page != nullptr ? page->slot_of(job) : std::nullopt;
   if (!slot) return std::nullopt;
-  return Place{page->descriptor().get(), *slot};
+  return Slot{page->descriptor().get(), *slot};
 }
 
 }  // namespace muster::supervisor

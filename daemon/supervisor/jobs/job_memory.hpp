@@ -34,11 +34,11 @@ class JobMemory {
   void refresh();
 
   // What an engine needs to count its memory.
-  struct Place {
+  struct Slot {
     int page = -1;
     std::uint32_t slot = 0;
   };
-  std::optional<Place> place_of(Account who, std::uint64_t job) const;
+  std::optional<Slot> place_of(Account who, std::uint64_t job) const;
   Shares held() const { return shares_.held(); }
   const MemoryShares& shares() const { return shares_; }
 

@@ -144,8 +144,8 @@ void RunningJobs::begin_anew(const std::string& name) {
 
 void RunningJobs::taken_over(const std::string& name) {
   if (!jobs_.at(name).counters.valid()) ask_counters(name, table_.find(name)->spec.epoch);
-  settle(name, {});
-  watch_desertion(name);
+  report_ready(name, {});
+  watch_idle(name);
   events_.changed();
 }
 
@@ -184,14 +184,14 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
     on_held(fail(status));
   }
   if (status.ok()) table_.ready(name);
-  settle(name, status);
+  report_ready(name, status);
   // A living engine without a job is useless, and would keep the name and a place.
   const bool died = !answer && answer.error().code() == Code::kDaemonLost;
   if (!status.ok() && !died) {
     table_.ending(name);
     it->second.engine->kill();
   }
-  watch_desertion(name);
+  watch_idle(name);
   events_.changed();
 }
 
@@ -199,13 +199,13 @@ void RunningJobs::commit(const std::string& name) {
   jobs_.at(name).held = false;
   table_.ready(name);
   events_.save();
-  settle(name, {});
-  watch_desertion(name);
+  report_ready(name, {});
+  watch_idle(name);
   events_.changed();
 }
 
 // The engine has answered, or never will.
-void RunningJobs::settle(const std::string& name, const Status& status) {
+void RunningJobs::report_ready(const std::string& name, const Status& status) {
   for (const OnReady& on_ready : std::exchange(jobs_.at(name).on_ready, {})) on_ready(status);
   events_.ready(name, status);
 }
@@ -232,7 +232,7 @@ void RunningJobs::on_event(const std::string& name, const Json& event) {
   const auto rank = event.find("rank");
   if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
   table_.release(name, Rank(rank->get<std::uint32_t>()));
-  watch_desertion(name);
+  watch_idle(name);
   events_.changed();
 }
 
@@ -266,7 +266,7 @@ void RunningJobs::on_end(const std::string& name, const std::string& how) {
   // The creator of a job whose engine died during the takeover still waits.
   for (const OnReady& on_ready : job.on_ready) on_ready(why);
   if (job.birth.on_held) job.birth.on_held(fail(why));
-  events_.gone(name, why, job.deserted);
+  events_.gone(name, why, job.reaped);
   events_.changed();
 }
 
@@ -281,7 +281,7 @@ void RunningJobs::end(const std::string& name, const std::string& why, Nanos tim
     table_.ending(name);
     job.ending = why;
     // A job that somebody has asked for is not made again for ranks that come too late.
-    job.deserted = job.vacant && (!entry.spec.temporary() || entry.spec.gathered);
+    job.reaped = job.idle && (!entry.spec.temporary() || entry.spec.gathered);
     events_.ending(name, unless_ending(name, {}));
     events_.save();
     ask_to_stop(name, entry.spec.epoch);
@@ -314,7 +314,7 @@ void RunningJobs::ask_to_stop(const std::string& name, std::uint64_t epoch) {
                    });
 }
 
-void RunningJobs::watch_desertion(const std::string& name) {
+void RunningJobs::watch_idle(const std::string& name) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end() || !it->second.birth.made) return;
   RunningJob& job = it->second;
@@ -324,20 +324,19 @@ void RunningJobs::watch_desertion(const std::string& name) {
     loop_.unwatch(std::exchange(job.linger, 0));
     job.idle_since = 0;
     const bool gave_way = std::exchange(job.gives_way, false);
-    if (std::exchange(job.vacant, false)) events_.vacant(name, Vacant::kNo);
+    if (std::exchange(job.idle, false)) events_.idle(name, Idle::kNo);
     if (gave_way) events_.stays();
     return;
   }
-  if (job.linger != 0 || job.vacant) return;
+  if (job.linger != 0 || job.idle) return;
   // Whoever has asked for a temporary job that its ranks have not gathered ends it.
-  if (!entry.spec.temporary() || entry.spec.gathered) job.idle_since = ++desertions_;
+  if (!entry.spec.temporary() || entry.spec.gathered) job.idle_since = ++idles_;
   const std::string why = fmt::format("the last rank of job {} has left", name);
-  if (std::exchange(job.hurried, false)) return give_way(name, why, Vacant::kInHaste);
-  job.linger =
-      loop_.after(options_.made_job_linger, [this, name, why] { give_way(name, why, Vacant::kYes); });
+  if (std::exchange(job.hurried, false)) return give_way(name, why, Idle::kInHaste);
+  job.linger = loop_.after(options_.made_job_linger, [this, name, why] { give_way(name, why, Idle::kYes); });
 }
 
-void RunningJobs::give_way(const std::string& name, const std::string& why, Vacant how) {
+void RunningJobs::give_way(const std::string& name, const std::string& why, Idle how) {
   RunningJob& left = jobs_.at(name);
   if (table_.find(name)->held() != 0) {
     left.hurried = true;
@@ -345,18 +344,18 @@ void RunningJobs::give_way(const std::string& name, const std::string& why, Vaca
   }
   loop_.unwatch(std::exchange(left.linger, 0));
   left.idle_since = 0;
-  left.gives_way = left.gives_way || how == Vacant::kInHaste;
-  if (std::exchange(left.vacant, true)) return;
-  if (table_.find(name)->spec.world.nodes().size() > 1) return events_.vacant(name, how);
+  left.gives_way = left.gives_way || how == Idle::kInHaste;
+  if (std::exchange(left.idle, true)) return;
+  if (table_.find(name)->spec.world.nodes().size() > 1) return events_.idle(name, how);
   end(name, why);
 }
 
 void RunningJobs::hold_ranks(const std::string& name, bool held) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end() || table_.find(name)->state == JobState::kEnding) return;
-  it->second.deserted = held;
+  it->second.reaped = held;
   if (held) return;
-  settle(name, {});
+  report_ready(name, {});
   if (std::exchange(it->second.gives_way, false)) events_.stays();
 }
 
@@ -399,7 +398,7 @@ RunningJobs::Facts RunningJobs::facts(const std::string& name) const {
   const auto it = jobs_.find(name);
   if (it == jobs_.end()) return {};
   const RunningJob& job = it->second;
-  Facts facts{job.engine->pid(), job.counters.get(), job.birth.owner, job.deserted,
+  Facts facts{job.engine->pid(), job.counters.get(), job.birth.owner, job.reaped,
               job.idle_since,    job.birth.made,     job.birth.gid};
   facts.gives_way = job.gives_way && table_.find(name)->state != JobState::kEnding;
   return facts;

@@ -24,7 +24,7 @@
 
 namespace muster::supervisor {
 
-struct EngineWord {
+struct EngineEvent {
   NodeIndex node;
   std::uint32_t generation = 0;  // of the connection
   Status status;                 // OK: it stands
@@ -32,7 +32,7 @@ struct EngineWord {
 
 // Whether a part of a job has ranks. kInHaste: none, and its owner needs the room, so other nodes are not to
 // wait for ranks that may come back.
-enum class Vacant : std::uint8_t { kNo, kYes, kInHaste };
+enum class Idle : std::uint8_t { kNo, kYes, kInHaste };
 
 // Owns    the engine processes, and their descriptors in the store.
 // Thread  the supervisor's loop.
@@ -60,13 +60,13 @@ class RunningJobs {
     std::function<void(ConnectionId)> disowned;  // and one less
     std::function<void(const std::string& job, const Status&)> ready;  // or why it never will be
     // What the engine says of that of another node: it is connected, or why it is not.
-    std::function<void(const std::string& job, const EngineWord&)> heard;
+    std::function<void(const std::string& job, const EngineEvent&)> heard;
     std::function<void(const std::string& job, const Status& why)> ending;
     // The engine is gone, and the table does not have the job any more.
-    std::function<void(const std::string& job, const Status& why, bool deserted)> gone;
+    std::function<void(const std::string& job, const Status& why, bool reaped)> gone;
     // A job of several nodes that is not the cluster file's has had no rank here for made_job_linger, or has
     // one again.
-    std::function<void(const std::string& job, Vacant vacant)> vacant;
+    std::function<void(const std::string& job, Idle idle)> idle;
     // Its engine lacks so many bytes, which the owner's other jobs have.
     std::function<void(const std::string& job, std::uint64_t bytes)> short_of_memory;
     std::function<void()> stays;    // a job that was giving way has a rank again
@@ -87,13 +87,13 @@ class RunningJobs {
   // Descriptors of a predecessor's engine.
   struct KeptEngine {
     shm::Descriptor channel, pidfd, counters;
-    std::shared_ptr<control::PlaceHandles> place;  // of a foreign owner, as far as it was kept
+    std::shared_ptr<control::NamespaceHandles> place;  // of a foreign owner, as far as it was kept
   };
   struct Facts {
     std::int32_t engine_pid = 0;
     int counters = -1;  // a descriptor, read-only; -1: the engine has not given it yet
     ConnectionId owner = 0;
-    bool deserted = false;  // it ends, or may end, because its ranks have left: new ones wait
+    bool reaped = false;  // it ends, or may end, because its ranks have left: new ones wait
     // Its ranks have made it and left it: the smaller, the longer ago. 0: it is not idle.
     std::uint64_t idle_since = 0;
     bool made = false;  // by its ranks
@@ -128,10 +128,10 @@ class RunningJobs {
   // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. If a
   // temporary job has parts on other nodes, this one is vacant then. To be called when a rank of the job
   // becomes held or free.
-  void watch_desertion(const std::string& name);
+  void watch_idle(const std::string& name);
   // A job without ranks ends at once, or is vacant here if it has parts on other nodes; one that has a rank
   // still, as soon as that has left. Ranks that come to it wait for the next job of its name.
-  void give_way(const std::string& name, const std::string& why, Vacant how);
+  void give_way(const std::string& name, const std::string& why, Idle how);
   // Ranks that come to a job wait: it has none, and may be about to end. False: they may attach again.
   void hold_ranks(const std::string& name, bool held);
 
@@ -151,8 +151,8 @@ class RunningJobs {
     std::unique_ptr<EngineProcess> engine;
     shm::Descriptor counters;
     Birth birth;
-    bool deserted = false;
-    bool vacant = false;
+    bool reaped = false;
+    bool idle = false;
     std::uint64_t idle_since = 0;
     bool hurried = false;                           // it gives way as soon as it is idle
     bool gives_way = false;                         // since it is idle
@@ -171,7 +171,7 @@ class RunningJobs {
   void on_created(const std::string& name, Result<control::Packet> answer);
   void on_event(const std::string& name, const control::Json& event);
   void on_end(const std::string& name, const std::string& how);
-  void settle(const std::string& name, const Status& status);
+  void report_ready(const std::string& name, const Status& status);
   void ask_to_stop(const std::string& name, std::uint64_t epoch);
   void ask_counters(const std::string& name, std::uint64_t epoch);
   void keep_counters(RunningJob& job, std::uint64_t epoch, shm::Descriptor counters);
@@ -184,7 +184,7 @@ class RunningJobs {
   control::NodeCostBook& costs_;
   Events events_;
   std::map<std::string, RunningJob> jobs_;
-  std::uint64_t desertions_ = 0;
+  std::uint64_t idles_ = 0;
   bool closed_ = false;
 };
 

@@ -14,30 +14,30 @@ shm::Descriptor spare_descriptor() {
 
 }  // namespace
 
-Acceptor::Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& store, Entrance entrance,
+Acceptor::Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& store, Listeners listeners,
                    Accepted accepted)
     : loop_(loop),
       clock_(clock),
       store_(store),
-      entrance_(std::move(entrance)),
+      listeners_(std::move(listeners)),
       accepted_(std::move(accepted)),
       reserve_(spare_descriptor()) {}
 
 // The path may lead elsewhere by now: a cleaner or an attacker has removed it.
 void Acceptor::look() {
-  const bool healed = entrance_.look(clock_.now());
+  const bool healed = listeners_.look(clock_.now());
   std::set<std::string> none;
   keep(none);
   if (healed || ranks_watch_ == 0) {
-    watch(ranks_watch_, entrance_.socket(Door::kRanks), Door::kRanks);
-    watch(control_watch_, entrance_.socket(Door::kControl), Door::kControl);
-    watch(managers_watch_, entrance_.managers(), Door::kRanks);
+    watch(ranks_watch_, listeners_.socket(Door::kRanks), Door::kRanks);
+    watch(control_watch_, listeners_.socket(Door::kControl), Door::kControl);
+    watch(managers_watch_, listeners_.managers(), Door::kRanks);
   }
   // No client can reach a former socket any more, so at most its queue is left.
-  for (const Door door : Entrance::kDoors)
-    for (int i = 0; i < shm::Listener::Options().backlog && entrance_.has_former_guest(door); ++i)
+  for (const Door door : Listeners::kDoors)
+    for (int i = 0; i < shm::Listener::Options().backlog && listeners_.has_former_client(door); ++i)
       accept(door);
-  loop_.after(Entrance::kLookPeriod, [this] { look(); });
+  loop_.after(Listeners::kLookPeriod, [this] { look(); });
 }
 
 void Acceptor::watch(control::Loop::Watch& watch, const ListenSocket* socket, Door door) {
@@ -46,7 +46,7 @@ void Acceptor::watch(control::Loop::Watch& watch, const ListenSocket* socket, Do
 }
 
 void Acceptor::accept(Door door) {
-  auto socket = entrance_.accept(door);
+  auto socket = listeners_.accept(door);
   if (!socket) {
     if (socket.error().code() == Code::kNoResource) refuse_for_descriptors(door);
     return;
@@ -59,7 +59,7 @@ void Acceptor::accept(Door door) {
 // Without a free descriptor, accept() fails and the socket stays readable, so the loop would spin.
 void Acceptor::refuse_for_descriptors(Door door) {
   reserve_.reset();
-  if (auto socket = entrance_.accept(door)) {
+  if (auto socket = listeners_.accept(door)) {
     send_refusal(*socket, 0,
                  failure(Code::kNoResource,
                          "the daemon is out of file descriptors; raise its limit (LimitNOFILE, ulimit -n)"));

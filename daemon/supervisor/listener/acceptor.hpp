@@ -1,9 +1,9 @@
-// Acceptor: takes connections at the entrance, and keeps the entrance open.
+// Acceptor: takes connections at the listeners, and keeps the listeners open.
 #pragma once
 
 #include "api/shm/peer.hpp"
 #include "daemon/control/loop.hpp"
-#include "daemon/supervisor/listener/entrance.hpp"
+#include "daemon/supervisor/listener/listeners.hpp"
 
 #include <functional>
 #include <set>
@@ -11,23 +11,23 @@
 
 namespace muster::supervisor {
 
-// Owns    the entrance, the watches on its sockets, and one descriptor in reserve.
+// Owns    the listeners, the watches on its sockets, and one descriptor in reserve.
 // Thread  the supervisor's loop.
-// Bound   the kernel's accept queues. It looks after the entrance once in Entrance::kLookPeriod.
+// Bound   the kernel's accept queues. It looks after the listeners once in Listeners::kLookPeriod.
 // Fails   never. If no descriptor is free, it gives up the one in reserve, to tell a client so.
 class Acceptor {
  public:
   using Accepted = std::function<void(shm::Descriptor, shm::PeerIdentity, Door)>;
 
-  Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& store, Entrance entrance,
+  Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& store, Listeners listeners,
            Accepted accepted);
 
-  // Takes connections and looks after the entrance from now on.
+  // Takes connections and looks after the listeners from now on.
   void start() { look(); }
-  // Keeps the entrance's descriptors. Takes their names out of `known`, the names that a predecessor kept.
-  void keep(std::set<std::string>& known) { entrance_.keep_in(store_, known); }
-  void believe_managers_stood() { entrance_.believe_managers_stood(); }
-  const Entrance& entrance() const { return entrance_; }
+  // Keeps the listeners's descriptors. Takes their names out of `known`, the names that a predecessor kept.
+  void keep(std::set<std::string>& known) { listeners_.keep_in(store_, known); }
+  void believe_managers_stood() { listeners_.believe_managers_stood(); }
+  const Listeners& listeners() const { return listeners_; }
 
  private:
   void look();
@@ -38,7 +38,7 @@ class Acceptor {
   control::Loop& loop_;
   const Clock& clock_;
   DescriptorStore& store_;
-  Entrance entrance_;
+  Listeners listeners_;
   Accepted accepted_;
   control::Loop::Watch ranks_watch_ = 0;
   control::Loop::Watch control_watch_ = 0;

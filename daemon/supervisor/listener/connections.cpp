@@ -36,7 +36,7 @@ std::string command_in(const Json& body) {
 
 }  // namespace
 
-Nanos patience_in(const Json& command, Nanos most) {
+Nanos timeout_in(const Json& command, Nanos most) {
   const auto field = command.find("wait_ns");
   if (field == command.end() || !field->is_number_unsigned()) return most;
   const auto bound = static_cast<std::uint64_t>(most.count());

@@ -34,7 +34,7 @@ struct Caller {
 // Answers one command, with descriptors that stay the caller's. A client that has left hears nothing.
 using Reply = std::function<void(control::Json, std::span<const int>)>;
 // How long engines and other nodes may take for the command: as long as it says (`wait_ns`), `most` at most.
-Nanos patience_in(const control::Json& command, Nanos most);
+Nanos timeout_in(const control::Json& command, Nanos most);
 
 // Owns    the sockets.
 // Thread  the supervisor's loop.

@@ -39,12 +39,13 @@ class Identities {
   using Place = std::pair<std::uint64_t, std::uint64_t>;
   control::Account account_of_users(const shm::Descriptor& user_namespace, std::uint64_t container) const;
   control::Account account_of_pids(const shm::Descriptor& pid_namespace) const;
-  std::shared_ptr<const control::PlaceHandles> hold(const Place& place, control::PlaceHandles handles);
+  std::shared_ptr<const control::NamespaceHandles> hold(const Place& place,
+                                                        control::NamespaceHandles handles);
 
   Rule rule_;
   std::uint64_t own_pid_namespace_ = 0;
   std::uint64_t own_user_namespace_ = 0;
-  std::map<Place, std::weak_ptr<const control::PlaceHandles>> places_;
+  std::map<Place, std::weak_ptr<const control::NamespaceHandles>> places_;
 };
 
 }  // namespace muster::supervisor

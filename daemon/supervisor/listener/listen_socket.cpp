@@ -53,7 +53,7 @@ Result<ListenSocket> ListenSocket::adopt(shm::Descriptor socket, Path whose, con
   return ListenSocket(shm::Listener(std::move(socket), path, removed), name, whose, file);
 }
 
-bool ListenSocket::has_guest() const {
+bool ListenSocket::has_pending_client() const {
   pollfd entry{descriptor().get(), POLLIN, 0};
   return poll(&entry, 1, 0) == 1 && (entry.revents & POLLIN) != 0;
 }

@@ -39,7 +39,7 @@ class ListenSocket {
 
   // As shm::Listener::accept.
   Result<shm::Descriptor> accept() const { return listener_.accept(); }
-  bool has_guest() const;  // a client waits
+  bool has_pending_client() const;  // a client waits
   // Whether the path leads to this socket; for the manager's: to the file that was there when the socket
   // came. If there was none, true: the manager may have made it in a mount namespace that we do not see.
   bool stands() const;

@@ -1,5 +1,5 @@
 // Liveness: which peers live, as far as this node can know. A sans-IO core: time and evidence are passed in,
-// and Pulse carries out what it decides.
+// and PeerHeartbeats carries out what it decides.
 //
 // Each side sends a heartbeat every kPeriod, over UDP: there one that is lost delays no other. It says for
 // how long its sender has heard nothing of the receiver, so both ends see a loss in one direction. Whatever

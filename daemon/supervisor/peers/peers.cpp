@@ -36,13 +36,13 @@ Peers::Peers(control::Loop& loop, const Clock& clock, const Options& options, Ev
       events_(std::move(events)),
       interfaces_(options.job_defaults.interfaces),
       membership_(roster_, clock.now()),
-      pulse_(loop, clock, roster_,
-             {.suspect = [this](const std::string& peer) { on_suspect(peer); },
-              .lost = [this](const std::string& peer, const Status& why) { on_lost(peer, why); }}),
+      heartbeats_(loop, clock, roster_,
+                  {.suspect = [this](const std::string& peer) { on_suspect(peer); },
+                   .lost = [this](const std::string& peer, const Status& why) { on_lost(peer, why); }}),
       path_(loop, roster_.network) {}
 
 Peers::~Peers() {
-  loop_.unwatch(guests_);
+  loop_.unwatch(clients_);
   loop_.unwatch(dial_timer_);
   loop_.unwatch(reminder_);
 }
@@ -92,7 +92,7 @@ Status Peers::open() {
         "node.name",
         listened.error().message());
   MUSTER_ASSIGN_OR_RETURN(auto listener, std::move(listened));
-  MUSTER_RETURN_IF_ERROR(pulse_.open(listener.port()));
+  MUSTER_RETURN_IF_ERROR(heartbeats_.open(listener.port()));
   listener_ = std::move(listener);
   if (!interfaces_.addresses.empty()) path_.describe(interfaces_);
   if (roster_.trust == Trust::kPlainText)
@@ -100,7 +100,7 @@ Status Peers::open() {
                "peers.plaintext: whoever reaches port {} can pose as a node of cluster {}; use "
                "certificates (`muster certs`) outside of tests",
                listener_->port(), roster_.cluster);
-  guests_ = loop_.watch(listener_->descriptor().get(), [this] { on_guests(); });
+  clients_ = loop_.watch(listener_->descriptor().get(), [this] { on_clients(); });
   dial_due();
   return {};
 }
@@ -138,10 +138,10 @@ void Peers::on_dialled(const std::string& name, Result<shm::Descriptor> socket) 
   open_link(*std::move(socket), std::move(connection));
 }
 
-// Strangers that say nothing must not keep members out: the oldest makes room.
-void Peers::on_guests() {
-  auto guest = listener_->accept();
-  if (!guest) return;
+// OrphanedEngines that say nothing must not keep members out: the oldest makes room.
+void Peers::on_clients() {
+  auto client = listener_->accept();
+  if (!client) return;
   const auto is_stranger = [](const auto& entry) { return entry.second.name.empty(); };
   if (std::count_if(connections_.begin(), connections_.end(), is_stranger) >=
       static_cast<std::ptrdiff_t>(kStrangersMax)) {
@@ -149,8 +149,8 @@ void Peers::on_guests() {
     connections_.erase(oldest);
   }
   Connection connection;
-  connection.from = std::move(guest->from);
-  open_link(std::move(guest->socket), std::move(connection));
+  connection.from = std::move(client->from);
+  open_link(std::move(client->socket), std::move(connection));
 }
 
 void Peers::open_link(shm::Descriptor socket, Connection connection) {
@@ -193,7 +193,7 @@ void Peers::on_heard(Id id, const Json& frame) {
   if (frame.contains("welcome")) {
     connection.welcomed = true;
     connection.path = DataPath::of_peer(frame.value("path", Json::object()));
-    return settle(id);
+    return conclude(id);
   }
   // A firewall that drops datagrams alone loses nobody: the answer is evidence, whatever it says.
   if (connection.up && frame.contains("ping")) return connection.link->send({{"pong", true}});
@@ -216,11 +216,11 @@ void Peers::greeted(Id id, const Json& greeting) {
   InterfaceRule rule = interfaces_;
   for (const auto& [peer, address] : reached_at_) add_address(address, rule);
   connection.link->send({{"welcome", true}, {"path", path_.describe(rule)}});
-  settle(id);
+  conclude(id);
 }
 
 // A newer connection of a peer takes the place of one whose end this node has not seen yet.
-void Peers::settle(Id id) {
+void Peers::conclude(Id id) {
   Connection& connection = connections_.at(id);
   if (connection.up || !connection.welcomed || connection.greeting.is_null()) return;
   const auto keys = connection.link->heartbeat_keys();
@@ -236,7 +236,7 @@ void Peers::settle(Id id) {
   connection.up = true;
   connection.link->admit();
   membership_.up(connection.name, connection.greeting, clock_.now());
-  pulse_.begin(connection.name, *keys, connection.link->address());
+  heartbeats_.begin(connection.name, *keys, connection.link->address());
   paths_[connection.name] = connection.path;
   told_.erase(connection.name);
   MUSTER_LOG(kInfo, "peers", "node {} is up, at {}", connection.name, connection.from);
@@ -267,12 +267,12 @@ void Peers::on_ended(Id id, const Status& why) {
 // Of a peer that has shown who it is.
 void Peers::on_alive(Id id) {
   const Connection& connection = connections_.at(id);
-  if (!connection.greeting.is_null()) pulse_.heard(connection.name, clock_.now());
+  if (!connection.greeting.is_null()) heartbeats_.heard(connection.name, clock_.now());
 }
 
 void Peers::on_suspect(const std::string& peer) {
   send(peer, {{"ping", true}});
-  events_.doubted(peer);
+  events_.suspected(peer);
 }
 
 // Its link is not waited for: nobody may be there to answer the goodbye.
@@ -353,7 +353,7 @@ Json Peers::report() const {
                      {"for_ns", (now - peer.since).count()},
                      {"version", peer.version}});
     if (const auto path = paths_.find(member.name); path != paths_.end()) peers.back()["path"] = path->second;
-    pulse_.describe(member.name, peers.back());
+    heartbeats_.describe(member.name, peers.back());
   }
   Json refusals = Json::array();
   for (const Refusal& refusal : refusals_)

@@ -1,6 +1,6 @@
 // Peers: the connections to the supervisors of the cluster's other nodes. It listens, dials, proves and
-// checks who is there, and carries messages. Membership decides, and Pulse says whether a peer lives; what
-// messages say is others' matter.
+// checks who is there, and carries messages. Membership decides, and PeerHeartbeats says whether a peer
+// lives; what messages say is others' matter.
 #pragma once
 
 #include "daemon/control/link/peer_link.hpp"
@@ -9,7 +9,7 @@
 #include "daemon/supervisor/base/options.hpp"
 #include "daemon/supervisor/peers/data_path.hpp"
 #include "daemon/supervisor/peers/membership.hpp"
-#include "daemon/supervisor/peers/pulse.hpp"
+#include "daemon/supervisor/peers/peer_heartbeats.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -27,7 +27,8 @@ namespace muster::supervisor {
 // Owns    listener, dials and links, the heartbeats, and the far end of trials of the way.
 // Thread  the supervisor's loop.
 // Bound   one link for each member, kStrangersMax that have not said who they are, kRefusalsMax refusals.
-// Fails   open: as TcpListener::open and Pulse::open, and the Status of load_credentials. Later faults are
+// Fails   open: as TcpListener::open and PeerHeartbeats::open, and the Status of load_credentials. Later
+// faults are
 //         states of peers.
 class Peers {
  public:
@@ -45,7 +46,7 @@ class Peers {
     std::function<void(const std::string& peer, const control::Json&)> heard;
     // Each period as long as nothing is heard of the peer, though it is not lost yet: who knows of others
     // that have heard it says so by vouch().
-    std::function<void(const std::string& peer)> doubted = [](const std::string&) {};
+    std::function<void(const std::string& peer)> suspected = [](const std::string&) {};
     // kPeerLost. Once, until it is up anew; before `down`, if a link stood.
     std::function<void(const std::string& peer, const Status& why)> lost = [](const std::string&,
                                                                               const Status&) {};
@@ -60,9 +61,9 @@ class Peers {
   // False: the peer is not up, and hears nothing.
   bool send(const std::string& peer, const control::Json& message);
   // Somebody here counts on the peer. If it does not come up and nobody vouches for it, it is lost.
-  void expect(const std::string& peer) { pulse_.expect(peer); }
+  void expect(const std::string& peer) { heartbeats_.expect(peer); }
   // Somebody else has heard the peer at that time, such as an engine its engines.
-  void vouch(const std::string& peer, Instant heard_at) { pulse_.heard(peer, heard_at); }
+  void vouch(const std::string& peer, Instant heard_at) { heartbeats_.heard(peer, heard_at); }
   bool is_up(std::string_view peer) const { return membership_.is_up(peer); }
   const std::string& here() const { return roster_.here; }
   bool alone() const { return roster_.alone(); }
@@ -100,12 +101,12 @@ class Peers {
   void warn_of_end();
   std::string outside_own_dates() const;
   void dial_due();
-  void on_guests();
+  void on_clients();
   void on_dialled(const std::string& name, Result<shm::Descriptor> socket);
   void open_link(shm::Descriptor socket, Connection connection);
   void on_heard(Id id, const control::Json& frame);
   void greeted(Id id, const control::Json& greeting);
-  void settle(Id id);
+  void conclude(Id id);
   void on_ended(Id id, const Status& why);
   void on_alive(Id id);
   void on_suspect(const std::string& peer);
@@ -121,7 +122,7 @@ class Peers {
   const InterfaceRule interfaces_;  // what the files say
   OwnCredentials own_;
   Membership membership_;
-  Pulse pulse_;
+  PeerHeartbeats heartbeats_;
   std::optional<control::TcpListener> listener_;
   std::map<Id, Connection> connections_;
   std::map<std::string, std::unique_ptr<control::TcpDial>> dials_;
@@ -130,7 +131,7 @@ class Peers {
   std::map<std::string, control::Json> paths_;     // by peer: as it has said last
   std::deque<Refusal> refusals_;
   std::map<std::string, std::pair<std::string, Instant>> told_;  // by peer: the last line of the log
-  control::Loop::Watch guests_ = 0;
+  control::Loop::Watch clients_ = 0;
   control::Loop::Watch dial_timer_ = 0;
   control::Loop::Watch reminder_ = 0;  // of the certificate's end
   Id next_ = 1;

@@ -2,7 +2,7 @@
 
 #include "daemon/supervisor/listener/cgroup_origin.hpp"
 #include "daemon/supervisor/questions/merged_hang.hpp"
-#include "daemon/supervisor/spanning/job_wish.hpp"
+#include "daemon/supervisor/spanning/job_request.hpp"
 
 #include <utility>
 
@@ -167,7 +167,7 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
   };
   // Whoever asks hears which node is too slow, before it stops waiting.
   const Nanos patience =
-      body.contains("wait_ns") ? patience_in(body, control::kJobDurationMax) : JobMaking::kPrepareTime;
+      body.contains("wait_ns") ? timeout_in(body, control::kJobDurationMax) : JobMaking::kPrepareTime;
   const Status begun = spanning_.make(*std::move(spec), caller.gid, {caller.id, made, patience});
   if (!begun.ok()) refuse(reply, begun);
 }
@@ -244,7 +244,7 @@ void JobCommands::hang(const Caller& caller, const Json& body, const Reply& repl
   const control::JobSpec& spec = (*job)->spec;
   if (spec.world.nodes().size() < 2) return forward(caller, body, {{"command", "hang"}}, reply);
   questions_.ask_nodes(
-      **job, "snapshot", patience_in(body, PeerQuestions::kTime),
+      **job, "snapshot", timeout_in(body, PeerQuestions::kTime),
       [reply, name = spec.name, world = spec.world, at = spec.endpoint](const auto& answers) {
         reply(control::success(merged_hang(name, world, answers, at)), {});
       });
@@ -266,7 +266,7 @@ void JobCommands::reports(const Caller& caller, const Json& body, const Reply& r
       const int descriptor = text->get();
       reply(control::success(text_of_one_node(world, *bytes)), std::span(&descriptor, 1));
     });
-  texts_.gather(**job, kind, patience_in(body, GatheredTexts::kTime), [reply, world](const auto& texts) {
+  texts_.gather(**job, kind, timeout_in(body, GatheredTexts::kTime), [reply, world](const auto& texts) {
     TextsOfNodes all = texts_of_nodes(world, texts);
     const auto text = control::text_descriptor(all.text + "\n");  // never empty
     if (!text) return refuse(reply, text.error());

@@ -48,10 +48,10 @@ int check_state(const supervisor::Flags& flags, const supervisor::Options& optio
   if (const Status known = supervisor::check_protocol(state->state, format); !known.ok())
     return complain(known);
   if (const Status limit = supervisor::raise_descriptor_limit(options); !limit.ok()) return complain(limit);
-  const supervisor::Entrance::Options entrance = supervisor::entrance_of(options);
-  if (flags.check_directory != entrance.directory)
-    if (const Status place = supervisor::Entrance::check(entrance); !place.ok()) return complain(place);
-  if (const Status group = supervisor::RuntimeDirectory::may_give(entrance.directory, entrance.access);
+  const supervisor::Listeners::Options listeners = supervisor::listeners_of(options);
+  if (flags.check_directory != listeners.directory)
+    if (const Status place = supervisor::Listeners::check(listeners); !place.ok()) return complain(place);
+  if (const Status group = supervisor::RuntimeDirectory::may_give(listeners.directory, listeners.access);
       !group.ok())
     return complain(group);
   std::puts(

@@ -153,12 +153,12 @@ Json StatusReport::status(const control::Actor& actor) const {
   for (const auto& [name, value] : state.later.items()) later.push_back(name);
   Json result = version();
   result["uptime_ns"] = (clock_.now() - Instant(state.started_ns)).count();
-  result["socket"] = from_.entrance.socket().path();
-  result["directory"] = from_.entrance.directory();
+  result["socket"] = from_.listeners.socket().path();
+  result["directory"] = from_.listeners.directory();
   result["epoch"] = state.epoch;
   result["state"] = {
       {"version", state_format().version}, {"read", from_.saved.read_version()}, {"later", std::move(later)}};
-  result["takeover_ns"] = from_.adoption.time().count();
+  result["takeover_ns"] = from_.takeover.time().count();
   result["draining"] = from_.jobs.closed();
   result["sessions"] = from_.table.sessions();
   result["jobs"] = std::move(jobs);
@@ -172,7 +172,7 @@ Json StatusReport::status(const control::Actor& actor) const {
   if (from_.peers.alone()) return result;
   result["cluster"] = from_.peers.report();
   result["cluster"]["waiting"] = from_.spanning.report();
-  for (Json& gathers : from_.rendezvous.report(actor))
+  for (Json& gathers : from_.rendezvous_service.report(actor))
     result["cluster"]["waiting"].push_back(std::move(gathers));
   return result;
 }
@@ -210,7 +210,7 @@ Json StatusReport::describe(const Job& job, const control::Actor& actor) const {
 void StatusReport::jobs(const control::Actor& actor, const Json& body, const Reply& reply) const {
   const auto gathered = std::make_shared<Gathered>();
   gathered->reply = reply;
-  gathered->timer = loop_.after(patience_in(body, kReportTime), [gathered] { gathered->answer(); });
+  gathered->timer = loop_.after(timeout_in(body, kReportTime), [gathered] { gathered->answer(); });
   const auto close = [&loop = loop_, gathered] {
     if (--gathered->open > 0) return;
     loop.unwatch(gathered->timer);
@@ -224,7 +224,7 @@ void StatusReport::jobs(const control::Actor& actor, const Json& body, const Rep
     ++gathered->open;
     const World& world = job.spec.world;
     if (world.nodes().size() > 1) {
-      from_.questions.ask_nodes(job, "report", patience_in(body, kReportTime) * kOthersTenths / 10,
+      from_.questions.ask_nodes(job, "report", timeout_in(body, kReportTime) * kOthersTenths / 10,
                                 [gathered, index, close, world](const auto& answers) {
                                   if (gathered->reply) gathered->jobs[index].update(ranks_of(world, answers));
                                   close();

@@ -9,8 +9,8 @@
 #include "daemon/supervisor/questions/peer_questions.hpp"
 #include "daemon/supervisor/ranks/claims.hpp"
 #include "daemon/supervisor/spanning/spanning_jobs.hpp"
-#include "daemon/supervisor/takeover/adoption.hpp"
 #include "daemon/supervisor/takeover/saved_state.hpp"
+#include "daemon/supervisor/takeover/takeover.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -34,11 +34,11 @@ class StatusReport {
     const Claims& claims;
     const JobMemory& memory;
     const SavedState& saved;
-    const Entrance& entrance;
-    const Adoption& adoption;
+    const Listeners& listeners;
+    const Takeover& takeover;
     const Peers& peers;
     const SpanningJobs& spanning;
-    const Rendezvous& rendezvous;
+    const RendezvousService& rendezvous_service;
   };
   StatusReport(control::Loop& loop, const Clock& clock, Sources sources)
       : loop_(loop), clock_(clock), from_(sources) {}

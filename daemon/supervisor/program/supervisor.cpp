@@ -41,7 +41,7 @@ const char* name_of(int number) {
 
 }  // namespace
 
-Entrance::Options entrance_of(const Options& options) {
+Listeners::Options listeners_of(const Options& options) {
   const std::string& ranks = options.socket_path;
   return {options.runtime_directory,
           ranks.empty() ? shm::ranks_socket(options.runtime_directory) : ranks,
@@ -51,14 +51,14 @@ Entrance::Options entrance_of(const Options& options) {
 
 Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
                                                      std::vector<Inherited> inherited) {
-  Inheritance inheritance(std::move(inherited), options.runtime_directory);
-  MUSTER_ASSIGN_OR_RETURN(Entrance entrance,
-                          Entrance::open(entrance_of(options), inheritance.entrance(entrance_of(options))));
+  RestoredDescriptors restored(std::move(inherited), options.runtime_directory);
+  MUSTER_ASSIGN_OR_RETURN(Listeners listeners,
+                          Listeners::open(listeners_of(options), restored.listeners(listeners_of(options))));
   MUSTER_ASSIGN_OR_RETURN(SavedState saved, SavedState::create(options.random_word(), clock.now()));
   MUSTER_ASSIGN_OR_RETURN(SignalQueue signals, SignalQueue::open());
   std::unique_ptr<Supervisor> supervisor(
-      new Supervisor(std::move(options), clock, std::move(entrance), std::move(saved), std::move(signals)));
-  supervisor->adoption_.begin(std::move(inheritance));
+      new Supervisor(std::move(options), clock, std::move(listeners), std::move(saved), std::move(signals)));
+  supervisor->takeover_.begin(std::move(restored));
   supervisor->acceptor_.start();
   if (const Status opened = supervisor->peers_.open(); !opened.ok()) {
     if (supervisor->jobs_.empty()) return fail(opened);
@@ -69,7 +69,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   return supervisor;
 }
 
-Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, SavedState saved,
+Supervisor::Supervisor(Options options, const Clock& clock, Listeners listeners, SavedState saved,
                        SignalQueue signals)
     : options_(std::move(options)),
       clock_(clock),
@@ -84,31 +84,31 @@ Supervisor::Supervisor(Options options, const Clock& clock, Entrance entrance, S
       peers_(loop_, clock_, options_, events_of_peers()),
       jobs_(loop_, table_, memory_, store_, costs_, options_, events_of_jobs()),
       spanning_(loop_, clock_, table_, jobs_, peers_, options_,
-                [this](const GatheringRank::Job& job) { return rendezvous_.owner_here(job); }),
+                [this](const RendezvousRank::Job& job) { return rendezvous_service_.owner_here(job); }),
       texts_(jobs_, clock_),
       questions_(loop_, clock_, table_, ways_of_questions()),
       gathered_(clock_, table_, questions_),
       evictions_(table_, jobs_, memory_.shares()),
       retries_(loop_, clock_, table_),
-      rendezvous_(loop_, clock_, spanning_, peers_, options_, events_of_rendezvous()),
-      claims_(loop_, table_, jobs_, evictions_, retries_, refusals_, rendezvous_, options_,
+      rendezvous_service_(loop_, clock_, spanning_, peers_, options_, events_of_rendezvous()),
+      claims_(loop_, table_, jobs_, evictions_, retries_, refusals_, rendezvous_service_, options_,
               {[this] { on_changed(); }, [this] { save(); }}),
       connections_(loop_, store_, refusals_, options_.idle_timeout, events_of_connections()),
-      acceptor_(loop_, clock_, store_, std::move(entrance),
+      acceptor_(loop_, clock_, store_, std::move(listeners),
                 [this](shm::Descriptor socket, shm::PeerIdentity peer, Door door) {
                   PendingClient client{std::move(peer), {}, door};
                   client.who = identities_.of(client.process);
                   connections_.take(std::move(socket), std::move(client));
                 }),
-      adoption_(loop_, clock_, {acceptor_, saved_, table_, jobs_, memory_, connections_, store_, identities_},
+      takeover_(loop_, clock_, {acceptor_, saved_, table_, jobs_, memory_, connections_, store_, identities_},
                 options_.random_word, [this] { save(); }),
       drain_(loop_, table_, jobs_, options_.drain_timeout, events_of_drain()),
-      handover_(loop_, clock_, options_, acceptor_.entrance(), jobs_, store_, saved_, [this] { save(); }),
+      handover_(loop_, clock_, options_, acceptor_.listeners(), jobs_, store_, saved_, [this] { save(); }),
       job_commands_(table_, jobs_, spanning_, evictions_, questions_, gathered_, retries_, connections_,
                     options_, [this] { save(); }),
       report_(loop_, clock_,
-              {options_, table_, jobs_, costs_, questions_, claims_, memory_, saved_, acceptor_.entrance(),
-               adoption_, peers_, spanning_, rendezvous_}),
+              {options_, table_, jobs_, costs_, questions_, claims_, memory_, saved_, acceptor_.listeners(),
+               takeover_, peers_, spanning_, rendezvous_service_}),
       commands_(job_commands_, report_, handover_, drain_, options_.runtime_directory) {}
 
 Peers::Events Supervisor::events_of_peers() {
@@ -116,27 +116,27 @@ Peers::Events Supervisor::events_of_peers() {
           .up =
               [this](const std::string& peer, const control::Json& jobs) {
                 spanning_.on_up(peer, jobs);
-                rendezvous_.on_up(peer);
+                rendezvous_service_.on_up(peer);
               },
           .down =
               [this](const std::string& peer, const Status& why) {
                 questions_.on_down(peer, why);
                 spanning_.on_down(peer, why);
-                rendezvous_.on_down(peer);
+                rendezvous_service_.on_down(peer);
               },
           .heard = [this](const std::string& peer, const control::Json& message) { on_heard(peer, message); },
-          .doubted = [this](const std::string& peer) { spanning_.on_doubted(peer); },
+          .suspected = [this](const std::string& peer) { spanning_.on_suspected(peer); },
           .lost = [this](const std::string& peer, const Status& why) { spanning_.on_lost(peer, why); }};
 }
 
 void Supervisor::on_heard(const std::string& peer, const control::Json& message) {
   if (PeerQuestions::is_one(message)) return questions_.heard(peer, message);
-  Gathering::is_one(message) ? rendezvous_.heard(peer, message) : spanning_.heard(peer, message);
+  Rendezvous::is_one(message) ? rendezvous_service_.heard(peer, message) : spanning_.heard(peer, message);
 }
 
-Rendezvous::Events Supervisor::events_of_rendezvous() {
+RendezvousService::Events Supervisor::events_of_rendezvous() {
   return {.refuse = [this](std::uint64_t ticket, const Status& why) { claims_.refuse_gathered(ticket, why); },
-          .all_here = [this](const GatheringRank::Job& job,
+          .all_here = [this](const RendezvousRank::Job& job,
                              const std::string& mesh) { claims_.all_gathered(job, mesh); }};
 }
 
@@ -153,24 +153,24 @@ PeerQuestions::Ways Supervisor::ways_of_questions() {
 }
 
 RunningJobs::Events Supervisor::events_of_jobs() {
-  return {.owned = [this](ConnectionId owner) { connections_.own(owner); },
-          .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
-          .ready = [this](const std::string& job, const Status& status) { claims_.job_settled(job, status); },
-          .heard = [this](const std::string& job, const EngineWord& word) { spanning_.on_word(job, word); },
-          .ending =
-              [this](const std::string& job, const Status& why) {
-                spanning_.on_ending(job, why);
-                if (!jobs_.facts(job).deserted) claims_.turn_away(job, for_ranks(job, why));
-              },
-          .gone = [this](const std::string& job, const Status& why,
-                         bool deserted) { on_gone(job, why, deserted); },
-          .vacant = [this](const std::string& job, Vacant vacant) { spanning_.on_vacant(job, vacant); },
-          .short_of_memory = [this](const std::string& job,
-                                    std::uint64_t bytes) { evictions_.make_memory(job, bytes); },
-          .stays = [this] { evictions_.on_change(); },
-          .changed = [this] { on_changed(); },
-          .save = [this] { save(); },
-          .reserved = [this](const std::string& job) { return spanning_.awaited(job); }};
+  return {
+      .owned = [this](ConnectionId owner) { connections_.own(owner); },
+      .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
+      .ready = [this](const std::string& job, const Status& status) { claims_.job_reported(job, status); },
+      .heard = [this](const std::string& job, const EngineEvent& word) { spanning_.on_word(job, word); },
+      .ending =
+          [this](const std::string& job, const Status& why) {
+            spanning_.on_ending(job, why);
+            if (!jobs_.facts(job).reaped) claims_.turn_away(job, for_ranks(job, why));
+          },
+      .gone = [this](const std::string& job, const Status& why, bool reaped) { on_gone(job, why, reaped); },
+      .idle = [this](const std::string& job, Idle idle) { spanning_.on_idle(job, idle); },
+      .short_of_memory = [this](const std::string& job,
+                                std::uint64_t bytes) { evictions_.make_memory(job, bytes); },
+      .stays = [this] { evictions_.on_change(); },
+      .changed = [this] { on_changed(); },
+      .save = [this] { save(); },
+      .reserved = [this](const std::string& job) { return spanning_.awaited(job); }};
 }
 
 Connections::Events Supervisor::events_of_connections() {
@@ -198,10 +198,10 @@ Drain::Events Supervisor::events_of_drain() {
 }
 
 // Jobs that wait for a place come before ranks that create a deserted job again.
-void Supervisor::on_gone(const std::string& job, const Status& why, bool deserted) {
+void Supervisor::on_gone(const std::string& job, const Status& why, bool reaped) {
   spanning_.on_gone(job, why);
-  if (!deserted) claims_.turn_away(job, for_ranks(job, why));
-  adoption_.conclude();
+  if (!reaped) claims_.turn_away(job, for_ranks(job, why));
+  takeover_.conclude();
   retries_.fill_places();
   claims_.admit_waiting(job);
   evictions_.on_change();
@@ -248,7 +248,7 @@ void Supervisor::run() {
   beat();
   tell("READY=1");
   publish_status();
-  MUSTER_LOG(kInfo, "supervisor", "listening at {}", acceptor_.entrance().socket().path());
+  MUSTER_LOG(kInfo, "supervisor", "listening at {}", acceptor_.listeners().socket().path());
   loop_.run();
   store_.forget_all();
 }
@@ -282,7 +282,7 @@ void Supervisor::drain() {
 }
 
 void Supervisor::save() {
-  saved_.save(jobs_.saved(), acceptor_.entrance().managers_stood());
+  saved_.save(jobs_.saved(), acceptor_.listeners().managers_stood());
 }
 
 // If the manager does not listen, the daemon goes on: the manager's own timeouts decide.

@@ -9,11 +9,11 @@
 //   RunningJobs   engines                                   JobMemory    pages of their users' memory
 //   Retries       claims and jobs that ask again            Refusals     what the log says of refusals
 //   Claims        ranks that come                           Connections  command lines, silent ones
-//   Acceptor      the entrance                              Adoption     a predecessor's jobs
+//   Acceptor      the listeners                              Takeover     a predecessor's jobs
 //   Drain         the end                                   Handover     a successor
 //   Peers         supervisors of other nodes                SpanningJobs jobs of several nodes
-//   PeerQuestions what nodes ask each other                 Rendezvous   ranks that wait for all others
-//   NodeTexts     what this node says of a job, as text     GatheredTexts what all of its nodes say
+//   PeerQuestions what nodes ask each other                 RendezvousService   ranks that wait for all
+//   others NodeTexts     what this node says of a job, as text     GatheredTexts what all of its nodes say
 //   JobCommands, StatusReport, CommandService               what command lines may ask
 #pragma once
 
@@ -36,13 +36,13 @@
 #include "daemon/supervisor/questions/peer_questions.hpp"
 #include "daemon/supervisor/ranks/claims.hpp"
 #include "daemon/supervisor/ranks/retries.hpp"
-#include "daemon/supervisor/spanning/rendezvous.hpp"
+#include "daemon/supervisor/spanning/rendezvous_service.hpp"
 #include "daemon/supervisor/spanning/spanning_jobs.hpp"
-#include "daemon/supervisor/takeover/adoption.hpp"
 #include "daemon/supervisor/takeover/handover.hpp"
-#include "daemon/supervisor/takeover/inheritance.hpp"
 #include "daemon/supervisor/takeover/replacement.hpp"
+#include "daemon/supervisor/takeover/restored_descriptors.hpp"
 #include "daemon/supervisor/takeover/saved_state.hpp"
+#include "daemon/supervisor/takeover/takeover.hpp"
 
 #include <functional>
 #include <memory>
@@ -52,13 +52,13 @@
 
 namespace muster::supervisor {
 
-// How the entrance is opened for these options.
-Entrance::Options entrance_of(const Options& options);
+// How the listeners is opened for these options.
+Listeners::Options listeners_of(const Options& options);
 
 // Owns    the loop and the objects above.
 // Thread  run()'s, alone.
 // Bound   those of its objects.
-// Fails   open: as Entrance::open, SavedState::create and SignalQueue::open; as Peers::open, or if a
+// Fails   open: as Listeners::open, SavedState::create and SignalQueue::open; as Peers::open, or if a
 // configured
 //         job does not start, while no other job runs. If a predecessor's state cannot be read, its engines
 //         are ended, and this supervisor begins anew.
@@ -75,18 +75,18 @@ class Supervisor {
   void post(std::function<void()> callback) { loop_.post(std::move(callback)); }
 
  private:
-  Supervisor(Options options, const Clock& clock, Entrance entrance, SavedState saved, SignalQueue signals);
+  Supervisor(Options options, const Clock& clock, Listeners listeners, SavedState saved, SignalQueue signals);
   Peers::Events events_of_peers();
   PeerQuestions::Ways ways_of_questions();
   RunningJobs::Events events_of_jobs();
-  Rendezvous::Events events_of_rendezvous();
+  RendezvousService::Events events_of_rendezvous();
   void on_heard(const std::string& peer, const control::Json& message);
   Connections::Events events_of_connections();
   Drain::Events events_of_drain();
   Status start_configured_jobs();
   void on_signal(int number);
   void reload();
-  void on_gone(const std::string& job, const Status& why, bool deserted);
+  void on_gone(const std::string& job, const Status& why, bool reaped);
   Status for_ranks(const std::string& job, const Status& why) const;
   void on_changed();
   void drain();
@@ -113,11 +113,11 @@ class Supervisor {
   GatheredTexts gathered_;
   Evictions evictions_;
   Retries retries_;
-  Rendezvous rendezvous_;
+  RendezvousService rendezvous_service_;
   Claims claims_;
   Connections connections_;
   Acceptor acceptor_;
-  Adoption adoption_;
+  Takeover takeover_;
   Drain drain_;
   Handover handover_;
   JobCommands job_commands_;

@@ -23,7 +23,7 @@ Json ranks_on(const World& world, NodeIndex node) {
 
 }  // namespace
 
-struct GatheredTexts::Gathering {
+struct GatheredTexts::Collection {
   // How far a node's text has come.
   struct Coming {
     std::string text;
@@ -46,7 +46,7 @@ struct GatheredTexts::Gathering {
 
 void GatheredTexts::gather(const Job& job, const std::string& kind, Nanos time, Gathered gathered) {
   const World& world = job.spec.world;
-  const auto all = std::make_shared<Gathering>();
+  const auto all = std::make_shared<Collection>();
   all->job = job.spec.id();
   all->epoch = job.spec.epoch;
   all->kind = kind;
@@ -62,13 +62,13 @@ void GatheredTexts::gather(const Job& job, const std::string& kind, Nanos time, 
   for (std::uint32_t n = 0; n < count; ++n) ask(all, n);
 }
 
-void GatheredTexts::ask(const std::shared_ptr<Gathering>& all, std::uint32_t node) {
+void GatheredTexts::ask(const std::shared_ptr<Collection>& all, std::uint32_t node) {
   const Job* job = table_.find(all->job, all->epoch);
-  if (job == nullptr) return settle(all, node, failure(Code::kNotFound, "job {} has ended", all->job));
-  const Gathering::Coming& coming = all->coming[node];
+  if (job == nullptr) return conclude(all, node, failure(Code::kNotFound, "job {} has ended", all->job));
+  const Collection::Coming& coming = all->coming[node];
   const Nanos left = all->time - (clock_.now() - all->start);
   if (coming.begun && left <= Nanos(0))
-    return settle(
+    return conclude(
         all, node,
         failure(Code::kTimeout, "node {} has sent {} of {} bytes within {:.1f} s", all->texts[node].node,
                 coming.text.size(), coming.bytes, std::chrono::duration<double>(all->time).count()));
@@ -78,17 +78,17 @@ void GatheredTexts::ask(const std::shared_ptr<Gathering>& all, std::uint32_t nod
                       [this, all, node](const Result<Json>& said) { hear(all, node, said); });
 }
 
-void GatheredTexts::hear(const std::shared_ptr<Gathering>& all, std::uint32_t node,
+void GatheredTexts::hear(const std::shared_ptr<Collection>& all, std::uint32_t node,
                          const Result<Json>& said) {
   const Status taken = said ? take(*all, node, *said) : said.error();
-  if (!taken.ok()) return settle(all, node, taken);
-  const Gathering::Coming& coming = all->coming[node];
-  coming.text.size() < coming.bytes ? ask(all, node) : settle(all, node, {});
+  if (!taken.ok()) return conclude(all, node, taken);
+  const Collection::Coming& coming = all->coming[node];
+  coming.text.size() < coming.bytes ? ask(all, node) : conclude(all, node, {});
 }
 
 // A peer may say anything: only the part that was asked for is taken, and only in full.
-Status GatheredTexts::take(Gathering& all, std::uint32_t node, const Json& part) {
-  Gathering::Coming& coming = all.coming[node];
+Status GatheredTexts::take(Collection& all, std::uint32_t node, const Json& part) {
+  Collection::Coming& coming = all.coming[node];
   const std::string& name = all.texts[node].node;
   const std::uint64_t bytes = word_in(part, "bytes");
   const std::uint64_t report = word_in(part, "report");
@@ -119,14 +119,14 @@ Status GatheredTexts::take(Gathering& all, std::uint32_t node, const Json& part)
   return {};
 }
 
-void GatheredTexts::settle(const std::shared_ptr<Gathering>& all, std::uint32_t node, Status why) {
-  Gathering::Coming& coming = all->coming[node];
+void GatheredTexts::conclude(const std::shared_ptr<Collection>& all, std::uint32_t node, Status why) {
+  Collection::Coming& coming = all->coming[node];
   if (why.ok())
     all->texts[node].text = std::move(coming.text);
   else
     all->texts[node].text = fail(std::move(why));
   if (--all->open > 0) return;
-  for (const Gathering::Coming& each : all->coming) held_ -= each.bytes;
+  for (const Collection::Coming& each : all->coming) held_ -= each.bytes;
   all->gathered(all->texts);
 }
 

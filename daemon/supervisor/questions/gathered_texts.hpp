@@ -44,11 +44,11 @@ class GatheredTexts {
   void gather(const Job& job, const std::string& kind, Nanos time, Gathered gathered);
 
  private:
-  struct Gathering;
-  void ask(const std::shared_ptr<Gathering>& all, std::uint32_t node);
-  void hear(const std::shared_ptr<Gathering>& all, std::uint32_t node, const Result<control::Json>& said);
-  Status take(Gathering& all, std::uint32_t node, const control::Json& part);
-  void settle(const std::shared_ptr<Gathering>& all, std::uint32_t node, Status why);
+  struct Collection;
+  void ask(const std::shared_ptr<Collection>& all, std::uint32_t node);
+  void hear(const std::shared_ptr<Collection>& all, std::uint32_t node, const Result<control::Json>& said);
+  Status take(Collection& all, std::uint32_t node, const control::Json& part);
+  void conclude(const std::shared_ptr<Collection>& all, std::uint32_t node, Status why);
 
   const Clock& clock_;
   const JobTable& table_;

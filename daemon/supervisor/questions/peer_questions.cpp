@@ -106,26 +106,26 @@ void PeerQuestions::ask_node(const Job& job, NodeIndex node, const Json& questio
   const std::uint64_t number = next_++;
   const std::string who = (own ? "the engine of node " : "node ") + name;
   const auto late = [this, number, who, seconds = std::chrono::duration<double>(time).count()] {
-    settle(number, fail(Code::kTimeout, "{} did not answer within {:.1f} s", who, seconds));
+    conclude(number, fail(Code::kTimeout, "{} did not answer within {:.1f} s", who, seconds));
   };
   questions_[number] = {name, own, std::move(answered), loop_.after(time, late)};
   if (own) return ask_here(job.spec.id(), question.at("command"), number);
   Json message{{"question", number}, {"job", job.spec.id()}, {"epoch", job.spec.epoch}};
   message.update(question);
-  if (!ways_.send(name, message)) settle(number, fail(Code::kDaemonLost, "{}", ways_.why_not(name)));
+  if (!ways_.send(name, message)) conclude(number, fail(Code::kDaemonLost, "{}", ways_.why_not(name)));
 }
 
 void PeerQuestions::ask_here(const std::string& job, const std::string& command, std::uint64_t number) {
   if (NodeTexts::is_kind(command))
     return ways_.text_of(
-        job, command, [this, number](const Result<shm::Descriptor>& text) { settle(number, whole(text)); });
+        job, command, [this, number](const Result<shm::Descriptor>& text) { conclude(number, whole(text)); });
   ways_.ask_engine(job, {{"command", command}}, [this, number](Result<Packet> answer) {
-    settle(number, answer ? control::result_of(*answer) : fail(answer.error()));
+    conclude(number, answer ? control::result_of(*answer) : fail(answer.error()));
   });
 }
 
 // Once for each question: what comes later is no answer any more.
-void PeerQuestions::settle(std::uint64_t number, Result<Json> result) {
+void PeerQuestions::conclude(std::uint64_t number, Result<Json> result) {
   auto node = questions_.extract(number);
   if (node.empty()) return;
   loop_.unwatch(node.mapped().timer);
@@ -146,7 +146,7 @@ void PeerQuestions::heard(const std::string& peer, const Json& message) {
 void PeerQuestions::hear_answer(const std::string& peer, std::uint64_t number, const Json& message) {
   const auto it = questions_.find(number);
   if (it == questions_.end() || it->second.own || it->second.node != peer) return;
-  settle(number, result_from(peer, message));
+  conclude(number, result_from(peer, message));
 }
 
 Status PeerQuestions::may_ask(const std::string& peer, const Job* job, const std::string& command) const {
@@ -221,7 +221,7 @@ void PeerQuestions::on_down(const std::string& peer, const Status& why) {
   for (const auto& [number, question] : questions_)
     if (!question.own && question.node == peer) lost.push_back(number);
   for (const std::uint64_t number : lost)
-    settle(number, fail(Code::kDaemonLost, "node {} is away: {}", peer, why.message()));
+    conclude(number, fail(Code::kDaemonLost, "node {} is away: {}", peer, why.message()));
 }
 
 }  // namespace muster::supervisor

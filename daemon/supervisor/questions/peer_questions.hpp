@@ -88,7 +88,7 @@ class PeerQuestions {
   using Subject = std::pair<std::uint64_t, std::string>;  // the job's epoch, the command
 
   void ask_here(const std::string& job, const std::string& command, std::uint64_t number);
-  void settle(std::uint64_t number, Result<control::Json> result);
+  void conclude(std::uint64_t number, Result<control::Json> result);
   void hear_question(const std::string& peer, std::uint64_t number, const control::Json& message);
   void hear_answer(const std::string& peer, std::uint64_t number, const control::Json& message);
   Status may_ask(const std::string& peer, const Job* job, const std::string& command) const;

@@ -50,15 +50,15 @@ Status check_sizes(const shm::Hello& hello) {
 }  // namespace
 
 Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Evictions& evictions,
-               Retries& retries, Refusals& refusals, Rendezvous& rendezvous, const Options& options,
-               Events events)
+               Retries& retries, Refusals& refusals, RendezvousService& rendezvous_service,
+               const Options& options, Events events)
     : loop_(loop),
       table_(table),
       jobs_(jobs),
       evictions_(evictions),
       retries_(retries),
       refusals_(refusals),
-      rendezvous_(rendezvous),
+      rendezvous_service_(rendezvous_service),
       options_(options),
       events_(std::move(events)) {}
 
@@ -103,7 +103,7 @@ void Claims::admit(Client client) {
     if (!made.ok() && full && claim_later(client)) return;
     if (!made.ok()) return refuse(client, made);
   }
-  if (table_.find(job)->state == JobState::kAdopting || jobs_.facts(job).deserted) {
+  if (table_.find(job)->state == JobState::kAdopting || jobs_.facts(job).reaped) {
     waiting_[job].clients.push_back(std::move(client));
     return;
   }
@@ -119,7 +119,7 @@ void Claims::admit(Client client) {
   }
   if (!claimed.ok()) return refuse(client, claimed);
   client.claimed = true;
-  jobs_.watch_desertion(job);
+  jobs_.watch_idle(job);
   if (table_.find(job)->state != JobState::kStarting) return hand_over(std::move(client));
   waiting_[job].clients.push_back(std::move(client));
 }
@@ -191,7 +191,7 @@ Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view
   return spec;
 }
 
-// ---- at the rendezvous -------------------------------------------------------------------------
+// ---- at the rendezvous_service -------------------------------------------------------------------------
 
 // A launcher that says that all ranks are here need not wait for them.
 bool Claims::must_gather(const Client& client) const {
@@ -215,7 +215,7 @@ void Claims::gather(Client client, std::string_view mesh) {
 
 Result<std::uint64_t> Claims::come(const Client& client, std::string_view mesh) {
   const shm::Hello& hello = client.hello;
-  GatheringRank rank;
+  RendezvousRank rank;
   rank.job = gathers(client);
   rank.who = client.peer.who;
   MUSTER_RETURN_IF_ERROR(control::check_job_name(rank.job.name));
@@ -236,10 +236,10 @@ Result<std::uint64_t> Claims::come(const Client& client, std::string_view mesh) 
   if (!mesh.empty()) {
     MUSTER_ASSIGN_OR_RETURN(rank.mesh, canonical_mesh(mesh, rank.world));
   }
-  return rendezvous_.come(std::move(rank), Nanos(std::max<std::int64_t>(hello.timeout_ns, 0)));
+  return rendezvous_service_.come(std::move(rank), Nanos(std::max<std::int64_t>(hello.timeout_ns, 0)));
 }
 
-GatheringRank::Job Claims::gathers(const Client& client) {
+RendezvousRank::Job Claims::gathers(const Client& client) {
   return {control::scope_of(actor_of(client), control::kNoUid), std::string(client.hello.job)};
 }
 
@@ -249,7 +249,7 @@ void Claims::refuse_gathered(std::uint64_t ticket, const Status& why) {
     if (!is_left(client.socket)) refuse(client, why);
 }
 
-void Claims::all_gathered(const GatheringRank::Job& job, const std::string& mesh) {
+void Claims::all_gathered(const RendezvousRank::Job& job, const std::string& mesh) {
   for (Client& client : take_gathered([&job](const Client& waiting) { return gathers(waiting) == job; })) {
     client.gathered = true;
     // The first of them makes the job, and any may have said the mesh.
@@ -263,7 +263,7 @@ void Claims::disperse(const Status& why) {
   for (const Client& client : take_gathered([](const Client&) { return true; })) refuse(client, why);
 }
 
-// Of those that wait at the rendezvous. They wait there no longer.
+// Of those that wait at the rendezvous_service. They wait there no longer.
 std::vector<Claims::Client> Claims::take_gathered(const std::function<bool(const Client&)>& which) {
   std::vector<Client> taken;
   for (auto& [job, waiting] : waiting_) {
@@ -278,11 +278,11 @@ std::vector<Claims::Client> Claims::take_gathered(const std::function<bool(const
   return taken;
 }
 
-// It waits at the rendezvous no longer.
+// It waits at the rendezvous_service no longer.
 void Claims::depart(Client& client) {
   if (client.ticket == 0) return;
   loop_.unwatch(std::exchange(client.watch, 0));
-  rendezvous_.leave(std::exchange(client.ticket, 0));
+  rendezvous_service_.leave(std::exchange(client.ticket, 0));
 }
 
 // True: takes the client. A rank may come back before its engine has reported the former process's death.
@@ -301,7 +301,7 @@ void Claims::hand_over(Client client) {
   MUSTER_ASSERT(client.claimed);
   if (is_left(client.socket)) {
     table_.withdraw(job, rank);
-    jobs_.watch_desertion(job);
+    jobs_.watch_idle(job);
     return events_.changed();
   }
   const Json command{{"command", "attach"},
@@ -319,7 +319,7 @@ void Claims::hand_over(Client client) {
 void Claims::hand_over_again(const std::string& job) {
   waiting_[job].attach_again = 0;
   for (Client& client : take_waiting(job)) hand_over(std::move(client));
-  jobs_.watch_desertion(job);  // the last waiting client may have left
+  jobs_.watch_idle(job);  // the last waiting client may have left
 }
 
 void Claims::on_attached(const std::string& job, Client client, const Result<Packet>& answer) {
@@ -345,7 +345,7 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
   }
   if (!status.ok()) {
     table_.release(job, rank);
-    jobs_.watch_desertion(job);
+    jobs_.watch_idle(job);
     refuse(client, status);
   }
   events_.changed();
@@ -366,7 +366,7 @@ void Claims::refuse(const Client& client, const Status& why) {
   send_refusal(client.socket, client.hello.header.serial, why);
 }
 
-void Claims::job_settled(const std::string& job, const Status& status) {
+void Claims::job_reported(const std::string& job, const Status& status) {
   for (Client& client : take_waiting(job)) {
     if (!status.ok()) {
       refuse(client, status);

@@ -5,7 +5,8 @@
 //
 // In between, a rank may wait: for the engine's first report, for the end of a deserted job, for room in the
 // engine's channel, or for the end of the rank's former process. In a cluster, a rank of a job that is not
-// there waits for the others at the rendezvous, unless its launcher says that all of them are on this node.
+// there waits for the others at the rendezvous_service, unless its launcher says that all of them are on this
+// node.
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -15,7 +16,7 @@
 #include "daemon/supervisor/listener/refusals.hpp"
 #include "daemon/supervisor/ranks/evictions.hpp"
 #include "daemon/supervisor/ranks/retries.hpp"
-#include "daemon/supervisor/spanning/rendezvous.hpp"
+#include "daemon/supervisor/spanning/rendezvous_service.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -40,20 +41,21 @@ class Claims {
     std::function<void()> save;     // what a successor must find has changed
   };
   Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Evictions& evictions, Retries& retries,
-         Refusals& refusals, Rendezvous& rendezvous, const Options& options, Events events);
+         Refusals& refusals, RendezvousService& rendezvous_service, const Options& options, Events events);
 
   // Takes a rank's first message, which nobody has checked.
   void hear(shm::Descriptor socket, PendingClient peer, std::span<const std::byte> hello);
   // The job's engine has reported, or never will: ranks that wait for it go on, or hear why not.
-  void job_settled(const std::string& job, const Status& status);
+  void job_reported(const std::string& job, const Status& status);
   // The job ends: ranks that wait for it hear why.
   void turn_away(const std::string& job, const Status& why);
   // The job is gone: ranks that have waited for its end begin anew.
   void admit_waiting(const std::string& job);
-  // What the rendezvous has decided: a rank is refused; or this node makes the job, and all its ranks go on.
+  // What the rendezvous_service has decided: a rank is refused; or this node makes the job, and all its ranks
+  // go on.
   void refuse_gathered(std::uint64_t ticket, const Status& why);
-  void all_gathered(const GatheringRank::Job& job, const std::string& mesh);
-  // No rank waits at the rendezvous any more.
+  void all_gathered(const RendezvousRank::Job& job, const std::string& mesh);
+  // No rank waits at the rendezvous_service any more.
   void disperse(const Status& why);
 
   // Counts held ranks, and ranks that wait for their job without a claim.
@@ -70,7 +72,7 @@ class Claims {
     bool applied = false;            // it has waited for its job's place once
     bool claimed = false;            // it holds its rank in the table
     bool gathered = false;           // the other ranks are here too
-    std::uint64_t ticket = 0;        // of the rendezvous, where it waits; 0: it does not
+    std::uint64_t ticket = 0;        // of the rendezvous_service, where it waits; 0: it does not
     control::Loop::Watch watch = 0;  // of its end, while it waits there
   };
   struct Waiting {
@@ -81,7 +83,7 @@ class Claims {
   Status check_room(const Client& client, const std::string& job);
   bool wait_for_place(Client& client, const std::string& job);
   static control::Actor actor_of(const Client& client);
-  static GatheringRank::Job gathers(const Client& client);
+  static RendezvousRank::Job gathers(const Client& client);
   bool means_another(const Client& client, const std::string& job, const Status& claimed) const;
   bool must_gather(const Client& client) const;
   void gather(Client client, std::string_view mesh);
@@ -105,7 +107,7 @@ class Claims {
   Evictions& evictions_;
   Retries& retries_;
   Refusals& refusals_;
-  Rendezvous& rendezvous_;
+  RendezvousService& rendezvous_service_;
   const Options& options_;
   Events events_;
   std::map<std::string, Waiting> waiting_;  // by job

@@ -73,7 +73,7 @@ void Evictions::answer(const std::string& job, Room room) {
 void Evictions::evict(const Job& job, const std::string& wanted) {
   const std::string id = job.spec.id();
   MUSTER_LOG(kInfo, "supervisor", "job {} has no rank, and makes room for {}", id, wanted);
-  jobs_.give_way(id, fmt::format("it had no rank, and made room for {}", wanted), Vacant::kInHaste);
+  jobs_.give_way(id, fmt::format("it had no rank, and made room for {}", wanted), Idle::kInHaste);
 }
 
 }  // namespace muster::supervisor

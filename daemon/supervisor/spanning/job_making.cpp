@@ -4,7 +4,7 @@
 #include "api/base/network/network_devices.hpp"
 #include "daemon/control/link/frame.hpp"
 #include "daemon/supervisor/base/said.hpp"
-#include "daemon/supervisor/spanning/job_wish.hpp"
+#include "daemon/supervisor/spanning/job_request.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -52,7 +52,7 @@ JobMaking::~JobMaking() {
 }
 
 void JobMaking::stop() {
-  stage_ = Stage::kIdle;
+  state_ = State::kIdle;
   loop_.unwatch(std::exchange(timer_, 0));
 }
 
@@ -74,14 +74,14 @@ void JobMaking::tell_all(const char* step, const Json& message) {
 }
 
 std::string JobMaking::lacks() const {
-  const bool connects = stage_ == Stage::kConnecting || stage_ == Stage::kConnected;
+  const bool connects = state_ == State::kConnecting || state_ == State::kConnected;
   const char* what = connects ? "connected with the others" : "started";
   if (leads() && !unanswered_.empty())
     return fmt::format(
         "the engine of node {}{} has not {} yet", *unanswered_.begin(),
         unanswered_.size() == 1 ? std::string() : fmt::format(" (and of {} more)", unanswered_.size() - 1),
         what);
-  const bool own = stage_ == Stage::kPreparing || stage_ == Stage::kConnecting;
+  const bool own = state_ == State::kPreparing || state_ == State::kConnecting;
   return own ? fmt::format("the engine of this node has not {} yet", what)
              : fmt::format("the engines of other nodes may not have {} yet", what);
 }
@@ -93,7 +93,7 @@ void JobMaking::await_all() {
 
 void JobMaking::begin(std::uint64_t epoch, Nanos patience) {
   stop();
-  stage_ = Stage::kPreparing;
+  state_ = State::kPreparing;
   epoch_ = epoch;
   if (!leads()) return;
   await_all();
@@ -102,27 +102,27 @@ void JobMaking::begin(std::uint64_t epoch, Nanos patience) {
   timer_ = loop_.after(patience, [this, patience] {
     timer_ = 0;
     const double seconds = std::chrono::duration<double>(patience).count();
-    const bool connects = stage_ == Stage::kConnecting || stage_ == Stage::kConnected;
+    const bool connects = state_ == State::kConnecting || state_ == State::kConnected;
     end(failure(
         Code::kTimeout, "{}, after {:g} s{}", lacks(), seconds,
         connects ? "; " + interfaces_text(peers_.here(), spec_.network, peers_.interfaces_for(spec_)) : ""));
   });
   MUSTER_LOG(kInfo, "supervisor", "job {} is being made on {} nodes", spec_.id(), unanswered_.size());
   Json message = Json::object();
-  if (spec_.temporary()) message["wish"] = wish_of(spec_);
+  if (spec_.temporary()) message["wish"] = request_of(spec_);
   tell_all("prepare", message);
 }
 
 void JobMaking::held(const Result<RunningJobs::HeldEngine>& engine) {
-  if (stage_ != Stage::kPreparing) return;
+  if (state_ != State::kPreparing) return;
   if (leads()) {
-    stage_ = Stage::kHeld;
+    state_ = State::kHeld;
     return prepared(peers_.here(), engine);
   }
   Json answer{{"groups", engine ? engine->groups : ""}};
   if (engine) {
     control::write_address(engine->address, answer);
-    stage_ = Stage::kHeld;
+    state_ = State::kHeld;
   } else {
     answer = control::failed(cut(engine.error()));
     stop();
@@ -133,18 +133,18 @@ void JobMaking::held(const Result<RunningJobs::HeldEngine>& engine) {
 
 void JobMaking::hear(const std::string& peer, const std::string& step, const Json& message) {
   const bool is_asked = leads() && unanswered_.contains(peer);
-  const bool prepares = stage_ == Stage::kPreparing || stage_ == Stage::kHeld;
-  const bool connects = stage_ == Stage::kConnecting || stage_ == Stage::kConnected;
+  const bool prepares = state_ == State::kPreparing || state_ == State::kHeld;
+  const bool connects = state_ == State::kConnecting || state_ == State::kConnected;
   if (step == "prepared" && is_asked && prepares) {
     prepared(peer, prepared_in(message));
-  } else if (step == "connect" && peer == leader_ && stage_ == Stage::kHeld) {
+  } else if (step == "connect" && peer == leader_ && state_ == State::kHeld) {
     const auto addresses = control::addresses_in(message, spec_.world.nodes().size());
     if (addresses) return connect(*addresses);
-    stage_ = Stage::kConnecting;
+    state_ = State::kConnecting;
     on_connected(addresses.error());
   } else if (step == "connected" && is_asked && connects) {
     connected(peer, status_in(message));
-  } else if (step == "commit" && peer == leader_ && stage_ == Stage::kConnected) {
+  } else if (step == "commit" && peer == leader_ && state_ == State::kConnected) {
     end({});
   }
 }
@@ -187,7 +187,7 @@ void JobMaking::prepared(const std::string& node, const Result<RunningJobs::Held
 
 // Asks this node's engine to connect with the others. Its words tell how that ended.
 void JobMaking::connect(std::span<const control::EngineAddress> addresses) {
-  stage_ = Stage::kConnecting;
+  state_ = State::kConnecting;
   unconnected_.clear();
   std::vector<control::EngineCall> calls;
   for (std::uint32_t node = 0; node < addresses.size(); ++node) {
@@ -203,21 +203,21 @@ void JobMaking::connect(std::span<const control::EngineAddress> addresses) {
   });
 }
 
-void JobMaking::on_word(const EngineWord& word) {
+void JobMaking::on_word(const EngineEvent& word) {
   unconnected_.erase(word.node);
   if (!word.status.ok() || unconnected_.empty()) on_connected(word.status);
 }
 
 // This node's engine has reached all others, or has failed to, or has lost one since.
 void JobMaking::on_connected(const Status& status) {
-  const bool connects = stage_ == Stage::kConnecting || (stage_ == Stage::kConnected && !status.ok());
+  const bool connects = state_ == State::kConnecting || (state_ == State::kConnected && !status.ok());
   if (!connects) return;
   Status outcome;
   if (!status.ok())
     outcome =
         cut(failure(status.code(), "its engine cannot connect with the others: {}; {}", status.message(),
                     interfaces_text(peers_.here(), spec_.network, peers_.interfaces_for(spec_))));
-  if (outcome.ok()) stage_ = Stage::kConnected;
+  if (outcome.ok()) state_ = State::kConnected;
   if (leads()) return connected(peers_.here(), outcome);
   if (outcome.ok()) return say("connected", Json::object());
   stop();

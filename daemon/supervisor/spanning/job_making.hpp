@@ -46,19 +46,19 @@ class JobMaking {
   // This node's engine has answered, or could not be started.
   void held(const Result<RunningJobs::HeldEngine>& engine);
   // What this node's engine says of that of another node.
-  void on_word(const EngineWord& word);
+  void on_word(const EngineEvent& word);
   // `prepared`, `connect`, `connected` or `commit`, of this epoch.
   void hear(const std::string& peer, const std::string& step, const control::Json& message);
   // It is over, whatever is still said.
   void stop();
 
   // The engine stands, so its end is news.
-  bool holds() const { return stage_ > Stage::kPreparing; }
+  bool holds() const { return state_ > State::kPreparing; }
   // What is still waited for, as far as this node knows.
   std::string lacks() const;
 
  private:
-  enum class Stage : std::uint8_t {
+  enum class State : std::uint8_t {
     kIdle,
     kPreparing,   // the engine starts
     kHeld,        // the engine stands; others may not
@@ -82,7 +82,7 @@ class JobMaking {
   const control::JobSpec& spec_;
   const std::string& leader_;
   const Events events_;
-  Stage stage_ = Stage::kIdle;
+  State state_ = State::kIdle;
   std::uint64_t epoch_ = 0;
   // For the leader: who has not answered yet; where the engines are, and the hashes of their lists of groups,
   // by NodeIndex.

@@ -1,77 +1,171 @@
-// Rendezvous: where ranks of launchers meet that start them on several nodes. It carries out what Gathering
-// decides: it talks with the other nodes, has the job made, and refuses ranks.
+// Rendezvous: ranks whose launcher has started them on several nodes wait here until all ranks of their job
+// have come. A sans-IO core: RendezvousService carries out what it decides.
+//
+// Each node tells all others which ranks of which job have come to it, again after each change. A job is a
+// name, and a user or a key: by its key nodes know a job whose ranks are in containers. Once every rank of
+// the world is on some node, the first of these nodes in the cluster file makes the job. What contradicts
+// itself is refused on all nodes that know of it: two sizes of the world, two meshes, one rank on two nodes.
+// A node that refuses its ranks says so to the others, with the reason.
+//
+// A message is {"gathering": {"job", "of", "world", "mesh", "round", "change", "heard", "ranks": [first,
+// count, …]}}; no ranks: none are left. With "asks", the receiver answers with one of its own. Or it is
+// {"gathering": {"job", "of", "round", "status", "failed"}}. A round is one gathering on one node. `failed`
+// has the receiver's, so it cannot end a later one; 0: the sender has not heard of it. `change` counts what
+// came and left on the sender's node, and `heard` is the last of the receiver's that the sender knows. A node
+// makes a job, or refuses one, only by what others said while they knew who is here.
 #pragma once
 
 #include "api/base/clock.hpp"
-#include "daemon/control/loop.hpp"
-#include "daemon/supervisor/base/options.hpp"
-#include "daemon/supervisor/peers/peers.hpp"
-#include "daemon/supervisor/spanning/gathering.hpp"
-#include "daemon/supervisor/spanning/spanning_jobs.hpp"
+#include "api/base/result.hpp"
+#include "daemon/control/identity.hpp"
+#include "daemon/control/packet.hpp"
+#include "daemon/supervisor/base/roster.hpp"
 
-#include <chrono>
+#include <compare>
 #include <cstdint>
-#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace muster::supervisor {
 
-// Owns    the gathering, and its timers.
+// A rank that has come to this node, and waits.
+struct RendezvousRank {
+  struct Job {
+    std::string of;  // scope_of() with kNoUid, the same on all nodes: "1000", "key.9f86…"
+    std::string name;
+    friend auto operator<=>(const Job&, const Job&) = default;
+  };
+  std::uint64_t ticket = 0;  // the caller's; never 0, never used twice
+  Job job;
+  control::Identity who;
+  std::uint32_t gid = 0;
+  std::int32_t pid = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t world = 0;
+  std::string mesh;  // as canonical_mesh() writes it; empty: not said
+  Instant until{0};  // it waits no longer
+};
+
+// Owns    who waits here, and what the others have said.
 // Thread  the supervisor's loop.
-// Bound   as Gathering. The ranks' sockets are their owner's, who bounds them.
-// Fails   come: as Gathering. Later failures are refusals.
+// Bound   kRanksOnNodeMax ranks here for each job; kOfAPeerMax jobs of each peer, with as many ranks each.
+// Fails   come: kBadArgument (world), kConfig (mesh), kDuplicate (rank), all about ranks of this node.
+//         heard: kProtocol, kNoResource; the message changes nothing then.
 class Rendezvous {
  public:
-  // The others hear of ranks that come at the same time at once.
-  static constexpr Nanos kPause = std::chrono::milliseconds(2);
-  // So long before a rank gives up it hears why: a tenth of its patience, and this at most.
-  static constexpr Nanos kToldBefore = std::chrono::seconds(1);
+  static constexpr std::size_t kOfAPeerMax = 128;
 
-  // Both are called on the loop, never within a call of this object.
-  struct Events {
-    std::function<void(std::uint64_t ticket, const Status& why)> refuse;
-    // All ranks are on this node. `mesh`: empty, nobody has said one.
-    std::function<void(const GatheringRank::Job& job, const std::string& mesh)> all_here;
+  using Job = RendezvousRank::Job;
+  struct Refusal {
+    std::uint64_t ticket = 0;
+    Status why;
   };
-  Rendezvous(control::Loop& loop, const Clock& clock, SpanningJobs& spanning, Peers& peers,
-             const Options& options, Events events);
-  ~Rendezvous();
-  Rendezvous(const Rendezvous&) = delete;
-  Rendezvous& operator=(const Rendezvous&) = delete;
+  struct OutgoingMessage {
+    std::string peer;
+    control::Json message;
+  };
+  // Whose the job is on this node: whoever has its lowest rank here.
+  struct Owner {
+    control::Identity who;
+    std::uint32_t gid = 0;
+  };
+  // All ranks have come, and this node makes the job.
+  struct Placement {
+    Job job;
+    std::uint64_t round = 0;
+    Owner owner;
+    std::string mesh;                    // empty: nobody has said one
+    std::vector<std::string> nodes;      // in the order of the cluster file; one: all ranks are here
+    std::vector<std::uint32_t> node_of;  // by rank, an index in `nodes`
+  };
+  struct Orders {
+    std::vector<Refusal> refusals;
+    std::vector<OutgoingMessage> outgoing;  // to peers that are up
+    std::vector<Placement> jobs;
+  };
 
-  // `rank` without `ticket`, which is returned, and `until`.
-  Result<std::uint64_t> come(GatheringRank rank, Nanos patience);
-  // It waits no longer; nobody waits with ticket 0.
+  explicit Rendezvous(const Roster& roster) : roster_(roster) {}
+
+  Status come(RendezvousRank rank);
+  // It is attached, or dead, or was told another reason.
   void leave(std::uint64_t ticket);
+  // The placement of that round could not be carried out: all that wait for it are refused, on all nodes.
+  void failed(const Job& job, std::uint64_t round, const Status& why);
 
-  void heard(const std::string& peer, const control::Json& message);
+  // What a peer says. Whoever it may be of the cluster, it is believed.
+  static bool is_one(const control::Json& message) { return message.contains("gathering"); }
+  Status heard(const std::string& peer, const control::Json& message);
   void on_up(const std::string& peer);
+  // What it has said counts no longer.
   void on_down(const std::string& peer);
 
-  std::optional<Gathering::Owner> owner_here(const GatheringRank::Job& job) const {
-    return gathering_.owner_here(job);
-  }
-  // The jobs of that user whose ranks wait here, each with what it waits for: [{job, why}].
-  control::Json report(const control::Actor& actor) const;
+  // Once one rank of a job will wait no longer, all that wait for the job are refused, on other nodes too.
+  // `away` says in words which nodes are not there.
+  void expire(Instant now, const std::string& away);
+  std::optional<Instant> next_deadline() const;
+
+  // What there is to do since the last call.
+  Orders take();
+  // Who has come where, and who is missing; empty: nobody waits for that job here.
+  std::string text_of(const Job& job) const;
+  std::vector<Job> jobs() const;
+  // Nothing: nobody waits for that job here.
+  std::optional<Owner> owner_here(const Job& job) const;
 
  private:
-  void soon();
-  void carry_out();
-  void make(const Gathering::Placement& placement);
-  Result<control::JobSpec> spec_of(const Gathering::Placement& placement) const;
-  std::string away() const;
+  struct Waiting {
+    std::uint64_t ticket = 0;
+    Owner owner;
+    std::int32_t pid = 0;
+    Instant until{0};
+  };
+  struct Here {
+    std::uint32_t world = 0;
+    std::string mesh;
+    std::uint64_t round = 0;
+    std::uint64_t change = 0;
+    bool making = false;
+    std::map<std::uint32_t, Waiting> ranks;
+  };
+  struct There {
+    std::uint32_t world = 0;
+    std::string mesh;
+    std::uint64_t round = 0;
+    std::uint64_t change = 0;
+    std::uint64_t heard = 0;           // which Here::change the peer knew
+    std::uint64_t asked = 0;           // at which Here::change it was asked
+    std::vector<std::uint32_t> ranks;  // rising
+  };
+  using Peers = std::map<std::string, There>;
 
-  control::Loop& loop_;
-  const Clock& clock_;
-  SpanningJobs& spanning_;
-  Peers& peers_;
-  const Options& options_;
-  const Events events_;
-  Gathering gathering_;
-  std::uint64_t next_ = 1;
-  control::Loop::Watch soon_ = 0;
-  control::Loop::Watch deadline_ = 0;
+  Result<There> said(const control::Json& body) const;
+  Status contradiction(const Job& job, const std::string& peer, const There& there) const;
+  bool is_fresh(const Job& job, const There& there) const;
+  bool all_are_fresh(const Job& job);
+  void ask(const Job& job, const std::string& peer);
+  Status note(const Job& job, const std::string& peer, There there);
+  void forget(const Job& job, const std::string& peer);
+  void changed(const Job& job);
+  void look(const Job& job);
+  void make(const Job& job);
+  void refuse_all(const Job& job, const Status& why);
+  void tell_failed(const Job& job, const Status& why);
+  control::Json announcement(const Job& job, const std::string& peer) const;
+  const Peers& peers_of(const Job& job) const;
+
+  const Roster& roster_;
+  std::map<Job, Here> here_;
+  std::map<Job, Peers> there_;
+  std::map<std::uint64_t, std::pair<Job, std::uint32_t>> tickets_;  // and the rank
+  std::set<std::string> up_;
+  std::set<Job> untold_;
+  std::uint64_t round_ = 0;
+  std::uint64_t change_ = 0;
+  Orders orders_;
 };
 
 }  // namespace muster::supervisor

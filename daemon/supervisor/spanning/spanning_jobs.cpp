@@ -4,7 +4,7 @@
 #include "daemon/control/engine_address.hpp"
 #include "daemon/control/link/frame.hpp"
 #include "daemon/supervisor/base/said.hpp"
-#include "daemon/supervisor/spanning/job_wish.hpp"
+#include "daemon/supervisor/spanning/job_request.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -47,10 +47,10 @@ SpanningJobs::SpanningJobs(control::Loop& loop, const Clock& clock, const JobTab
 }
 
 SpanningPart& SpanningJobs::enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
-                                  SpanningPart::Wish wish) {
+                                  SpanningPart::Request request) {
   const std::string name = spec.id();
   auto& part = parts_[name];
-  part = std::make_unique<SpanningPart>(around_, std::move(spec), leader, gid, std::move(wish));
+  part = std::make_unique<SpanningPart>(around_, std::move(spec), leader, gid, std::move(request));
   return *part;
 }
 
@@ -77,7 +77,7 @@ void SpanningJobs::start() {
 
 // ---- temporary jobs ----------------------------------------------------------------------------
 
-Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Wish wish) {
+Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Request request) {
   const std::string name = spec.id();
   if (is_over(name)) parts_.erase(name);
   if (parts_.contains(name) || around_.table.find(name) != nullptr) return exists(name);
@@ -91,13 +91,13 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
                      {"step", "prepare"},
                      {"generation", std::numeric_limits<std::uint32_t>::max()},
                      {"address", Json::binary(std::vector<std::uint8_t>(control::kAddressBytesMax))},
-                     {"wish", wish_of(spec)}};
+                     {"wish", request_of(spec)}};
   if (!control::fits_frame(longest))
     return failure(Code::kNoResource,
                    "what is asked for job {} does not fit into a message between nodes: {} bytes and {} "
                    "items; ask for fewer flattened dimensions",
                    name, control::kFrameBytesMax, control::kOfFrames.items_max);
-  SpanningPart& part = enter(std::move(spec), around_.peers.here(), gid, std::move(wish));
+  SpanningPart& part = enter(std::move(spec), around_.peers.here(), gid, std::move(request));
   part.try_begin();
   forget_if_over(name);
   return {};
@@ -105,13 +105,13 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
 
 // A node asks for a part of a temporary job: with `prepare` to make the job, which waits while an earlier one
 // of that name is still ending here, or with `join`.
-void SpanningJobs::hear_wish(const std::string& peer, const std::string& job, const Json& message) {
+void SpanningJobs::receive_request(const std::string& peer, const std::string& job, const Json& message) {
   const std::string step = said_text(message, "step");
   const std::uint64_t epoch = said_number(message, "epoch");
-  auto wished = wish_in(peer, job, message);
-  const bool waits = wished && step == "prepare" && !makes_room(peer, wished->spec);
+  auto requested = request_in(peer, job, message);
+  const bool waits = requested && step == "prepare" && !makes_room(peer, requested->spec);
   if (waits && later_.try_emplace(job, Later{peer, message}).second) return;
-  const Status entered = wished ? enter_asked(*std::move(wished)) : wished.error();
+  const Status entered = requested ? enter_asked(*std::move(requested)) : requested.error();
   if (entered.ok()) {
     parts_.at(job)->hear(peer, step, epoch, message);
     return forget_if_over(job);
@@ -129,33 +129,33 @@ void SpanningJobs::hear_wish(const std::string& peer, const std::string& job, co
 }
 
 // Its daemon is believed in whose wish it is, as the cluster's nodes are.
-Result<SpanningJobs::Wished> SpanningJobs::wish_in(const std::string& peer, const std::string& job,
-                                                   const Json& message) const {
-  Wished wished;
-  MUSTER_ASSIGN_OR_RETURN(wished.spec, job_of_wish(message.at("wish"), around_.options));
-  const control::JobSpec& spec = wished.spec;
+Result<SpanningJobs::Requested> SpanningJobs::request_in(const std::string& peer, const std::string& job,
+                                                         const Json& message) const {
+  Requested requested;
+  MUSTER_ASSIGN_OR_RETURN(requested.spec, job_of_request(message.at("wish"), around_.options));
+  const control::JobSpec& spec = requested.spec;
   if (spec.id() != job)
     return fail(Code::kProtocol, "it wishes for another job: do the daemons of both nodes run as one user?");
   const auto nodes = spec.world.nodes();
   if (std::find(nodes.begin(), nodes.end(), peer) == nodes.end())
     return fail(Code::kDenied, "node {} asks for a job of which it is no node", peer);
   if (spec.asked_on == around_.peers.here()) return fail(Code::kJobEnded, "{}", RunningJobs::kOwnerLeft);
-  MUSTER_RETURN_IF_ERROR(find_owner(wished));
-  return wished;
+  MUSTER_RETURN_IF_ERROR(find_owner(requested));
+  return requested;
 }
 
 // A user has the same number on all nodes. On this node a job with a key belongs to whoever's ranks wait for
 // it here.
-Status SpanningJobs::find_owner(Wished& wished) const {
-  control::JobSpec& spec = wished.spec;
+Status SpanningJobs::find_owner(Requested& requested) const {
+  control::JobSpec& spec = requested.spec;
   if (!spec.gathered || control::key_in(spec.scope).empty()) {
-    MUSTER_ASSIGN_OR_RETURN(wished.gid, gid_of(spec.owner.uid));
+    MUSTER_ASSIGN_OR_RETURN(requested.gid, gid_of(spec.owner.uid));
     return {};
   }
   const auto owner = owner_here_({spec.scope, spec.name});
   if (!owner) return failure(Code::kNotFound, "no rank of job {} waits on this node any more", spec.id());
   spec.owner = owner->who;
-  wished.gid = owner->gid;
+  requested.gid = owner->gid;
   return {};
 }
 
@@ -172,8 +172,8 @@ bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& s
   return job == nullptr || job->state != JobState::kEnding;
 }
 
-Status SpanningJobs::enter_asked(Wished wished) {
-  control::JobSpec& spec = wished.spec;
+Status SpanningJobs::enter_asked(Requested requested) {
+  control::JobSpec& spec = requested.spec;
   if (parts_.contains(spec.id()) || around_.table.find(spec.id()) != nullptr) return exists(spec.id());
   const auto temporary = std::count_if(parts_.begin(), parts_.end(),
                                        [](const auto& entry) { return entry.second->spec().temporary(); });
@@ -181,7 +181,7 @@ Status SpanningJobs::enter_asked(Wished wished) {
     return failure(Code::kNoResource, "there are {} jobs of several nodes, and limits.jobs_max is {}",
                    temporary, around_.options.jobs_max);
   const std::string leader = spec.asked_on;
-  enter(std::move(spec), leader, wished.gid, {});
+  enter(std::move(spec), leader, requested.gid, {});
   return {};
 }
 
@@ -206,10 +206,10 @@ void SpanningJobs::on_left(ConnectionId owner) {
   }
 }
 
-void SpanningJobs::on_vacant(const std::string& job, Vacant vacant) {
+void SpanningJobs::on_idle(const std::string& job, Idle idle) {
   const auto it = parts_.find(job);
   if (it == parts_.end()) return;
-  it->second->on_vacant(vacant);
+  it->second->on_idle(idle);
   forget_if_over(job);
 }
 
@@ -255,8 +255,8 @@ void SpanningJobs::on_down(const std::string& peer, const Status& why) {
   std::erase_if(later_, [&](const auto& entry) { return entry.second.peer == peer; });
 }
 
-void SpanningJobs::on_doubted(const std::string& peer) {
-  for (const auto& [name, part] : parts_) part->on_doubted(peer);
+void SpanningJobs::on_suspected(const std::string& peer) {
+  for (const auto& [name, part] : parts_) part->on_suspected(peer);
 }
 
 void SpanningJobs::on_lost(const std::string& peer, const Status& why) {
@@ -268,7 +268,7 @@ void SpanningJobs::heard(const std::string& peer, const Json& message) {
   const std::uint64_t epoch = said_number(message, "epoch");
   if (epoch == 0) return;
   if (message.contains("wish") && (step == "prepare" || !parts_.contains(job)))
-    return hear_wish(peer, job, message);
+    return receive_request(peer, job, message);
   const auto waits = later_.find(job);
   if (step == "end" && waits != later_.end() && waits->second.peer == peer &&
       said_number(waits->second.message, "epoch") == epoch)
@@ -279,7 +279,7 @@ void SpanningJobs::heard(const std::string& peer, const Json& message) {
   forget_if_over(job);
 }
 
-void SpanningJobs::on_word(const std::string& job, const EngineWord& word) {
+void SpanningJobs::on_word(const std::string& job, const EngineEvent& word) {
   if (const auto it = parts_.find(job); it != parts_.end()) it->second->on_word(word);
 }
 

@@ -2,7 +2,7 @@
 // which a user has asked for on one of their nodes (spanning_part.hpp).
 #pragma once
 
-#include "daemon/supervisor/spanning/gathering.hpp"
+#include "daemon/supervisor/spanning/rendezvous.hpp"
 #include "daemon/supervisor/spanning/spanning_part.hpp"
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace muster::supervisor {
 class SpanningJobs {
  public:
   // Whose ranks wait here for a job that they gather; nothing: nobody's.
-  using OwnerHere = std::function<std::optional<Gathering::Owner>(const GatheringRank::Job&)>;
+  using OwnerHere = std::function<std::optional<Rendezvous::Owner>(const RendezvousRank::Job&)>;
   SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
                Peers& peers, const Options& options, OwnerHere owner_here);
 
@@ -32,7 +32,7 @@ class SpanningJobs {
   // Makes a temporary job on its nodes, of which this is one. It ends on all of them with its owner's
   // connection. `wish.made` hears that it is ready, or why it cannot be, unless this fails: kDuplicate, kBusy
   // (a node is away).
-  Status make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Wish wish);
+  Status make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Request request);
 
   // This node's parts that ranks may use, for a greeting.
   control::Json parts() const;
@@ -44,28 +44,29 @@ class SpanningJobs {
   void on_up(const std::string& peer, const control::Json& its_parts);
   void on_down(const std::string& peer, const Status& why);
   // Nothing is heard of the peer; and then: it is given up.
-  void on_doubted(const std::string& peer);
+  void on_suspected(const std::string& peer);
   void on_lost(const std::string& peer, const Status& why);
   void heard(const std::string& peer, const control::Json& message);
   // What RunningJobs reports of any job.
-  void on_word(const std::string& job, const EngineWord& word);
+  void on_word(const std::string& job, const EngineEvent& word);
   void on_ending(const std::string& job, const Status& why);
   void on_gone(const std::string& job, const Status& why);
   void on_left(ConnectionId owner);
-  void on_vacant(const std::string& job, Vacant vacant);
+  void on_idle(const std::string& job, Idle idle);
 
  private:
   SpanningPart& enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,
-                      SpanningPart::Wish wish);
-  void hear_wish(const std::string& peer, const std::string& job, const control::Json& message);
-  struct Wished {
+                      SpanningPart::Request request);
+  void receive_request(const std::string& peer, const std::string& job, const control::Json& message);
+  struct Requested {
     control::JobSpec spec;
     std::uint32_t gid = 0;  // of its owner
   };
-  Result<Wished> wish_in(const std::string& peer, const std::string& job, const control::Json& message) const;
-  Status find_owner(Wished& wished) const;
+  Result<Requested> request_in(const std::string& peer, const std::string& job,
+                               const control::Json& message) const;
+  Status find_owner(Requested& requested) const;
   bool makes_room(const std::string& peer, const control::JobSpec& spec);
-  Status enter_asked(Wished wished);
+  Status enter_asked(Requested requested);
   bool is_over(const std::string& job) const;
   void forget_if_over(const std::string& job);
 

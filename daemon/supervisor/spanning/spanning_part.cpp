@@ -21,13 +21,13 @@ Json end_message(const std::string& job, std::uint64_t epoch, const std::string&
 }  // namespace
 
 SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, std::string leader,
-                           std::uint32_t gid, Wish wish)
+                           std::uint32_t gid, Request request)
     : around_(around),
       spec_(std::move(spec)),
       leader_(std::move(leader)),
       gid_(gid),
-      wish_(std::move(wish)),
-      ties_(around.loop, around.clock, around.jobs, around.peers, spec_, [this] { on_ties(); }),
+      wish_(std::move(request)),
+      links_(around.loop, around.clock, around.jobs, around.peers, spec_, [this] { on_links(); }),
       making_(around.loop, around.jobs, around.peers, spec_, leader_,
               {.ended = [this](const Status& how) { on_made(how); },
                .failed_here =
@@ -35,8 +35,8 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
                      why_ = why;  // the leader is told, and ends it on all nodes
                      told_ = true;
                    }}),
-      vacancy_({around.loop, around.jobs, around.peers, around.options}, spec_,
-               [this](const std::string& why) { end(why, Again::kNo); }) {
+      idle_job_({around.loop, around.jobs, around.peers, around.options}, spec_,
+                [this](const std::string& why) { end(why, Again::kNo); }) {
   for (const std::string& node : spec_.world.nodes())
     if (node != around_.peers.here()) others_.push_back(node);
 }
@@ -46,37 +46,37 @@ SpanningPart::~SpanningPart() {
 }
 
 void SpanningPart::adopt(std::uint64_t epoch) {
-  stage_ = Stage::kReady;
+  state_ = State::kReady;
   epoch_ = epoch;
-  vacancy_.begin(epoch);
-  vacancy_.open();
-  ties_.begin_adopted(epoch);
+  idle_job_.begin(epoch);
+  idle_job_.open();
+  links_.begin_adopted(epoch);
 }
 
 // ---- what people hear --------------------------------------------------------------------------
 
 Status SpanningPart::awaited() const {
   const std::string& job = spec_.id();
-  if (stage_ == Stage::kReady && around_.table.find(job) != nullptr) return {};
-  if (stage_ == Stage::kOver) return failure(Code::kJobEnded, "job {} has ended: {}", job, why_.message());
-  if (stage_ == Stage::kBeginning || stage_ == Stage::kJoining)
+  if (state_ == State::kReady && around_.table.find(job) != nullptr) return {};
+  if (state_ == State::kOver) return failure(Code::kJobEnded, "job {} has ended: {}", job, why_.message());
+  if (state_ == State::kBeginning || state_ == State::kJoining)
     return failure(Code::kBusy,
                    "job {} is made, and the engine of this node is connecting with the others; try again",
                    job);
   for (const std::string& node : others_)
-    if (ties_.elsewhere() == 0 && !around_.peers.is_up(node))
+    if (links_.elsewhere() == 0 && !around_.peers.is_up(node))
       return failure(Code::kBusy, "job {} waits for its nodes: {}; try again (`muster status`)", job,
                      around_.peers.why_not(node));
   const std::string before = why_.ok() ? "" : ": " + why_.message();
-  if (stage_ != Stage::kMaking)
+  if (state_ != State::kMaking)
     return failure(Code::kBusy, "job {} is not made yet{}; try again", job, before);
   return failure(Code::kBusy, "job {} is being made on {} nodes, and {}{}; try again", job,
                  others_.size() + 1, making_.lacks(), why_.ok() ? "" : "; the last attempt failed" + before);
 }
 
 std::string SpanningPart::news() const {
-  if (stage_ != Stage::kReady || around_.table.find(spec_.id()) == nullptr) return awaited().message();
-  const std::string lacks = ties_.lacks();
+  if (state_ != State::kReady || around_.table.find(spec_.id()) == nullptr) return awaited().message();
+  const std::string lacks = links_.lacks();
   return lacks.empty() ? lacks : fmt::format("job {} runs without some of its nodes: {}", spec_.id(), lacks);
 }
 
@@ -84,32 +84,32 @@ std::string SpanningPart::news() const {
 
 void SpanningPart::try_begin() {
   const std::string& name = spec_.id();
-  if (stage_ != Stage::kWaiting || around_.jobs.closed() || around_.table.find(name) != nullptr) return;
-  if (const std::uint64_t epoch = ties_.elsewhere()) return begin(epoch, Stage::kBeginning);
+  if (state_ != State::kWaiting || around_.jobs.closed() || around_.table.find(name) != nullptr) return;
+  if (const std::uint64_t epoch = links_.elsewhere()) return begin(epoch, State::kBeginning);
   if (!leads()) return;
   for (const std::string& node : others_)
     if (!around_.peers.is_up(node)) return;
-  begin(draw_epoch(around_.options), Stage::kMaking);
+  begin(draw_epoch(around_.options), State::kMaking);
 }
 
-void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
-  stage_ = stage;
+void SpanningPart::begin(std::uint64_t epoch, State state) {
+  state_ = state;
   epoch_ = epoch;
   told_ = false;
-  vacancy_.begin(epoch);
+  idle_job_.begin(epoch);
   around_.loop.unwatch(std::exchange(timer_, 0));
-  if (stage == Stage::kMaking) making_.begin(epoch, wish_.patience);
+  if (state == State::kMaking) making_.begin(epoch, wish_.patience);
   const auto held = [this, epoch](const Result<RunningJobs::HeldEngine>& engine) {
     if (epoch_ != epoch) return;
-    if (stage_ == Stage::kMaking) return making_.held(engine);
-    if (stage_ != Stage::kBeginning) return;
+    if (state_ == State::kMaking) return making_.held(engine);
+    if (state_ != State::kBeginning) return;
     if (engine) {
-      stage_ = Stage::kJoining;
-      return ties_.begin_apart(epoch);
+      state_ = State::kJoining;
+      return links_.begin_disconnected(epoch);
     }
     why_ = engine.error();
     told_ = true;  // nobody knows of it
-    stage_ = Stage::kWaiting;
+    state_ = State::kWaiting;
     retry_later();
   };
   control::JobSpec spec = spec_;
@@ -124,7 +124,7 @@ void SpanningPart::begin(std::uint64_t epoch, Stage stage) {
 // The job is made, or the leader gives up: then it ends what was begun, and tries again later.
 void SpanningPart::on_made(const Status& status) {
   if (status.ok()) {
-    ties_.begin_joined(epoch_);
+    links_.begin_connected(epoch_);
     return ready();
   }
   if (why_.text() != status.text())
@@ -137,28 +137,28 @@ void SpanningPart::on_made(const Status& status) {
 }
 
 void SpanningPart::ready() {
-  stage_ = Stage::kReady;
+  state_ = State::kReady;
   why_ = {};
   around_.jobs.commit(spec_.id());
-  vacancy_.open();
+  idle_job_.open();
   if (const auto made = std::exchange(wish_.made, nullptr)) made({});
 }
 
 // A part that joins is ready once it is connected with all that it can reach.
-void SpanningPart::on_ties() {
-  if (stage_ == Stage::kJoining && ties_.settled()) {
+void SpanningPart::on_links() {
+  if (state_ == State::kJoining && links_.is_complete()) {
     MUSTER_LOG(kInfo, "supervisor", "this node's part of job {} has joined the others", spec_.id());
     ready();
-  } else if (stage_ == Stage::kWaiting) {
+  } else if (state_ == State::kWaiting) {
     try_begin();
   }
 }
 
 // A temporary job is not made twice: unless another node has it, it is over.
 void SpanningPart::retry_later() {
-  if (stage_ != Stage::kWaiting) return;
-  if (spec_.temporary() && ties_.elsewhere() == 0) {
-    stage_ = Stage::kOver;
+  if (state_ != State::kWaiting) return;
+  if (spec_.temporary() && links_.elsewhere() == 0) {
+    state_ = State::kOver;
     return;
   }
   around_.loop.unwatch(timer_);
@@ -178,10 +178,10 @@ void SpanningPart::tell_end(const std::string& why, Again again) {
 
 void SpanningPart::end(const std::string& why, Again again) {
   tell_end(why, again);
-  ties_.end(nullptr);
+  links_.end(nullptr);
   making_.stop();
-  vacancy_.end();
-  stage_ = again == Again::kYes ? Stage::kWaiting : Stage::kOver;
+  idle_job_.end();
+  state_ = again == Again::kYes ? State::kWaiting : State::kOver;
   if (around_.table.find(spec_.id(), epoch_) != nullptr) around_.jobs.end(spec_.id(), why);
 }
 
@@ -192,40 +192,40 @@ void SpanningPart::on_ending(const Status& why) {
   why_ = why;
   const Status of_node(why.code(), fmt::format("node {}: {}", around_.peers.here(), why.message()));
   const bool closed = around_.jobs.closed();
-  const bool leaves = closed && ties_.stands();
-  const Again again = closed || stage_ == Stage::kWaiting ? Again::kYes : Again::kNo;
+  const bool leaves = closed && links_.stands();
+  const Again again = closed || state_ == State::kWaiting ? Again::kYes : Again::kNo;
   if (leaves) told_ = true;
-  ties_.end(leaves ? &why : nullptr);
+  links_.end(leaves ? &why : nullptr);
   making_.stop();
-  vacancy_.end();
+  idle_job_.end();
   tell_end(of_node.message(), again);
-  stage_ = again == Again::kYes ? Stage::kWaiting : Stage::kOver;
+  state_ = again == Again::kYes ? State::kWaiting : State::kOver;
 }
 
 void SpanningPart::on_gone(const Status& why) {
   const Status of_node(why.code(), fmt::format("node {}: {}", around_.peers.here(), why.message()));
   // The engine has ended early. While it starts, its answer says so.
-  if (!told_ && ties_.stands()) {
+  if (!told_ && links_.stands()) {
     why_ = why;
-    ties_.end(&why);
-    vacancy_.end();
-    stage_ = Stage::kWaiting;
+    links_.end(&why);
+    idle_job_.end();
+    state_ = State::kWaiting;
   } else if (!told_ && making_.holds()) {
     why_ = why;
     making_.stop();
     tell_end(of_node.message(), Again::kYes);
-    stage_ = Stage::kWaiting;
+    state_ = State::kWaiting;
   }
   if (const auto made = std::exchange(wish_.made, nullptr)) made(why);
   const std::uint64_t next = std::exchange(next_epoch_, 0);
-  if (next != 0 && stage_ == Stage::kWaiting && !around_.jobs.closed()) return begin(next, Stage::kMaking);
+  if (next != 0 && state_ == State::kWaiting && !around_.jobs.closed()) return begin(next, State::kMaking);
   retry_later();
 }
 
 void SpanningPart::on_left(ConnectionId owner) {
   if (wish_.owner == 0 || wish_.owner != owner) return;
   wish_.owner = 0;
-  if (stage_ != Stage::kWaiting) return;
+  if (state_ != State::kWaiting) return;
   told_ = false;
   end(RunningJobs::kOwnerLeft, Again::kNo);
 }
@@ -233,10 +233,10 @@ void SpanningPart::on_left(ConnectionId owner) {
 // ---- peers -------------------------------------------------------------------------------------
 
 void SpanningPart::on_up(const std::string& peer, std::uint64_t its_epoch) {
-  ties_.on_up(peer, its_epoch);
-  vacancy_.on_up(peer);
+  links_.on_up(peer, its_epoch);
+  idle_job_.on_up(peer);
   // It was away when the job was ended.
-  if (stage_ == Stage::kOver && its_epoch != 0 && !vacancy_.without_maker())
+  if (state_ == State::kOver && its_epoch != 0 && !idle_job_.without_maker())
     around_.peers.send(peer, end_message(spec_.id(), its_epoch, why_.message(), false));
   look_at(peer);
 }
@@ -244,18 +244,18 @@ void SpanningPart::on_up(const std::string& peer, std::uint64_t its_epoch) {
 // What is known of the peer's part is new. One of another life of the job, on a node before this one: this
 // node joins that.
 void SpanningPart::look_at(const std::string& peer) {
-  if (ties_.yields_to(peer)) {
+  if (links_.yields_to(peer)) {
     told_ = true;
     end(fmt::format("node {} has the job with another epoch", peer), Again::kYes);
   }
-  on_ties();
+  on_links();
 }
 
 void SpanningPart::on_down(const std::string& peer, const Status& why) {
-  ties_.on_down(peer);
-  vacancy_.on_down(peer);
+  links_.on_down(peer);
+  idle_job_.on_down(peer);
   if (peer == leader_) next_epoch_ = 0;
-  if (stage_ != Stage::kMaking) return;
+  if (state_ != State::kMaking) return;
   const Status lost =
       failure(Code::kPeerLost, "node {} was lost while the job was being made: {}", peer, why.message());
   if (leads()) {
@@ -271,12 +271,12 @@ void SpanningPart::on_down(const std::string& peer, const Status& why) {
 void SpanningPart::hear(const std::string& peer, const std::string& step, std::uint64_t epoch,
                         const Json& message) {
   if (step == "join" || step == "here" || step == "apart" || step == "gone") {
-    if (stage_ == Stage::kOver) {  // it was away when the job was ended
-      if (step != "gone" && !vacancy_.without_maker())
+    if (state_ == State::kOver) {  // it was away when the job was ended
+      if (step != "gone" && !idle_job_.without_maker())
         around_.peers.send(peer, end_message(spec_.id(), epoch, why_.message(), false));
       return;
     }
-    ties_.heard(peer, step, message);
+    links_.heard(peer, step, message);
     return look_at(peer);
   }
   if (step == "prepare") {
@@ -286,18 +286,18 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
   if (step == "end" && epoch == next_epoch_) next_epoch_ = 0;
   if (epoch != epoch_) return;  // of an earlier attempt
   if (step == "end") {
-    if (stage_ != Stage::kOver) hear_end(message);
-  } else if (Vacancy::is_step(step)) {
-    vacancy_.hear(peer, step, message);
-  } else if (stage_ == Stage::kMaking) {
+    if (state_ != State::kOver) hear_end(message);
+  } else if (IdleJob::is_step(step)) {
+    idle_job_.hear(peer, step, message);
+  } else if (state_ == State::kMaking) {
     making_.hear(peer, step, message);
   }
 }
 
-void SpanningPart::on_word(const EngineWord& word) {
-  if (ties_.stands()) return ties_.on_word(word);
+void SpanningPart::on_word(const EngineEvent& word) {
+  if (links_.stands()) return links_.on_word(word);
   const bool present = around_.table.find(spec_.id(), epoch_) != nullptr;
-  if (stage_ == Stage::kMaking && present) making_.on_word(word);
+  if (state_ == State::kMaking && present) making_.on_word(word);
 }
 
 void SpanningPart::give_way(const std::string& leader) {
@@ -317,7 +317,7 @@ void SpanningPart::hear_end(const Json& message) {
 
 void SpanningPart::hear_prepare(const std::string& peer, std::uint64_t epoch) {
   const Job* job = around_.table.find(spec_.id());
-  if (job == nullptr && !around_.jobs.closed()) return begin(epoch, Stage::kMaking);
+  if (job == nullptr && !around_.jobs.closed()) return begin(epoch, State::kMaking);
   if (job != nullptr && job->state != JobState::kEnding) give_way(peer);
   // Once the earlier part is gone this node takes part, unless the leader has ended the attempt before.
   if (!around_.jobs.closed()) {

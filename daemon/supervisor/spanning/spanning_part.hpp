@@ -9,7 +9,7 @@
 // as it can, with the job's epoch, and the engines connect anew (engine_ties.hpp). If no part is left, the
 // leader makes the job again. A temporary job, which a user has asked for, is not made again.
 //
-// A job that only its ranks have asked for ends once no node has any (vacancy.hpp), and so does one whose
+// A job that only its ranks have asked for ends once no node has any (idle_job.hpp), and so does one whose
 // maker's node is away. Its maker may be back with that node, and has the job anew then.
 #pragma once
 
@@ -18,9 +18,9 @@
 #include "daemon/supervisor/base/options.hpp"
 #include "daemon/supervisor/jobs/running_jobs.hpp"
 #include "daemon/supervisor/peers/peers.hpp"
-#include "daemon/supervisor/spanning/engine_ties.hpp"
+#include "daemon/supervisor/spanning/engine_links.hpp"
+#include "daemon/supervisor/spanning/idle_job.hpp"
 #include "daemon/supervisor/spanning/job_making.hpp"
-#include "daemon/supervisor/spanning/vacancy.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -48,24 +48,24 @@ class SpanningPart {
     const Options& options;
   };
   // By whose wish a temporary job is made here; of all others nothing.
-  struct Wish {
+  struct Request {
     ConnectionId owner = 0;
     RunningJobs::OnReady made;                 // it is ready on all nodes, or why it is not
     Nanos patience = JobMaking::kPrepareTime;  // so long it may take
   };
   // `spec`: without its epoch. `leader`: a node of it. `gid`: of its owner.
   SpanningPart(const Surroundings& around, control::JobSpec spec, std::string leader, std::uint32_t gid,
-               Wish wish);
+               Request request);
   ~SpanningPart();
   SpanningPart(const SpanningPart&) = delete;
   SpanningPart& operator=(const SpanningPart&) = delete;
 
   const control::JobSpec& spec() const { return spec_; }
-  bool has(std::string_view node) const { return ties_.has(node); }
+  bool has(std::string_view node) const { return links_.has(node); }
   // The job is over, and is not made again.
-  bool over() const { return stage_ == Stage::kOver; }
+  bool over() const { return state_ == State::kOver; }
   // Of this node's part, if ranks may use it; else 0.
-  std::uint64_t ready_epoch() const { return stage_ == Stage::kReady ? epoch_ : 0; }
+  std::uint64_t ready_epoch() const { return state_ == State::kReady ? epoch_ : 0; }
   // Why the job is not there yet. kOk: it is.
   Status awaited() const;
   // What people should know: why it is not there, or which nodes are missing; empty: nothing.
@@ -78,23 +78,23 @@ class SpanningPart {
 
   void on_up(const std::string& peer, std::uint64_t its_epoch);
   void on_down(const std::string& peer, const Status& why);
-  void on_doubted(const std::string& peer) { ties_.on_doubted(peer); }
-  void on_lost(const std::string& peer, const Status& why) { ties_.on_lost(peer, why); }
+  void on_suspected(const std::string& peer) { links_.on_suspected(peer); }
+  void on_lost(const std::string& peer, const Status& why) { links_.on_lost(peer, why); }
   // A message of one of its nodes, with an epoch that is not 0.
   void hear(const std::string& peer, const std::string& step, std::uint64_t epoch,
             const control::Json& message);
   // The leader makes the job anew: this part ends.
   void give_way(const std::string& leader);
-  void on_word(const EngineWord& word);
+  void on_word(const EngineEvent& word);
   void on_ending(const Status& why);
   void on_gone(const Status& why);
   // Whoever has asked for it has left; if it has an engine, that ends.
   void on_left(ConnectionId owner);
   // No rank of a temporary job is here, or one is again.
-  void on_vacant(Vacant vacant) { vacancy_.set(vacant); }
+  void on_idle(Idle idle) { idle_job_.set(idle); }
 
  private:
-  enum class Stage : std::uint8_t {
+  enum class State : std::uint8_t {
     kWaiting,    // for its nodes, its leader, or the end of an earlier part
     kMaking,     // the job is being made
     kBeginning,  // the job is made, and this node's engine starts
@@ -105,10 +105,10 @@ class SpanningPart {
   enum class Again : std::uint8_t { kYes, kNo };
 
   bool leads() const { return leader_ == around_.peers.here(); }
-  void begin(std::uint64_t epoch, Stage stage);
+  void begin(std::uint64_t epoch, State state);
   void on_made(const Status& status);
   void ready();
-  void on_ties();
+  void on_links();
   void look_at(const std::string& peer);
   void end(const std::string& why, Again again);
   void tell_end(const std::string& why, Again again);
@@ -120,12 +120,12 @@ class SpanningPart {
   const control::JobSpec spec_;
   const std::string leader_;
   const std::uint32_t gid_;
-  Wish wish_;
+  Request wish_;
   std::vector<std::string> others_;
-  EngineTies ties_;
+  EngineLinks links_;
   JobMaking making_;
-  Vacancy vacancy_;
-  Stage stage_ = Stage::kWaiting;
+  IdleJob idle_job_;
+  State state_ = State::kWaiting;
   std::uint64_t epoch_ = 0;
   Status why_;         // the last attempt failed
   bool told_ = false;  // the others know that it ends

@@ -13,13 +13,13 @@ constexpr char kEndsAnyway[] = "the daemon is shutting down; start the other pro
 
 }  // namespace
 
-Handover::Handover(control::Loop& loop, const Clock& clock, const Options& options, const Entrance& entrance,
-                   const RunningJobs& jobs, const DescriptorStore& store, SavedState& saved,
-                   std::function<void()> save)
+Handover::Handover(control::Loop& loop, const Clock& clock, const Options& options,
+                   const Listeners& listeners, const RunningJobs& jobs, const DescriptorStore& store,
+                   SavedState& saved, std::function<void()> save)
     : loop_(loop),
       clock_(clock),
       options_(options),
-      entrance_(entrance),
+      listeners_(listeners),
       jobs_(jobs),
       store_(store),
       saved_(saved),
@@ -41,7 +41,7 @@ void Handover::begin(const std::string& program, const Refused& refused) {
   next_.emplace(*std::move(next));
   save_();
   const ProgramCheck::Question question{options_.arguments, state_format().version, options_.random_hex(),
-                                        state_format().protocol, entrance_.directory()};
+                                        state_format().protocol, listeners_.directory()};
   auto check =
       ProgramCheck::start(loop_, *next_, question, saved_.file(), [this, refused](const Status& answer) {
         // Posted, because the check is still on the stack.

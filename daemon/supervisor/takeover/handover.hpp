@@ -5,7 +5,7 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/base/descriptor_store.hpp"
 #include "daemon/supervisor/jobs/running_jobs.hpp"
-#include "daemon/supervisor/listener/entrance.hpp"
+#include "daemon/supervisor/listener/listeners.hpp"
 #include "daemon/supervisor/takeover/program_check.hpp"
 #include "daemon/supervisor/takeover/saved_state.hpp"
 
@@ -25,7 +25,7 @@ class Handover {
  public:
   using Refused = std::function<void(const Status&)>;
 
-  Handover(control::Loop& loop, const Clock& clock, const Options& options, const Entrance& entrance,
+  Handover(control::Loop& loop, const Clock& clock, const Options& options, const Listeners& listeners,
            const RunningJobs& jobs, const DescriptorStore& store, SavedState& saved,
            std::function<void()> save);
 
@@ -42,7 +42,7 @@ class Handover {
   control::Loop& loop_;
   const Clock& clock_;
   const Options& options_;
-  const Entrance& entrance_;
+  const Listeners& listeners_;
   const RunningJobs& jobs_;
   const DescriptorStore& store_;
   SavedState& saved_;

@@ -10,8 +10,8 @@
 namespace muster::device::host {
 namespace {
 
-// The sentinel wakes after this time even if no bell rings. It only bounds the harm of a Duty whose bell
-// fails.
+// The sentinel wakes after this time even if no bell rings. It only bounds the harm of a IdleProgress whose
+// bell fails.
 constexpr Nanos kSentinelNap{100'000'000};
 
 // The lock is held for well under a microsecond, so a short try is cheaper than a sleep in the kernel.
@@ -32,7 +32,7 @@ void relax() noexcept {
 Crew::Crew(const PoolOptions& options, std::uint32_t workers)
     : streams_max_(options.streams_max),
       spin_(options.spin),
-      duty_(options.duty),
+      idle_progress_(options.progress),
       queues_(options.streams_max, options.depth),
       workers_(workers),
       looking_(workers) {}
@@ -182,7 +182,7 @@ Crew::Wakes Crew::plan(const Effect& effect, std::uint32_t lookers_min) {
 }
 
 void Crew::wake(const Wakes& wakes) noexcept {
-  if (wakes.sentinel) duty_->wake();
+  if (wakes.sentinel) idle_progress_->wake();
   for (Worker* worker : wakes.sleepers) worker->bell.notify_one();
   if (wakes.progress) progress_.notify_all();
 }
@@ -212,8 +212,8 @@ void Crew::serve(std::uint32_t index) {
       idle_since = Instant{-1};
       continue;
     }
-    if (duty_due()) (void)turn_of_duty();
-    if (run_parts(worker) || turn_of_duty() > 0) {
+    if (progress_due()) (void)turn_of_progress();
+    if (run_parts(worker) || turn_of_progress() > 0) {
       idle_since = Instant{-1};
       continue;
     }
@@ -229,8 +229,8 @@ void Crew::serve(std::uint32_t index) {
   serving = nullptr;
 }
 
-// Runs parts until none is ready, a turn of duty is due, or the worker is to leave. Returns false if none was
-// ready.
+// Runs parts until none is ready, a turn of progress is due, or the worker is to leave. Returns false if none
+// was ready.
 bool Crew::run_parts(const Worker& worker) {
   Part part;
   if (!queues_.any_ready() || !first_part(worker, &part)) return false;
@@ -238,7 +238,7 @@ bool Crew::run_parts(const Worker& worker) {
     queues_.note_begin(part);
     part.task.run(part.task.context, part.number);
     const bool finished = part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    const bool leave = duty_due() || stopped() || !workers_.works(worker);
+    const bool leave = progress_due() || stopped() || !workers_.works(worker);
     if (!finished && !leave && queues_.claim_next(&part)) continue;
     if (!next_part(&part, finished, leave)) return true;
   }
@@ -303,43 +303,44 @@ bool Crew::run_part_by_hand() {
 
 std::size_t Crew::run_once() {
   MUSTER_ASSERT(workers() == 0);
-  return run_part_by_hand() ? 1 : turn_of_duty();
+  return run_part_by_hand() ? 1 : turn_of_progress();
 }
 
-// A worker with parts to run must still do turns of duty. Else an urgent command would wait for the end of a
-// long task instead of the end of a part.
-bool Crew::duty_due() const noexcept {
-  return duty_ != nullptr &&
+// A worker with parts to run must still do turns of progress. Else an urgent command would wait for the end
+// of a long task instead of the end of a part.
+bool Crew::progress_due() const noexcept {
+  return idle_progress_ != nullptr &&
          clock_.now().count() - last_turn_ns_.load(std::memory_order_relaxed) >= spin_.count();
 }
 
-std::size_t Crew::turn_of_duty() {
-  if (duty_ == nullptr || on_duty_.load(std::memory_order_relaxed) ||
-      on_duty_.exchange(true, std::memory_order_acquire))
+std::size_t Crew::turn_of_progress() {
+  if (idle_progress_ == nullptr || progressing_.load(std::memory_order_relaxed) ||
+      progressing_.exchange(true, std::memory_order_acquire))
     return 0;
-  const std::size_t done = duty_->do_work();
+  const std::size_t done = idle_progress_->do_work();
   last_turn_ns_.store(clock_.now().count(), std::memory_order_relaxed);
-  on_duty_.store(false, std::memory_order_release);
+  progressing_.store(false, std::memory_order_release);
   return done;
 }
 
 Crew::Announced Crew::announce() {
-  if (on_duty_.exchange(true, std::memory_order_acquire)) {
+  if (progressing_.exchange(true, std::memory_order_acquire)) {
     ::sched_yield();
     return Announced::kLookAgain;
   }
-  const bool quiet = duty_->arm();
-  on_duty_.store(false, std::memory_order_release);
+  const bool quiet = idle_progress_->arm();
+  progressing_.store(false, std::memory_order_release);
   return quiet ? Announced::kQuiet : Announced::kLookAgain;
 }
 
 // Sleeps: as the sentinel if there is none, else on its own bell. Returns at once if a part is ready or work
-// came in for duty. Every worker arms first, because a turn of duty may disarm; so when all sleep, duty was
-// armed after its last turn. A worker that cannot arm, because another is on duty, returns and looks again:
-// if a bell has woken it, no other worker knows of the work. One that is not to work leaves that to another.
+// came in for progress. Every worker arms first, because a turn of progress may disarm; so when all sleep,
+// progress was armed after its last turn. A worker that cannot arm, because another is in one, returns
+// and looks again: if a bell has woken it, no other worker knows of the work. One that is not to work leaves
+// that to another.
 void Crew::rest(Worker& worker) {
   const bool works = workers_.works(worker);
-  const Announced announced = duty_ != nullptr && works ? announce() : Announced::kNoDuty;
+  const Announced announced = idle_progress_ != nullptr && works ? announce() : Announced::kNoDuty;
   if (announced == Announced::kLookAgain) return;
   std::unique_lock<std::mutex> lock = brief_lock();
   if (stopped() || works != workers_.works(worker)) return;
@@ -365,7 +366,7 @@ void Crew::rest(Worker& worker) {
   workers_.set_sentinel(worker);
   guarded_ = true;
   lock.unlock();
-  duty_->wait(kSentinelNap);
+  idle_progress_->wait(kSentinelNap);
   lock = brief_lock();
   guarded_ = false;
   if (worker.awake) return;

@@ -1,15 +1,15 @@
 // Crew: the implementation of a Pool: the lock over the queues, and the state of each worker.
 //
-// A worker is in one of four states: running a part; looking (polling, yielding, or in a turn of duty);
-// asleep on its own bell; or the one sentinel, asleep inside Duty::wait. A thread that rings a worker counts
-// it as looking at once, under the lock, so that two threads never count on the same sleeper.
+// A worker is in one of four states: running a part; looking (polling, yielding, or in a turn of progress);
+// asleep on its own bell; or the one sentinel, asleep inside IdleProgress::wait. A thread that rings a worker
+// counts it as looking at once, under the lock, so that two threads never count on the same sleeper.
 //
 // Of the workers only some may be meant to work (workers.hpp). One that is not sleeps on its bell as soon as
 // it has looked up. It may have been told of work that no other knows of. So it leaves another that looks, by
 // a ring if need be, and whoever lies down next looks once more.
 //
 // An issuing thread takes no lock while a worker looks. That worker takes in the arrivals, after its turn of
-// duty at the latest, and rings others for parts that it cannot run alone. A worker stops looking when it
+// progress at the latest, and rings others for parts that it cannot run alone. A worker stops looking when it
 // takes a part or goes to sleep. It reads the arrivals after it has left the count `looking_`; an issuing
 // thread reads the count after its arrival. So no wake is lost.
 #pragma once
@@ -31,7 +31,7 @@ namespace muster::device::host {
 
 // Owns    the queues and the workers' states; not the threads.
 // Thread  any; serve(): the worker's own.
-// Bound   the lock is held for one list operation, never during a part, a turn of duty or a system call.
+// Bound   the lock is held for one list operation, never during a part, a turn of progress or a system call.
 // Fails   kBusy, kNoResource; kState once stopped.
 class Crew {
  public:
@@ -56,7 +56,7 @@ class Crew {
 
   // The body of worker thread `index`; returns after stop().
   void serve(std::uint32_t index);
-  // Runs one part or one turn of duty on the calling thread; returns how much was done.
+  // Runs one part or one turn of progress on the calling thread; returns how much was done.
   std::size_t run_once();
   // Drops all queued work and makes serve() return. Idempotent.
   void stop();
@@ -91,29 +91,29 @@ class Crew {
   bool first_part(const Worker& worker, Part* part);
   bool next_part(Part* part, bool finished, bool leave);
   bool run_part_by_hand();
-  std::size_t turn_of_duty();
-  bool duty_due() const noexcept;
+  std::size_t turn_of_progress();
+  bool progress_due() const noexcept;
   enum class Announced : std::uint8_t { kQuiet, kLookAgain, kNoDuty };
   Announced announce();
   void rest(Worker& worker);
 
   const std::uint32_t streams_max_;
   const Nanos spin_;
-  Duty* const duty_;
+  IdleProgress* const idle_progress_;
   SteadyClock clock_;
 
   mutable std::mutex lock_;
   Queues queues_;
   Workers workers_;
   bool guarded_ =
-      false;  // a worker is inside Duty::wait, rung or not; a second one there could take its wake
+      false;  // a worker is inside IdleProgress::wait, rung or not; a second one there could take its wake
   bool look_again_ = false;  // a worker that may know of work has left; who lies down next looks for it
   std::atomic<std::uint32_t> looking_{0};  // changed under the lock, read anywhere
   std::uint32_t blocked_ = 0;              // callers asleep in await()
   std::condition_variable progress_;
   std::atomic<bool> stopping_{false};
 
-  alignas(128) std::atomic<bool> on_duty_{false};  // a worker is in do_work or arm
+  alignas(128) std::atomic<bool> progressing_{false};  // a worker is in do_work or arm
   std::atomic<std::int64_t> last_turn_ns_{0};
 };
 

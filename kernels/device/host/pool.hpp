@@ -1,5 +1,5 @@
 // Pool: the worker threads that serve all host streams. Their number is that of the granted cores, so that
-// eight ranks do not oversubscribe two cores (decision D1). An idle worker runs the owner's duty.
+// eight ranks do not oversubscribe two cores (decision D1). An idle worker runs the owner's progress.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -22,11 +22,11 @@ class Crew;
 //
 // Order   A free worker takes a part of the most urgent ready stream. Of equal streams it takes the one that
 //         fewest workers serve, then the next in turn. So beside a wide task one of two workers serves a
-//         chain of small ones. A worker without a part does a turn of duty, unless another is on duty. Idle
-//         for `spin`, it arms and sleeps: threads often outnumber cores, so no spin is unbounded. The end of
-//         a task never waits for a sleeper. The finishing worker takes the next part or turn of duty, and
-//         wakes others only for parts that it cannot take. A worker that always finds parts still does a turn
-//         of duty once in `spin`, between two parts.
+//         chain of small ones. A worker without a part does a turn of progress, unless another is on
+//         progress. Idle for `spin`, it arms and sleeps: threads often outnumber cores, so no spin is
+//         unbounded. The end of a task never waits for a sleeper. The finishing worker takes the next part or
+//         turn of progress, and wakes others only for parts that it cannot take. A worker that always finds
+//         parts still does a turn of progress once in `spin`, between two parts.
 // Number  All workers are made at start and work. The owner may let fewer of them work, and more again.
 // Blocking  Event::synchronize and Stream::synchronize sleep, so a worker thread must not call them; on a
 //         manual pool they run the parts themselves. Closing a stream drops tasks that have not started,
@@ -39,15 +39,15 @@ class Pool {
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  // Joins the workers: afterwards no part and no turn of duty runs. Streams and events may be destroyed
+  // Joins the workers: afterwards no part and no turn of progress runs. Streams and events may be destroyed
   // later.
   void halt();
   std::uint32_t workers() const noexcept;
   // So many of the workers work from now on: at least one, at most all. The others sleep, and wake no more
   // until they are to work again.
   void work_with(std::uint32_t workers);
-  // Runs one ready part, or else one turn of duty, on the calling thread. Only for a pool of open_manual().
-  // Returns how much was done.
+  // Runs one ready part, or else one turn of progress, on the calling thread. Only for a pool of
+  // open_manual(). Returns how much was done.
   std::size_t run_once();
   // A pool without threads: everything runs inside run_once(), also records that wait for nothing.
   static std::unique_ptr<Pool> open_manual(const PoolOptions& options);

@@ -1,4 +1,4 @@
-// The inputs of a pool: tasks for its streams, the duty of its idle workers, and its size.
+// The inputs of a pool: tasks for its streams, the progress of its idle workers, and its size.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -19,17 +19,17 @@ struct Task {
 // What an idle worker does between tasks: the engine's turn of progress (drain rings, schedule, publish).
 //
 // Owns    all that its implementer needs for a turn.
-// Thread  do_work and arm: one worker at a time, the one on duty. wait: any worker that is not on duty,
-//         after arm. wake: any thread, any time; it must not block or take locks that do_work holds. A
-//         wake before the wait makes that wait return at once.
+// Thread  do_work and arm: one worker at a time. wait: any other worker, after arm. wake: any thread, any
+//         time; it must not block or take locks that do_work holds. A wake before the wait makes that wait
+//         return at once.
 // Bound   a turn is short, because no other worker schedules meanwhile.
 // Fails   never; the implementer reports the failures of a turn.
 //
 // One worker at a time is inside wait. An arm may have no wait behind it, and another worker's do_work may
 // come between the two. So every worker arms again before it sleeps.
-class Duty {
+class IdleProgress {
  public:
-  virtual ~Duty() = default;
+  virtual ~IdleProgress() = default;
   // One turn; returns how much was done. Waits for no work, and for no lock that is held for longer than a
   // turn. May enqueue on streams; that work starts after the turn.
   virtual std::size_t do_work() = 0;
@@ -48,7 +48,7 @@ struct PoolOptions {
   std::uint32_t streams_max = 1024;  // at most kStreamsMax
   std::uint32_t depth = 64;  // tasks, records and waits in flight per stream; more are refused with kBusy
   Nanos spin{50'000};        // how long an idle worker polls (yielding) before it sleeps
-  Duty* duty = nullptr;      // not owned; outlives the pool
+  IdleProgress* progress = nullptr;  // not owned; outlives the pool
 };
 
 }  // namespace muster::device::host

@@ -54,7 +54,7 @@ class Workers {
  private:
   std::vector<std::unique_ptr<Worker>> all_;
   std::vector<Worker*> asleep_;  // those of them that work
-  Worker* sentinel_ = nullptr;   // asleep in Duty::wait and not yet roused
+  Worker* sentinel_ = nullptr;   // asleep in IdleProgress::wait and not yet roused
   // Read by every worker between parts, and hardly ever written: alone on its lines of the cache.
   alignas(128) std::atomic<std::uint32_t> working_;
 };

@@ -185,19 +185,19 @@ TEST(Completion, RemembersAResetWhileThePageIsBeingChanged) {
 
 TEST(Completion, SaysHowFarALaneIsSettled) {
   Session s;
-  EXPECT_EQ(s.reader.settled(kLane, 10), 0u);
+  EXPECT_EQ(s.reader.decided(kLane, 10), 0u);
   s.writer.publish(kLane, 3);
-  EXPECT_EQ(s.reader.settled(kLane, 10), 3u);
+  EXPECT_EQ(s.reader.decided(kLane, 10), 3u);
   s.writer.fail(kLane, 5, Code::kTimeout, -1, "");
-  EXPECT_EQ(s.reader.settled(kLane, 10), 10u) << "stopped: all fails as it comes";
+  EXPECT_EQ(s.reader.decided(kLane, 10), 10u) << "stopped: all fails as it comes";
   EXPECT_EQ(s.reader.remember_reset(kLane, 10), Code::kOk);
-  EXPECT_EQ(s.reader.settled(kLane, 12), 10u) << "what came behind the reset will run";
+  EXPECT_EQ(s.reader.decided(kLane, 12), 10u) << "what came behind the reset will run";
   s.writer.reset(kLane, 10);
-  EXPECT_EQ(s.reader.settled(kLane, 12), 10u);
+  EXPECT_EQ(s.reader.decided(kLane, 12), 10u);
   s.writer.publish(kLane, 11);
-  EXPECT_EQ(s.reader.settled(kLane, 12), 11u);
+  EXPECT_EQ(s.reader.decided(kLane, 12), 11u);
   s.word().revision |= 1;
-  EXPECT_EQ(s.reader.settled(kLane, 12), 0u) << "being changed: not known";
+  EXPECT_EQ(s.reader.decided(kLane, 12), 0u) << "being changed: not known";
 }
 
 TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {

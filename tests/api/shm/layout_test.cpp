@@ -100,10 +100,10 @@ TEST(Layout, PinsTheMessages) {
   EXPECT_EQ(sizeof(LaneOpen), 16u + 8u + kNameBytes);
   EXPECT_EQ(sizeof(LaneGrant), 24u);
   EXPECT_EQ(sizeof(PlanKernel), 16u + 24u);
-  EXPECT_EQ(sizeof(TensorHead), 24u);
-  EXPECT_EQ(offsetof(TensorHead, dtype), 16u);
-  EXPECT_EQ(sizeof(FaceHead), 32u);
-  EXPECT_EQ(offsetof(FaceHead, view), 8u);
+  EXPECT_EQ(sizeof(TensorHeader), 24u);
+  EXPECT_EQ(offsetof(TensorHeader, dtype), 16u);
+  EXPECT_EQ(sizeof(FaceHeader), 32u);
+  EXPECT_EQ(offsetof(FaceHeader, view), 8u);
   EXPECT_EQ(kMessageBytesMax, 131072u);
   EXPECT_EQ(sizeof(PlanCollective) + kListBytesMax, kMessageBytesMax);
 }

@@ -49,7 +49,7 @@ class Priorities : public ::testing::Test {
     engine_->do_work();
   }
   // Parts until the latest start on the lane is over at both ranks. The turn between two of them is the one
-  // that a worker takes when duty is due.
+  // that a worker takes when progress is due.
   std::uint32_t parts_until(muster_lane lane) {
     std::uint32_t parts = 0;
     while (clients_[0]->latest(lane) == Code::kPending || clients_[1]->latest(lane) == Code::kPending) {

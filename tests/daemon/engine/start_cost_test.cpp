@@ -347,7 +347,7 @@ TEST_F(StartCost, IsTheSameAfterNewCountsWhichCostHeapThemselves) {
 }
 
 // A turn that puts two tasks on a stream, and what that cost; the worker who does it sleeps between turns.
-class Launcher final : public device::host::Duty {
+class Launcher final : public device::host::IdleProgress {
  public:
   static constexpr std::uint32_t kWorkers = 4;
   std::size_t do_work() override {
@@ -397,12 +397,13 @@ class Launcher final : public device::host::Duty {
   bool rung_ = false;
 };
 
-// Goal:   with real workers too, most of whom sleep: who launches in a turn of duty wakes nobody in it, and
+// Goal:   with real workers too, most of whom sleep: who launches in a turn of progress wakes nobody in it,
+// and
 //         all of them come after it.
 TEST(StartCostOfATurn, IsTheSameWhileOtherWorkersSleep) {
   Launcher launcher;
   const auto pool =
-      *device::host::Pool::start({.workers = Launcher::kWorkers, .spin = Nanos{0}, .duty = &launcher});
+      *device::host::Pool::start({.workers = Launcher::kWorkers, .spin = Nanos{0}, .progress = &launcher});
   const auto device = *device::host::open_device(*pool);
   const auto stream = *device->open_stream(device::Priority::kNormal);
   launcher.stream = stream.get();

@@ -15,9 +15,9 @@
 namespace muster::device::host::test {
 namespace {
 
-// The engine's duty in small: an inbox, a bell that is rung only while nobody polls, and tasks put on a
+// The engine's progress in small: an inbox, a bell that is rung only while nobody polls, and tasks put on a
 // stream. wait() has no timeout, so a lost wake is a test that hangs instead of one that is slow.
-class Mailroom final : public Duty {
+class Mailroom final : public IdleProgress {
  public:
   std::size_t do_work() override {
     EXPECT_EQ(inside_.fetch_add(1), 0) << "two workers are on duty";
@@ -68,45 +68,45 @@ class Mailroom final : public Duty {
 TEST(PoolDuty, ServesEveryLetterWhetherWorkersSleepOrPoll) {
   for (const std::uint32_t workers : {1u, 2u, 5u}) {
     for (const Nanos spin : {Nanos{0}, Nanos{20'000}}) {
-      Mailroom duty;
+      Mailroom progress;
       Counter counter;
-      // The duty needs a stream before its first letter, so the pool starts with an empty inbox.
-      PoolOptions options = sleepy(workers, &duty);
+      // The progress needs a stream before its first letter, so the pool starts with an empty inbox.
+      PoolOptions options = sleepy(workers, &progress);
       options.spin = spin;
       Bench bench(options);
       auto s = bench.stream();
       auto e = bench.event();
-      duty.stream = s.get();
-      duty.done = e.get();
-      duty.task = counter.task();
+      progress.stream = s.get();
+      progress.done = e.get();
+      progress.task = counter.task();
       Rounds rounds(1000);
       while (rounds.next()) {
-        duty.post();
+        progress.post();
         while (counter.count.load() < rounds.done()) std::this_thread::yield();
       }
       e->synchronize();
-      EXPECT_EQ(duty.enqueued, rounds.done());
+      EXPECT_EQ(progress.enqueued, rounds.done());
       if (spin.count() == 0) {
-        EXPECT_GT(duty.arms, 0u);
+        EXPECT_GT(progress.arms, 0u);
       }
-      bench.pool.reset();  // before the stream: nobody uses the duty any more
+      bench.pool.reset();  // before the stream: nobody uses the progress any more
     }
   }
 }
 
-// Goal:   work enqueued by a thread that is no worker reaches a pool whose workers sleep in duty or on their
-// bells.
+// Goal:   work enqueued by a thread that is no worker reaches a pool whose workers sleep in progress or on
+// their bells.
 TEST(PoolDuty, IsWokenForWorkEnqueuedFromOutside) {
   for (const std::uint32_t workers : {1u, 3u}) {
-    Mailroom duty;
-    Bench bench(sleepy(workers, &duty));
+    Mailroom progress;
+    Bench bench(sleepy(workers, &progress));
     auto s = bench.stream();
     Counter counter;
     for (Rounds rounds(1500); rounds.next();) {
       ASSERT_TRUE(enqueue(*s, counter.task(1 + static_cast<std::uint32_t>(rounds.done()) % workers)).ok());
       ASSERT_TRUE(s->synchronize().ok());
     }
-    EXPECT_GT(duty.arms, 0u);
+    EXPECT_GT(progress.arms, 0u);
     s.reset();
     bench.pool.reset();
   }
@@ -114,14 +114,14 @@ TEST(PoolDuty, IsWokenForWorkEnqueuedFromOutside) {
 
 // Goal:   letters and outside work at the same time; neither starves, both wake.
 TEST(PoolDuty, ServesLettersBesideWorkFromOutside) {
-  Mailroom duty;
+  Mailroom progress;
   Counter letters, direct;
-  Bench bench(sleepy(2, &duty));
+  Bench bench(sleepy(2, &progress));
   auto s = bench.stream();
   auto e = bench.event();
-  duty.stream = s.get();
-  duty.done = e.get();
-  duty.task = letters.task();
+  progress.stream = s.get();
+  progress.done = e.get();
+  progress.task = letters.task();
   std::thread outside([&] {
     auto mine = bench.stream(Priority::kHigh);
     Rounds rounds(1000);
@@ -132,29 +132,29 @@ TEST(PoolDuty, ServesLettersBesideWorkFromOutside) {
     EXPECT_EQ(direct.count, 3 * rounds.done());
   });
   for (Rounds rounds(1000); rounds.next();) {
-    duty.post();
+    progress.post();
     while (letters.count.load() < rounds.done()) std::this_thread::yield();
   }
   outside.join();
   bench.pool.reset();
 }
 
-// Goal:   a long task does not keep duty from its turns: an urgent command is seen at the end of a part.
-// Method: one worker, a task that ends only once duty had a turn after the task began.
+// Goal:   a long task does not keep progress from its turns: an urgent command is seen at the end of a part.
+// Method: one worker, a task that ends only once progress had a turn after the task began.
 TEST(PoolDuty, HasATurnBetweenThePartsOfALongTask) {
   struct Probe {
-    Mailroom* duty;
+    Mailroom* progress;
     mutable std::atomic<std::uint64_t> at_start{0};
     mutable std::atomic<bool> seen{false};
     static void run(const void* self, std::uint32_t part) {
       const auto* probe = static_cast<const Probe*>(self);
-      if (part == 0) probe->at_start = probe->duty->turns.load();
-      if (part > 0 && probe->duty->turns.load() > probe->at_start) probe->seen = true;
+      if (part == 0) probe->at_start = probe->progress->turns.load();
+      if (part > 0 && probe->progress->turns.load() > probe->at_start) probe->seen = true;
     }
   };
-  Mailroom duty;
-  Probe probe{&duty};
-  Bench bench(sleepy(1, &duty));
+  Mailroom progress;
+  Probe probe{&progress};
+  Bench bench(sleepy(1, &progress));
   auto s = bench.stream();
   ASSERT_TRUE(enqueue(*s, {&Probe::run, &probe, 1000}).ok());
   ASSERT_TRUE(s->synchronize().ok());
@@ -164,7 +164,7 @@ TEST(PoolDuty, HasATurnBetweenThePartsOfALongTask) {
 }
 
 // Waits in its first turn for a lock of whoever starts the pool.
-class Locked final : public Duty {
+class Locked final : public IdleProgress {
  public:
   std::size_t do_work() override {
     const std::lock_guard wait(lock);
@@ -176,20 +176,20 @@ class Locked final : public Duty {
   std::mutex lock;
 };
 
-// Goal:   a pool that cannot start all its threads says so, though the caller holds a lock of the duty.
+// Goal:   a pool that cannot start all its threads says so, though the caller holds a lock of the progress.
 // Method: address space for two stacks.
 TEST(PoolDuty, DoesNotBeginBeforeAllWorkersAreThere) {
 #if defined(MUSTER_SANITIZED)
   GTEST_SKIP() << "the sanitizer's own address space does not fit into a limit";
 #endif
-  Locked duty;
-  PoolOptions options = sleepy(64, &duty);
+  Locked progress;
+  PoolOptions options = sleepy(64, &progress);
   rlimit limit{};
   ASSERT_EQ(getrlimit(RLIMIT_AS, &limit), 0);
   std::uint64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   const rlimit little{pages * 4096 + (std::uint64_t{20} << 20), limit.rlim_max};
-  const std::lock_guard held(duty.lock);
+  const std::lock_guard held(progress.lock);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &little), 0);
   const auto pool = Pool::start(options);
   ASSERT_EQ(setrlimit(RLIMIT_AS, &limit), 0);

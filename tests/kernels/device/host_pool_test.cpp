@@ -172,7 +172,7 @@ TEST(ManualPool, CountsNothingAgainstItsDepthThatWaitsForNothing) {
   EXPECT_EQ(s->record(*e).code(), Code::kBusy);
 }
 
-class CountingDuty final : public Duty {
+class CountingDuty final : public IdleProgress {
  public:
   std::size_t do_work() override { return ++turns % 3 == 0 ? 0 : 7; }
   bool arm() override { return true; }
@@ -182,14 +182,14 @@ class CountingDuty final : public Duty {
 };
 
 TEST(ManualPool, DoesATurnOfDutyOnlyWhenNoPartIsReady) {
-  CountingDuty duty;
-  Bench bench(Pool::open_manual({.duty = &duty}));
+  CountingDuty progress;
+  Bench bench(Pool::open_manual({.progress = &progress}));
   auto s = bench.stream();
   Counter counter;
   ASSERT_TRUE(enqueue(*s, counter.task(2)).ok());
   EXPECT_EQ(bench.pool->run_once(), 1u);
   EXPECT_EQ(bench.pool->run_once(), 1u);
-  EXPECT_EQ(duty.turns, 0u);
+  EXPECT_EQ(progress.turns, 0u);
   EXPECT_EQ(bench.pool->run_once(), 7u);
   EXPECT_EQ(bench.pool->run_once(), 7u);
   EXPECT_EQ(bench.pool->run_once(), 0u);

@@ -119,7 +119,7 @@ TEST(WorkingPool, LeavesTheRestOfATaskToThoseThatWork) {
 }
 
 // Letters, each of which is one more to count. wait() has no timeout, so a lost wake is a test that hangs.
-class Letters final : public Duty {
+class Letters final : public IdleProgress {
  public:
   std::size_t do_work() override {
     armed_.store(false);
@@ -151,8 +151,8 @@ class Letters final : public Duty {
 // Method: one thread posts letters, one enqueues tasks, one changes the number all the time.
 TEST(WorkingPool, LosesNothingWhileTheNumberChanges) {
   for (const Nanos spin : {Nanos{0}, Nanos{20'000}}) {
-    Letters duty;
-    PoolOptions options = sleepy(5, &duty);
+    Letters progress;
+    PoolOptions options = sleepy(5, &progress);
     options.spin = spin;
     Bench bench(options);
     std::atomic<bool> done{false};
@@ -174,8 +174,8 @@ TEST(WorkingPool, LosesNothingWhileTheNumberChanges) {
     });
     Rounds rounds(1000);
     while (rounds.next()) {
-      duty.post();
-      while (duty.read.load() < rounds.done()) std::this_thread::yield();
+      progress.post();
+      while (progress.read.load() < rounds.done()) std::this_thread::yield();
     }
     enqueuing.join();
     done = true;
@@ -185,7 +185,7 @@ TEST(WorkingPool, LosesNothingWhileTheNumberChanges) {
 }
 
 // The first worker is held between its look for letters and its sleep.
-class HeldAtItsSleep final : public Duty {
+class HeldAtItsSleep final : public IdleProgress {
  public:
   std::size_t do_work() override {
     const std::size_t letters = inbox.exchange(0);
@@ -218,25 +218,25 @@ class HeldAtItsSleep final : public Duty {
 // Goal:   a letter is read although its bell wakes a worker that does not work any more, just when the one
 //         that does has looked and is about to sleep.
 TEST(WorkingPool, LooksAgainForWhatAWorkerThatLeavesWasTold) {
-  HeldAtItsSleep duty;
-  Bench bench(sleepy(2, &duty));
-  while (!duty.held.load()) std::this_thread::yield();
+  HeldAtItsSleep progress;
+  Bench bench(sleepy(2, &progress));
+  while (!progress.held.load()) std::this_thread::yield();
   bench.pool->work_with(1);
-  duty.inbox = 1;
-  duty.wake();
+  progress.inbox = 1;
+  progress.wake();
   std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in which the other one wakes, and leaves
-  duty.let_go = true;
-  while (duty.read.load() == 0) std::this_thread::yield();
+  progress.let_go = true;
+  while (progress.read.load() == 0) std::this_thread::yield();
   bench.pool.reset();
 }
 
 // Goal:   a pool ends whoever of its workers sleeps.
 TEST(WorkingPool, EndsWithWorkersThatDoNotWork) {
   for (int i = 0; i < 50; ++i) {
-    Letters duty;
-    Bench bench(sleepy(3, i % 2 == 0 ? &duty : nullptr));
+    Letters progress;
+    Bench bench(sleepy(3, i % 2 == 0 ? &progress : nullptr));
     bench.pool->work_with(1 + static_cast<std::uint32_t>(i) % 3);
-    if (i % 3 == 0) duty.post();
+    if (i % 3 == 0) progress.post();
     bench.pool.reset();
   }
 }

@@ -17,15 +17,15 @@
 namespace muster::device::host::test {
 
 // Workers that lie down at once: every enqueue has to wake somebody.
-inline PoolOptions sleepy(std::uint32_t workers, Duty* duty = nullptr) {
+inline PoolOptions sleepy(std::uint32_t workers, IdleProgress* progress = nullptr) {
   PoolOptions options;
   options.workers = workers;
   options.spin = Nanos{0};
-  options.duty = duty;
+  options.progress = progress;
   return options;
 }
 
-// What a duty waits for. It has no timeout, so a lost wake is a test that hangs, not one that is slow.
+// What a progress waits for. It has no timeout, so a lost wake is a test that hangs, not one that is slow.
 class Bell {
  public:
   void wait() {

@@ -24,7 +24,7 @@ MUTANTS = [
            "state.left_by",
            "a rank that leaves of itself is said to have left for a fault of long ago",
            ["rank_lanes_test"]),
-    Mutant("one_answer_for_one_question", "daemon/engine/nodes/catch_up.cpp",
+    Mutant("one_answer_for_one_question", "daemon/engine/nodes/control_fence.cpp",
            "«question <= said.question»",
            "question == said.question",
            "of two ranks that attach at once, one waits a second for nothing",

@@ -57,7 +57,7 @@ std::vector<std::vector<std::int64_t>> files_of(const WritePlan& plan, const Lay
     const std::vector<std::int64_t> array = array_of(layout, rank);
     const Index own = dense_strides(layout.dims(), layout.local_shape(rank));
     const auto pieces = layout.pieces(rank);
-    for (const BoxPlace& place : boxes_of(plan, rank)) {
+    for (const BoxIndex& place : boxes_of(plan, rank)) {
       const SavedBox& saved = plan.record.tensors[place.tensor].boxes[place.box];
       const auto piece = std::ranges::find(pieces, saved.box, &Layout::Piece::box);
       EXPECT_NE(piece, pieces.end()) << "a member writes what it does not have";

@@ -27,8 +27,8 @@ TEST(WritePlan, ReplicasShareTheWriting) {
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_EQ(plan->record.step, 7U);
   EXPECT_THAT(plan->writers, ElementsAre(0, 1, 2));
-  EXPECT_THAT(boxes_of(*plan, 0), ElementsAre(BoxPlace{0, 0}, BoxPlace{3, 0}));  // a tie goes to the lowest
-  EXPECT_THAT(boxes_of(*plan, 1), ElementsAre(BoxPlace{1, 0}));
+  EXPECT_THAT(boxes_of(*plan, 0), ElementsAre(BoxIndex{0, 0}, BoxIndex{3, 0}));  // a tie goes to the lowest
+  EXPECT_THAT(boxes_of(*plan, 1), ElementsAre(BoxIndex{1, 0}));
   EXPECT_EQ(plan->record.files[0].bytes, 64U);
   EXPECT_EQ(plan->record.tensors[3].boxes[0].at, 32U);
 }
@@ -60,7 +60,7 @@ TEST(WritePlan, AnEmptyShardMeetsNoOther) {
     for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
       const auto places = boxes_of(*plan, rank);
       EXPECT_EQ(places.size(), layout.local_elements(rank) == 0 ? 0U : 1U) << n << " rank " << rank;
-      for (const BoxPlace& place : places)
+      for (const BoxIndex& place : places)
         elements += plan->record.tensors[0].boxes[place.box].box.elements();
     }
     EXPECT_EQ(elements, n);

@@ -66,7 +66,7 @@ inline Status make_checkpoint(const std::string& folder, const std::string& name
   for (std::size_t i = 0; i < plan->writers.size(); ++i) {
     auto file = store::DiskFile::create(staged->path() + "/" + plan->record.files[i].name);
     if (!file) return file.error();
-    for (const checkpoint::BoxPlace& place : checkpoint::boxes_of(*plan, plan->writers[i])) {
+    for (const checkpoint::BoxIndex& place : checkpoint::boxes_of(*plan, plan->writers[i])) {
       checkpoint::SavedTensor& saved = plan->record.tensors[place.tensor];
       const auto made = std::ranges::find(tensors, saved.name, &MadeTensor::name);
       const std::vector<std::byte> bytes = bytes_of_box(*made, saved.boxes[place.box].box);

@@ -142,7 +142,7 @@ TEST_F(Meetings, SettlesAStageThoughItIsInterrupted) {
   for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
   world_.interrupted = true;
   const auto begin = std::chrono::steady_clock::now();
-  stages.settle(one_, policy.undisturbed());
+  stages.drain(one_, policy.undisturbed());
   EXPECT_GE(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(50));
 }
 

@@ -4,7 +4,7 @@
 
 #include "api/client/direct/member_regions.hpp"
 #include "api/client/direct/planning.hpp"
-#include "daemon/engine/direct/board.hpp"
+#include "daemon/engine/direct/direct_pages.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -37,8 +37,8 @@ class DirectWorld {
     scheduler::Group group{"world", {}};
     for (std::uint32_t rank = 0; rank < ranks; ++rank) group.ranks.push_back(Rank(rank));
     const shm::Headroom headroom = shm::memory_headroom();
-    board_ =
-        std::make_unique<engine::Board>(*engine::Board::create(std::span(&group, 1), ranks, 0, 1, headroom));
+    board_ = std::make_unique<engine::DirectPages>(
+        *engine::DirectPages::create(std::span(&group, 1), ranks, 0, 1, headroom));
     // Behind what the test sees, a part for each rank's scratch.
     arena_ = *shm::create_memory("arena", 2 * arena_bytes, headroom);
     view_ = *shm::Mapping::map(arena_, 2 * arena_bytes, shm::Access::kReadWrite);
@@ -49,7 +49,7 @@ class DirectWorld {
   }
 
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(seats_.size()); }
-  engine::Board& board() { return *board_; }
+  engine::DirectPages& board() { return *board_; }
   std::byte* arena() { return view_.writable(); }
   std::uint64_t arena_bytes() const { return view_.size() / 2; }
   Channel& channel(std::uint32_t rank) { return *seats_[rank]->channel; }
@@ -162,7 +162,7 @@ class DirectWorld {
   }
 
   Machine machine_;
-  std::unique_ptr<engine::Board> board_;
+  std::unique_ptr<engine::DirectPages> board_;
   shm::Descriptor arena_;
   shm::Mapping view_;
   std::vector<std::unique_ptr<Seat>> seats_;

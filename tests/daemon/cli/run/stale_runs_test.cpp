@@ -1,7 +1,7 @@
 // What killed runs leave behind is gone after the next one, and nothing else.
 #include "daemon/cli/run/stale_runs.hpp"
 
-#include "daemon/supervisor/listener/place_lock.hpp"
+#include "daemon/supervisor/listener/directory_lock.hpp"
 #include "tests/daemon/cli/program.hpp"
 
 #include <fstream>
@@ -111,7 +111,7 @@ TEST_F(StaleRuns, ARunThatGoesOnIsNotTouched) {
 
 TEST_F(StaleRuns, NothingElseIsTouched) {
   const std::string stale = make_run(), held = make_run(), full = make_run();
-  const auto lock = supervisor::PlaceLock::take(held);
+  const auto lock = supervisor::DirectoryLock::take(held);
   ASSERT_TRUE(lock && lock->held());
   std::ofstream(full + "/precious") << "words";
   std::ofstream(full + "/musterd.sock") << "no socket";

@@ -72,7 +72,7 @@ TEST(PathEcho, AnswersWhoeverComesAfterThoseWhoSayNothing) {
   const FarEnd far("127.0.0.1");
   std::vector<shm::Descriptor> silent;
   const auto there = numeric({"127.0.0.1", far.port});
-  for (std::size_t i = 0; i < 3 * PathEcho::kGuestsMax; ++i) {
+  for (std::size_t i = 0; i < 3 * PathEcho::kClientsMax; ++i) {
     silent.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(
         ::connect(silent.back().get(), reinterpret_cast<const sockaddr*>(&there->address), there->bytes), 0);
@@ -108,9 +108,9 @@ TEST(PathTrial, SaysHowFarItCame) {
     const auto listener = TcpListener::open({"127.0.0.1", 0});
     ASSERT_TRUE(listener);
     std::thread far([&listener, heads] {
-      auto guest = listener->accept();
-      while (!guest) guest = listener->accept();
-      const int socket = guest->socket.get();
+      auto client = listener->accept();
+      while (!client) client = listener->accept();
+      const int socket = client->socket.get();
       fcntl(socket, F_SETFL, 0);  // waits
       for (std::size_t i = 0; i < heads; ++i)
         ::send(socket, kPathHead.data(), kPathHead.size(), MSG_NOSIGNAL);

@@ -61,10 +61,10 @@ class PeerLinks : public ::testing::Test {
     TcpDial dial(loop_, {"127.0.0.1", listener.port()}, 10s,
                  [&](Result<shm::Descriptor> socket) { dialled = std::move(socket); });
     EXPECT_TRUE(until([&] { return dialled.has_value(); }));
-    auto guest = listener.accept();
-    EXPECT_TRUE(guest && *dialled);
-    EXPECT_EQ(guest->from.rfind("127.0.0.1:", 0), 0u) << guest->from;
-    return {std::move(**dialled), std::move(guest->socket)};
+    auto client = listener.accept();
+    EXPECT_TRUE(client && *dialled);
+    EXPECT_EQ(client->from.rfind("127.0.0.1:", 0), 0u) << client->from;
+    return {std::move(**dialled), std::move(client->socket)};
   }
   void open(Own client, Own server, const std::string& wanted, PeerLink::Times times = {}) {
     auto [mine, theirs] = connection();

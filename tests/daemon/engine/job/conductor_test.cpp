@@ -257,7 +257,7 @@ class SilentEngine final : transport::Transfer {
     auto endpoint = network_->connect(to, there);
     ASSERT_TRUE(endpoint) << endpoint.error().text();
     endpoint_ = *std::move(endpoint);
-    hello_ = transport::span::message_of(transport::span::HelloHead(), {});
+    hello_ = transport::span::message_of(transport::span::HelloHeader(), {});
     transport::span::seal(hello_);
     ASSERT_TRUE(endpoint_->send(0, hello_, *this).ok());
   }

@@ -356,7 +356,7 @@ TEST_F(Serve, EndsTheSessionForKernelsThatAreLongerThanTheirMessage) {
   const muster_kernel kernel = muster_sum(view, muster_view1(buffer, 1024, MUSTER_F32, 1), 1.0, 0);
   const shm::PlanKernel message = shm::message_of(kernel);
   const std::vector<std::byte> tail = shm::tail_for(kernel);
-  EXPECT_EQ(tail.size(), 2 * sizeof(shm::TensorHead) + 2 * (8 + 1) * 8 + 8 + 8);
+  EXPECT_EQ(tail.size(), 2 * sizeof(shm::TensorHeader) + 2 * (8 + 1) * 8 + 8 + 8);
   ASSERT_EQ(plan(session, kernel), MessageKind::kPlanGrant) << why();
   const auto refused_with = [&](const auto& change) {
     shm::PlanKernel lie = message;
@@ -376,7 +376,7 @@ TEST_F(Serve, EndsTheSessionForKernelsThatAreLongerThanTheirMessage) {
   EXPECT_EQ(ask_bytes(session, bytes_of(message, longer)), MessageKind::kNone);
   std::vector<std::byte> deeper = tail;
   for (const std::int32_t dims : {9, -1, INT32_MAX, INT32_MIN}) {
-    std::memcpy(deeper.data() + offsetof(shm::TensorHead, dims), &dims, sizeof dims);
+    std::memcpy(deeper.data() + offsetof(shm::TensorHeader, dims), &dims, sizeof dims);
     const MessageKind answer = ask_bytes(session, bytes_of(message, deeper));
     if (dims < 0) {
       EXPECT_EQ(answer, MessageKind::kNone) << "its sizes are bytes of nothing";

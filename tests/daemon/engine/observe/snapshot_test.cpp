@@ -74,8 +74,9 @@ class SaidProcesses final : public ProcessProbe {
   mutable int looks = 0;
 };
 
-blame::Snapshot gather(const Stage& stage, const Sessions& sessions, const Board* board = nullptr) {
-  return snapshot_of({kJob, stage.now, Nanos(0), stage.graph, board, sessions.facts});
+blame::Snapshot gather(const Stage& stage, const Sessions& sessions,
+                       const DirectPages* direct_pages = nullptr) {
+  return snapshot_of({kJob, stage.now, Nanos(0), stage.graph, direct_pages, sessions.facts});
 }
 
 // Goal:   three ranks that start in three groups of two, each in another order, on the engine path.
@@ -192,12 +193,12 @@ TEST(Snapshot, LooksAtThoseWhoAreWaitedForAndAtNoMoreUnlessItIsAboutNoWait) {
 // What a client writes on the direct path, by hand.
 class DirectClient {
  public:
-  DirectClient(const Board& board, std::uint32_t rank)
+  DirectClient(const DirectPages& direct_pages, std::uint32_t rank)
       : rank_(rank),
-        map_(*shm::Mapping::map(shm::Descriptor(dup(board.segments().descriptor(Rank(rank)))),
-                                board.segments().bytes(Rank(rank)), shm::Access::kReadWrite)) {}
-  void arrive(const Board& board, std::uint32_t group, std::uint64_t number, std::int64_t now) {
-    for (const auto& member : board.segments().members(GroupId(group))) {
+        map_(*shm::Mapping::map(shm::Descriptor(dup(direct_pages.segments().descriptor(Rank(rank)))),
+                                direct_pages.segments().bytes(Rank(rank)), shm::Access::kReadWrite)) {}
+  void arrive(const DirectPages& direct_pages, std::uint32_t group, std::uint64_t number, std::int64_t now) {
+    for (const auto& member : direct_pages.segments().members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
       auto* slot = reinterpret_cast<shm::DirectSlot*>(map_.writable() + member.region + shm::kSlotsOffset +
                                                       (number & 1) * shm::kSlotBytes);
@@ -206,7 +207,7 @@ class DirectClient {
     shm::DirectRecord record;
     record.index = ++index_;
     record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-    record.epoch = board.epochs().present(GroupId(group));
+    record.epoch = direct_pages.epochs().present(GroupId(group));
     record.number = number;
     record.target_bytes = 16;
     record.begun_ns = static_cast<std::uint64_t>(now);
@@ -219,8 +220,8 @@ class DirectClient {
     reinterpret_cast<shm::DirectHeader*>(map_.writable())->recorded = record.index;
   }
   // Has read all that it wanted of the operation.
-  void depart(const Board& board, std::uint32_t group, std::uint64_t number) {
-    for (const auto& member : board.segments().members(GroupId(group))) {
+  void depart(const DirectPages& direct_pages, std::uint32_t group, std::uint64_t number) {
+    for (const auto& member : direct_pages.segments().members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
       auto* region = reinterpret_cast<shm::MemberRegion*>(map_.writable() + member.region);
       region->progress = shm::make_progress(number, shm::kPhaseLast);
@@ -240,11 +241,11 @@ TEST(Snapshot, FindsACircleOfThreeGroupsRunDirectly) {
   Stage stage({3, 64, 4}, ring_of_three());
   Sessions sessions(3);
   const auto groups = ring_of_three();
-  auto board = *Board::create(groups, 3, 0, 1, shm::memory_headroom());
+  auto direct_pages = *DirectPages::create(groups, 3, 0, 1, shm::memory_headroom());
   for (std::uint32_t rank = 0; rank < 3; ++rank)
-    DirectClient(board, rank).arrive(board, rank, 1, 10 * (rank + 1));
+    DirectClient(direct_pages, rank).arrive(direct_pages, rank, 1, 10 * (rank + 1));
   stage.now = Nanos(1000);
-  const blame::Snapshot s = gather(stage, sessions, &board);
+  const blame::Snapshot s = gather(stage, sessions, &direct_pages);
   ASSERT_THAT(s.waits, SizeIs(3));
   const blame::Report report = blame::assess(s);
   EXPECT_EQ(report.diagnosis, blame::Diagnosis::kDeadlock);
@@ -258,14 +259,14 @@ TEST(Snapshot, KnowsOfAMemberThatHasComeAndRecordedNothing) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
   Stage stage({2, 64, 4}, groups);
   Sessions sessions(2);
-  auto board = *Board::create(groups, 2, 0, 1, shm::memory_headroom());
-  DirectClient(board, 0).arrive(board, 0, 1, 10);
-  DirectClient held(board, 1);
-  held.arrive(board, 0, 1, 20);
+  auto direct_pages = *DirectPages::create(groups, 2, 0, 1, shm::memory_headroom());
+  DirectClient(direct_pages, 0).arrive(direct_pages, 0, 1, 10);
+  DirectClient held(direct_pages, 1);
+  held.arrive(direct_pages, 0, 1, 20);
   shm::DirectRecord none;
   held.write(none);
   stage.now = Nanos(1000);
-  blame::Snapshot s = gather(stage, sessions, &board);
+  blame::Snapshot s = gather(stage, sessions, &direct_pages);
   ASSERT_THAT(s.waits, SizeIs(1));
   EXPECT_THAT(s.waits[0].arrived, SizeIs(1));
   EXPECT_THAT(s.waits[0].inside, ElementsAre(0, 1));
@@ -284,23 +285,23 @@ TEST(Snapshot, KnowsWhoWaitsForReaders) {
     const std::vector<scheduler::Group> groups{{"read", {Rank(0), Rank(1)}}, {"next", {Rank(0), Rank(2)}}};
     Stage stage({3, 64, 4}, groups);
     Sessions sessions(3);
-    auto board = *Board::create(groups, 3, 0, 1, shm::memory_headroom());
-    DirectClient giver(board, 0);
-    giver.arrive(board, 0, 1, 10);
+    auto direct_pages = *DirectPages::create(groups, 3, 0, 1, shm::memory_headroom());
+    DirectClient giver(direct_pages, 0);
+    giver.arrive(direct_pages, 0, 1, 10);
     shm::DirectRecord over;
     over.index = 1;
     over.what = shm::pack_what({0, op, MUSTER_F32, 0});
-    over.epoch = board.epochs().present(GroupId(0));
+    over.epoch = direct_pages.epochs().present(GroupId(0));
     over.number = 1;
     over.begun_ns = 10;
     over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
     giver.write(over);
     giver.await_readers_of(over.index);
-    DirectClient reader(board, 1);
-    reader.arrive(board, 0, 1, 20);
-    DirectClient(board, 2).arrive(board, 1, 1, 30);
+    DirectClient reader(direct_pages, 1);
+    reader.arrive(direct_pages, 0, 1, 20);
+    DirectClient(direct_pages, 2).arrive(direct_pages, 1, 1, 30);
     stage.now = Nanos(1000);
-    blame::Snapshot s = gather(stage, sessions, &board);
+    blame::Snapshot s = gather(stage, sessions, &direct_pages);
     ASSERT_THAT(s.waits, SizeIs(2));
     EXPECT_THAT(s.waits[0].inside, ElementsAre(1));
     EXPECT_THAT(s.waits[0].awaiting, ElementsAre(0));
@@ -313,10 +314,10 @@ TEST(Snapshot, KnowsWhoWaitsForReaders) {
     ASSERT_THAT(report.culprits, SizeIs(1));
     EXPECT_EQ(report.culprits[0].rank, 1u);
     giver.await_readers_of(7);
-    EXPECT_THAT(gather(stage, sessions, &board).waits[0].awaiting, SizeIs(0)) << "no such record";
+    EXPECT_THAT(gather(stage, sessions, &direct_pages).waits[0].awaiting, SizeIs(0)) << "no such record";
     giver.await_readers_of(over.index);
-    reader.depart(board, 0, 1);
-    EXPECT_THAT(gather(stage, sessions, &board).waits[0].awaiting, SizeIs(0)) << "all have read it";
+    reader.depart(direct_pages, 0, 1);
+    EXPECT_THAT(gather(stage, sessions, &direct_pages).waits[0].awaiting, SizeIs(0)) << "all have read it";
   }
 }
 
@@ -325,21 +326,21 @@ TEST(Snapshot, TellsWhereMembersTakeTwoPaths) {
   Stage stage({2, 64, 4}, {{"pair", {Rank(0), Rank(1)}}});
   Sessions sessions(2);
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}};
-  auto board = *Board::create(groups, 2, 0, 1, shm::memory_headroom());
-  DirectClient(board, 0).arrive(board, 0, 1, 10);
+  auto direct_pages = *DirectPages::create(groups, 2, 0, 1, shm::memory_headroom());
+  DirectClient(direct_pages, 0).arrive(direct_pages, 0, 1, 10);
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(4)));
   stage.now = Nanos(1000);
-  const blame::Snapshot s = gather(stage, sessions, &board);
+  const blame::Snapshot s = gather(stage, sessions, &direct_pages);
   EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kMismatchPending);
 }
 
 // Goal:   what a client writes about itself can be anything, and harms nobody.
 TEST(Snapshot, BelievesNoRecordThatCannotBe) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}, {"other", {Rank(1)}}};
-  auto board = *Board::create(groups, 2, 0, 1, shm::memory_headroom());
+  auto direct_pages = *DirectPages::create(groups, 2, 0, 1, shm::memory_headroom());
   Stage stage({2, 64, 4}, groups);
   Sessions sessions(2);
-  DirectClient client(board, 0);
+  DirectClient client(direct_pages, 0);
   const auto with = [&](auto change) {
     shm::DirectRecord record;
     record.index = 1;
@@ -348,7 +349,7 @@ TEST(Snapshot, BelievesNoRecordThatCannotBe) {
     record.number = 1;
     change(record);
     client.write(record);
-    return gather(stage, sessions, &board);
+    return gather(stage, sessions, &direct_pages);
   };
   EXPECT_THAT(with([](auto& r) { r.what = shm::pack_what({2, 1, 1, 0}); }).waits, SizeIs(0));
   EXPECT_THAT(with([](auto& r) { r.what = shm::pack_what({1, 1, 1, 0}); }).waits, SizeIs(0)) << "no member";
@@ -368,7 +369,7 @@ TEST(Snapshot, BelievesNoRecordThatCannotBe) {
   record.index = UINT64_MAX;
   client.write(record);
   std::uint64_t lost = 0;
-  EXPECT_LE(board.records().flights(Rank(0), 0, &lost).size(), shm::kDirectRecords);
+  EXPECT_LE(direct_pages.records().flights(Rank(0), 0, &lost).size(), shm::kDirectRecords);
 }
 
 // ---- processes ---------------------------------------------------------------------------------
@@ -438,21 +439,21 @@ TEST(Snapshot, NamesStragglersInTextAndJson) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(1), Rank(0)}}};
   Stage stage({2, 64, 4}, groups);
   Sessions sessions(2);
-  Lateness lateness(2, 1);
-  lateness.set_group(GroupId(0), groups[0].ranks);
-  lateness.expect(GroupId(0));
+  StragglerStatistics stragglers(2, 1);
+  stragglers.set_group(GroupId(0), groups[0].ranks);
+  stragglers.expect(GroupId(0));
   for (int i = 0; i < 100; ++i) {
     for (const std::uint32_t rank : {1u, 0u}) {
       stage.now += std::chrono::milliseconds(rank == 0 ? 20 : 0);
       stage.start(rank, MUSTER_LANE_SMALL, stage.collective(0, rank, Stage::all_reduce(4)));
     }
-    lateness.met(stage.steps.at(stage.launched.front()));
+    stragglers.met(stage.steps.at(stage.launched.front()));
     stage.finish_all();
   }
-  std::vector<Lateness::Change> changes;
-  lateness.look(nullptr, stage.now, changes);
+  std::vector<StragglerStatistics::Change> changes;
+  stragglers.look(nullptr, stage.now, changes);
   const blame::Snapshot s =
-      snapshot_of({kJob, stage.now, Nanos(0), stage.graph, nullptr, sessions.facts, &lateness});
+      snapshot_of({kJob, stage.now, Nanos(0), stage.graph, nullptr, sessions.facts, &stragglers});
   const control::Json report = control::report_json(s, blame::assess(s));
   EXPECT_EQ(report.at("verdict"), "healthy");
   ASSERT_EQ(report.at("stragglers").size(), 1u);

@@ -26,7 +26,7 @@ class TallyTest : public ::testing::Test {
       : stage_({kWorld, 64, 4}, groups()),
         tally_(*Tally::create(kWorld, std::vector{groups()[0]}, {kFirstMade, made_max}, 1)),
         reader_(*shm::JobCountersReader::attach(shm::Descriptor(dup(tally_.descriptor())))),
-        lateness_(kWorld, kFirstMade + made_max) {}
+        stragglers_(kWorld, kFirstMade + made_max) {}
   static std::vector<scheduler::Group> groups() {
     std::vector<scheduler::Group> all{{"world", {Rank(0), Rank(1), Rank(2)}}};
     for (std::uint32_t rank = 0; rank < kWorld; ++rank) all.push_back({"self", {Rank(rank)}});
@@ -45,14 +45,14 @@ class TallyTest : public ::testing::Test {
   }
   void write() {
     const std::vector<Tally::Counted> ranks(kWorld);
-    tally_.write(ranks, nullptr, lateness_, Nanos(1));
+    tally_.write(ranks, nullptr, stragglers_, Nanos(1));
   }
   std::uint64_t row(std::uint32_t group, GroupCount count) const { return reader_.row(group)->value(count); }
 
   scheduler::test::Stage stage_;
   Tally tally_;
   shm::JobCountersReader reader_;
-  Lateness lateness_;
+  StragglerStatistics stragglers_;
 };
 
 class TallyOfMany : public TallyTest {
@@ -122,23 +122,25 @@ TEST_F(TallyOfMany, HasABoundedNumberOfRows) {
 // Method: one rank's own words, as its client writes them: more operations than records that are read.
 TEST_F(TallyTest, CountsTheBytesOfAGroupsRuns) {
   const GroupId made(kFirstMade);
-  const Board board = *Board::create(groups(), kWorld, 0, 1, shm::memory_headroom());
+  const DirectPages direct_pages = *DirectPages::create(groups(), kWorld, 0, 1, shm::memory_headroom());
   tally_.set_group(made, groups()[made.value]);
-  const auto segment = *shm::Mapping::map(shm::Descriptor(dup(board.segments().descriptor(Rank(1)))),
-                                          board.segments().bytes(Rank(1)), shm::Access::kReadWrite);
+  const auto segment = *shm::Mapping::map(shm::Descriptor(dup(direct_pages.segments().descriptor(Rank(1)))),
+                                          direct_pages.segments().bytes(Rank(1)), shm::Access::kReadWrite);
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment.writable());
   auto* records = reinterpret_cast<shm::DirectRecord*>(segment.writable() + shm::kDirectRecordsOffset);
   const auto run = [&](std::uint32_t group, std::uint64_t bytes, shm::RecordState state) {
     shm::DirectRecord& record = records[++header->recorded % shm::kDirectRecords];
     record = {};
     record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
-    record.epoch = board.epochs().present(GroupId(group));
+    record.epoch = direct_pages.epochs().present(GroupId(group));
     record.target_bytes = bytes;
     record.end = static_cast<std::uint64_t>(state);
     record.index = header->recorded;
     if (state == shm::RecordState::kWell) header->bytes_moved += bytes;
   };
-  const auto write = [&] { tally_.write(std::vector<Tally::Counted>(kWorld), &board, lateness_, Nanos(1)); };
+  const auto write = [&] {
+    tally_.write(std::vector<Tally::Counted>(kWorld), &direct_pages, stragglers_, Nanos(1));
+  };
   run(0, 300, shm::RecordState::kWell);
   run(made.value, 100, shm::RecordState::kWell);
   run(0, 300, shm::RecordState::kBadly);
@@ -157,8 +159,8 @@ TEST_F(TallyTest, CountsTheBytesOfAGroupsRuns) {
 }
 
 TEST_F(TallyTest, SaysHowLateARankComesWhereItIsWorst) {
-  lateness_.set_group(GroupId(0), groups()[0].ranks);
-  lateness_.expect(GroupId(0));
+  stragglers_.set_group(GroupId(0), groups()[0].ranks);
+  stragglers_.expect(GroupId(0));
   std::vector<scheduler::Plan*> plans;
   for (std::uint32_t rank = 0; rank < kWorld; ++rank)
     plans.push_back(stage_.collective(0, rank, scheduler::test::Stage::all_reduce(4)));
@@ -167,13 +169,13 @@ TEST_F(TallyTest, SaysHowLateARankComesWhereItIsWorst) {
       stage_.now += std::chrono::milliseconds(rank == 2 ? 20 : 0);
       stage_.start(rank, MUSTER_LANE_SMALL, plans[rank]);
     }
-    lateness_.met(stage_.steps.at(stage_.launched.front()));
+    stragglers_.met(stage_.steps.at(stage_.launched.front()));
     stage_.finish_all();
   }
   write();
   EXPECT_EQ(reader_.value(2, RankCount::kLagGroup), 0u) << "nobody has looked yet";
-  std::vector<Lateness::Change> changes;
-  lateness_.look(nullptr, stage_.now, changes);
+  std::vector<StragglerStatistics::Change> changes;
+  stragglers_.look(nullptr, stage_.now, changes);
   write();
   EXPECT_EQ(reader_.value(2, RankCount::kLagGroup), 1u);
   EXPECT_EQ(reader_.value(2, RankCount::kLateIn), 1u);

@@ -253,7 +253,7 @@ TEST_F(ClusterTest, WorksWithASecretAndInPlainText) {
   }
 }
 
-// Goal:   strangers do not keep members out, whatever they send or do not send.
+// Goal:   orphaned_engines do not keep members out, whatever they send or do not send.
 TEST_F(ClusterTest, LetsMembersPastStrangers) {
   prepare(2);
   nodes_[1]->start();
@@ -340,7 +340,8 @@ class LonePeers : public ::testing::Test {
   Roster roster_ = plain_roster(2);
 };
 
-// Goal:   a crowd of strangers from everywhere fills neither memory nor the log, and hides no member from the
+// Goal:   a crowd of orphaned_engines from everywhere fills neither memory nor the log, and hides no member
+// from the
 //         log. Whoever comes later is told of again.
 TEST_F(LonePeers, AreToldOfAmongACrowdOfStrangers) {
   constexpr std::uint32_t kCrowd = 300, kFirst = 256;

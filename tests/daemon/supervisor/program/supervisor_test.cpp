@@ -457,7 +457,7 @@ TEST_F(SupervisorTest, KnowsToWhichGroupItMayGiveItsDirectory) {
     Options options;
     options.runtime_directory = "/run/muster";
     options.directory_gid = gid;
-    return RuntimeDirectory::may_give(options.runtime_directory, entrance_of(options).access);
+    return RuntimeDirectory::may_give(options.runtime_directory, listeners_of(options).access);
   };
   EXPECT_TRUE(may(4711).ok()) << "root";
   EXPECT_EQ(test::as_user(node_, 65534,

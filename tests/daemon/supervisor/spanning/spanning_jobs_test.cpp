@@ -1,7 +1,7 @@
 #include "daemon/supervisor/spanning/spanning_jobs.hpp"
 
 #include "api/base/mesh/group_list.hpp"
-#include "daemon/supervisor/spanning/job_wish.hpp"
+#include "daemon/supervisor/spanning/job_request.hpp"
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 
 #include <atomic>
@@ -310,7 +310,7 @@ class DesertedTest : public SpanningTest {
     SpanningTest::start(1);
     first_ = &puppet(0);
     ASSERT_TRUE(until([this] { return first_->knows("node1"); }));
-    wish_ = wish_of(spec);
+    wish_ = request_of(spec);
     say("prepare", {{"wish", wish_}});
     awaited(*first_, "prepared");
     say("connect", {{"addresses", Json::array({bytes(1), bytes(1)})}});

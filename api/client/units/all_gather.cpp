@@ -1,0 +1,109 @@
+#include "api/client/units/all_gather.hpp"
+
+#include <muster/kernels.h>
+
+namespace muster::client {
+
+using shard::GatherFrom;
+
+Status UnitAllGather::allocate(muster_buffer shards) {
+  shards_ = shards;
+  if (!facts_.copies) return {};
+  auto copy = copies_.buffer(facts_.copy_bytes);
+  if (!copy) return std::move(copy).error();
+  copy_ = *copy;
+  return {};
+}
+
+Status UnitAllGather::prepare(muster_range whole, muster_range slice, muster_group slice_group) {
+  const muster_range own{facts_.copies ? copy_ : shards_, 0};
+  whole_ = facts_.shard.ranks > 1 && !facts_.shares ? whole : own;
+  gather_ = 0;
+  copy_plans_.clear();
+  MUSTER_RETURN_IF_ERROR(plan_copies());
+  if (facts_.shard.ranks == 1) return {};
+  auto gather = plan_gather(facts_.shard.group, own, facts_.whole_pieces());
+  if (!gather) return std::move(gather).error();
+  gather_ = *gather;
+  return facts_.slice_ranks == 0 ? Status() : plan_slices(slice, slice_group);
+}
+
+Status UnitAllGather::release() {
+  MUSTER_RETURN_IF_ERROR(plans_.release());
+  return copies_.release();
+}
+
+Result<muster_plan> UnitAllGather::plan_gather(muster_group group, muster_range source,
+                                               const Pieces& pieces) {
+  const Blocks blocks(pieces);
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = MUSTER_ALL_GATHER;
+  c.group = group;
+  c.dtype = facts_.element;
+  c.source = source;
+  c.target = whole_;
+  c.target_blocks = blocks.get();
+  c.tag = facts_.tag;
+  c.site = facts_.name.c_str();
+  return plans_.plan(c);
+}
+
+// One copy for neighbours of equal dtypes.
+Status UnitAllGather::plan_copies() {
+  const std::vector<std::size_t>& order = facts_.order;
+  for (std::size_t k = 0; facts_.copies && k < order.size();) {
+    const UnitParameter& first = facts_.parameters[order[k]];
+    std::int64_t elements = 0;
+    for (; k < order.size() && facts_.parameters[order[k]].dtype == first.dtype &&
+           facts_.parameters[order[k]].whole_dtype == first.whole_dtype;
+         ++k)
+      elements += facts_.parameters[order[k]].places.shard_elements();
+    if (elements == 0) continue;
+    auto plan = plans_.plan(muster_copy(muster_view1(shards_, first.shard_at, first.dtype, elements),
+                                        muster_view1(copy_, first.copy_at, first.whole_dtype, elements)));
+    if (!plan) return std::move(plan).error();
+    copy_plans_.push_back(*plan);
+  }
+  return {};
+}
+
+// A slice is taken by a reduction over this rank alone, which takes its block in pieces.
+Status UnitAllGather::plan_slices(muster_range slice, muster_group group) {
+  const Pieces slices = facts_.slice_pieces();
+  auto gather = plan_gather(group, slice, slices);
+  if (!gather) return std::move(gather).error();
+  gather_slices_ = *gather;
+  const Blocks block(Pieces{slices[static_cast<std::size_t>(facts_.shard.coordinate) % slices.size()]});
+  muster_collective c = MUSTER_COLLECTIVE_INIT;
+  c.op = MUSTER_REDUCE_SCATTER;
+  c.group = MUSTER_GROUP_SELF;
+  c.dtype = facts_.element;
+  c.redop = MUSTER_SUM;
+  c.source = whole_;
+  c.source_blocks = block.get();
+  c.target = slice;
+  c.site = facts_.name.c_str();
+  auto taken = plans_.plan(c);
+  if (!taken) return std::move(taken).error();
+  slice_ = *taken;
+  return {};
+}
+
+Result<muster_point> UnitAllGather::gather(UnitLanes& lanes, GatherFrom from,
+                                           std::span<const muster_point> waits) {
+  if (from == GatherFrom::kSlices) return lanes.start(gather_slices_, UnitLane::kGather, waits);
+  std::vector<muster_point> before(waits.begin(), waits.end());
+  if (from == GatherFrom::kChangedShards)
+    for (const muster_plan copy : copy_plans_) {
+      MUSTER_ASSIGN_OR_RETURN(const muster_point copied, lanes.start(copy, UnitLane::kGather, before));
+      before = {copied};
+    }
+  if (gather_ == 0) return lanes.join(UnitLane::kGather, before);
+  return lanes.start(gather_, UnitLane::kGather, before);
+}
+
+Result<muster_point> UnitAllGather::slice(UnitLanes& lanes, std::span<const muster_point> waits) {
+  return lanes.start(slice_, UnitLane::kGather, waits);
+}
+
+}  // namespace muster::client

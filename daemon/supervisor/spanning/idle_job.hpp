@@ -1,0 +1,86 @@
+// IdleJob: when a job of several nodes ends because it has no rank any more, as one of its nodes goes through
+// it.
+//
+// A job that only its ranks have asked for has nobody who ends it. A node tells the others (`vacant`) when
+// its last rank has left, and when one comes again. Once all are vacant, the first of them asks the others
+// (`closing`). From then on ranks that come wait. Each answers (`closed`) whether it is still vacant. If all
+// are, the job ends, and the ranks that wait meet for another one. Else the first says so (`reopen`). So no
+// rank is attached to a job that has been given up.
+//
+// Each waits for Options::made_job_linger before it is vacant, unless one says `hurry`. A node that is away
+// counts as vacant after the same time. A job whose maker's node is away ends in the same way, on the nodes
+// that are there. While its maker is there, that ends it.
+#pragma once
+
+#include "daemon/control/loop.hpp"
+#include "daemon/supervisor/base/options.hpp"
+#include "daemon/supervisor/jobs/running_jobs.hpp"
+#include "daemon/supervisor/peers/peers.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace muster::supervisor {
+
+// Owns    what is known of the job's nodes, and a timer.
+// Thread  the supervisor's loop.
+// Bound   the nodes of the job.
+// Fails   never.
+class IdleJob {
+ public:
+  struct Surroundings {
+    control::Loop& loop;
+    RunningJobs& jobs;
+    Peers& peers;
+    const Options& options;
+  };
+  // `deserted`: the job is to end, on all nodes that are there, and why. `spec` outlives this object.
+  IdleJob(const Surroundings& around, const control::JobSpec& spec,
+          std::function<void(const std::string& why)> reaped);
+  ~IdleJob();
+
+  // This node's part begins, in that epoch; no rank has left it yet.
+  void begin(std::uint64_t epoch);
+  // Ranks may use the part. Until it ends, this node may find that nobody does.
+  void open();
+  void end();
+  // No rank is here, or one is again.
+  void set(Idle idle);
+  // The job has ended because its maker's node was away: that node decides whether it goes on there.
+  bool without_maker() const { return without_maker_; }
+
+  void on_up(const std::string& peer);
+  void on_down(const std::string& peer);
+  // Whether such a message is for this object; and one of the part's epoch.
+  static bool is_step(const std::string& step);
+  void hear(const std::string& peer, const std::string& step, const control::Json& message);
+
+ private:
+  void say(const std::string& peer, const char* step) const;
+  void tell_all(const char* step) const;
+  void look();
+  void close();
+  void reopen();
+  void finish();
+
+  const Surroundings around_;
+  const control::JobSpec& spec_;
+  const std::function<void(const std::string& why)> reaped_;
+  std::vector<std::string> others_;
+  std::uint64_t epoch_ = 0;
+  bool is_open_ = false;
+  bool idle_ = false;
+  bool hurries_ = false;  // all nodes know that the owner needs the room
+  bool without_maker_ = false;
+  std::set<std::string> idle_others_;
+  std::set<std::string> away_;  // for so long that they count as vacant
+  control::Loop::Watch away_timer_ = 0;
+  std::optional<std::set<std::string>> unanswered_;  // this node has asked, and these have not answered
+  std::string asked_by_;                             // that node has asked, and has not decided yet
+};
+
+}  // namespace muster::supervisor

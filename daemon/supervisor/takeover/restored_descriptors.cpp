@@ -1,0 +1,122 @@
+#include "daemon/supervisor/takeover/restored_descriptors.hpp"
+
+#include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
+#include "daemon/supervisor/base/kept_names.hpp"
+#include "daemon/supervisor/base/socket_role.hpp"
+
+#include <charconv>
+#include <limits>
+#include <string_view>
+#include <utility>
+
+namespace muster::supervisor {
+namespace {
+
+// The number in a name such as "channel-1f3a", if the name is of that kind.
+std::optional<std::uint64_t> number_in(const std::string& name, std::string_view kind) {
+  if (!name.starts_with(kind)) return std::nullopt;
+  std::uint64_t number = 0;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + kind.size(), end, number, 16);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  return number;
+}
+
+// The account in a name such as "memory-3e8-0".
+std::optional<control::Account> account_in(const std::string& name) {
+  const std::size_t cut = name.rfind('-');
+  if (cut == std::string::npos) return std::nullopt;
+  const auto uid = number_in(name.substr(0, cut), "memory-");
+  const auto container = number_in(name.substr(cut), "-");
+  if (!uid || !container || *uid > std::numeric_limits<std::uint32_t>::max()) return std::nullopt;
+  return control::Account(static_cast<std::uint32_t>(*uid), *container);
+}
+
+}  // namespace
+
+RestoredDescriptors::RestoredDescriptors(std::vector<Inherited> inherited,
+                                         const std::string& runtime_directory) {
+  for (Inherited& one : inherited) put(std::move(one), runtime_directory);
+}
+
+void RestoredDescriptors::put(Inherited inherited, const std::string& runtime_directory) {
+  const std::string& name = inherited.name;
+  if (name == kStateName) return put_first(state, std::move(inherited));
+  if (const auto epoch = number_in(name, "channel-"))
+    return put_connection(engines[*epoch].channel, std::move(inherited));
+  if (const auto epoch = number_in(name, "pidfd-"))
+    return put_first(engines[*epoch].pidfd, std::move(inherited));
+  if (const auto epoch = number_in(name, "counters-"))
+    return put_first(engines[*epoch].counters, std::move(inherited));
+  if (const auto epoch = number_in(name, "pids-"))
+    return put_first(place_of(*epoch).pid_namespace, std::move(inherited));
+  if (const auto epoch = number_in(name, "users-"))
+    return put_first(place_of(*epoch).user_namespace, std::move(inherited));
+  if (const auto account = account_in(name)) return put_first(memories[*account], std::move(inherited));
+  if (const auto id = number_in(name, "owner-")) return put_connection(owners[*id], std::move(inherited));
+  if (name.starts_with(DirectoryLock::kNamePrefix)) {
+    names.insert(name);
+    if (!lock_) lock_ = DirectoryLock::adopt(std::move(inherited.descriptor), name);
+  } else if (name.starts_with(RuntimeDirectory::kNamePrefix)) {
+    names.insert(name);
+    if (!directory_)
+      directory_ = RuntimeDirectory::adopt(std::move(inherited.descriptor), runtime_directory, name);
+  } else {
+    put_listening(std::move(inherited));
+  }
+}
+
+control::NamespaceHandles& RestoredDescriptors::place_of(std::uint64_t epoch) {
+  auto& place = engines[epoch].place;
+  if (!place) place = std::make_shared<control::NamespaceHandles>();
+  return *place;
+}
+
+void RestoredDescriptors::put_first(shm::Descriptor& target, Inherited inherited) {
+  names.insert(inherited.name);
+  if (!target.valid()) target = std::move(inherited.descriptor);
+}
+
+// A descriptor that is no socket may always be readable, and keep the loop busy.
+void RestoredDescriptors::put_connection(shm::Descriptor& target, Inherited inherited) {
+  if (has_role(inherited.descriptor, SocketRole::kIsConnected))
+    return put_first(target, std::move(inherited));
+  names.insert(inherited.name);
+  MUSTER_LOG(kWarning, "supervisor", "{} is no connection; it is closed", inherited.name);
+}
+
+// With our prefix it is a predecessor's socket. With any other name the manager passes it at each start.
+void RestoredDescriptors::put_listening(Inherited inherited) {
+  const bool ours = inherited.name.starts_with(ListenSocket::kNamePrefix);
+  if (ours) names.insert(inherited.name);
+  auto adopted =
+      ListenSocket::adopt(std::move(inherited.descriptor),
+                          ours ? ListenSocket::Path::kOurs : ListenSocket::Path::kManagers, inherited.name);
+  if (!adopted) {
+    MUSTER_LOG(kWarning, "supervisor", "{}: {}", inherited.name, adopted.error().message());
+    return;
+  }
+  const bool control = ours && adopted->path().ends_with(std::string("/") + shm::kControlSocket);
+  std::optional<ListenSocket>& place = control ? control_ : ours ? ranks_ : managers_;
+  if (!place) place.emplace(*std::move(adopted));
+}
+
+// Of two sockets for ranks the manager's counts, since its unit names it. Exception: a socket of ours has
+// taken its path, so clients find ours. A socket of ours at another path is useless: the settings have
+// changed.
+Listeners::Kept RestoredDescriptors::listeners(const Listeners::Options& options) {
+  const bool healed = ranks_ && managers_ && ranks_->path() == managers_->path() && ranks_->stands();
+  if (managers_ && !healed) {
+    ranks_.reset();
+    ranks_.emplace(*std::move(managers_));
+    managers_.reset();
+  } else if (!healed && ranks_ && ranks_->path() != options.ranks_socket) {
+    ranks_.reset();
+  }
+  if (control_ && control_->path() != options.path_of(Door::kControl)) control_.reset();
+  return {std::move(ranks_), std::move(control_), std::move(managers_), std::move(lock_),
+          std::move(directory_)};
+}
+
+}  // namespace muster::supervisor

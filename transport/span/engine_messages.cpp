@@ -1,0 +1,58 @@
+#include "transport/span/engine_messages.hpp"
+
+#include "api/base/assert.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+namespace muster::transport::span {
+
+void EngineMessages::say(NodeIndex node, Bytes word) {
+  MUSTER_ASSERT(word.size() <= Backend::kEngineWordMax);
+  const std::lock_guard lock(mutex_);
+  said_.emplace_back(node, message_of(EngineHeader(), word));
+}
+
+bool EngineMessages::all_said() const {
+  const std::lock_guard lock(mutex_);
+  return said_.empty();
+}
+
+EngineMessages::Said EngineMessages::take_said() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(said_, {});
+}
+
+void EngineMessages::send(Said said, const std::vector<std::unique_ptr<NodeConnection>>& connections,
+                          const std::vector<bool>& greeted) {
+  for (auto& [node, word] : said)
+    if (greeted[node.value]) connections[node.value]->tell(std::move(word));
+}
+
+void EngineMessages::hear(NodeConnection& from, Bytes message) {
+  const Bytes word = message.subspan(sizeof(EngineHeader));
+  {
+    const std::lock_guard lock(mutex_);
+    if (heard_.size() + coming_.size() >= kUntakenMax)
+      return from.fail(failure(Code::kNoResource, "its engine says more than this one takes"));
+  }
+  coming_.push_back({from.peer(), from.generation(), {word.begin(), word.end()}});
+}
+
+void EngineMessages::arrive() {
+  if (coming_.empty()) return;
+  const std::lock_guard lock(mutex_);
+  std::move(coming_.begin(), coming_.end(), std::back_inserter(heard_));
+  coming_.clear();
+}
+
+void EngineMessages::take(const Visit& visit) {
+  std::vector<Message> heard;
+  {
+    const std::lock_guard lock(mutex_);
+    heard.swap(heard_);
+  }
+  for (const Message& word : heard) visit(word.from, word.generation, word.bytes);
+}
+
+}  // namespace muster::transport::span

@@ -1,0 +1,50 @@
+// EngineMessages: messages of the engines' own that travel beside those of operations.
+#pragma once
+
+#include "transport/span/node_connection.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace muster::transport::span {
+
+// Owns    words that are not on their way yet, and those that have come.
+// Thread  any. hear, arrive, send: that of the network.
+// Bound   kUntakenMax words that have come; beyond it their connection fails.
+// Fails   never.
+class EngineMessages {
+ public:
+  static constexpr std::size_t kUntakenMax = std::size_t{1} << 16;
+  using Visit = std::function<void(NodeIndex, std::uint32_t generation, Bytes)>;
+  using Said = std::vector<std::pair<NodeIndex, std::vector<std::byte>>>;
+
+  void say(NodeIndex node, Bytes word);
+  bool all_said() const;
+  // What was said since the last call, for send(): to nodes that have greeted; others do not hear it. Taken
+  // before the ends of epochs are, and sent after them: so no word overtakes an end.
+  Said take_said();
+  static void send(Said said, const std::vector<std::unique_ptr<NodeConnection>>& connections,
+                   const std::vector<bool>& greeted);
+  // `message`: with its head. It may be taken once it has arrived: what came before it was seen to.
+  void hear(NodeConnection& from, Bytes message);
+  void arrive();
+  void take(const Visit& visit);
+
+ private:
+  struct Message {
+    NodeIndex from;
+    std::uint32_t generation = 0;
+    std::vector<std::byte> bytes;
+  };
+  mutable std::mutex mutex_;
+  Said said_;
+  std::vector<Message> heard_;   // and has arrived
+  std::vector<Message> coming_;  // of the network's thread alone
+};
+
+}  // namespace muster::transport::span

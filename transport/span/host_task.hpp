@@ -1,0 +1,43 @@
+// HostTask: local work of an operation between nodes, on the device's workers: to pack, fold and deliver.
+#pragma once
+
+#include "kernels/device/host/pool.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+namespace muster::transport::span {
+
+// Owns    its function. It ends only once it is over.
+// Thread  start, over: one at a time. Parts run on any worker.
+// Bound   one piece of work at a time.
+// Fails   never: where the stream takes nothing, the work is done at once.
+class HostTask {
+ public:
+  // Calls run(part) for each part, in any order. `small`: at once, by the caller, because a worker would take
+  // longer to come for it.
+  void start(device::Stream& stream, std::uint32_t parts, bool small,
+             std::function<void(std::uint32_t)> run) {
+    run_ = std::move(run);
+    left_.store(parts, std::memory_order_relaxed);
+    if (!small && device::host::enqueue(stream, {.run = run_part, .context = this, .parts = parts}).ok())
+      return;
+    for (std::uint32_t part = 0; part < parts; ++part) run_(part);
+    left_.store(0, std::memory_order_relaxed);
+  }
+  bool over() const { return left_.load(std::memory_order_acquire) == 0; }
+
+ private:
+  static void run_part(const void* context, std::uint32_t part) {
+    const auto& host_task = *static_cast<const HostTask*>(context);
+    host_task.run_(part);
+    host_task.left_.fetch_sub(1, std::memory_order_release);
+  }
+
+  std::function<void(std::uint32_t)> run_;
+  mutable std::atomic<std::uint32_t> left_{0};
+};
+
+}  // namespace muster::transport::span

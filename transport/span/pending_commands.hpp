@@ -1,0 +1,22 @@
+// PendingCommands: what an engine asks of its backend between nodes, until progress() carries it out.
+#pragma once
+
+#include "transport/collective/backend.hpp"
+#include "transport/span/operation.hpp"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace muster::transport::span {
+
+struct PendingCommands {
+  std::vector<Launched> launches;
+  std::vector<const StepOutcome*> cancelled;
+  // With the span of the group, which may be closed when they are carried out. Null: it is not open.
+  std::vector<std::pair<EpochEnd, std::shared_ptr<const Span>>> ends;
+
+  bool empty() const { return launches.empty() && cancelled.empty() && ends.empty(); }
+};
+
+}  // namespace muster::transport::span
