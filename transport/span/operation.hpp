@@ -28,6 +28,7 @@
 #include "transport/span/spanning_options.hpp"
 #include "transport/span/staging.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -51,10 +52,8 @@ struct OperationContext {
   // Of the network: messages that are shorter pass through staging, so that memory of members comes back.
   std::size_t freed_on_close_from = 0;
 
-  // Whether so many bytes are worth the agreement that it takes to move them from and to members.
-  bool is_worth_direct(std::uint64_t bytes) const {
-    return bytes >= options.direct_from_bytes && bytes >= freed_on_close_from;
-  }
+  // From so many bytes on it is worth the agreement that it takes to move them from and to members.
+  std::size_t direct_from() const { return std::max(options.direct_from_bytes, freed_on_close_from); }
 };
 
 // A launch, copied out of the call.

@@ -228,7 +228,7 @@ PairOperation::PairOperation(Launched launched, const OperationContext& context)
     most_chunks_ = std::max<std::uint64_t>({most_chunks_, each.out.chunks.size(), each.in.chunks.size()});
     unpacked_ += each.out.chunks.size();
     wants_direct_ = wants_direct_ || (&each != &between_[span().here] &&
-                                      context_.is_worth_direct(std::max(each.out.bytes, each.in.bytes)));
+                                      std::max(each.out.bytes, each.in.bytes) >= context_.direct_from());
   }
   wants_direct_ = wants_direct_ && !packs_first_;
 }

@@ -12,7 +12,6 @@
 // Contributions are combined on the node if that changes no bit of the kind of result that is promised: sums
 // of floats differ from those of one node by their order, unless the job is `reproducible`. Else they travel
 // apart, each a row, and are folded in the order of members, by the tree of kernels/math/reduce.hpp.
-#include "api/base/dtype.hpp"
 #include "api/base/nodes/averages.hpp"
 #include "api/base/nodes/choice.hpp"
 #include "api/base/nodes/row.hpp"
@@ -20,6 +19,7 @@
 #include "kernels/math/reduce.hpp"
 #include "transport/span/operation.hpp"
 #include "transport/span/row_memory.hpp"
+#include "transport/span/row_plan.hpp"
 #include "transport/span/vectors.hpp"
 
 #include <algorithm>
@@ -44,9 +44,9 @@ class RowOperation final : public SpanOperation {
   void drain_rest(Rest& rest) override;
   bool flows_are_over() const override;
   bool resting() const override;
-  bool wants_direct() const override { return direct_; }
+  bool wants_direct() const override { return plan_.is_large; }
   Inline inline_for(std::uint32_t node) const override;
-  std::uint64_t messages() const override { return std::uint64_t{chunks_} * schedule_.size(); }
+  std::uint64_t messages() const override { return plan_.messages(); }
 
  private:
   enum class State : std::uint8_t { kPacking, kReady, kMoving, kFolding, kDelivering, kDone };
@@ -73,23 +73,10 @@ class RowOperation final : public SpanOperation {
     HostTask host_task;
   };
 
-  std::uint32_t rows_of(std::uint32_t node) const { return unfolded_ ? member_count_[node] : 1; }
-  bool gives(std::uint32_t slice) const;
-  bool needs(std::uint32_t slice) const;
-  bool goes_inline(std::uint64_t round, std::size_t bytes) const {
-    return chunks_ == 1 && !direct_ && round == 0 && bytes <= kInlineBytes;
-  }
-  MessageTag number_of(std::uint32_t chunk, std::uint64_t round) const {
-    return std::uint64_t{chunk} * schedule_.size() + round;
-  }
-  std::size_t bytes_of(const RowChunk& chunk, const Move& move, std::uint32_t rows) const {
-    const auto& at = chunk.at;
-    return static_cast<std::size_t>(at[move.last] - at[move.first]) * element_ * (move.result ? 1 : rows);
-  }
   // What the node has of a slice, once all rounds are over.
   std::byte* outcome_of(const ChunkInFlight& flight, std::size_t slice) const {
     const ChunkMemory& place = flight.places[slice];
-    return !folds_ && gives(static_cast<std::uint32_t>(slice)) ? place.own : place.result;
+    return !plan_.folds && plan_.gives(static_cast<std::uint32_t>(slice)) ? place.own : place.result;
   }
   Bytes sent(const ChunkInFlight& flight, const Move& move) const;
 
@@ -111,47 +98,14 @@ class RowOperation final : public SpanOperation {
   void begin_delivery(ChunkInFlight& flight);
   void deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last);
 
-  const NodeRow row_;
-  const std::size_t element_;
-  const bool folds_;                         // it is a reduction
-  std::vector<std::uint32_t> member_count_;  // by node
-  std::vector<std::uint32_t> ordinal_;       // by member: among those of its node
-  bool unfolded_ = false;                    // contributions of a node travel apart
-  bool direct_ = false;                      // the row is large
-  std::uint32_t root_ = 0;                   // the root's node
-  std::size_t chunk_bytes_ = kChunkBytes;    // so that messages are at most half of kChunkBytes
-  std::uint32_t chunks_ = 0;
+  const RowPlan plan_;
   std::uint32_t next_chunk_ = 0;
-  Schedule schedule_;
-  std::vector<bool> lands_;  // by slice: something comes for it
   std::deque<ChunkInFlight> in_flight_;
 };
 
 RowOperation::RowOperation(Launched launched, const OperationContext& context)
     : SpanOperation(std::move(launched), context),
-      row_(collective(), span()),
-      element_(std::max<std::size_t>(1, dtype_bytes(collective().dtype))),
-      folds_(has_reduction(collective().op)),
-      member_count_(peers().count()),
-      ordinal_(span().node_of.size()) {
-  for (std::size_t i = 0; i < ordinal_.size(); ++i) ordinal_[i] = member_count_[span().node_of[i]]++;
-  const std::uint32_t most = *std::max_element(member_count_.begin(), member_count_.end());
-  unfolded_ = folds_ && !combines(collective(), context.options.reproducible);
-  if (has_root(collective().op)) root_ = span().node_of[static_cast<std::size_t>(collective().root)];
-  if (row_.elements() == 0) return;
-  const std::uint32_t rows = unfolded_ ? most : 0;
-  const std::size_t one = element_ * std::max(rows, 1u);
-  chunks_ = row_.chunks(chunk_bytes_ / one);
-  const NodeAlgorithm algorithm =
-      choose_algorithm(collective().op, row_.chunk(0, chunks_), rows, element_, root_, context.options.link);
-  if (moves_whole(collective().op, algorithm)) chunks_ = row_.chunks((chunk_bytes_ /= 2) / one);
-  schedule_ = schedule_of(collective().op, algorithm, peers().count(), span().here, root_);
-  direct_ = !unfolded_ && context_.is_worth_direct(row_.elements() * element_);
-  lands_.resize(peers().count());
-  for (const Round& round : schedule_)
-    for (const Move& move : round.receives)
-      std::fill(lands_.begin() + move.first, lands_.begin() + move.last, true);
-}
+      plan_(collective(), span(), context.options, context.direct_from()) {}
 
 RowOperation::~RowOperation() {
   for (ChunkInFlight& flight : in_flight_) give_back(flight);
@@ -172,21 +126,13 @@ bool RowOperation::resting() const {
   });
 }
 
-bool RowOperation::gives(std::uint32_t slice) const {
-  if (folds_) return true;
-  return collective().op == MUSTER_ALL_GATHER ? slice == span().here : root_ == span().here;
-}
-
-bool RowOperation::needs(std::uint32_t slice) const {
-  if (collective().op == MUSTER_REDUCE_SCATTER) return slice == span().here;
-  return collective().op != MUSTER_REDUCE || root_ == span().here;
-}
-
 SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
-  if (in_flight_.empty()) return {chunks_ != 1 || direct_, {}};
+  if (in_flight_.empty()) return {plan_.chunks != 1 || plan_.is_large, {}};
   const ChunkInFlight& flight = in_flight_.front();
-  for (const Move& move : schedule_.front().sends) {
-    if (move.peer != node || !goes_inline(0, bytes_of(flight.chunk, move, rows_of(span().here)))) continue;
+  for (const Move& move : plan_.schedule.front().sends) {
+    if (move.peer != node ||
+        !plan_.goes_inline(0, plan_.bytes_of(flight.chunk, move, plan_.rows_of(span().here))))
+      continue;
     if (flight.state == State::kPacking) return {false, {}};
     return {true, sent(flight, move)};
   }
@@ -195,8 +141,8 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
-  if (direct_ && moves() == Moves::kNotYet) return 0;
-  while (next_chunk_ < chunks_ && in_flight_.size() < kBytesInFlight / chunk_bytes_) begin_chunk();
+  if (plan_.is_large && moves() == Moves::kNotYet) return 0;
+  while (next_chunk_ < plan_.chunks && in_flight_.size() < kBytesInFlight / plan_.chunk_bytes) begin_chunk();
   for (ChunkInFlight& flight : in_flight_)
     while (const std::size_t now = go_on(flight)) moved += now;
   while (!in_flight_.empty() && in_flight_.front().state == State::kDone) {
@@ -204,7 +150,7 @@ std::size_t RowOperation::work() {
     in_flight_.pop_front();
     ++moved;
   }
-  if (moves() != Moves::kNotYet && next_chunk_ == chunks_ && in_flight_.empty()) finish();
+  if (moves() != Moves::kNotYet && next_chunk_ == plan_.chunks && in_flight_.empty()) finish();
   return moved;
 }
 
@@ -214,7 +160,7 @@ void RowOperation::begin_chunk() {
   ChunkInFlight& flight = in_flight_.emplace_back();
   flight.flow.urgent = is_urgent(collective());
   flight.index = next_chunk_++;
-  flight.chunk = row_.chunk(flight.index, chunks_);
+  flight.chunk = plan_.chunk(flight.index);
   place(flight);
   if (const std::size_t bytes = bytes_to_pack(flight); bytes > 0)
     run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::pack);
@@ -223,32 +169,32 @@ void RowOperation::begin_chunk() {
 // ---- where slices lie --------------------------------------------------------------------------
 
 void RowOperation::place(ChunkInFlight& flight) {
-  const std::uint32_t rows = rows_of(span().here);
+  const std::uint32_t rows = plan_.rows_of(span().here);
   const auto& at = flight.chunk.at;
   flight.places.resize(peers().count());
-  flight.is_direct = direct_ && is_direct(flight);
+  flight.is_direct = plan_.is_large && is_direct(flight);
   if (flight.is_direct) place_with_members(flight);
-  const std::size_t bytes = flight.chunk.elements() * element_;
+  const std::size_t bytes = flight.chunk.elements() * plan_.element;
   const bool is_staged =
       std::any_of(flight.places.begin(), flight.places.end(), [&](const ChunkMemory& place) {
         const auto slice = static_cast<std::uint32_t>(&place - flight.places.data());
-        return at[slice] < at[slice + 1] &&
-               ((gives(slice) && place.own == nullptr) || (lands_[slice] && place.result == nullptr));
+        return at[slice] < at[slice + 1] && ((plan_.gives(slice) && place.own == nullptr) ||
+                                             (plan_.lands[slice] && place.result == nullptr));
       });
   if (is_staged) flight.own = context_.staging.take(bytes * rows);
   if (rows > 1) flight.results = context_.staging.take(bytes);
   const Staged& results = rows > 1 ? flight.results : flight.own;
   for (std::size_t slice = 0; is_staged && slice < flight.places.size(); ++slice) {
     ChunkMemory& place = flight.places[slice];
-    if (place.own == nullptr) place.own = flight.own.data() + at[slice] * rows * element_;
-    if (place.result == nullptr) place.result = results.data() + at[slice] * element_;
+    if (place.own == nullptr) place.own = flight.own.data() + at[slice] * rows * plan_.element;
+    if (place.result == nullptr) place.result = results.data() + at[slice] * plan_.element;
   }
 }
 
 // No message of it is too short.
 bool RowOperation::is_direct(const ChunkInFlight& flight) const {
   return std::all_of(flight.chunk.slices.begin(), flight.chunk.slices.end(), [this](ElementRange slice) {
-    return slice.count() == 0 || slice.count() * element_ >= context_.freed_on_close_from;
+    return slice.count() == 0 || slice.count() * plan_.element >= context_.freed_on_close_from;
   });
 }
 
@@ -258,16 +204,17 @@ void RowOperation::place_with_members(ChunkInFlight& flight) const {
   const bool is_vector = !has_agreed_blocks(collective().op);
   const ElementRange all{slices.front().first, slices.back().last};
   const auto in_vector = [&](std::byte* begin, ElementRange range) {
-    return begin == nullptr ? nullptr : begin + (range.first - all.first) * element_;
+    return begin == nullptr ? nullptr : begin + (range.first - all.first) * plan_.element;
   };
-  const RowMemory memory(collective(), row_, members());
-  std::byte* const source = is_vector && gives(0) ? memory.source_of(all) : nullptr;
-  std::byte* const target = is_vector && (needs(0) || needs(span().here)) ? memory.target_of(all) : nullptr;
+  const RowMemory memory(collective(), plan_.row, members());
+  std::byte* const source = is_vector && plan_.gives(0) ? memory.source_of(all) : nullptr;
+  std::byte* const target =
+      is_vector && (plan_.needs(0) || plan_.needs(span().here)) ? memory.target_of(all) : nullptr;
   for (std::uint32_t slice = 0; slice < slices.size(); ++slice) {
     ChunkMemory& place = flight.places[slice];
     const ElementRange range = slices[slice];
-    if (needs(slice)) place.result = is_vector ? in_vector(target, range) : memory.target_of(range);
-    if (!gives(slice)) continue;
+    if (plan_.needs(slice)) place.result = is_vector ? in_vector(target, range) : memory.target_of(range);
+    if (!plan_.gives(slice)) continue;
     place.own = is_vector ? in_vector(source, range) : memory.source_of(range);
     place.is_source = place.own != nullptr;
     if (place.own == nullptr) place.own = place.result;
@@ -278,8 +225,8 @@ void RowOperation::place_with_members(ChunkInFlight& flight) const {
 std::size_t RowOperation::bytes_to_pack(const ChunkInFlight& flight) const {
   std::size_t bytes = 0;
   for (std::uint32_t slice = 0; slice < flight.places.size(); ++slice)
-    if (gives(slice) && !flight.places[slice].is_source)
-      bytes += flight.chunk.slices[slice].count() * element_ * (folds_ ? members().size() + 1 : 2);
+    if (plan_.gives(slice) && !flight.places[slice].is_source)
+      bytes += flight.chunk.slices[slice].count() * plan_.element * (plan_.folds ? members().size() + 1 : 2);
   return bytes;
 }
 
@@ -294,11 +241,11 @@ std::size_t RowOperation::go_on(ChunkInFlight& flight) {
       return 1;
     case State::kReady:
       if (moves() == Moves::kNotYet) return 0;
-      if (flight.round == schedule_.size()) {
+      if (flight.round == plan_.schedule.size()) {
         begin_delivery(flight);
         flight.state = State::kDelivering;
       } else {
-        flight.number = number_of(flight.index, flight.round);
+        flight.number = plan_.number_of(flight.index, flight.round);
         flight.is_sent = false;
         begin_receives(flight);
         flight.state = State::kMoving;
@@ -320,7 +267,7 @@ std::size_t RowOperation::go_on(ChunkInFlight& flight) {
       return 1;
     case State::kFolding:
       if (!flight.host_task.over()) return 0;
-      for (const Move& move : schedule_[flight.round].receives)
+      for (const Move& move : plan_.schedule[flight.round].receives)
         for (std::uint32_t slice = move.first; !move.result && slice < move.last; ++slice)
           flight.places[slice].is_folded = true;
       ++flight.round;
@@ -355,37 +302,37 @@ void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_
   const Collective& c = collective();
   flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     const ChunkMemory& place = flight.places[slice];
-    if (!gives(static_cast<std::uint32_t>(slice)) || place.is_source) return;
+    if (!plan_.gives(static_cast<std::uint32_t>(slice)) || place.is_source) return;
     const std::uint64_t length = flight.chunk.slices[slice].count();
-    row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
+    plan_.row.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
       const std::uint64_t into = at - flight.chunk.slices[slice].first;
       const auto row = [&](std::uint32_t r, std::uint64_t element) {
-        return place.own + (r * length + into + element) * element_;
+        return place.own + (r * length + into + element) * plan_.element;
       };
       const auto copy_from = [&](const LocalMember& giver, std::uint32_t r) {
-        const auto view = source_block(c, giver, block, element_);
+        const auto view = source_block(c, giver, block, plan_.element);
         view.for_each(elements.first, elements.last,
                       [&](const std::byte* from, std::uint64_t f, std::uint64_t n) {
                         std::byte* const to = row(r, f - elements.first);
-                        if (to != from) math::copy(to, from, n * element_, math::kNeverStream);
+                        if (to != from) math::copy(to, from, n * plan_.element, math::kNeverStream);
                       });
       };
-      if (!folds_) {
+      if (!plan_.folds) {
         const auto giver = c.op == MUSTER_ALL_GATHER ? block : static_cast<std::uint32_t>(c.root);
         return copy_from(*find_member(members(), giver), 0);
       }
-      if (unfolded_) {
+      if (plan_.unfolded) {
         for (std::uint32_t r = 0; r < members().size(); ++r) copy_from(members()[r], r);
         return;
       }
       // All members have their pieces at the same elements, so the first one's fragments are those of all.
-      const auto lead = source_block(c, members().front(), block, element_);
+      const auto lead = source_block(c, members().front(), block, plan_.element);
       for_each_fragment(lead.entries, elements.first, elements.last, [&](const Fragment& fragment) {
         const std::uint64_t within = fragment.cut_offset - lead.entries[fragment.piece].offset;
         std::vector<const std::byte*> sources;
         for (const LocalMember& giver : members()) {
-          const auto view = source_block(c, giver, block, element_);
-          sources.push_back(view.base + (view.entries[fragment.piece].offset + within) * element_);
+          const auto view = source_block(c, giver, block, plan_.element);
+          sources.push_back(view.base + (view.entries[fragment.piece].offset + within) * plan_.element);
         }
         const muster_redop redop = c.redop == MUSTER_AVG ? MUSTER_SUM : c.redop;
         math::reduce(c.dtype, redop, sources, row(0, fragment.first - elements.first), fragment.count,
@@ -398,8 +345,8 @@ void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_
 // ---- between nodes -----------------------------------------------------------------------------
 
 Bytes RowOperation::sent(const ChunkInFlight& flight, const Move& move) const {
-  const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
-  if (!folds_) return {outcome_of(flight, move.first), bytes};
+  const std::size_t bytes = plan_.bytes_of(flight.chunk, move, plan_.rows_of(span().here));
+  if (!plan_.folds) return {outcome_of(flight, move.first), bytes};
   const ChunkMemory& place = flight.places[move.first];
   return {move.result || place.is_folded ? place.result : place.own, bytes};
 }
@@ -407,16 +354,16 @@ Bytes RowOperation::sent(const ChunkInFlight& flight, const Move& move) const {
 bool RowOperation::may_send(const ChunkInFlight& flight) const {
   if (flight.flow.urgent) return true;
   const auto bytes_to = [&](std::uint32_t node, const ChunkInFlight& of, std::uint32_t round) -> std::size_t {
-    for (const Move& move : schedule_[round].sends)
-      if (move.peer == node) return bytes_of(of.chunk, move, rows_of(span().here));
+    for (const Move& move : plan_.schedule[round].sends)
+      if (move.peer == node) return plan_.bytes_of(of.chunk, move, plan_.rows_of(span().here));
     return 0;
   };
-  return std::ranges::all_of(schedule_[flight.round].sends, [&](const Move& move) {
+  return std::ranges::all_of(plan_.schedule[flight.round].sends, [&](const Move& move) {
     std::vector<ChunkToNode> chunks;
     for (const ChunkInFlight& each : in_flight_) {
       ChunkToNode& chunk = chunks.emplace_back();
       if (each.flow.sending > 0) chunk.now = bytes_to(move.peer, each, each.round);
-      for (std::uint32_t round = each.round + (each.is_sent ? 1 : 0); round < schedule_.size(); ++round)
+      for (std::uint32_t round = each.round + (each.is_sent ? 1 : 0); round < plan_.schedule.size(); ++round)
         chunk.later = std::max(chunk.later, bytes_to(move.peer, each, round));
     }
     const std::size_t index = flight.index - in_flight_.front().index;
@@ -426,9 +373,9 @@ bool RowOperation::may_send(const ChunkInFlight& flight) const {
 
 void RowOperation::begin_sends(ChunkInFlight& flight) {
   flight.is_sent = true;
-  for (const Move& move : schedule_[flight.round].sends) {
-    const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(span().here));
-    if (bytes == 0 || goes_inline(flight.round, bytes)) continue;
+  for (const Move& move : plan_.schedule[flight.round].sends) {
+    const std::size_t bytes = plan_.bytes_of(flight.chunk, move, plan_.rows_of(span().here));
+    if (bytes == 0 || plan_.goes_inline(flight.round, bytes)) continue;
     if (flight.flow.urgent) peers()[move.peer].sent_after(to(move.peer).bulk_sending());
     to(move.peer).send(peers()[move.peer].first_tag + flight.number, sent(flight, move), flight.flow,
                        moves() == Moves::kChecked);
@@ -436,24 +383,24 @@ void RowOperation::begin_sends(ChunkInFlight& flight) {
 }
 
 void RowOperation::begin_receives(ChunkInFlight& flight) {
-  const Round& round = schedule_[flight.round];
+  const Round& round = plan_.schedule[flight.round];
   std::size_t inbox = 0;
   flight.inbox_at.assign(peers().count(), 0);
   for (const Move& move : round.receives) {
     if (move.result) continue;
     flight.inbox_at[move.peer] = inbox;
-    inbox += bytes_of(flight.chunk, move, rows_of(move.peer));
+    inbox += plan_.bytes_of(flight.chunk, move, plan_.rows_of(move.peer));
   }
   if (inbox > flight.inbox.bytes) {
     context_.staging.give_back(std::move(flight.inbox));
     flight.inbox = context_.staging.take(inbox);
   }
   for (const Move& move : round.receives) {
-    const std::size_t bytes = bytes_of(flight.chunk, move, rows_of(move.peer));
+    const std::size_t bytes = plan_.bytes_of(flight.chunk, move, plan_.rows_of(move.peer));
     if (bytes == 0) continue;
     std::byte* const into =
         move.result ? flight.places[move.first].result : flight.inbox.data() + flight.inbox_at[move.peer];
-    if (!goes_inline(flight.round, bytes)) {
+    if (!plan_.goes_inline(flight.round, bytes)) {
       to(move.peer).receive(peers()[move.peer].received_tag() + flight.number, {into, bytes}, flight.flow,
                             moves() == Moves::kChecked);
       continue;
@@ -471,43 +418,46 @@ void RowOperation::begin_receives(ChunkInFlight& flight) {
 // Flights are the chunks before the next one; what is not among them has ended.
 void RowOperation::drain_rest(Rest& rest) {
   const auto in_flight = static_cast<std::uint32_t>(in_flight_.size());
-  for (std::uint32_t index = next_chunk_ - in_flight; index < chunks_; ++index) {
+  for (std::uint32_t index = next_chunk_ - in_flight; index < plan_.chunks; ++index) {
     std::size_t begun = 0, given = 0;  // rounds whose receives have begun, and that were given to the library
     if (index < next_chunk_) {
       const ChunkInFlight& flight = in_flight_[index + in_flight - next_chunk_];
       begun = flight.round + (flight.state == State::kMoving || flight.state == State::kFolding ? 1 : 0);
       given = begun - (flight.state == State::kMoving && !flight.is_sent ? 1 : 0);
     }
-    const RowChunk chunk = row_.chunk(index, chunks_);
-    for (std::size_t round = given; round < schedule_.size(); ++round) {
-      const MessageTag number = number_of(index, round);
-      const auto is_message = [&](std::size_t bytes) { return bytes > 0 && !goes_inline(round, bytes); };
-      for (const Move& move : schedule_[round].receives)
-        if (const std::size_t bytes = bytes_of(chunk, move, rows_of(move.peer));
+    const RowChunk chunk = plan_.chunk(index);
+    for (std::size_t round = given; round < plan_.schedule.size(); ++round) {
+      const MessageTag number = plan_.number_of(index, round);
+      const auto is_message = [&](std::size_t bytes) {
+        return bytes > 0 && !plan_.goes_inline(round, bytes);
+      };
+      for (const Move& move : plan_.schedule[round].receives)
+        if (const std::size_t bytes = plan_.bytes_of(chunk, move, plan_.rows_of(move.peer));
             round >= begun && is_message(bytes))
           rest.receive_unread(move.peer, number, bytes);
-      for (const Move& move : schedule_[round].sends)
-        if (is_message(bytes_of(chunk, move, rows_of(span().here)))) rest.send_empty(move.peer, number);
+      for (const Move& move : plan_.schedule[round].sends)
+        if (is_message(plan_.bytes_of(chunk, move, plan_.rows_of(span().here))))
+          rest.send_empty(move.peer, number);
     }
   }
 }
 
 // False: there is nothing to fold in this round.
 bool RowOperation::begin_fold(ChunkInFlight& flight) {
-  const auto& receives = schedule_[flight.round].receives;
+  const auto& receives = plan_.schedule[flight.round].receives;
   const auto folded =
       std::find_if(receives.begin(), receives.end(), [](const Move& move) { return !move.result; });
   if (folded == receives.end()) return false;
   const std::uint64_t first = flight.chunk.at[folded->first], last = flight.chunk.at[folded->last];
   if (first == last) return false;
-  run(flight, first, last, static_cast<std::size_t>(last - first) * element_ * (receives.size() + 2),
+  run(flight, first, last, static_cast<std::size_t>(last - first) * plan_.element * (receives.size() + 2),
       &RowOperation::fold);
   return true;
 }
 
 void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
-  const auto& receives = schedule_[flight.round].receives;
+  const auto& receives = plan_.schedule[flight.round].receives;
   const auto& at = flight.chunk.at;
   const std::uint64_t region = at[std::find_if(receives.begin(), receives.end(), [](const Move& move) {
                                     return !move.result;
@@ -521,14 +471,14 @@ void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_
     // Row r of a node's contribution to this slice.
     const auto row = [&](std::uint32_t node, std::uint32_t r) -> const std::byte* {
       const std::uint64_t element = r * length + into;
-      if (node == span().here) return (place.is_folded ? place.result : place.own) + element * element_;
+      if (node == span().here) return (place.is_folded ? place.result : place.own) + element * plan_.element;
       return flight.inbox.data() + flight.inbox_at[node] +
-             ((at[slice] - region) * rows_of(node) + element) * element_;
+             ((at[slice] - region) * plan_.rows_of(node) + element) * plan_.element;
     };
     sources.clear();
-    if (unfolded_) {
-      for (std::size_t m = 0; m < ordinal_.size(); ++m)
-        sources.push_back(row(span().node_of[m], ordinal_[m]));
+    if (plan_.unfolded) {
+      for (std::size_t m = 0; m < plan_.ordinal.size(); ++m)
+        sources.push_back(row(span().node_of[m], plan_.ordinal[m]));
     } else {
       for (std::uint32_t node = 0; node < peers().count(); ++node) {
         const bool takes = node == span().here ||
@@ -537,36 +487,36 @@ void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_
         if (takes) sources.push_back(row(node, 0));
       }
     }
-    math::reduce(c.dtype, unfolded_ ? c.redop : folded_by(c.redop), sources, place.result + into * element_,
-                 static_cast<std::size_t>(to - from), c.scale);
+    math::reduce(c.dtype, plan_.unfolded ? c.redop : folded_by(c.redop), sources,
+                 place.result + into * plan_.element, static_cast<std::size_t>(to - from), c.scale);
   }
 }
 
 // ---- what members get --------------------------------------------------------------------------
 
 void RowOperation::begin_delivery(ChunkInFlight& flight) {
-  const bool any = !members().empty() && (needs(span().here) || needs(0));
+  const bool any = !members().empty() && (plan_.needs(span().here) || plan_.needs(0));
   if (!any) return;
-  const std::size_t bytes = flight.chunk.elements() * element_ * (members().size() + 1);
+  const std::size_t bytes = flight.chunk.elements() * plan_.element * (members().size() + 1);
   run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::deliver);
 }
 
 void RowOperation::deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
   flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
-    if (!needs(static_cast<std::uint32_t>(slice))) return;
+    if (!plan_.needs(static_cast<std::uint32_t>(slice))) return;
     std::byte* const outcome = outcome_of(flight, slice);
     const std::uint64_t begin = flight.chunk.slices[slice].first;
-    if (folds_ && !unfolded_ && c.redop == MUSTER_AVG)
-      average(outcome + (range.first - begin) * element_, range.count(), span().ranks(),
+    if (plan_.folds && !plan_.unfolded && c.redop == MUSTER_AVG)
+      average(outcome + (range.first - begin) * plan_.element, range.count(), span().ranks(),
               c.dtype == MUSTER_F64);
-    row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
+    plan_.row.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
       const auto to = [&](const LocalMember& getter) {
         if (getter.bases.target == nullptr) return;  // the root may ask for no copy of its own
-        const auto view = target_block(c, getter, block, element_);
+        const auto view = target_block(c, getter, block, plan_.element);
         view.for_each(elements.first, elements.last, [&](std::byte* into, std::uint64_t f, std::uint64_t n) {
-          const std::byte* const from = outcome + (at - begin + (f - elements.first)) * element_;
-          if (into != from) math::copy(into, from, n * element_, math::kNeverStream);
+          const std::byte* const from = outcome + (at - begin + (f - elements.first)) * plan_.element;
+          if (into != from) math::copy(into, from, n * plan_.element, math::kNeverStream);
         });
       };
       if (may_share_target(c.op)) {
