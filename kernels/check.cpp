@@ -20,7 +20,7 @@ std::size_t from_end(std::int32_t dim, const Tensor& t) {
 }
 
 // Whether every element has an address of its own, which parts that write side by side need. Exact for views
-// cut from a row-major or permuted buffer. It refuses some stranger views whose elements are distinct too.
+// cut from a row-major or permuted buffer. It also refuses some unusual views whose elements are distinct.
 bool elements_are_distinct(const Tensor& t) {
   std::array<std::size_t, MUSTER_TENSOR_DIMS_MAX> order{};  // dims of more than one element, by rising stride
   std::size_t used = 0;

@@ -14,7 +14,7 @@
 
 namespace muster::kernels {
 
-// What is checked: the name and operand table of a row, and one set of arguments.
+// The subject of a check: the name and operand table of a row, and one set of arguments.
 struct Subject {
   const char* kernel;
   std::span<const Operand> operands;

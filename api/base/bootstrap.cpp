@@ -161,7 +161,7 @@ Result<std::string> job_key(const Lookup& lookup) {
   if (!path) return said.value_or("");
   if (said)
     return fail(Code::kBadArgument, "MUSTER_JOB_KEY and MUSTER_JOB_KEY_FILE are both set; unset one of them");
-  // A pipe would block, and be empty for the next one who reads it.
+  // A pipe would block, and be empty for its next reader.
   const int file = ::open(path->c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   struct stat facts {};
   const bool is_open = file >= 0 && ::fstat(file, &facts) == 0;

@@ -1,4 +1,4 @@
-// What a dtype number of the C API means: bytes and name.
+// The dtype numbers of the C API: bytes and names.
 #pragma once
 
 #include <muster/muster.h>

@@ -10,7 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// "run" of "run/", which file systems take for one another.
+// "run" of "run/": file systems treat both alike.
 std::string bare(std::string path) {
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -33,7 +33,7 @@ bool is_folder(const std::string& path) {
   return fs::is_directory(path, ignored);
 }
 
-// Of a link whose target is missing; else empty.
+// The fault of a link whose target is missing; else empty.
 std::string dangling(const std::string& path) {
   std::error_code ignored;
   const std::string bared = bare(path);
@@ -43,7 +43,7 @@ std::string dangling(const std::string& path) {
                      fs::read_symlink(bared, ignored).string());
 }
 
-// Of the nearest thing above `path` that is there, if no folder can be in it; else empty.
+// The fault of the nearest existing thing above `path`, if no folder can be in it; else empty.
 std::string blocked(const std::string& path) {
   for (std::string each = above(path); each != "." && each != "/"; each = above(each)) {
     if (std::string link = dangling(each); !link.empty()) return link;

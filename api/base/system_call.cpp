@@ -8,7 +8,7 @@
 namespace muster {
 
 std::string refused_call(std::string_view call, int error, std::string_view remedy) {
-  // Limits are told by EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EFBIG.
+  // The codes EMFILE, ENFILE, ENOMEM, EAGAIN, ENOSPC and EFBIG mean a limit.
   const bool forbidden = error == EPERM || error == EACCES || error == ENOSYS;
   return fmt::format("{}: {}; {}", call, std::strerror(error),
                      forbidden

@@ -1,4 +1,4 @@
-// Why the system has refused a call, in words that lead to its cause: a limit, or somebody who forbids it.
+// Why the system has refused a call, in words that lead to its cause: a limit, or a rule that forbids it.
 #pragma once
 
 #include <string>

@@ -17,7 +17,7 @@ struct Variable {
 // Variables that say which rank a process is. A launcher sets its own and unsets those of other launchers.
 std::span<const Variable> rank_variables();
 
-// Whoever opens a session reads it.
+// Every program that opens a session reads it.
 inline constexpr std::string_view kCheckVariable = "MUSTER_CHECK";
 
 // Variables that say how a rank's session works; a launcher passes them on.

@@ -1,4 +1,4 @@
-// Digests: a few words for what a member holds, and the comparison of all members' words. Pure functions.
+// Digests: a few words for the data of a member, and the comparison of all members' words. Pure functions.
 //
 // 128-bit XXH3 without a key, as for signatures: different contents have equal digests by accident once in
 // 2^128. Digests find faults; they do not stop an attacker.
@@ -14,7 +14,7 @@
 
 namespace muster::client {
 
-// What a member holds. Plain data, because it travels between members.
+// The digest of a member's data. It is plain data, because it travels between members.
 struct Held {
   Hash128 digest;           // of all elements, view after view, in row-major order
   std::uint64_t bytes = 0;  // of all elements
@@ -38,9 +38,9 @@ Held held_of(const Collective& collective, const Share& mine);
 // "after all_reduce of f32 (model.py:311)", for judge().
 std::string result_name(const Collective& collective, std::string_view site);
 
-// Compares what all members hold, in group order. The result depends on that alone, so each member finds the
-// same. CORRUPT: digests differ. MISMATCH: number, dtype or elements of the views differ. `what` begins the
-// text.
+// Compares the data of all members, in group order. The result depends on that alone, so each member finds
+// the same. CORRUPT: digests differ. MISMATCH: number, dtype or elements of the views differ. `what` begins
+// the text.
 Status judge(std::string_view what, std::span<const std::int32_t> ranks, std::span<const Held> held);
 
 }  // namespace muster::client

@@ -46,7 +46,7 @@ class Groups {
   Result<muster_group> make(std::span<const std::int32_t> ranks, const char* name);
   // The survivors of `group`, once all of them have called or the timeout has passed.
   Result<muster_group> shrink(muster_group group, Nanos timeout);
-  // `reason`: what the other members read of it; empty: none.
+  // `reason`: the text for the other members; empty: none.
   Status abort(muster_group group, std::string_view reason = {});
   // The caller has destroyed all plans of the group.
   Status free(muster_group group);

@@ -1,11 +1,11 @@
-// What a muster_layout is.
+// muster_layout: a layout that the caller has described.
 #pragma once
 
 #include "api/base/layout/layout.hpp"
 
 #include <muster/layouts.h>
 
-// Owns    what the caller described.
+// Owns    the description.
 // Thread  any: it never changes.
 // Bound   that of Layout.
 // Fails   never.

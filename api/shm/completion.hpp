@@ -1,15 +1,15 @@
-// The completion page: how outcomes reach a client. One struct (CompletionSegment), two classes: what the
-// engine may do with it, and what the client may.
+// The completion page: how outcomes reach a client. One struct (CompletionSegment) has two classes: one for
+// the engine, one for the client.
 //
 // The outcome of a point is the first of these that holds:
 //   - the point lies in a failed interval that the page or the reader remembers: the failure's status;
 //   - its timeline has reached it: kOk;
 //   - the session is closed: the status with which it was closed;
 //   - else kPending.
-// The page holds the latest failure of a timeline, and the reader keeps older ones. It sees each of them: a
-// lane runs again only when its client asks, and the client calls remember_reset before its next start. Until
-// then no later failure can replace the one on the page. The reader keeps the latest kEpisodesMax per lane;
-// points before those return kStale, never kOk by mistake.
+// The page holds the latest failure of a timeline, and the reader keeps older ones. The reader sees every
+// failure: a lane runs again only when its client asks, and the client calls remember_reset before its next
+// start. Until then no later failure can replace the one on the page. The reader keeps the latest
+// kEpisodesMax per lane; points before those return kStale, never kOk by mistake.
 #pragma once
 
 #include "api/base/bounded.hpp"
@@ -85,7 +85,7 @@ class CompletionWriter {
   std::array<Sent, kTimelinesMax> timelines_{};
 };
 
-// What stopped a lane.
+// The failure that stopped a lane.
 struct LaneFailure {
   Code status = Code::kInternal;
   std::int32_t culprit_rank = -1;
@@ -122,7 +122,8 @@ class CompletionReader {
   Code wait_any(std::span<const std::uint64_t> points, std::uint32_t spins, Instant deadline,
                 const Clock& clock, std::size_t* index);
 
-  // What stopped the lane. kNotFound while it runs; kPending: try again; kProtocol: the page is corrupt.
+  // The failure that stopped the lane. kNotFound while it runs; kPending: try again; kProtocol: the page is
+  // corrupt.
   Result<LaneFailure> failure(std::uint32_t lane);
 
   // Whether the lane is stopped by a failure for which remember_reset() was not called yet. Such a lane stays
@@ -141,15 +142,16 @@ class CompletionReader {
     return Untrusted<std::uint32_t>(&page_->timelines[lane].quarantined).load_acquire();
   }
 
-  // Of the lane's latest collective of a group that spans nodes. The caller knows that it has completed, and
-  // has started none behind it.
+  // The epoch of the lane's latest collective of a group that spans nodes. The caller knows that this
+  // collective has completed, and has started none behind it.
   GroupEpoch group_epoch(std::uint32_t lane) const {
     const TimelineWord& word = page_->timelines[lane];
     return {Untrusted<std::uint64_t>(&word.group).load(), Untrusted<std::uint64_t>(&word.epoch).load()};
   }
 
-  // Of `submitted` starts of the lane: the value up to which all have their outcome, or fail at once. Later
-  // starts fill the lane. 0 if the engine is changing the lane at this moment, or the page is corrupt.
+  // Returns the value up to which the lane's starts have their outcome, or fail at once. It is at most
+  // `submitted`, the number of starts. Later starts fill the lane. 0 if the engine is changing the lane at
+  // this moment, or the page is corrupt.
   std::uint64_t decided(std::uint32_t lane, std::uint64_t submitted);
 
   // kOk while the session is open, else the status with which the engine closed it.

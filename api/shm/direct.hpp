@@ -199,7 +199,7 @@ struct GroupPageHeader {
 constexpr std::size_t kGroupLinesOffset = kLineBytes;
 static_assert(sizeof(GroupPageHeader) <= kGroupLinesOffset);
 
-// What a member waits for.
+// The event that a member waits for.
 enum class DirectWait : std::uint32_t {
   kArrivals = 0,  // the arrival of all members
   kPhase = 1,     // a phase, by all members

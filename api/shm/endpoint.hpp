@@ -1,7 +1,7 @@
 // The sockets of a daemon, and how an endpoint names them.
 //
-//   DIRECTORY/control.sock        0600: who governs the daemon
-//   DIRECTORY/ranks/musterd.sock  0666: whoever may pass through DIRECTORY; a container mounts `ranks`
+//   DIRECTORY/control.sock        0600: for the user that governs the daemon
+//   DIRECTORY/ranks/musterd.sock  0666: for all that may pass through DIRECTORY; a container mounts `ranks`
 //   DIRECTORY/daemon              0700: the daemon's lock and its files
 //
 // An endpoint is the path of the ranks' socket, or DIRECTORY. DIRECTORY/musterd.sock, where releases before

@@ -36,7 +36,7 @@ constexpr std::uint64_t kMagicJobCounters = 0x4d555354455243;  // "MUSTERC"
 constexpr std::size_t kTallyValuesMax = 24;
 constexpr std::size_t kTallyNameBytes = 64;
 
-// Of a rank; the index is ABI: append only.
+// Counters of a rank; the index is ABI: append only.
 enum class RankCount : std::uint32_t {
   kAttached,         // 1 while it has a client
   kPid,              //
@@ -54,7 +54,7 @@ enum class RankCount : std::uint32_t {
   kLagNs,            // its median lag behind the first, in the group where it is worst
   kLagOthersNs,      // the median lag of that group's others, while it comes late there
   kLagGroup,         // that group's GroupCount::kId plus 1; 0: no lag is known
-  kWholeBytes,       // of units that are whole. This one and those that follow are what the client says
+  kWholeBytes,       // of units that are whole. The client reports this and all later counters but kRank
   kPlaceBytes,       // of the memory for them
   kWholeBudget,      // 0: none
   kPrefetch,         // how many modules ahead its units are gathered
@@ -64,7 +64,7 @@ enum class RankCount : std::uint32_t {
   kRank,             // which rank of the job the row is of
   kCount
 };
-// Of a group; append only.
+// Counters of a group; append only.
 enum class GroupCount : std::uint32_t {
   kMembers,     // 0: the row is free
   kOperations,  // collectives that finished well on the engine path, counted once for all members

@@ -32,7 +32,7 @@ constexpr std::size_t kLineBytes = 128;
 constexpr std::size_t kFailureTextBytes = 496;
 constexpr std::size_t kClosedTextBytes = 120;
 
-// What a session's sets of units hold at this moment, for `muster top`. Numbers to be shown, and no more.
+// The present figures of a session's sets of units, for `muster top`. They are for display only.
 struct UnitFigures {
   std::uint64_t whole_bytes = 0;     // of units that are whole, and of slices
   std::uint64_t place_bytes = 0;     // of the memory in which they can be
@@ -67,8 +67,8 @@ struct alignas(kLineBytes) TimelineWord {
   // Starts that have failed but may still touch their memory: their deadline passed while they ran.
   std::uint32_t quarantined = 0;
   std::uint32_t reserved = 0;
-  // Of the latest collective here of a group that spans nodes: the group's number, which is the same on all
-  // of them, and the epoch in which all had met.
+  // The latest collective here of a group that spans nodes: the group's number, which is the same on all of
+  // its nodes, and the epoch in which all members had met.
   std::uint64_t group = 0;
   std::uint64_t epoch = 0;
 };

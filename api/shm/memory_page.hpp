@@ -34,7 +34,7 @@ struct MemoryPageHeader {
   std::uint64_t magic = 0;
   std::uint32_t abi_version = 0;
   std::uint32_t uid = 0;       // of the account
-  std::uint32_t governor = 0;  // the daemon's user, who may govern the page beside root
+  std::uint32_t governor = 0;  // the daemon's user, which may govern the page beside root
   std::uint32_t unused = 0;
   std::uint64_t container = 0;  // of the account; 0: a user of the node
 };

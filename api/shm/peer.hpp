@@ -1,7 +1,7 @@
-// Who is at the other end of a Unix socket, as the kernel says.
+// The process at the other end of a Unix socket, as the kernel reports it.
 //
 // The credentials are those of the process that called connect(), also after the socket is passed on. The
-// pidfd stays tied to that process, even if its number is used again.
+// pidfd keeps referring to that process, even if its number is used again.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -18,8 +18,8 @@ struct PeerIdentity {
   Descriptor pidfd;  // readable once the process has ended
 };
 
-// Where the pidfd comes from. SO_PEERPIDFD (Linux 6.5) has no race, and knows processes of any namespace. On
-// older kernels the process is opened by its number. The connection must still stand afterwards: then the
+// The source of the pidfd. SO_PEERPIDFD (Linux 6.5) has no race, and knows processes of any namespace. On
+// older kernels the process is opened by its number. The connection must still be open afterwards: then the
 // number cannot be another process's.
 enum class PidfdSource { kBest, kSocket, kNumber };
 

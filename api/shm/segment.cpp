@@ -219,7 +219,7 @@ Result<CompletionView> CompletionView::create(std::uint32_t session, std::uint64
   MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kCompletionBytes, Access::kReadWrite));
   auto* page = new (mapping.writable()) CompletionSegment;
   page->header = completion_header(session, epoch);
-  // Our own mapping stays writable. The kernel refuses any later one, whoever holds the descriptor.
+  // Our own mapping stays writable. The kernel refuses any later one, whichever process holds the descriptor.
   MUSTER_RETURN_IF_ERROR(add_seals(memory, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL));
   return CompletionView(std::move(memory), std::move(mapping));
 }

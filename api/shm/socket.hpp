@@ -84,7 +84,7 @@ Status lock_folder(const Descriptor& folder, const std::string& path, int tries)
 // "/run belongs to user 0 and group 0 with mode 0755; this is user 1000": explains a refusal.
 std::string permissions_of(const std::string& path);
 
-// Why nobody answers at a path, as the file system shows it now.
+// Why no program answers at a path, as the file system shows it now.
 enum class Absence : std::uint8_t { kNothing, kNoSocket, kNobody };
 Absence absence_at(const std::string& path);
 const char* text_of(Absence absence);  // "there is no such socket"
@@ -103,8 +103,8 @@ struct Message {
   BoundedVector<Descriptor, kDescriptorsMax> descriptors;
 };
 
-// Whether descriptors may come with a message. Accept none from a stranger: to read or even close one may
-// take as long as its sender likes (a file system in user space). With kNone they are never opened here.
+// Whether descriptors may come with a message. Accept none from an unknown peer: to read or even close one
+// may take as long as its sender likes (a file system in user space). With kNone they are never opened here.
 enum class Passing { kAllowed, kNone };
 
 // Room for a message of any size. Its bytes are undefined until one is received: to clear them would take

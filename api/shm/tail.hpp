@@ -1,4 +1,4 @@
-// What follows a message: lists of numbers, tensors and faces, end to end.
+// The tail of a message: lists of numbers, tensors and faces, end to end.
 //
 // A tensor is a TensorHeader, then its sizes, then its strides (std::int64_t). So it has the length that its
 // dims need. The heads are in control.hpp.
@@ -14,8 +14,8 @@
 
 namespace muster::shm {
 
-// Entries of size[] and stride[] that stand in a message. A tensor whose dims are out of range has as many as
-// the nearest possible number; the engine refuses it by its name.
+// The number of entries of size[] and stride[] in a message. If the dims of a tensor are out of range, it is
+// the nearest possible number; the engine refuses such a tensor by its name.
 constexpr std::size_t dims_sent(std::int32_t dims) {
   return static_cast<std::size_t>(dims < 0                        ? 0
                                   : dims > MUSTER_TENSOR_DIMS_MAX ? MUSTER_TENSOR_DIMS_MAX
@@ -37,10 +37,10 @@ void append(std::vector<std::byte>& to, std::span<const double> numbers);
 void append(std::vector<std::byte>& to, const muster_tensor& tensor);
 void append(std::vector<std::byte>& to, const muster_face& face);
 
-// The message of a kernel, but for its header, and the lists that follow it.
+// The message of a kernel without its header, and the lists behind it.
 PlanKernel message_of(const muster_kernel& kernel);
 std::vector<std::byte> tail_for(const muster_kernel& kernel);
-// The kernel of a message and its tail. A count beyond the room stays as it was said: the engine refuses it
+// The kernel of a message and its tail. A count beyond the room stays as it was sent: the engine refuses it
 // by its name. Errors: kProtocol.
 Result<muster_kernel> kernel_in(const PlanKernel& message, std::span<const std::byte> tail);
 
@@ -71,7 +71,7 @@ class TailReader {
   Status copy_out(const char* name, std::span<T> list);
   template<class T>
   Status copy_out(std::uint32_t entries, const char* name, std::vector<T>* list);
-  // False: the entry is longer than what is left.
+  // False: the entry is longer than the bytes that are left.
   bool copy_out(muster_tensor* tensor);
 
   std::span<const std::byte> left_;

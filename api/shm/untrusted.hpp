@@ -1,4 +1,4 @@
-// Words that two processes share: who may read one, who may write one, and with which ordering.
+// Words that two processes share: which process reads one, which writes it, and with which ordering.
 //
 // Untrusted<T> is a word as its reader sees it, Published<T> the same word as its only writer sees it.
 // Neither gives out a reference, a pointer or a conversion, so neither compiler nor user can read a word

@@ -33,7 +33,7 @@ Result<Pipe> open_pipe(int flags) {
   return pipe;
 }
 
-// What the child needs after fork, where it must not allocate.
+// Everything that the child needs after fork, where it must not allocate.
 struct ChildPlan {
   std::vector<char*> arguments;
   std::vector<char*> environment;

@@ -1,5 +1,5 @@
 // DaemonLink: a lasting connection to the daemon on an event loop. Questions do not block. It survives a
-// restart of the daemon: the new daemon inherits a connection that owns a job; any other is made anew.
+// restart of the daemon: the new daemon takes over a connection that owns a job; any other is made anew.
 #pragma once
 
 #include "daemon/cli/question.hpp"

@@ -43,7 +43,7 @@ tl::unexpected<Trouble> troubled(const Status& status);
 tl::unexpected<Trouble> usage(std::string text);
 
 // Prints "muster: …" on standard error. Returns the exit code. Control characters are not printed, here and
-// below, because the text may be a stranger's.
+// below, because the text may come from any program.
 int complain(const Trouble& trouble);
 // "muster: warning: …" on standard error.
 void warn(const std::string& text);

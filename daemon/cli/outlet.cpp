@@ -89,7 +89,7 @@ long Outlet::write_some(std::string_view text) const {
   return ::write(target_, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
 }
 
-// A watch makes its file non-blocking for everybody who shares it, so only own_ gets one.
+// A watch makes its file non-blocking for all programs that share it, so only own_ gets one.
 void Outlet::wait_for_reader() {
   if (watch_ != 0 || impatient_) return;
   watch_ = way_ == Way::kOwn ? loop_.watch_writable(own_.get(), [this] { on_ready(); })

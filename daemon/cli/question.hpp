@@ -11,7 +11,7 @@
 
 namespace muster::cli {
 
-// Which daemon is asked, and for how long.
+// The daemon that is asked, and the time limit.
 struct DaemonAddress {
   std::string endpoint;  // api/shm/endpoint.hpp
   Nanos timeout = std::chrono::seconds(10);
@@ -25,9 +25,9 @@ struct DaemonAnswer {
   std::vector<shm::Descriptor> descriptors;
 };
 
-// kUnreachable if nobody listens or this user may not connect; kTimedOut without an answer in time; else as
-// the daemon's status says. If the daemon is replaced meanwhile, a question is asked again; a command that
-// changes something fails with kFailed.
+// kUnreachable if nobody listens or this user may not connect; kTimedOut without an answer in time; else the
+// daemon's own status. If the daemon is replaced meanwhile, a question is asked again; a command that changes
+// something fails with kFailed.
 //
 // With `attention`, the user can end the wait: then its exit code, and no text.
 OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command,

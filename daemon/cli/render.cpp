@@ -51,7 +51,7 @@ std::string why_text(const Json& peer) {
   return fmt::format("{}{}last heard {} ago", why, why.empty() ? "" : "; ", config::duration_text(heard_ns));
 }
 
-// The other nodes, what waits for them, and who was turned away.
+// The other nodes, the jobs that wait for them, and the nodes that were turned away.
 std::string cluster_text(const Json& cluster, std::size_t columns) {
   const auto seconds = [](const Json& entry, const char* name) {
     return config::duration_text(entry.at(name).get<std::int64_t>());
@@ -78,7 +78,7 @@ std::string cluster_text(const Json& cluster, std::size_t columns) {
   return out;
 }
 
-// Of a job of several nodes: who has come on each, and of whom nothing is known.
+// For a job of several nodes: the attached ranks on each node, and the nodes of which nothing is known.
 std::string nodes_text(const Json& job) {
   std::string known;
   std::string unknown;

@@ -238,7 +238,8 @@ class Extractor {
     entry->addresses = {*std::move(addresses), address.mark, path};
   }
 
-  // What moves data takes one version of IP, so a node of the other would never be connected.
+  // Data moves over one version of IP, so a node with an address of the other version would never be
+  // connected.
   void check_versions(const std::vector<std::string>& addresses, Mark mark, const std::string& path) {
     if (cluster_.network.empty()) return;
     for (const std::string& text : addresses) {

@@ -1,8 +1,8 @@
 // Cluster: the nodes and the jobs that a cluster file describes.
 //
-// The parser checks what concerns one value, or two values of one file. The scheduler checks whether the
-// degrees of a mesh multiply to its world, and what a flattened dim may be called. The marks let its
-// complaint point at the line.
+// The parser checks rules about one value, or two values of one file. The scheduler checks whether the
+// degrees of a mesh multiply to its world, and the name of a flattened dim. The marks let its complaint point
+// at the line.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -33,7 +33,7 @@ struct NodeEntry {
 
 struct Degree {
   std::string dim;
-  std::int64_t size = 1;  // -1 (dp_shard alone): what the other dims leave of the world
+  std::int64_t size = 1;  // -1 (dp_shard alone): the part of the world that the other dims leave
 };
 
 struct FlattenEntry {

@@ -59,7 +59,7 @@ class Source {
   std::vector<std::size_t> starts_;  // first byte of each line
 };
 
-// What is wrong with one value, before its place is known.
+// The fault of one value, before its place is known.
 struct Complaint {
   std::string message;     // "must be 0..1024, is 4096"
   std::string suggestion;  // "write 60s"; may be empty

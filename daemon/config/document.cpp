@@ -147,7 +147,7 @@ class Builder final : public YAML::EventHandler {
 
   std::optional<Node> take() { return std::move(root_); }
 
-  // Where the node begins that was read last: what is wrong with a later one is behind it.
+  // The beginning of the node that was read last. A fault of a later node is behind it.
   std::size_t last_offset() const { return last_offset_; }
 
   // Where the innermost bracket of this kind opens that is not closed yet.
@@ -329,8 +329,8 @@ class Builder final : public YAML::EventHandler {
   std::size_t documents_ = 0;
 };
 
-// Rewords the library's message if the usual cause is known. The fault is at `at`, or where what is not
-// closed opens.
+// Rewords the library's message if the usual cause is known. The fault is at `at`, or where an unclosed
+// bracket or quote opens.
 Complaint syntax_complaint(const std::string& message, std::size_t at, const Builder& builder,
                            std::string_view text) {
   struct Rewording {

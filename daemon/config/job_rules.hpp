@@ -1,5 +1,5 @@
-// Rules that a configuration and a job's spec share: who may claim a rank, where its engine runs, and
-// bounds of numbers.
+// Rules that a configuration and a job's spec share: for claims of ranks and for cores of engines, and bounds
+// of numbers.
 #pragma once
 
 #include "api/shm/layout.hpp"
@@ -13,10 +13,10 @@ namespace muster::config {
 // kOwner: any process of the job's owner. kToken: the holder of that rank's single-use token.
 enum class ClaimRule : std::uint8_t { kOwner, kToken };
 
-// On which cores an engine runs: those that its ranks may use, or all that the daemon may.
+// The cores of an engine: those that its ranks may use, or all that the daemon may.
 enum class CoreRule : std::uint8_t { kRanks, kDaemon };
 
-// By which the nodes of a job may reach each other: modules of transport/, the usual one first.
+// The networks by which the nodes of a job may reach each other: modules of transport/, the usual one first.
 inline constexpr std::array<std::string_view, 2> kNetworks{"ucx", "ofi"};
 
 inline constexpr std::uint32_t kWorkersMax = 1024;                   // threads of an engine

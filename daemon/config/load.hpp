@@ -12,7 +12,7 @@
 namespace muster::config {
 
 enum class Ownership : std::uint8_t {
-  kTrusted,  // owned by root or by `caller`, and writable by nobody else: for a daemon
+  kTrusted,  // owned by root or by `caller`, and writable by no other user: for a daemon
   kAny,      // for a command that only checks a file
 };
 
@@ -22,7 +22,7 @@ struct LoadOptions {
 };
 
 // kNotFound: no such file. kDenied: not readable, or not trusted. kConfig: a directory, a device, empty or
-// too large. Never blocks on a pipe. It checks the open file, which nobody can exchange afterwards.
+// too large. Never blocks on a pipe. It checks the open file, which cannot be exchanged afterwards.
 Result<Source> load_file(const std::string& path, const LoadOptions& options);
 
 }  // namespace muster::config

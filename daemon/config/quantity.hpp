@@ -20,7 +20,7 @@ tl::expected<Nanos, Complaint> parse_duration(std::string_view text);
 std::string format_bytes(std::int64_t bytes);
 std::string format_duration(Nanos duration);
 
-// Regular expressions for what the parsers accept, for editors.
+// Regular expressions for the inputs that the parsers accept, for editors.
 std::string bytes_pattern();
 std::string duration_pattern();
 

@@ -19,8 +19,8 @@ std::string show(const Resolved& resolved, std::size_t columns);
 // {"schema_version": 1, "settings": [{"key", "value", "origin", "source"}]}; one line.
 std::string show_json(const Resolved& resolved);
 
-// What a key of either file means, its type, range and default, and where it can be set; for a section, its
-// keys. The path may have indices, as in a diagnostic. A complaint names the nearest key.
+// The meaning of a key of either file, its type, range and default, and where it can be set; for a section,
+// its keys. The path may have indices, as in a diagnostic. A complaint names the nearest key.
 tl::expected<std::string, Complaint> explain(std::string_view path);
 
 // The same, as data.

@@ -1,4 +1,4 @@
-// Settings: what musterd reads from musterd.yaml, the environment and its flags.
+// Settings: the values that musterd reads from musterd.yaml, the environment and its flags.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -14,7 +14,7 @@
 
 namespace muster::config {
 
-// Plain data. What each member means, its range and its default are declared once, in settings.cpp.
+// Plain data. The meaning, range and default of each member are declared once, in settings.cpp.
 struct Settings {
   struct {
     std::string name;

@@ -91,7 +91,7 @@ std::optional<std::string> closest_path(std::span<const Key> keys, std::string_v
   const std::string wanted = without_indices(path);
   std::vector<std::string> paths, same_leaf;
   for (const Key& key : keys) {
-    // Whoever looks for a key is not helped by its section, so compare keys of equal depth.
+    // The section of a key does not help a user who looks for the key, so compare keys of equal depth.
     if (dots(key.path) == dots(wanted)) paths.emplace_back(key.path);
     if (last_part(key.path) == last_part(wanted)) same_leaf.emplace_back(key.path);
   }

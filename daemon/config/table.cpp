@@ -60,7 +60,7 @@ std::vector<std::string> wrapped(const std::string& text, std::size_t columns) {
   return lines;
 }
 
-// The rows of a table, and what is needed to make it narrow.
+// The rows of a table, and the facts that make it narrow.
 struct Grid {
   std::vector<Cells> rows;  // the head first
   std::vector<std::size_t> widths;

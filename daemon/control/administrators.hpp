@@ -1,4 +1,4 @@
-// Who can raise a limit that is too low, in the words of supervisor and engines.
+// The users that can raise a limit, as messages of the supervisor and of engines name them.
 #pragma once
 
 #include <cstdint>

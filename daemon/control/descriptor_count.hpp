@@ -1,4 +1,4 @@
-// How many file descriptors an engine needs, whatever its ranks do. The supervisor checks for them at start;
+// The number of file descriptors that an engine needs, in any case. The supervisor checks for them at start;
 // an engine keeps them free of its ranks' memory.
 #pragma once
 

@@ -1,5 +1,5 @@
-// EngineAddress: what engines of other nodes need to reach that of a job on one node. Only their network
-// understands the bytes; here they are carried, from engines to supervisors, between nodes, and back.
+// EngineAddress: the address of a job's engine on one node, for the engines on other nodes. Only their
+// network understands the bytes; here they are carried, from engines to supervisors, between nodes, and back.
 #pragma once
 
 #include "api/base/ids.hpp"

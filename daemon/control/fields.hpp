@@ -13,7 +13,7 @@
 
 namespace muster::control {
 
-// After the first bad field the reason stays. What a bad field gives is 0, empty or false.
+// The reason of the first bad field stays. A bad field gives 0, empty or false.
 //
 // Owns    the reason.
 // Thread  one.
@@ -50,7 +50,7 @@ class Fields {
   static bool has(const Json& from, const char* name);
   // null if there is no such field.
   static const Json& at(const Json& from, const char* name);
-  // What the caller has found wrong with the field.
+  // Takes a fault of the field that the caller has found.
   void bad(const char* name);
 
  private:

@@ -27,7 +27,7 @@ Status read(const nlohmann::json& json, const char* name, std::uint64_t most, st
 bool Identity::is_gone() const {
   constexpr int kInit = 1;
   if (!handles || pid_namespace == 0) return false;
-  // Of a namespace that does not lie in the daemon's own the kernel tells nothing: it only looks empty.
+  // The kernel reveals nothing of a namespace outside the daemon's own: such a namespace only looks empty.
   const shm::Descriptor above(ioctl(handles->pid_namespace.get(), NS_GET_PARENT));
   if (!above.valid()) return false;
   return ioctl(handles->pid_namespace.get(), kPidFromNamespace, kInit) < 0 && errno == ESRCH;

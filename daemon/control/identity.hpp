@@ -1,4 +1,4 @@
-// Identity: a user, and where he is (D32).
+// Identity: a user, and the place where he is (D32).
 //
 // A process in another pid namespace than the daemon's is foreign: it is neither the host's user of that
 // number nor that of another container. So is a process in another user namespace, unless that namespace lies
@@ -19,8 +19,8 @@
 
 namespace muster::control {
 
-// Whose share of the node something counts to. A container has one account, whatever users are in it. What an
-// ordinary user has in containers of his own making counts to him: nobody gets more by more namespaces.
+// The account to which a share of the node counts. A container has one account, whatever users are in it.
+// Containers that an ordinary user makes count to that user: nobody gets more by more namespaces.
 struct Account {
   // NOLINTNEXTLINE(google-explicit-constructor): a user of this node is an account
   constexpr Account(std::uint32_t user = 0) : uid(user) {}
@@ -74,9 +74,9 @@ inline bool is_governor(const Identity& identity, std::uint32_t own) {
 // kDenied: nobody could tell his jobs from another's. A job key can.
 Status check_known(const Identity& identity);
 
-// Who asks for something, and whether he may act on what belongs to others.
+// The identity behind a request, and whether it may act on what belongs to others.
 struct Actor {
-  // NOLINTNEXTLINE(google-explicit-constructor): whoever shows no key is his identity alone
+  // NOLINTNEXTLINE(google-explicit-constructor): an actor without a key is his identity alone
   Actor(Identity identity, bool may_govern = false, std::string shown = {})
       : who(std::move(identity)), governs(may_govern), key(std::move(shown)) {}
   // NOLINTNEXTLINE(google-explicit-constructor): as for an identity

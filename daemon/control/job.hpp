@@ -1,4 +1,4 @@
-// JobSpec: what an engine needs to know of its job, as the supervisor sends it.
+// JobSpec: the facts that an engine needs about its job, as the supervisor sends them.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -64,12 +64,12 @@ struct JobSpec {
   std::string tie_breaker;     // the node whose side may shrink a group at exactly half; empty: none
   std::string endpoint;        // at which people ask about it, unless that is the usual one
   bool ends_with_run = false;  // and so does its daemon
-  bool gathered = false;       // its ranks have come to several nodes, and nobody else has asked for it
+  bool gathered = false;       // its ranks have come to several nodes, and only they have asked for it
   bool reproducible = false;   // results are the same bits whatever node a rank is on
 
   // Names one job of this node: "train" of the daemon's own user, "train@1000" of another.
   std::string id() const { return scope.empty() ? name : name + "@" + scope; }
-  // It is in no cluster file, and ends with whoever asked for it.
+  // It is in no cluster file, and ends with its requester.
   bool temporary() const { return !asked_on.empty(); }
 };
 

@@ -25,8 +25,8 @@ JobLook look_at(const shm::JobCountersReader& counters, Instant now);
 
 // {"engine_pid", "beat_ns", "silent_ns", "ranks": [[count…]], "groups": [null or {"name", "values"}]}.
 Json look_json(const JobLook& look);
-// Such a text of the node that has these ranks, which may be anything: kProtocol names the field. `what` it
-// is, in words.
+// Reads such a text of the node that has these ranks. It may be anything: kProtocol names the field. `what`:
+// the text, in words.
 Result<JobLook> look_in(const std::string& text, const std::vector<std::uint32_t>& ranks,
                         const std::string& what);
 

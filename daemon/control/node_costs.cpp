@@ -225,7 +225,7 @@ const NodeCosts& NodeCostBook::get() {
   KeptCosts costs{given_, kept ? kept->measured : std::nullopt};
   if (!given_.sound() && !costs.measured) {
     NodeCosts fresh = measure_();
-    // What a busy machine left unmeasured is not kept as if it had been.
+    // The file keeps only complete measurements: a busy machine may have left some costs unmeasured.
     if (fresh.sound()) costs.measured = fresh;
     costs.used = filled(filled(given_, fresh), NodeCosts{});
     MUSTER_LOG(kInfo, "control", "{}: a meeting {} ns, a turn {} ns, {} bytes/us within caches",

@@ -1,5 +1,5 @@
-// NodeCostBook: what parts of a collective cost on this node. By these the members of a job choose
-// algorithms.
+// NodeCostBook: the costs of the parts of a collective on this node. The members of a job choose algorithms
+// by them.
 #pragma once
 
 #include "api/base/collective/node_costs.hpp"
@@ -12,8 +12,8 @@
 
 namespace muster::control {
 
-// Measures on up to two of these cores, for at most some 8 ms. What it cannot measure in that time, or with
-// one core alone, is 0.
+// Measures on up to two of these cores, for about 8 ms at most. A cost that it cannot measure in that time,
+// or with one core alone, is 0.
 NodeCosts measure_node_costs(std::span<const int> cores);
 // On the cores that this process may use.
 NodeCosts measure_node_costs();
@@ -26,7 +26,7 @@ struct KeptCosts {
 };
 
 // Owns    the costs, once they are known; the file "costs.json" in its folder, which keeps them for a later
-//         daemon and for `muster plan explain`. Whoever removes the file gets a new measurement.
+//         daemon and for `muster plan explain`. If the file is removed, the next daemon measures anew.
 // Thread  the supervisor's loop, which waits for up to two threads that measure.
 // Bound   8 ms and the slice of a busy process at the first get(); later ones are at once.
 // Fails   never: a file that cannot be read or written only costs another measurement.
@@ -47,8 +47,8 @@ class NodeCostBook {
   std::optional<NodeCosts> known_;
 };
 
-// What a folder's file keeps for this machine: as many cores of the same model. A file that is neither root's
-// nor this user's is not believed.
+// The costs in a folder's file, if they are for this machine: as many cores of the same model. A file is not
+// believed unless root or this user owns it.
 std::optional<KeptCosts> kept_node_costs(const std::string& folder);
 
 }  // namespace muster::control

@@ -159,7 +159,7 @@ Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::D
 
 namespace {
 
-// What can still be done with a datagram whose descriptors could not be opened here. `buffer` holds its
+// Saves what it can of a datagram whose descriptors could not be opened here. `buffer` holds the datagram's
 // bytes, and zeros behind them.
 Result<Packet> without_descriptors(std::span<const std::byte> buffer, const Status& status) {
   MessageHeader header;

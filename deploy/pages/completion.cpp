@@ -13,7 +13,7 @@ using Kind = control::Values::Kind;
 
 constexpr const char* kGenerated =
     "# Made from the program's own declarations: cmake --build BUILD --target write-pages\n";
-// Long enough for a daemon that answers, and no time to wait for one that does not.
+// Long enough for a daemon that answers, and short enough for one that does not.
 constexpr const char* kJobs =
     "jobs --json --timeout 0.5 2>/dev/null | grep -o '\"name\":\"[^\"]*\"' | cut -d '\"' -f 4";
 
@@ -28,13 +28,13 @@ std::vector<std::string> names_of(const std::vector<Command>& commands) {
   return names;
 }
 
-// What the value of the option is called where something is known of it.
+// The kind of an option's value, if completion can list such values; else "NONE".
 std::string kind_of(const Option& option) {
   return control::values_named(option.value) ? option.value : "NONE";
 }
 
-// All but what stands behind words of any number: a shell cannot tell which word that is, and completes it as
-// one of these.
+// All options except those behind words of any number: a shell cannot tell which word that is, and completes
+// it as one of these.
 std::vector<Option> completed(const Command& command) {
   std::vector<Option> options;
   bool any_number = false;

@@ -1,4 +1,4 @@
-// What there is to write about a program.
+// A program, as its manual page and its completions describe it.
 #pragma once
 
 #include "daemon/control/texts/main_manual.hpp"

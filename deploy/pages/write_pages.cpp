@@ -12,7 +12,7 @@ int main(int argc, char** argv) {
   }
   for (const muster::pages::Page& page : muster::pages::all_pages()) {
     const std::filesystem::path path = std::filesystem::path(argv[1]) / page.path;
-    std::error_code ignored;  // the file says it
+    std::error_code ignored;  // opening the file reports it
     std::filesystem::create_directories(path.parent_path(), ignored);
     std::ofstream file(path, std::ios::binary | std::ios::trunc);
     file << page.text;

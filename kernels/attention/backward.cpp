@@ -14,7 +14,7 @@ struct BackwardScratch;
 // Which gradients a part writes.
 enum class Gradients : std::uint8_t { kAll, kQueries, kKeys };
 
-// What a part covers.
+// The extent of a part.
 struct Extent {
   Gradients gradients;
   std::int64_t batch;

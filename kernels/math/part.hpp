@@ -1,5 +1,5 @@
-// What a collective makes of a range of its elements, on the direct and the engine path. The caller is a
-// member or a worker; it says which members' elements come in and where the result goes.
+// The reduction or copy of a collective over a range of its elements, on the direct and the engine path. The
+// caller is a member or a worker; it names the source elements and the places of the result.
 #pragma once
 
 #include "api/base/collective/collective.hpp"

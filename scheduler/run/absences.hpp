@@ -10,7 +10,7 @@
 
 namespace muster::scheduler {
 
-// Owns    what the launcher has said of each rank of this node, and the fault because of which each has left.
+// Owns    the launcher's report on each rank of this node, and the fault because of which each has left.
 // Thread  one.
 // Bound   the ranks of this node.
 // Fails   never.
@@ -24,7 +24,7 @@ class Absences {
   // The client has left. `because`: the fault that made it leave; nullptr: none. When the last client has
   // left, all absences are forgotten.
   void left(Rank rank, const CausePtr& because);
-  // The launcher has said that the rank will not come, or will not come back once it has left.
+  // The launcher has reported that the rank will not come, or will not come back once it has left.
   void add(Rank rank, CausePtr cause);
   // Whether add() was called and the absence is not forgotten.
   bool known(Rank rank) const { return ranks_[rank].absence != nullptr; }

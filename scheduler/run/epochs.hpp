@@ -8,9 +8,9 @@
 //   2. Operations match within one epoch. An operation of an ended epoch fails with the cause of that epoch.
 //   3. A member that attaches for the first time in its run stands in the epoch in which the run began; one
 //      that attaches again, in the present one. A run begins with the job, and anew when no rank is left.
-//   4. A member moves on by an act of its own alone: by hearing of a fault. It moves past all ends but a loss
-//      of which it has not heard. One that came late moves on by one epoch at a time, until it has caught up:
-//      it hears of all that the others heard of, in order.
+//   4. A member moves on by an act of its own alone: when it learns of a fault. It moves past all ends but a
+//      loss of which it has not learned. A member that came late moves on by one epoch at a time, until it
+//      has caught up: it learns of all faults that the others have learned of, in order.
 //   5. One fault ends a place at most once, so members cannot end each other's work for ever.
 //
 // tests/models/epochs.pml searches this rule exhaustively.
@@ -44,7 +44,7 @@ class Epochs {
   bool ended_by(std::uint64_t fault) const;
   // The epoch must have ended.
   const CausePtr& cause_of(std::uint64_t epoch) const;
-  // The epoch to which a member in `epoch` moves when it hears of `fault`.
+  // The epoch to which a member in `epoch` moves when it learns of `fault`.
   std::uint64_t after(std::uint64_t epoch, std::uint64_t fault) const;
   // Whether `fault` has ended `epoch` or a later one.
   bool ended_since(std::uint64_t epoch, std::uint64_t fault) const;
@@ -76,10 +76,10 @@ class MemberEpoch {
   void begin(const Epochs& epochs) { late_ = epochs.has_ended(epoch_); }
   // It has another one, or a new run begins.
   void enter(const Epochs& epochs) { *this = MemberEpoch(epochs.present()); }
-  // The member has heard of `fault` by an operation of this place. Returns whether it has moved.
+  // The member has learned of `fault` by an operation of this place. Returns whether it has moved.
   bool move_on(const Epochs& epochs, std::uint64_t fault);
-  // The member has heard of `fault`, perhaps elsewhere: it moves on if that has ended its epoch, or a later
-  // one and it has not come late.
+  // The member has learned of `fault`, perhaps elsewhere. It moves on if the fault has ended its epoch, or a
+  // later one and it has not come late.
   bool hear(const Epochs& epochs, std::uint64_t fault);
 
  private:

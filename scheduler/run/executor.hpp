@@ -61,7 +61,7 @@ class Executor {
   std::vector<std::uint32_t> awaited(std::uint32_t step_index) const;
   // When something of it last moved there: Communicator::moved_at().
   std::optional<Instant> moved_at(std::uint32_t step_index) const;
-  // Of the group, between nodes: Communicator::traffic().
+  // The group's traffic between nodes: Communicator::traffic().
   transport::Communicator::Traffic traffic(GroupId group) const {
     const auto& communicator = communicators_[group.value];
     return communicator ? communicator->traffic() : transport::Communicator::Traffic();

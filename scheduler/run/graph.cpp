@@ -16,7 +16,7 @@ namespace {
 // If two calls of tick() are this far apart, the engine was held up itself.
 constexpr Nanos kLate = std::chrono::milliseconds(200);
 
-// The cause that a rank's peers hear when its lane has failed: the code at the root replaces DEPENDENCY.
+// The cause that a rank's peers get when its lane has failed: the code at the root replaces DEPENDENCY.
 CausePtr passed_on(const CausePtr& cause) {
   if (cause->code != Code::kDependency) return cause;
   Cause root = *cause;
@@ -169,7 +169,7 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 
 void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
   const StepTable::InFlight& flight = steps_.at(step_index);
-  // Members of a step that was given up have heard of a fault already.
+  // Members of a step that was given up have received a fault already.
   const Step::Part& first = flight.step.parts.front();
   CausePtr cause;
   // A step between nodes also fails because its epoch has ended on one of them.
@@ -209,7 +209,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
 void Graph::ended_elsewhere(const transport::EpochEnd& end, Instant now) {
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     if (!groups()[g].spans() || groups()[g].key != end.group) continue;
-    // The job ends on that node. Whether it ends here too, the supervisor says.
+    // The job ends on that node. The supervisor decides whether it ends here too.
     const Code code = end.code == Code::kJobEnded ? Code::kPeerLost : end.code;
     const CausePtr cause = new_fault(as_known_here({code, end.culprit, end.text}, ranks_.world()));
     const Epochs::Why why = end.loss ? Epochs::Why::kLoss : Epochs::Why::kOther;
@@ -252,7 +252,7 @@ void Graph::tick(Instant now) {
       give_up_step(index, *flight.left, now);
       continue;
     }
-    // As long as something moves, the step has its time anew, and what was forgiven.
+    // Each time something moves, the step gets its whole timeout anew, and the time that was forgiven.
     if (const auto moved = actions_.moved_at(index);
         moved && later(*moved, flight.deadline - flight.since) > now)
       continue;

@@ -11,13 +11,13 @@
 //   1. A failure stops the lane. Its starts that are not launched are dropped, and so is every further start
 //      until the client resets the lane. Starts on other lanes that wait for a dropped one fail with
 //      DEPENDENCY.
-//   2. A dropped collective ends its place, because the other members would wait for it. They hear of the
-//      fault at the root.
+//   2. A dropped collective ends its place, because the other members would wait for it. They get the fault
+//      at the root.
 //   3. A reset moves the rank on at places where that lane failed or dropped a start, and at every place that
-//      the same fault has ended. So a rank hears of one fault once. In a group that spans nodes it moves on
+//      the same fault has ended. So a rank gets one fault once. In a group that spans nodes it moves on
 //      only for a fault that has ended the rank's epoch or a later one, and at all places of the group alike.
 //   4. A launched collective that goes on outside the workers may pass its deadline, or a member of it may be
-//      interrupted. Its place ends and its members hear that at once. Until it is over, its memory is in
+//      interrupted. Its place ends and its members get that error at once. Until it is over, its memory is in
 //      quarantine (decision D20).
 #pragma once
 
@@ -60,15 +60,14 @@ class Graph {
   void begin_run();
   // The client left, in order or not; `text` says how. All places of its groups end. The client may have left
   // because of a failure: one that stopped a lane, or `heard`, which reached it by another way. Then the
-  // others hear of that failure's culprit, so that a chain of departures names the rank at its root. Launched
-  // work runs to its end.
-  // Returns the cause that the others hear; nullptr if the rank had no client.
+  // others get that failure's culprit, so that a chain of departures names the rank at its root. Launched
+  // work runs to its end. Returns the cause that the others get; nullptr if the rank had no client.
   CausePtr detached(Rank rank, const std::string& text, Instant now, const CausePtr& heard = nullptr);
-  // The launcher says that this rank will not come, or will not come back once it has left. Collectives that
-  // need it fail at once. This holds until the rank attaches, Absences::expect_all(), or the last client
+  // The launcher reports that this rank will not come, or will not come back once it has left. Collectives
+  // that need it fail at once. This holds until the rank attaches, Absences::expect_all(), or the last client
   // leaves.
   void absent(Rank rank, const std::string& text, Instant now);
-  // The rank has been told of the fault by other means than a lane.
+  // The rank has received the fault by other means than a lane.
   void heard(Rank rank, std::uint64_t fault);
   // Gives the job's next number to a fault that ends places outside the graph.
   CausePtr new_fault(Cause cause);

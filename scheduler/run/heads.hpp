@@ -16,7 +16,7 @@ struct Head {
   std::uint32_t lane = 0;
   const Plan* plan = nullptr;
   bool arrived = false;  // a collective that waits for its peers
-  // If not arrived: what the start waits for, in words. If that is another lane of the rank: which.
+  // If not arrived: the obstacle of the start, in words. If that is another lane of the rank: which.
   std::string obstacle;
   std::optional<std::uint32_t> blocking_lane;
 };

@@ -29,8 +29,8 @@ std::string difference_of(std::span<const Arrival> members) {
   return difference(parties);
 }
 
-// Whether the members mean one operation; compares signatures only (decision D7). What they agree on pair by
-// pair adds up only if `all` members are here.
+// Whether the members mean one operation; compares signatures only (decision D7). Pairwise parts add up only
+// if `all` members are here.
 bool agreed(std::span<const Arrival> members, bool all) {
   const Signature& first = work_of(members.front()).signature;
   Hash128 balance;
@@ -243,7 +243,7 @@ std::vector<Arrival> MatchQueue::end_up_to(GroupId group, std::uint64_t epoch, c
   Pairs& pairs = pairs_[group.value];
   if (pairs.epochs.present() > epoch) return {};
   std::vector<Arrival> waited = end_group(group, cause, why);
-  ended_.pop_back();  // the other node tells it
+  ended_.pop_back();  // the other node reports it
   for (const auto& here : entries_[group.value])
     if (here != nullptr) here->epochs.skip_to(epoch + 1);
   for (auto& [members, each] : pairs.used) each.skip_to(epoch + 1);

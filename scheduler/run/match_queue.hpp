@@ -1,11 +1,11 @@
-// MatchQueue: where collectives wait until all members of their group have arrived (decisions D7 and D18).
+// MatchQueue: collectives wait in it until all members of their group have arrived (decisions D7 and D18).
 //
 // A start is stamped with epoch and number when it is read. A collective matches by group, lane, epoch and
 // number; pair_place.hpp has the rule for SEND and RECV. When all members have arrived, signatures are
 // compared before a byte moves: common parts by one hash, pairwise parts by a sum that must be zero. Places
 // fail by the rule of epochs.hpp.
 //
-// Of a group that spans nodes the members on this node meet here; its communicator compares the nodes. All
+// The members on this node of a group that spans nodes meet here; its communicator compares the nodes. All
 // its places end together, so that all nodes count the same epochs whatever places they have.
 #pragma once
 
@@ -39,9 +39,9 @@ class MatchQueue {
   std::span<const Group> groups() const { return groups_; }
 
   // The member has the lane from now on, or gives it up with none of its starts in flight. A place lives as
-  // long as a member has its lane, or, if the group spans nodes, as long as the group; so members that give
-  // up and open the lane again go on in one count. Who opens a lane without a place still hears there of a
-  // loss of which it has not heard.
+  // long as a member has its lane, or, if the group spans nodes, as long as the group. So members that give
+  // up the lane and open it again continue one count. A member that opens a lane without a place still learns
+  // there of each loss that it does not know yet.
   void open_lane(GroupId group, LaneId lane);
   void close_lane(GroupId group, LaneId lane);
 
@@ -62,7 +62,7 @@ class MatchQueue {
     std::span<const Arrival> members;  // those on this node
     std::uint64_t number = 0;          // kGo, of a group that spans nodes: for its MatchKey
     CausePtr cause;                    // kEnded: the cause of the start's epoch
-    std::string differ;                // kDisagree: what the members differ in
+    std::string differ;                // kDisagree: the arguments in which the members differ
   };
   // Call it for a start that is next on its lane. On kDisagree the caller ends the place.
   Match arrive(const Arrival& arrival);
@@ -99,11 +99,11 @@ class MatchQueue {
   // The rank has its first client in this run; or another one, or a new run begins: it stands in the present
   // epochs.
   void attached(Rank rank, bool first);
-  // The member has heard of that fault by an operation of this place: it moves on here. Nothing happens if
+  // The member has learned of that fault by an operation of this place, and moves on here. Nothing happens if
   // the group spans nodes. Such a member stands in one epoch at all places of the group, and heard() alone
-  // moves it on. So one that has completed an operation hears of no earlier end at another place.
+  // moves it on. So a member that has completed an operation gets no earlier end of another place.
   void move_on(const Place& place, std::uint64_t fault);
-  // The rank has heard of that fault: it moves on at every place that the fault has ended.
+  // The rank has learned of that fault: it moves on at every place that the fault has ended.
   void heard(Rank rank, std::uint64_t fault);
 
   // ---- for reports -----------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class MatchQueue {
   };
   using Lineups = std::vector<std::unique_ptr<MatchEntry>>;  // by LaneId; null: no member has the lane
   // The places of a group's pairs. A new one, and that of a new lane, begins with these epochs and members:
-  // some members have not heard yet of some losses.
+  // some members do not know yet of some losses.
   struct Pairs {
     Epochs epochs;
     std::vector<Member> members;  // by index in the group

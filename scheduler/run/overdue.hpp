@@ -10,12 +10,13 @@
 namespace muster::scheduler {
 
 // The cause for the lane's next start: the members that have not arrived, or the point that was not reached.
-// If the start waits for another lane of its rank, the text goes on with the oldest start of that lane. A
-// member whose part of a message stands behind others in its lane is told from one that has submitted none.
+// If the start waits for another lane of its rank, the text goes on with the oldest start of that lane. The
+// text tells a member whose part of a message stands behind others in its lane from a member that has
+// submitted none.
 Cause overdue(const MatchQueue& matches, const RankTable<RankLanes>& ranks, const LaneTable& names, Rank rank,
               std::uint32_t lane);
 // The cause for a launched step that goes on outside the streams. All its members here had come, so none of
-// them is to blame. `awaited`: for whom it waits on other nodes; empty: that is not known.
+// them is to blame. `awaited`: the ranks on other nodes that the step waits for; empty: that is not known.
 Cause overdue(const Step& step, Nanos deadline, std::span<const Group> groups, const LaneTable& names,
               const World& world, std::span<const AwaitedRanks> awaited);
 

@@ -57,9 +57,9 @@ class PairPlace {
 
   // As MatchQueue::attached().
   void attached(Side side, bool first);
-  // The member has heard of that fault by an operation of this place: it moves on.
+  // The member has learned of that fault by an operation of this place: it moves on.
   void move_on(Side side, std::uint64_t fault);
-  // The member has heard of that fault elsewhere: it moves on if the fault has ended this place.
+  // The member has learned of that fault elsewhere: it moves on if the fault has ended this place.
   void heard(Side side, std::uint64_t fault);
 
  private:

@@ -102,7 +102,7 @@ CausePtr RankLanes::first_failure() const {
   return first;
 }
 
-// ---- what its starts wait for ------------------------------------------------------------------
+// ---- obstacles of its starts -------------------------------------------------------------------
 
 RankLanes::Ready RankLanes::readiness(std::uint32_t lane, const LaneQueue::Start& start,
                                       const Cause** failed) const {

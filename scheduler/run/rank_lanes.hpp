@@ -76,7 +76,7 @@ class RankLanes {
   // The cause with the oldest fault among the stopped lanes; nullptr: none is stopped.
   CausePtr first_failure() const;
 
-  // ---- what its starts wait for ----------------------------------------------------------------
+  // ---- obstacles of its starts -----------------------------------------------------------------
   enum class Ready : std::uint8_t { kYes, kNo, kFailed };
   // kFailed: *failed says why one of the start's points will never be reached.
   Ready readiness(std::uint32_t lane, const LaneQueue::Start& start, const Cause** failed) const;

@@ -79,11 +79,11 @@ class Actions {
   virtual bool is_outside(std::uint32_t /*step_index*/) { return false; }
   // When something of the launched step last moved there. Nothing: it has not, it has failed, or unknown.
   virtual std::optional<Instant> moved_at(std::uint32_t /*step_index*/) { return {}; }
-  // For whom the launched step waits there; empty: unknown.
+  // The ranks that the launched step waits for there; empty: unknown.
   virtual std::vector<AwaitedRanks> awaited(std::uint32_t /*step_index*/, const Step&) { return {}; }
   // An epoch of a group that spans nodes has ended here, by a cause of this node.
   virtual void ended(const transport::EpochEnd&) {}
-  // The launched step has passed its deadline; its members have been told. It still ends by finished().
+  // The launched step has passed its deadline; its members are informed. It still ends by finished().
   virtual void cancel(std::uint32_t /*step_index*/) {}
   // So many of the lane's starts have failed, but may still touch their memory until they are retired.
   virtual void quarantined(Rank, std::uint32_t /*lane*/, std::uint32_t /*starts*/) {}

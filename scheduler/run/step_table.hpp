@@ -27,7 +27,7 @@ class StepTable {
     Instant since{0};
     Instant deadline{Instant::max()};        // of a collective: the earliest of its members
     Nanos allowed{0};                        // from `since` to the deadline, without what was forgiven
-    bool given_up = false;                   // the deadline has passed, and members were told
+    bool given_up = false;                   // the deadline has passed, and members were informed
     std::optional<Cause> left;               // a member has given it up before it was outside: why
     std::vector<std::uint32_t> generations;  // of each part's rank at launch (RankLanes::generation)
     bool used = false;
@@ -83,9 +83,9 @@ transport::PlaceKey key_of(const Place& place, std::span<const Group> groups, co
 // code; any other becomes kDevice.
 Cause cause_of(const Step& step, std::span<const Group> groups, const LaneTable& lanes, const Status& why);
 
-// What another node has told, as this one knows it. It may have lost a rank of this node. The rank lives,
-// since this engine would know otherwise. So the way between the two nodes is lost, and the rank is not to
-// blame.
+// Another node's cause, as this node knows it. The other node may report a rank of this node as lost. The
+// rank lives, since this engine would know otherwise. So the connection between the two nodes is lost, and
+// the rank is not to blame.
 Cause as_known_here(Cause cause, const World& world);
 
 }  // namespace muster::scheduler

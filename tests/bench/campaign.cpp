@@ -37,7 +37,7 @@ bool is_alone(const std::string& operation) {
   return std::find(kAlone.begin(), kAlone.end(), operation) != kAlone.end();
 }
 
-// What is no time does not get better by another look.
+// Operations whose result is a figure and not a time. Further rounds do not improve a figure.
 bool is_figure(const std::string& operation) {
   return operation == "memory" || operation == "overlap" || operation == "overlap_free";
 }
@@ -124,7 +124,7 @@ Cells Campaign::cells(const std::string& path, const std::vector<std::string>& o
   return {path, operations, choice_.sizes, choice_.quick ? kQuickEffort : Effort{}, getpid()};
 }
 
-// What is to be measured by one rank of Muster, or by all ranks of all.
+// The chosen operations for one rank of Muster alone, or for all ranks of all contenders.
 std::vector<std::string> Campaign::wanted(bool alone) const {
   std::vector<std::string> names;
   for (const std::string& name : choice_.operations)

@@ -12,31 +12,31 @@
 
 namespace muster::bench {
 
-// What is measured besides the operations. By one rank of Muster:
-//   submit     one start alone, the engine working beside it
+// Measurements besides the operations. By one rank of Muster:
+//   submit     one start alone, while the engine works beside it
 //   kernel     the smallest kernel, to the engine and back
-//   attach     opening and closing a session of a job that is there
-//   job        the same of a job that is not there yet: a process is started for it
-//   mesh_group one of the groups of a mesh made in a job that is there, all in one transaction
+//   attach     opening and closing a session of an existing job
+//   job        the same for a new job: a process is started for it
+//   mesh_group one of the groups of a mesh in an existing job, all made in one transaction
 // By all ranks:
 //   group      one more group of all ranks, by a call of each of them
 //   first_use  an all_reduce that was never run before, from its description to its result
-//   wake       from the arrival of the last rank at a barrier to the return of all, who have waited long
+//   wake       from the arrival of the last rank at a barrier to the return of all, after a long wait
 //   overlap    a figure: the part of an all_reduce that disappears behind as much work of every rank
 //   overlap_free  the same with work of rank 0 alone, and as much of it as the all_reduce takes on the cores
 //              that this leaves free
-//   memory     a figure: what all processes of the run hold, once the ranks have met and reduced 64 KiB
+//   memory     a figure: the memory of all processes of the run, once the ranks have met and reduced 64 KiB
 inline constexpr std::array<const char*, 5> kAlone = {"submit", "kernel", "attach", "job", "mesh_group"};
 inline constexpr std::array<const char*, 6> kBesides = {"group",   "first_use",    "wake",
                                                         "overlap", "overlap_free", "memory"};
 std::vector<std::string> all_names();  // these, then the operations: the order of the tables
 
-// What one cell may take. All ranks come to the same decisions from the same figures.
+// The time that one cell may take. All ranks decide alike, because they decide from the same figures.
 struct Effort {
   double seconds = 0.05;  // of timed runs, where that gives `samples` samples
   int samples = 9;
-  double limit = 0.2;     // beyond it fewer samples are taken, of what is slow in the end a single one
-  double patience = 2.0;  // what is expected to need longer for one operation is left out, and said so
+  double limit = 0.2;     // beyond it fewer samples are taken, in the end a single one
+  double patience = 2.0;  // a cell that is expected to need longer for one operation is left out and reported
 };
 
 struct Cells {

@@ -1,4 +1,4 @@
-// Contestants: who is measured, by which ways, and the command line that starts each.
+// Contestants: the measured implementations, their ways, and the command line that starts each.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +15,7 @@ struct Places {
   int cores = 1;
 };
 
-// One way of running one implementation. Of several ways of a peer the table shows the best for each cell.
+// One way of running one implementation. The table shows a peer's best way for each cell.
 struct Way {
   std::string contender;
   std::string path;
@@ -24,10 +24,10 @@ struct Way {
 const std::vector<std::string>& contender_names();  // muster first
 std::vector<Way> ways_of(const std::string& contender);
 
-// What is not there and how to get it; empty if all is.
+// The missing program and how to get it; empty if nothing is missing.
 std::string what_is_missing(const std::string& contender, const Places& places);
 
-// The program and its arguments, up to the words that say what to measure.
+// The program and its arguments, up to those that select the measurements.
 std::vector<std::string> command_of(const Way& way, int ranks, const Places& places);
 
 // The argument by which this program learns that it is one of the ranks.

@@ -1,4 +1,4 @@
-// What is promised (the targets of tests/bench/README.md), held against what a run has found.
+// The promises (targets of tests/bench/README.md), compared with the results of a run.
 #pragma once
 
 #include "tests/bench/report.hpp"
@@ -12,7 +12,7 @@ namespace muster::bench {
 struct Promise {
   std::string what;
   std::string bound;
-  std::size_t cells = 0;  // to which it applies and that were measured; of a run without them nothing is said
+  std::size_t cells = 0;  // measured ones to which it applies; a run without any gives no verdict on it
   std::size_t kept = 0;
   double worst = 0.0;
   double best = 0.0;

@@ -5,7 +5,8 @@
 
 namespace muster::bench {
 
-// Of `root`, itself not counted; in no order. What starts or ends meanwhile may be missing or gone.
+// The descendants of `root`, without `root`, in no order. A process that starts or ends during the call may
+// be missing or gone.
 std::vector<int> descendants_of(int root);
 
 }  // namespace muster::bench

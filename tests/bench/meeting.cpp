@@ -37,7 +37,7 @@ struct alignas(64) Line {
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "shared between processes");
 
-// What the processes of one look share; it begins as zeros.
+// Memory that the processes of one measurement share; it starts as zeros.
 struct Board {
   Line ready;
   Line turn;
@@ -114,7 +114,7 @@ void exchange_line(Board& board, int mine) {
   if (mine == 0) board.seconds = best;
 }
 
-// A barrier of all on one core: who finds others missing gives the core away.
+// A barrier of all processes on one core: a process that finds others missing gives the core away.
 void meet_by_yield(Board& board, int mine, std::uint32_t processes) {
   double best = std::numeric_limits<double>::max();
   std::uint32_t epoch = 0;

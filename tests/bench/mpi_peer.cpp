@@ -190,7 +190,7 @@ class MpiRank final : public Contender {
     return [=] { get(), give(); };
   }
 
-  // What MPI has for a plan that is started again and again.
+  // Persistent requests: MPI's counterpart of a plan that is started many times.
   struct Persistent {
     Persistent() = default;
     Persistent(const Persistent&) = delete;

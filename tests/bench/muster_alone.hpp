@@ -1,14 +1,14 @@
-// What Muster does that needs one rank only: handing work over, attaching, making jobs and groups.
+// Measurements of Muster that need one rank only: submitting work, attaching, making jobs and groups.
 #pragma once
 
 #include "tests/bench/muster_rank.hpp"
 
 namespace muster::bench {
 
-// Of the largest job that it makes: the daemon's sessions must have room for as many.
+// The ranks of the largest job that it makes. The daemon must allow as many sessions.
 constexpr int kAloneRanksMax = 64;
 
-// What `cells` names of kAlone.
+// Measures the operations of kAlone that `cells` names.
 void measure_alone(MusterRank& rank, const Cells& cells);
 
 }  // namespace muster::bench

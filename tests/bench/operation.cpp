@@ -58,8 +58,8 @@ Blocks uneven_blocks(std::size_t elements, std::size_t ranks) {
   return blocks;
 }
 
-// What rank i sends to rank j is block (i + j) of the list: all ranks send and get equally much, and no pair
-// of blocks is where its twin is.
+// Rank i sends block (i + j) of the list to rank j. All ranks send and receive the same amount. The two
+// blocks that a pair of ranks exchange lie at different offsets.
 Blocks turned(const Blocks& blocks, std::size_t rank) {
   Blocks row(blocks.size());
   for (std::size_t j = 0; j < row.size(); ++j) row[j] = blocks[(rank + j) % blocks.size()];

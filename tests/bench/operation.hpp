@@ -1,5 +1,5 @@
-// Operation: what is measured, as a value. One place says for each collective what a rank gives and what it
-// gets, and with that also what the result must be and how many bytes must move.
+// Operation: a measured collective, as a value. One place defines for each collective the source and the
+// target of a rank. From these follow the right result and the number of bytes that must move.
 #pragma once
 
 #include <cstddef>
@@ -71,12 +71,12 @@ struct Expected {
 };
 std::vector<Expected> expected_of(const Shape& shape);
 
-// Whether no rank can go on to the next one before every other has come to this one. From a root, or to it,
-// one may run ahead.
+// Whether no rank can go on to the next operation before every other has come to this one. In operations with
+// a root, a rank may run ahead.
 bool all_wait_for_all(Operation operation);
-// How often the operation takes place in one run: send_recv is a message each way.
+// The number of operations in one run: a run of send_recv is a message each way.
 int times_in_a_run(Operation operation);
-// What all ranks together must read and write in one operation: every source once, every result once.
+// The bytes that all ranks together must read and write in one operation: each source and each result once.
 std::size_t bytes_moved(Operation operation, std::size_t bytes, int ranks);
 
 }  // namespace muster::bench

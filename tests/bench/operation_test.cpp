@@ -11,13 +11,12 @@ namespace {
 
 using Vector = std::vector<int>;
 
-// What rank `rank` gives at `index`: every number of every rank occurs once, so that a sum of them all tells
-// which it is made of.
+// The source value of `rank` at `index`. Every value of every rank is unique, so a sum shows its summands.
 int given(int rank, std::size_t index) {
   return (rank + 1) * 1'000'000 + static_cast<int>(index);
 }
 
-// The operation as its definition has it, on all ranks' vectors at once.
+// The operation carried out by its definition, on the vectors of all ranks at once.
 std::vector<Vector> carried_out(Operation operation, const std::vector<Shape>& shapes) {
   const std::size_t ranks = shapes.size();
   std::vector<Vector> sources(ranks);

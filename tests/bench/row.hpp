@@ -1,4 +1,4 @@
-// Row, Figure: what ranks print as lines of their standard output, and what the report keeps.
+// Row, Figure: the lines that ranks print to standard output, and that the report keeps.
 #pragma once
 
 #include <compare>
@@ -19,7 +19,7 @@ struct Row {
   int samples = 0;
 };
 
-// What is measured and is no time.
+// A measured value that is no time.
 struct Figure {
   std::string name;
   int ranks = 0;
@@ -29,7 +29,7 @@ struct Figure {
   std::string unit;
 };
 
-// What rows of several contenders have in common.
+// The common key of rows of several contenders.
 struct Cell {
   std::string operation;
   std::size_t bytes = 0;

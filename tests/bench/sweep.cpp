@@ -192,9 +192,9 @@ class Sweep {
     print_row(contender_, cells_, "group", 0, timing);
   }
 
-  // Which part of the shorter of the two disappears behind the other when both are started together. Who does
-  // not work waits for the all-reduce alone. Work takes `share` times as long as the all-reduce does alone.
-  // The three take turns, and each turn is a figure of its own: the machine is not the same a moment later.
+  // The part of the shorter of the two that disappears behind the other when both are started together. A
+  // rank without work waits for the all-reduce alone. Work takes `share` times as long as the all-reduce
+  // alone. The three take turns. Each turn gives its own figure, because the machine changes over time.
   void measure_overlap(const char* figure, bool works, double share) {
     const std::size_t bytes = std::min(kOverlapBytesMax, cells_.sizes.back());
     if (bytes < kOverlapBytesMin) return;  // nothing that could be hidden
@@ -203,7 +203,7 @@ class Sweep {
     const auto compute = [&](int units) {
       if (works) overlap->compute(units);
     };
-    // As many units as take the time of the all-reduce, reckoned from runs of `probe` of them.
+    // The number of units that take as long as the all-reduce, computed from runs of `probe` units.
     const auto units_for = [&](int probe) {
       std::vector<double> lengths;
       for (int turn = 0; turn < kOverlapTurns; ++turn) {
@@ -233,7 +233,7 @@ class Sweep {
     measure_overlap("overlap_free", contender_.rank() == 0, cores / (cores - 1.0));
   }
 
-  // Of all processes that belong to the run, once they have met and reduced something.
+  // The memory of all processes of the run, once they have met and reduced something.
   void measure_memory() {
     const Prepared prepared = contender_.prepare(shape(Operation::kAllReduce, kFirstUseBytesMax));
     prepared.run();

@@ -5,8 +5,8 @@
 
 namespace muster::bench {
 
-// Each result is checked on every rank, then timed; rank 0 prints the rows. A cell with a wrong result is
-// left out and named; the answer says whether all were right. What kAlone names is not for this.
+// Every rank checks each result, then times it; rank 0 prints the rows. A cell with a wrong result is left
+// out and named. Returns whether all results were right. The operations of kAlone are not for this function.
 bool sweep(Contender& contender, const Cells& cells);
 
 }  // namespace muster::bench

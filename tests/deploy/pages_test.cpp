@@ -75,7 +75,7 @@ bool describes(const std::string& section, const Option& option) {
   return false;
 }
 
-// What the page says neither in the command's own section nor, of an option, among those that many have.
+// The commands and options that the page leaves out. An option may also stand among the common ones.
 void find_missing(const std::string& text, const Command& command, std::vector<std::string>* missing) {
   for (const Command& below : command.commands) find_missing(text, below, missing);
   const std::string own = section_of(text, ".SS \\fB" + command.path + "\\fR ");
@@ -92,7 +92,7 @@ std::vector<std::string> missing_in(const std::string& text, const Command& comm
   return missing;
 }
 
-// Goal:   what the help says, the page says; a command or key that is new needs no page to be edited.
+// Goal:   the page has all that the help has; a new command or key needs no page to be edited.
 TEST(Pages, NameEveryCommandOptionVariableAndKey) {
   const std::string muster = page("man/muster.1");
   const Program program = muster_program();
@@ -143,7 +143,7 @@ TEST(Completion, KnowsNoWordBehindThoseOfAnyNumber) {
               AllOf(HasSubstr("'*:files:_files'"), Not(HasSubstr(":folder:"))));
 }
 
-// What programs ask each other is nobody's to type.
+// Nobody types the commands by which programs ask each other.
 TEST(Pages, LeaveOutWhatIsHidden) {
   for (const Page& each : all_pages())
     EXPECT_THAT(each.text, AllOf(Not(HasSubstr("check-nonce")), Not(HasSubstr("check\\-nonce"))))
@@ -176,7 +176,7 @@ TEST(Pages, FindNoFaultWithGroff) {
 
 // ---- completion
 
-// What bash proposes for the last word of the line.
+// Bash's proposals for the last word of the line.
 std::vector<std::string> in_bash(const std::vector<std::string>& words, const std::string& folder = "/") {
   std::string script =
       "cd \"$1\"; source \"$2\"; shift 2; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _muster; "

@@ -1,4 +1,4 @@
-// Two ranks of an innocent job who reduce and check every result:
+// Two ranks of an innocent job that reduce and check every result:
 //
 //   bystander_ranks ENDPOINT JOB COUNT LANE RUNS OPERATIONS PAUSE_MS CORE
 //
@@ -124,7 +124,7 @@ class Ranks {
     return true;
   }
   bool operate(const AllReduce& sum, int rank, Path path, float round, Steady::duration& spent) {
-    // What the operation before has left is the same numbers, so nothing of it may be there.
+    // The operation before left the same numbers, so they are overwritten here.
     std::fill_n(sum.target, count_, kUnwritten);
     const auto begin = Steady::now();
     const muster_status_t status =

@@ -33,11 +33,11 @@ class CheckpointKill : public ::testing::Test {
     node_.start();
   }
 
-  // What each rank has said of its load, and of its save.
+  // The reports of the ranks on their loads and their saves.
   struct Said {
     std::vector<std::string> loaded, saved;
   };
-  // A job that loads what there is, and saves `step`. `fault`: of `victim`.
+  // A job that loads the latest checkpoint, if any, and saves `step`. `fault`: of `victim`.
   Said run(const std::string& folder, int world, int step, const std::string& fault = {}, int victim = 0) {
     const std::string job = "job-" + std::to_string(++jobs_);
     std::vector<std::unique_ptr<PipedProcess>> ranks;

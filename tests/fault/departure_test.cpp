@@ -1,5 +1,5 @@
-// Who is gone is known to be gone: by its process, not by its socket; and an engine that dies takes its own
-// job with it and no other. T-11, T-16.
+// The daemon notices a rank's end by its process, not by its socket. An engine that dies ends its own job and
+// no other. T-11, T-16.
 #include "tests/fault/bystander.hpp"
 
 #include "daemon/cli/question.hpp"
@@ -48,7 +48,7 @@ class Departure : public ::testing::Test {
     EXPECT_EQ(test::AllReduce(session, 64).start(MUSTER_LANE_ALLREDUCE, &point), MUSTER_OK);
     return point;
   }
-  // What the wait for a point comes to after a death just now, which is known within a second.
+  // The result of a wait for a point, right after a death. The wait must end within kPromised seconds.
   static muster_status_t wait_promised(muster_session* session, muster_point point) {
     const auto begin = std::chrono::steady_clock::now();
     const muster_status_t status = muster_point_wait(session, point, 10'000'000'000);
@@ -170,7 +170,8 @@ TEST_F(Departure, OfAnEngineWithoutMemoryEndsItsJobAlone) {
   EXPECT_EQ(test::engines(), innocent);
 }
 
-// Goal:   who only polls, or only starts, hears of it too: a dead engine writes no verdict.
+// Goal:   a client that only polls, or only starts, notices a dead engine too, although that writes no
+//         verdict.
 TEST_F(Departure, OfAnEngineIsHeardByThosePolling) {
   for (const bool any : {false, true}) {
     muster_session* session = open("victim", 0, 2);
@@ -260,7 +261,7 @@ TEST_F(Departure, OfAJobIsToldToWhoWaitsForAMember) {
   }
 }
 
-// Goal:   who comes while the daemon ends is told so, and by the status of an end.
+// Goal:   a client that comes while the daemon ends is told so, with the status of an end.
 TEST_F(Departure, OfTheDaemonShutsItsDoor) {
   muster_session* session = open("leaving", 0, 2);
   const auto answer = cli::ask({node_.endpoint()}, {{"command", "shutdown"}, {"drain", true}});
@@ -272,9 +273,9 @@ TEST_F(Departure, OfTheDaemonShutsItsDoor) {
   muster_close(session);
 }
 
-// Goal:   who is in a job when it is ended hears that it was ended, whatever it was doing, and of no loss.
+// Goal:   each client in a job that is ended gets that end, whatever it was doing, and no loss.
 // Method: one that runs, one that starts and waits, one that asks; over and over, since the engine goes at
-// once.
+//         once.
 TEST_F(Departure, OfAnEngineThatEndsItsJobIsNoLoss) {
   muster_collective barrier = MUSTER_COLLECTIVE_INIT;
   barrier.op = MUSTER_BARRIER;

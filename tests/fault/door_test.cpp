@@ -1,5 +1,5 @@
-// What the door answers to clients of other versions, to a crowd for one seat, and when it has no descriptor
-// left; and that it tells nobody a secret. T-30, T-34, T-41, T-42.
+// The door's answers to clients of other versions, to many claimants of one rank slot, and without a free
+// descriptor. It also reveals no secret. T-30, T-34, T-41, T-42.
 #include "tests/fault/raw_client.hpp"
 #include "tests/support/users.hpp"
 
@@ -82,7 +82,7 @@ TEST_F(Door, TellsOtherVersionsSo) {
   EXPECT_GE(bystanders.stop(), 60u);
 }
 
-// Goal:   T-30. Of many who claim one rank at once, one gets it, the others hear who has it.
+// Goal:   T-30. Many clients claim one rank at once: one gets it; the others are told the holder.
 TEST_F(Door, SeatsOneOfManyClaimants) {
   node_.start();
   constexpr int kClaimants = 8;
@@ -118,7 +118,7 @@ double cpu_seconds() {
   return static_cast<double>(spent.tv_sec) + static_cast<double>(spent.tv_nsec) * 1e-9;
 }
 
-// Goal:   T-34. Out of descriptors the supervisor says so, does not spin, and takes guests again later.
+// Goal:   T-34. Out of descriptors the supervisor reports it, does not spin, and accepts clients again later.
 // Method: this process, in which the supervisor runs, takes all there are; clients knock from a child.
 TEST_F(Door, SaysThatItHasNoDescriptorLeft) {
   node_.start();
@@ -191,9 +191,9 @@ class CapturedErrors {
   int kept_, file_;
 };
 
-// Goal:   whoever tries what is not his is seen in the log, and does not fill it nor hide in it.
-// Method: another user's commands, more than are told, and then an attachment; what merely fails; and a wrong
-//         token.
+// Goal:   the log shows each user that tries a forbidden action. That user can neither fill the log nor hide.
+// Method: more commands of another user than the log takes, and then an attachment; commands that merely
+//         fail; and a wrong token.
 TEST_F(Door, LogsWhoWasRefusedAndBoundsIt) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   log::configure(log::Level::kWarning, log::Format::kText);
@@ -232,7 +232,7 @@ TEST_F(Door, LogsWhoWasRefusedAndBoundsIt) {
   EXPECT_LT(lines, 60u) << "of 102: one a second after the first ten";
 }
 
-// Goal:   T-41. A token is seen by whom it is for, and by nobody else.
+// Goal:   T-41. The user for whom a token is made sees it, and no other user does.
 // Method: canaries for tokens, good and wrong ones used in every way there is; then logs at their most
 //         talkative, reports, traces, refusals, and what the kernel shows of the processes are searched.
 TEST_F(Door, KeepsTokensToItself) {

@@ -9,8 +9,8 @@
 //   gather         an all-gather of the world, run
 //
 // Every operation has the same shape each time, so members whose operations have failed at different moments
-// still match. What a member gives says who it is and which of its operations this is, and the rest follows
-// from that by a hash. So each result is checked to the bit, and an old one is noticed too.
+// still match. Each member's data begins with its identity and the number of its operation. A hash gives the
+// rest of the data. So each result is checked to the bit, and an old one is noticed too.
 //
 // A run waits for the other members while this rank does nothing else. So all must agree on when to run: the
 // result of a started operation says so, which all its members see.
@@ -69,11 +69,11 @@ std::uint64_t mixed(std::uint64_t x) {  // splitmix64
   return x ^ (x >> 31);
 }
 
-// Who gives something, and which of its operations of this kind it is.
+// The identity of a contributing member, and the number of its operation of this kind.
 struct Stamp {
   std::uint64_t life = 0;  // when the process began: higher for each later one
   std::uint64_t number = 0;
-  std::uint64_t wish = 0;  // for which gather this member is ready to run; 0: none
+  std::uint64_t wish = 0;  // the gather that this member is ready to run; 0: none
   friend bool operator<(const Stamp& a, const Stamp& b) {
     return a.life != b.life ? a.life < b.life : a.number < b.number;
   }
@@ -91,7 +91,7 @@ class Words {
   std::uint64_t key_;
 };
 
-// ---- what it says
+// ---- output
 
 std::uint64_t g_life;
 
@@ -133,7 +133,7 @@ struct World {
   int rank = 0, size = 0, per_node = 0;
 };
 
-// What a member gives and gets, and whether it is right.
+// The data that a member contributes and receives, and its check.
 class Content {
  public:
   virtual ~Content() = default;
@@ -236,7 +236,7 @@ class Sum : public Content {
     }
     return "";
   }
-  // Of the latest result, equal at all members: the number of the first one, and what all wish.
+  // From the latest result, equal at all members: the first member's number, and the gather that all request.
   std::uint64_t first() const { return first_; }
   std::uint64_t wish() const { return wish_; }
 
@@ -556,10 +556,11 @@ class Rank {
   std::unique_ptr<Message> send_, receive_;
   std::vector<Track> tracks_;  // the first `started_` are started, the others run
   std::size_t started_ = 0;
-  // Of a loss on this node: since the last `local run`, and so perhaps by the one that is being run.
+  // The engine reported a loss on this node since the last `local run`. So the current run may report it
+  // again.
   bool told_by_engine_ = false, may_be_told_again_ = false;
   Steady::time_point told_by_run_;
-  Steady::time_point forgotten_;      // when the wishes were
+  Steady::time_point forgotten_;      // when the requests were cleared
   std::deque<std::uint64_t> wishes_;  // the gathers that are due, by the number of the `small` that says so
   Steady::time_point next_progress_;
   const Track* running_ = nullptr;  // it is about to be run

@@ -52,7 +52,7 @@ std::uint64_t sum_of(const cli::Json& json, const std::string& name) {
   return sum;
 }
 
-// A step in which somebody waits to be let go, or that ends what others are at: nothing stands before it, and
+// A step in which a rank waits to be let go, or that ends the work of others: nothing stands before it, and
 // it before nothing.
 bool stands_alone(const std::string& step) {
   return step == "early" || step == "late" || step == "early_start" || step == "overdue" || step == "abort";
@@ -72,7 +72,7 @@ class Storm {
 
   // One job whose victim dies at a random place, or passes by where it does not come there so often.
   void cycle() { end(drawn_of(ways_), Victims::kDie); }
-  // One that nobody holds up, so that it is as much work whether its victim dies or not.
+  // A cycle that no rank holds up, so that it is as much work whether its victim dies or not.
   void brisk_cycle(Victims victims) { end(drawn_of(companions_), victims); }
 
   // One job whose victim stops where the others need it, until their deadline; `meanwhile` runs before they
@@ -116,7 +116,8 @@ class Storm {
     Drawn d;
     d.way = ways[random_() % ways.size()];
     const bool alone = stands_alone(d.way.step);
-    // Whoever is to be let go waits for the victim to come to its point, so it must.
+    // In a step that stands alone, the other ranks wait for the victim to reach its point. So it must reach
+    // it.
     d.hit = alone ? static_cast<std::uint64_t>(d.way.hit) : 1 + random_() % 3;
     d.victim = static_cast<int>(random_() % FaultJob::kWorld);
     for (std::uint64_t more = random_() % 3; more > 0 && !alone; --more)
@@ -171,8 +172,8 @@ void run_well(const test::Node& node, const std::vector<std::string>& steps) {
   }
 }
 
-// What the engine of the only job holds, once it has given back what it can, and this process, which is the
-// supervisor. Named memory outlives a kill, so it is freed first.
+// Resources held by the only job's engine, once it has freed all it can, and by this process, the supervisor.
+// Named memory outlives a kill, so it is freed first.
 struct Held {
   test::Holdings holdings;
   test::Holdings own;
@@ -238,7 +239,7 @@ TEST(FaultCycles, LeaveNothingBehindAndAJobThatWorks) {
   EXPECT_EQ(test::engines(), std::vector<pid_t>{engine}) << "the same engine all the time";
 }
 
-// Goal:   what deaths beside it cost a neighbour; its results are right all the time.
+// Goal:   measure the cost to a neighbour of deaths beside it; its results are right all the time.
 // Method: it has a core of its own. On the others run the same programs all the time, which attach, work and
 //         leave; in every other window one of three is killed instead, so that no difference is that of a
 //         core. The ratios are printed, and with MUSTER_CONTRACT=1 held to what is promised.
@@ -271,9 +272,9 @@ TEST(FaultCycles, LeaveANeighbourItsTimes) {
   neighbour.expect_undisturbed(kPromisedRatio, "p99 beside deaths to p99 beside as many that leave");
 }
 
-// Goal:   the same of ranks that stop, whose peers wait out their deadline and are told who it is.
-// Method: as above, and held to what is promised with MUSTER_CONTRACT=1. What leaves goes on in all windows;
-//         in every other one a rank of another job is stopped.
+// Goal:   the same with ranks that stop. Their peers wait until the deadline and are told the stopped rank.
+// Method: as above; MUSTER_CONTRACT=1 enforces the promised figures. Ranks leave in all windows; in every
+//         other window a rank of another job is stopped.
 TEST(FaultCycles, LeaveANeighbourItsTimesWhereRanksStop) {
   constexpr auto kDeadline = std::chrono::milliseconds(300);
   const int windows = 2 * test::rounds(6);

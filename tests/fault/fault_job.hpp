@@ -28,7 +28,7 @@ inline std::int64_t now_ns() {
   return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-// What `muster run` says when a process of its ends, and when it is done.
+// The commands that `muster run` sends when one of its processes ends, and when it is done itself.
 inline void say_absent(const Node& node, const std::string& job, int rank, pid_t pid) {
   const auto answer =
       cli::ask({node.endpoint()}, {{"command", "absent"},
@@ -90,7 +90,7 @@ inline Ending ending_of(const std::string& line) {
 struct FaultJob {
   static constexpr int kWorld = 3;
 
-  // The others are there before the victim comes: a death is told to who is attached.
+  // The others attach before the victim does, because a death is reported to attached ranks.
   FaultJob(const Node& node, const std::string& job, int victim, const std::vector<std::string>& steps,
            const std::string& fault)
       : victim_rank(victim), late(steps.front() == "late"), ranks(kWorld) {
@@ -113,7 +113,7 @@ struct FaultJob {
     for (FaultRank* rank : survivors()) rank->go();
     return line;
   }
-  // What the victim comes to once it goes on.
+  // The victim's ending, once it goes on.
   Ending ending_of_victim() {
     const std::string line = victim().line();
     return ending_of(line == "attached" ? victim().line() : line);

@@ -1,4 +1,4 @@
-// What happens at a fault point, as the environment says:
+// The environment chooses the event at a fault point:
 //
 //   MUSTER_FAULT_AT=POINT:HIT=kill    ends the process when it comes to the point for the HITth time
 //   MUSTER_FAULT_AT=POINT:HIT=stop    stops it, as SIGSTOP does
@@ -9,7 +9,7 @@
 //                                     it, as a core or a cell that has gone bad does; there must be such
 //                                     memory
 //
-// Before it does, it says so on standard output: "at POINT NANOSECONDS", on the clock that tests measure by.
+// The process first prints "at POINT NANOSECONDS" to standard output, by the clock that tests use.
 #include "api/base/fault_point.hpp"
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// kill -9, SIGSTOP and a frozen cgroup at each fault point: who is told what, and when. T-10, T-12.
-// MUSTER_FAULT_ONLY=ring.tail_due tries that point alone.
+// kill -9, SIGSTOP and a frozen cgroup at each fault point: the verdicts that ranks get, and when. T-10,
+// T-12. MUSTER_FAULT_ONLY=ring.tail_due tries that point alone.
 #include "api/base/fault_point.hpp"
 
 #include "tests/fault/fault_job.hpp"
@@ -47,7 +47,7 @@ bool is_leaving(const Way& way) {
 
 class AtEachPoint : public ::testing::Test {
  protected:
-  // What is compared after each result must end as the result does.
+  // The comparison of digests after each result must end as the result does.
   void SetUp() override { node_.options.job_defaults.digests = 1; }
 
   // Does `act` on each way, several at a time, each of those in a job of its own that stays warm.
@@ -82,7 +82,7 @@ class AtEachPoint : public ::testing::Test {
   static std::string fault(const Way& way, const char* act) {
     return fmt::format("{}:{}={}", way.point, way.hit, act);
   }
-  // What all who wait hear of a rank that neither comes nor goes, at the deadline and not before.
+  // All waiting ranks get the verdict on a rank that neither comes nor goes, at the deadline and not before.
   void expect_overdue(FaultJob& job, const std::string& why) {
     std::int64_t longest = 0;
     for (test::FaultRank* rank : job.survivors()) {
@@ -110,7 +110,7 @@ class AtEachPoint : public ::testing::Test {
       EXPECT_EQ(rank->wait(), 0);
     }
   }
-  // A rank that was held up beyond the deadline never succeeds late; only who was leaving may leave.
+  // A rank that was held up beyond the deadline never succeeds late. A rank that was leaving may leave.
   static void expect_no_late_success(FaultJob& job, const Way& way) {
     const Ending e = job.ending_of_victim();
     EXPECT_EQ(e.how, is_leaving(way) ? "left" : "lost") << e.line;
@@ -246,7 +246,7 @@ TEST_F(AtEachPoint, AFreezeWithinTheDeadlineIsNoFailure) {
   });
 }
 
-// Goal:   who waits until a stopped rank has read what it gave is not the one to blame: the stopped one is.
+// Goal:   the verdict blames a stopped rank, not the rank that waits until the stopped one has read its data.
 // Method: rank 0 stops while it reads what rank 1 gave; rank 1 waits for it, and rank 2 for rank 1.
 TEST(WaitForReaders, NamesTheReaderThatIsStopped) {
   test::Node node;

@@ -386,7 +386,7 @@ class Rank {
     close(memory);
   }
 
-  // ---- and what goes wrong on purpose
+  // ---- deliberate failures
   void objects() {
     const std::string text(static_cast<std::size_t>(70'000 + rank_), static_cast<char>('a' + rank_));
     const void* all = nullptr;
@@ -444,7 +444,7 @@ class Rank {
   void abort_group() {
     if (rank_ == victim_) expect(muster_group_abort(session_, group_));
     run(described(MUSTER_BARRIER, 0), 0, {MUSTER_ERR_ABORTED});
-    // Whoever was not in flight on a lane hears of it there with its next start.
+    // A rank with nothing in flight on a lane gets the abort there with its next start.
     muster_submit submit = MUSTER_SUBMIT_INIT;
     submit.lane = MUSTER_LANE_ALLREDUCE;
     muster_point point = 0;
@@ -454,8 +454,8 @@ class Rank {
     expect(muster_point_wait(session_, point, -1), {MUSTER_ERR_ABORTED});
     expect(muster_lane_reset(session_, MUSTER_LANE_ALLREDUCE));
   }
-  // The victim is alone at its deadline; who comes later is told so, or meets it where it has not said so
-  // yet.
+  // The victim is alone at its deadline. A rank that comes later gets the timeout. It meets the victim if the
+  // victim's timeout is not reported yet.
   void overdue() {
     const bool hurries = rank_ == victim_;
     if (!hurries) usleep(kVeryLateUs);

@@ -16,14 +16,14 @@ struct Way {
   int hit = 1;
 };
 
-// The engine has not heard of this process.
+// The engine does not know this process yet.
 inline bool is_unknown(const Way& way) {
   return way.point == "attach.identified" || way.point == "attach.connected";
 }
 
-// What the others hear of a death.
+// The text that the other ranks get about a death.
 inline std::string told_of(const Way& way, int victim, pid_t pid) {
-  // The engine has told the victim of a failure, so it is taken to leave because of that.
+  // The engine has reported a failure to the victim, so its end counts as a departure because of that.
   if (way.point == "verdict.taken")
     return way.step == "abort" ? fmt::format("rank {} aborted group world", victim)
                                : "barrier (run directly) passed its deadline";
@@ -32,7 +32,7 @@ inline std::string told_of(const Way& way, int victim, pid_t pid) {
   return way.point == "attach.hello_sent" ? name + " " : name + " died";  // or "left before it was welcomed"
 }
 
-// To every point at least one; a point of the engine has none, since no rank comes there.
+// Each point has at least one row. A point of the engine has none, since no rank comes there.
 struct Row {
   const char* step;
   std::vector<const char*> points;

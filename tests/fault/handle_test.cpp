@@ -12,8 +12,8 @@ namespace {
 
 using shm::MessageKind;
 
-// Goal:   of a million handles that were given out and taken back none opens anything again, in the table
-//         that gave it out or in another of the same shape.
+// Goal:   none of a million returned handles opens anything again, in its own table or in another of the same
+//         shape.
 TEST(OldHandles, OpenNothing) {
   constexpr std::size_t kSlots = 64;
   const int uses = test::rounds(1'000'000);

@@ -80,7 +80,7 @@ class HostileClient : public ::testing::Test {
 
 // Goal:   T-02. Memory that changes while it is read ends a session at worst.
 // Method: a thread that rewrites slots and tail with random words, as fast as it can, under the engine's
-// eyes.
+//         eyes.
 TEST_F(HostileClient, RacesTheEngineInItsOwnRing) {
   for (int round = 0; round < test::rounds(4); ++round)
     abuse([&] {

@@ -1,6 +1,6 @@
-// What a job may have, as its ranks meet it: each limit is refused with its name, what is needed and what to
-// do, and nothing of a refusal stays. And what a neighbour at full speed, a full disk, or too little memory
-// does to others. T-09, T-33, T-34, T-37.
+// The limits of a job, as its ranks meet them. Each refusal names the limit, the need and the remedy, and
+// leaves nothing behind. Also the effect on other jobs of a neighbour at full speed, a full disk, or too
+// little memory. T-09, T-33, T-34, T-37.
 #include "tests/fault/bystander.hpp"
 
 #include "tests/fault/raw_client.hpp"
@@ -139,7 +139,7 @@ TEST_F(Limits, OfRanksIsAskedBeforeAJobIsMade) {
   close(opened("small", 0, 4));
 }
 
-// T-34. Goal: what imports take of the engine's descriptors is not what another rank needs to attach.
+// T-34. Goal: imports leave the engine the descriptors that another rank needs to attach.
 TEST_F(Limits, OfDescriptorsLeavesRoomForTheOtherRanks) {
   constexpr rlim_t kEngineFiles = 128;
   rlimit usual{};
@@ -218,7 +218,7 @@ TEST_F(Limits, OfItsCgroupAreAskedBeforeTheKernelKills) {
   close(session);
 }
 
-// T-37. A log that nobody can write costs lines, nothing else.
+// T-37. A log that cannot be written costs lines, nothing else.
 TEST_F(Limits, OfTheDiskCostLogLinesAlone) {
   const int kept = dup(2);
   const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
@@ -280,7 +280,7 @@ TEST_F(Limits, OfTheReportsDirectoryCostReportsAlone) {
   rmdir(folder.c_str());
 }
 
-// What one job does to get all that there is. Ends with it.
+// The work of one job that takes all it can get. Ends with this object.
 class Flood {
  public:
   Flood() = default;
@@ -288,7 +288,7 @@ class Flood {
   Flood(const Flood&) = delete;
   Flood& operator=(const Flood&) = delete;
 
-  // `work` does it until this is stopping(), and says when it is running().
+  // `work` goes on until this is stopping(), and calls running() once it has begun.
   void add(const std::function<void(Flood&)>& work) {
     threads_.emplace_back([this, work] { work(*this); });
   }

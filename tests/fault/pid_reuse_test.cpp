@@ -109,7 +109,7 @@ class Pair {
     EXPECT_EQ(muster_point_wait(session, point, kLongNs), MUSTER_ERR_PEER_LOST);
     EXPECT_THAT(muster_last_error(), HasSubstr(fmt::format("rank 1 (pid {}) died", number)));
   }
-  // What the engine says of rank 1.
+  // The engine's state of rank 1.
   cli::Json other() const {
     const auto answer = cli::ask({node_.endpoint()}, {{"command", "jobs"}});
     EXPECT_TRUE(answer) << answer.error().text;
@@ -122,7 +122,7 @@ class Pair {
     EXPECT_TRUE(answer) << answer.error().text;
     return answer ? answer->result.at("token").get<std::string>() : "";
   }
-  // While it is stopped it hears of no death.
+  // A stopped engine notices no death.
   void stop_engine() const {
     kill(engine_, SIGSTOP);
     int status = 0;
@@ -169,8 +169,8 @@ void strangers_number() {
   EXPECT_THAT(stranger.line(), HasSubstr("run:@ MUSTER_OK")) << "in a job of its own it is somebody else";
 }
 
-// Goal:   who comes to the same rank with the number of the dead is a new one: what the dead had started is
-//         lost, and what is started from then on has the new one in it.
+// Goal:   a process that takes the same rank with the dead one's number is a new one. The dead one's starts
+//         are lost, and later starts include the new one.
 void successors_number() {
   Pair pair("owner");
   const auto [point, number] = lose_a_rank(pair);
@@ -209,8 +209,8 @@ void claimants_number() {
   EXPECT_EQ(pair.other().at("attachments"), 2u);
 }
 
-// Goal:   of a connection whose process died before anybody looked at it, the daemon never takes the next one
-//         with its number for the peer, though somebody still holds the connection open.
+// Goal:   a process dies before the daemon looks at its connection, which another process still holds open.
+//         The daemon never takes the next process with that number for the peer.
 void connectors_number() {
   const SteadyClock clock;
   const std::string path = ::testing::TempDir() + fmt::format("/muster-reuse-{}.sock", clock.now().count());

@@ -1,5 +1,5 @@
-// What one user can take of a node: a share of jobs, sessions, connections and memory, never all. Whoever
-// else comes, and root above all, starts a job and attaches beside it. T-43.
+// One user can take a share of a node's jobs, sessions, connections and memory, never all. Any other user,
+// and above all root, can still start a job and attach. T-43.
 #include "api/shm/message.hpp"
 #include "daemon/control/packet.hpp"
 #include "tests/support/node.hpp"
@@ -64,7 +64,7 @@ class TwoUsers : public ::testing::Test {
     MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket, soon, clock_));
     return control::result_of(answer);
   }
-  // Of two users with three jobs each.
+  // The status shows the shares of two users with three jobs each.
   void expect_shares_shown() const {
     const auto roots = ask({{"command", "status"}});
     ASSERT_TRUE(roots) << roots.error().text();
@@ -232,7 +232,7 @@ TEST_F(TwoUsers, OneLeavesMemoryToTheOthers) {
   EXPECT_GE(Taker(node_, kOneUser, take).taken(), 200u) << "nothing of them is counted still";
 }
 
-// Goal:   what one user's buffers take is not given to others: limits follow while no job comes or goes.
+// Goal:   memory in one user's buffers is not given to others: limits follow while no job comes or goes.
 // Method: root's job asks again and again for what the node has no longer.
 TEST_F(TwoUsers, OneIsSeenToGrow) {
   node_.options.memory_max = std::uint64_t{128} << 20;  // 56 MiB are one user's

@@ -1,5 +1,5 @@
-// What engines of other nodes say while nodes agree on the survivors of a group: bytes of any kind, and
-// messages that mean something, changed on the way.
+// Messages of other nodes' engines while nodes agree on the survivors of a group: random bytes, and valid
+// messages that are changed on the way.
 #include "daemon/engine/nodes/agreement_wire.hpp"
 
 #include "tests/fuzz/bytes.hpp"
@@ -113,7 +113,7 @@ class Part {
     }
     return message;
   }
-  // What is read says the same when it is written again.
+  // A message that can be read has the same content when it is written again.
   void hear(std::uint32_t from, std::span<const std::byte> message) {
     const auto word = read_agreement(message);
     if (!word) return;
@@ -124,13 +124,13 @@ class Part {
     agreement_.hear(from, word->message);
   }
 
-  // It speaks to other nodes alone, in words that fit, and decides each round once.
+  // The agreement sends to other nodes alone, in messages that fit, and decides each round once.
   void look() {
     for (const auto& [to, message] : agreement_.take_outgoing()) {
       MUSTER_PROMISE(to < options_.nodes && to != options_.here);
       const auto written = bytes_of_agreement({7, message});
       MUSTER_PROMISE(written.size() <= transport::Backend::kEngineWordMax);
-      // Who claims to be at the end of all rounds or ballots is not heard any further.
+      // Peers may reject a message near the last round or ballot.
       const bool counts = message.round < kRoundFar && message.ballot.count < kBallotFar;
       MUSTER_PROMISE(!counts || read_agreement(written).has_value());
     }

@@ -1,9 +1,9 @@
 // Any text as the metadata of a checkpoint, or any numbers in metadata that are else as they should be; any
-// text as the header of a safetensors file, or as the index of several. The checksum fits, as it does for
-// whoever means harm.
+// text as the header of a safetensors file, or as the index of several. The checksum fits, because an
+// attacker can compute it too.
 //
-// What is read keeps within its files and tensors, has each element once, is written as it was read, and can
-// be read in slices. What is refused says so in words.
+// Accepted metadata keeps within its files and tensors, has each element once, and can be read in slices. It
+// is written as it was read. Each refusal has a text.
 #include "api/base/checkpoint/encoding.hpp"
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/checkpoint/read_plan.hpp"

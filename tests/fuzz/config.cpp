@@ -1,5 +1,5 @@
-// Any text as a cluster file and as musterd.yaml: a result, or complaints with a place. What is accepted can
-// be written and read again, and a job that comes out of a cluster file is one that an engine takes.
+// Any text as a cluster file and as musterd.yaml: a result, or complaints with a place. An accepted file can
+// be written and read again. An engine accepts each job that a cluster file gives.
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/settings.hpp"
 #include "daemon/supervisor/program/cluster_jobs.hpp"
@@ -18,7 +18,7 @@ void check_places(const Diagnostics& diagnostics) {
     MUSTER_PROMISE(diagnostic.line >= 1 && diagnostic.column >= 1 && !diagnostic.message.empty());
 }
 
-// What `muster config show` prints, given as flags, is the same configuration.
+// The output of `muster config show`, given as flags, yields the same configuration.
 void check_settings(std::string text) {
   Inputs inputs;
   inputs.file = Source("f.yaml", std::move(text));

@@ -1,7 +1,6 @@
-// What a client says of its work, and what the engine makes of it: PlanKernel, and PlanCollective with all
-// its lists. A plan that is granted touches nothing outside of the buffers it names: kernels are run on
-// memory that AddressSanitizer guards, blocks and faces are held against their buffers by arithmetic of our
-// own.
+// A client's descriptions of work, and the engine's plans for them: PlanKernel, and PlanCollective with all
+// its lists. A granted plan touches nothing outside the buffers that it names. Kernels run on memory that
+// AddressSanitizer guards. Separate arithmetic checks that blocks and faces lie in their buffers.
 #include "api/base/collective/path.hpp"
 #include "api/base/dtype.hpp"
 #include "api/shm/message.hpp"
@@ -25,7 +24,7 @@ constexpr std::uint64_t kEpoch = 77;
 constexpr std::uint32_t kRank = 1;
 constexpr std::uint64_t kBufferBytes[] = {4096, 1000, 64, 8};
 constexpr std::size_t kBuffers = std::size(kBufferBytes);
-// Of an empty view, whose sizes are in no memory.
+// The limit for sizes of an empty view, which no memory bounds.
 constexpr Wide kSizesMax = Wide{1} << 31;
 constexpr std::uint64_t kFacesMax = 6;
 
@@ -303,7 +302,7 @@ void check_collective(const scheduler::Plan& plan, const shm::PlanCollective& sa
   MUSTER_PROMISE(plan.bytes == got_count(work.share) * element);
   const Choice choice = choose(work.collective, ranks, Machine{2, 4, true});
   MUSTER_PROMISE(choice.why != nullptr && choice.predicted_ns >= 0.0);
-  // Whoever says the same agrees, and a difference with oneself there is none.
+  // Equal descriptions have equal signatures, and no difference.
   MUSTER_PROMISE(signature_of(work.collective, work.share, ranks) == work.signature);
   const bool alone = work.collective.op != MUSTER_EXCHANGE && !is_pairwise(work.collective.op) &&
                      !is_transfer(work.collective.op);

@@ -1,7 +1,7 @@
 // A rank on the direct path among peers who write anything into their segments: positions, epochs,
 // signatures, locations, tables of offsets, lists of faces, phases; and an engine whose regions may not fit.
 //
-// Whatever they say, the rank reads inside of what it has mapped and writes inside of its own target, which
+// Whatever they write, the rank reads inside its own mappings and writes inside its own target, which
 // AddressSanitizer guards; it ends without help but its deadline's; and it is done only with an operation on
 // which all have agreed.
 #include "api/base/dtype.hpp"
@@ -156,7 +156,7 @@ class World final : public WaitHooks {
     shm::Published<std::uint64_t>(&line->epoch).store_ordered(line->epoch + 1);
   }
 
-  // What an engine says of a group: refused, or all regions lie where they can.
+  // An engine's description of a group, changed: it is refused, or all regions lie within their segments.
   void doubtful(MemberRegions regions) {
     for (auto& member : regions.members) {
       if (bytes_.flag()) member.region = bytes_.flag() ? bytes_.number() : kSegmentBytes - bytes_.number();

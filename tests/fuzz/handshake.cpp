@@ -1,5 +1,5 @@
-// The door: what orphaned_engines say to the supervisor, what an engine answers it, and what a client hears.
-// Framed packets with any CBOR inside, Hellos with any fields, claims in any order, and plain bytes.
+// The door: messages of orphaned engines to the supervisor, answers of an engine to it, and answers to
+// clients. Framed packets with any CBOR inside, Hellos with any fields, claims in any order, and plain bytes.
 #include "api/base/mesh/group_list.hpp"
 #include "api/shm/message.hpp"
 #include "daemon/control/packet.hpp"
@@ -21,7 +21,7 @@ using shm::MessageKind;
 constexpr std::uint32_t kUid = 1000;
 constexpr std::int64_t kWorldBuilt = 256;  // larger worlds cost time and show nothing new
 
-// What an engine makes of a job before anything else.
+// The mesh and groups, which an engine makes of a job before anything else.
 void check_mesh(const JobSpec& spec) {
   const auto degrees = mesh::Degrees::parse(spec.mesh);
   if (!degrees || spec.world.size() > kWorldBuilt) return;
@@ -51,7 +51,7 @@ void check_job(const Json& asked) {
 void check_packet(const Packet& packet) {
   MUSTER_PROMISE(packet.body.is_object());
   MUSTER_PROMISE(!Json::to_cbor(packet.body).empty());
-  // An answer is heard outside of any try: whatever it holds, nothing is thrown, and a no is never a yes.
+  // Answers are read outside of any try: whatever they hold, nothing is thrown, and a no is never a yes.
   const auto result = result_of(packet);
   if (!result) MUSTER_PROMISE(!result.error().ok() && static_cast<int>(result.error().code()) < 0);
   const auto spec = packet.body.find("spec");
@@ -104,7 +104,7 @@ void check_hello(Bytes& bytes) {
   check_mesh(spec);
 }
 
-// What a client hears in place of an answer, and with it.
+// Any datagram in place of an answer to a client: it is read, or refused with an error.
 void check_answers(Bytes& bytes) {
   const auto kind = static_cast<MessageKind>(bytes.take<std::uint8_t>());
   const auto datagram = framed(kind, bytes.rest());
@@ -117,12 +117,12 @@ void check_answers(Bytes& bytes) {
   heard(shm::checked_answer<shm::Plain>(datagram, MessageKind::kDone, 7));
 }
 
-// Of three ranks, the first so many that of a job which names none.
+// Meshes that a client may name in a job of three ranks. The first kMeshesThatFit fit the job.
 constexpr const char* kMeshes[] = {"", "dp_shard=3", "dp_shard=-1,tp=1", "tp=3", "dp_shard=4", "no mesh"};
 constexpr std::size_t kMeshesThatFit = 3;
 
-// Goal:   each rank has one holder, a token opens its rank once, and nobody is let into another mesh than it
-//         means.
+// Goal:   each rank has one holder, a token opens its rank once, and no client gets into another mesh than it
+//         names.
 // Method: a model beside the table.
 void check_claims(Bytes& bytes) {
   supervisor::JobTable table(supervisor::Shares({4, 0, 4}, 0));

@@ -1,5 +1,5 @@
-// Datagrams from anybody: what peers have sealed, changed, repeated or late, and what they never did. What is
-// opened goes on to Liveness, between ticks at any times.
+// Datagrams from anybody: sealed by peers, then changed, repeated or late; and forged ones. Opened datagrams
+// go on to Liveness, between ticks at any times.
 #include "daemon/control/link/heartbeat.hpp"
 #include "daemon/supervisor/peers/liveness.hpp"
 

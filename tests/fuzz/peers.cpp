@@ -1,4 +1,4 @@
-// What another node sends: frames in pieces of any size, its greeting, and which ranks it gathers.
+// Data from another node: frames in pieces of any size, its greeting, and the ranks that it gathers.
 #include "daemon/control/link/frame.hpp"
 #include "daemon/supervisor/peers/membership.hpp"
 #include "daemon/supervisor/spanning/rendezvous.hpp"
@@ -29,7 +29,7 @@ const Roster& roster() {
   return the_roster;
 }
 
-// Whoever is let in is a member, and the one that it has proved to be.
+// An admitted node is a member, and the one that it has proved to be.
 void check_greeting(const Json& greeting, std::string_view proved, std::string_view wanted) {
   static const Membership membership(roster(), Instant(0));
   const auto name = membership.check(proved, wanted, greeting);
@@ -43,7 +43,7 @@ void check_greeting(const Json& greeting, std::string_view proved, std::string_v
   MUSTER_PROMISE(greeting.at("configuration") == membership.greeting({}).at("configuration"));
 }
 
-// Only who waits here is refused, and a job that is made has a place for each of its ranks.
+// Only a waiting rank of this node is refused, and a job that is made has a place for each of its ranks.
 void check_gathering(const Json& frame) {
   if (!Rendezvous::is_one(frame)) return;
   constexpr std::uint32_t kWorld = 4;

@@ -65,7 +65,7 @@ void turn(Ring& ring, Bytes& bytes) {
   for (std::size_t i = 0; i < *taken; ++i) MUSTER_PROMISE(out[i].sequence == before + i + 1);
 }
 
-// What an enemy does between two turns.
+// An attacker's writes between two turns.
 void meddle(Ring& ring, Bytes& bytes) {
   switch (bytes.below(6)) {
     case 0:

@@ -46,7 +46,7 @@ control::JobSpec job() {
   return spec;
 }
 
-// What a client would hold.
+// The state of a client.
 struct Client {
   Session* session = nullptr;
   std::optional<shm::SubmissionView> submission;
@@ -243,7 +243,7 @@ class World {
     const scheduler::CollectiveWork* const work = plan == nullptr ? nullptr : plan->collective();
     if (work == nullptr || !work->rooms.allow(work->collective, work->share, to)) c.honest = false;
   }
-  // Of a start that was made, of one to come, or of a timeline of the client's.
+  // A point of an earlier start, of a start to come, or of a timeline of the client; or any number.
   std::uint64_t any_point(Client& c) {
     const auto how = bytes_.below(4);
     if (how == 0 && !c.points.empty()) return c.points[bytes_.below(c.points.size())];

@@ -1,8 +1,9 @@
-// What another node's engine sends: heads that follow this node's own, changed or not, garbage, and bytes of
-// operations in pieces of any length; between launches, losses, ends of epochs and operations given up.
+// Messages of another node's engine: heads that follow this node's own, changed or not, garbage, and bytes of
+// operations in pieces of any length. Between them: launches, losses, ends of epochs and abandoned
+// operations.
 //
-// An operation succeeds only if the other node meant the same by it. Where nodes disagree nothing is written,
-// and nowhere anything beside the targets of this node's members. Once the other node is lost every operation
+// An operation succeeds only if the other node described the same one. If nodes disagree, nothing is written.
+// Only the targets of this node's members are ever written. Once the other node is lost, every operation
 // ends, and its memory is left alone.
 #include "kernels/device/host/pool.hpp"
 #include "tests/fuzz/bytes.hpp"
@@ -84,7 +85,7 @@ class Way final : public Network {
     ended_.push_back({receive.transfer, fits ? Status() : failure(Code::kProtocol, "it is longer"),
                       fits ? message.size() : 0});
   }
-  // Of the head's receives, or of all others.
+  // Indexes of the posted receives for heads, or of all others.
   std::vector<std::size_t> posted(bool heads) const {
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < posted_.size(); ++i)
@@ -138,7 +139,7 @@ class Way final : public Network {
   std::vector<std::vector<std::byte>> requests_;
 };
 
-// What the memory of an operation holds before. Made once: drawing it anew took most of an execution.
+// The content of an operation's memory before it. It is made once: drawing it anew took most of an execution.
 Bytes untouched(std::size_t bytes) {
   static const std::vector<std::byte> drawn = [] {
     std::vector<std::byte> made(kArenaMax);

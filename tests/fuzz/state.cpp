@@ -1,8 +1,8 @@
-// What a supervisor leaves to its successor: a state of any bytes, a file of two slots that was written to
-// the end or was not, descriptors of any names, and what a successor makes of them (takeover.hpp).
+// The data that a supervisor leaves to its successor: a state of any bytes, a file of two slots whose last
+// write may be cut off, and descriptors of any names. The successor takes over from them (takeover.hpp).
 //
-// What is read back is what was written, or there is a complaint; a write that was cut off leaves the state
-// before it; fields of later versions are carried along.
+// The state is read back as it was written, or there is a complaint. A write that was cut off leaves the
+// state before it. Fields of later versions are preserved.
 #include "daemon/supervisor/jobs/state.hpp"
 
 #include "daemon/supervisor/base/descriptor_store.hpp"
@@ -243,7 +243,7 @@ class Slots {
     const ssize_t n = pread(file_->descriptor().get(), there.data(), there.size(), place(sequence_ + 1));
     return n == static_cast<ssize_t>(there.size()) && there == *torn_;
   }
-  // Whoever comes after writes on from there, or anew.
+  // The successor goes on after the last whole write, or begins anew.
   void hand_on() {
     auto successor = StateFile::adopt(shm::Descriptor(dup(file_->descriptor().get())));
     MUSTER_PROMISE(successor);
@@ -311,7 +311,8 @@ void check_names(Bytes& bytes) {
   MUSTER_PROMISE(said.compare(0, common, joined, 0, common) == 0);
 }
 
-// What is no file of a state is none, whatever it is.
+// A file of anything else: it is refused unless its size and its seals are right, and it never yields a
+// state.
 void check_adoption_of_others(Bytes& bytes) {
   shm::Descriptor other(memfd_create("other", MFD_CLOEXEC | (bytes.flag() ? MFD_ALLOW_SEALING : 0)));
   const auto size = static_cast<off_t>(bytes.number() >> 1);

@@ -70,9 +70,9 @@ const shm::Listener& unit() {
   return the_unit.listener();
 }
 
-// Whose a name is, if it is one of ours: "channel-1f" is of number 0x1f.
+// The number in a name of this kind: "channel-1f" has the number 0x1f. None for any other name.
 std::optional<std::uint64_t> number_of(const std::string& name, const std::string& kind) {
-  // Hexadecimal digits and nothing else, so no 0x: such a name is nobody's.
+  // Hexadecimal digits and nothing else: a name with 0x has no number.
   const bool ours = name.starts_with(kind) && name.size() > kind.size() &&
                     name.find_first_not_of("0123456789abcdefABCDEF", kind.size()) == std::string::npos;
   if (!ours) return std::nullopt;
@@ -147,7 +147,7 @@ void FuzzEngine::end() {
   MUSTER_PROMISE(write(death.get(), &one, sizeof one) == sizeof one);
 }
 
-// ---- what the first one finds
+// ---- the first supervisor
 
 FuzzedTakeover::FuzzedTakeover(Bytes& bytes) : bytes_(bytes) {
   while (unit().accept()) {  // whom an input before this one has left there
@@ -293,7 +293,7 @@ void FuzzedTakeover::start() {
   check_successor(left, *state, names);
 }
 
-// Of what is kept, without channels that are none: no job can be taken over by them.
+// The kept names, without channels that are no packet sockets: no job can be taken over by such a channel.
 std::vector<std::string> FuzzedTakeover::sound_names() const {
   std::vector<std::string> names;
   for (const Inherited& one : keeper_.hand_over()) {
@@ -306,7 +306,7 @@ std::vector<std::string> FuzzedTakeover::sound_names() const {
   return names;
 }
 
-// Goal:   nothing of what was left is lost or changed, and nothing else is taken over.
+// Goal:   nothing that was left is lost or changed, and nothing else is taken over.
 void FuzzedTakeover::check_successor(const std::optional<State>& left, const State& state,
                                      const std::vector<std::string>& names) {
   if (!left) {
@@ -323,7 +323,7 @@ void FuzzedTakeover::check_successor(const std::optional<State>& left, const Sta
     const SavedJob* taken = find(state, job.spec.epoch);
     const bool kept = was_kept(channel_name(job.spec.epoch)) && was_kept(pidfd_name(job.spec.epoch));
     if (kept) MUSTER_PROMISE(taken != nullptr);
-    // Whoever was told to end ends, also if a write was torn since.
+    // A job that was told to end ends, even if a write was torn since.
     if (to_end_.contains(job.spec.epoch)) MUSTER_PROMISE(!job.ending.empty());
     if (!job.ending.empty()) to_end_.insert(job.spec.epoch);
   }
@@ -425,7 +425,7 @@ void FuzzedTakeover::run() {
   settle();
 }
 
-// All speak until nobody has anything to say any more.
+// All send until none has anything left to send.
 void FuzzedTakeover::settle() {
   if (!supervisor_) return;
   std::uint64_t count = 0;
@@ -440,7 +440,7 @@ void FuzzedTakeover::settle() {
   check_names(*state);
 }
 
-// ---- those who want in
+// ---- clients
 
 void FuzzedTakeover::claim() {
   if (clients_.size() == kClientsMax) return;

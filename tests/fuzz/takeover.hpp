@@ -1,6 +1,6 @@
 // A node whose supervisor is killed over and over: a service manager that keeps descriptors for it, engines
-// that are ranks' only witnesses, and clients who want in. All but the supervisor are models, of which each
-// holds it to what it may be told.
+// that are the only witnesses of ranks, and clients that want to attach. All but the supervisor are models.
+// Each model checks the messages that it gets.
 #pragma once
 
 #include "daemon/supervisor/base/kept_names.hpp"
@@ -28,7 +28,7 @@ class Keeper {
  public:
   bool hear(const std::string& text, std::span<const int> descriptors);
   void keep(const std::string& name, shm::Descriptor descriptor);
-  // What a process that starts now comes with: all that is kept, in the order it came.
+  // The descriptors for a process that starts now: all that are kept, in the order of their arrival.
   std::vector<Inherited> hand_over() const;
   // The first under that name; -1.
   int find(const std::string& name) const;
@@ -53,9 +53,9 @@ struct FuzzToken {
   bool used = false;
 };
 
-// An engine at the other end of its channel, of which nobody but the fuzz input knows when it speaks.
+// An engine at the other end of its channel. The fuzz input alone decides when it sends.
 //
-// Owns    its end of the channel, and what stands for its life.
+// Owns    its end of the channel, and the descriptor that stands for its life.
 // Thread  one.
 // Bound   -
 // Fails   -

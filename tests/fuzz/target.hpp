@@ -1,4 +1,4 @@
-// What every fuzz target defines, and both who call it agree on: libFuzzer, and replay.cpp.
+// The entry point that every fuzz target defines. Its callers are libFuzzer and replay.cpp.
 #pragma once
 
 #include <cstddef>

@@ -1,19 +1,20 @@
-// Allowed: which failures a member may hear of, as a sequential model of the rule in muster.h (Failure) and
-// of decision D18. It knows what was begun where and when, and what struck: no epoch, position or queue.
+// Allowed: the failures that a member may get, as a sequential model of the rule in muster.h (Failure) and of
+// decision D18. It knows the operations begun, their places and times, and the faults: no epoch, position or
+// queue.
 //
 //   1. A fault strikes places: a loss all places of the lost rank's groups; an abort those of its group; an
 //      interrupt the runs of its group; a deadline or a mismatch a place of the group that its text names.
-//   2. What was begun at a struck place, and is not over, may fail of the fault. A start that fails stops its
+//   2. An operation begun at a struck place, and not over, may fail by the fault. A failed start stops its
 //      lane.
-//   3. What is on a stopped lane may fail of the fault, and what waits for such a start, on its lane; the
-//      places of these are struck as well.
-//   4. A member that attached after the fault may hear of it only from a start that was dropped later.
-//   5. A loss has its own text, or that of what had stopped a lane of the rank that left, and never its own
-//      then; or that of what the engine had told it of a run, though it died before it came back with it. Its
-//      code is PEER_LOST always.
-//   6. Runs of a group hear of one fault once; a lane once, and once more for each other lane.
-//   7. There is a deadline only where something had been begun for that long, though it may end well in that
-//      moment; a mismatch only where members were at different operations.
+//   3. An operation on a stopped lane may fail by the fault. So may, on its own lane, an operation that waits
+//      for such a start. Their places are struck as well.
+//   4. A member that attached after the fault may get it only from a start that was dropped later.
+//   5. A loss is reported with the text that had stopped a lane of the lost rank, if any, else with its own.
+//      It may also have the text that the engine sent to a run of that rank, which died before the run
+//      returned. The code is always PEER_LOST.
+//   6. Runs of a group get one fault once; a lane gets it once, and once more for each other lane.
+//   7. A deadline passes only where an operation was under way for that long; it may still end well in that
+//      moment. A mismatch occurs only where members were at different operations.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -82,10 +83,10 @@ struct Struck {
   bool in_a_run = false;  // a loss of a rank that was in a run, and may have been told more than is known
 };
 
-// Owns    what was begun, and what struck.
+// Owns    the operations begun, and the faults.
 // Thread  one.
 // Bound   one history.
-// Fails   never: hears() says in words what is not allowed.
+// Fails   never: hears() returns a text for a failure that is not allowed.
 class Allowed {
  public:
   Allowed(std::vector<HistoryGroup> groups, Nanos deadline)

@@ -36,7 +36,7 @@ inline constexpr Nanos kHistoryDeadline = std::chrono::milliseconds(600);
 // Owns    the program, the members and the model.
 // Thread  one.
 // Bound   kTurnsMax turns.
-// Fails   never: run() says what went against the rules.
+// Fails   never: run() returns the broken rule.
 class History {
  public:
   enum class Trouble : std::uint8_t { kKill, kLeave, kStop, kAbort, kMismatch, kInterrupt, kLate, kCount };
@@ -44,14 +44,14 @@ class History {
   // The job has no clients before and after.
   History(JobByHand& job, Turns& turns, std::uint64_t seed);
   ~History();
-  // What is wrong; empty: nothing. `story`: where each event is written down; null: nowhere.
+  // Returns the first error; empty: none. `story` gets each event as text; null: no text.
   std::string run(std::FILE* story = nullptr);
 
   std::array<std::uint64_t, static_cast<std::size_t>(Trouble::kCount)> troubles{};
   std::map<muster_status_t, std::uint64_t> heard;
   std::uint64_t met = 0;      // operations that ended well
   std::uint64_t shrunk = 0;   // members that went on in a smaller group
-  std::uint64_t renewed = 0;  // lanes that were given up and made again
+  std::uint64_t renewed = 0;  // lanes that were released and made again
 
  private:
   struct Step {

@@ -20,7 +20,7 @@ class Engine;
 
 namespace muster::test {
 
-// What the histories know of the engine stands here and in job_by_hand.cpp alone.
+// The histories' access to the engine, here and in job_by_hand.cpp alone.
 //
 // Owns    the engine, and the conductor's end of each rank's socket.
 // Thread  one. No member may be in the middle of its turn.
@@ -35,17 +35,17 @@ class JobByHand {
   // A session of a new process of the rank. Its owner ends it with muster_close or forget().
   muster_session* attach(std::uint32_t rank, std::int32_t pid);
   bool attached(std::uint32_t rank) const { return seats_[rank].socket.valid(); }
-  // The process is gone: its memory is unmapped, nobody says goodbye.
+  // The process is gone: its memory is unmapped, and no goodbye is sent.
   static void forget(muster_session* session);
-  // What the engine has stopped that lane of the rank by; empty: it runs.
+  // The error text with which the engine stopped that lane of the rank; empty: the lane runs.
   std::string stopped_by(std::uint32_t rank, muster_lane lane) const;
   // The conductor sees that the process is gone.
   void detach(std::uint32_t rank, const std::string& text);
 
   // ---- the engine ------------------------------------------------------------------------------
-  // One part of a step, or one turn of duty. Returns what was done.
+  // One part of a step, or one turn of duty. Returns the amount of work done.
   std::size_t take_turn();
-  // Answers the question of the rank, if there is one. kGoodbye: it has said goodbye, and is gone.
+  // Answers the rank's request, if there is one. kGoodbye: the rank has sent its goodbye, and is gone.
   enum class Served : std::uint8_t { kNothing, kAnswer, kGoodbye };
   Served serve(std::uint32_t rank);
   // Sessions of gone clients whose starts have not ended.

@@ -1,4 +1,4 @@
-// What a member does in its turns, and its data: history.hpp.
+// The actions of a member in its turns, and its data: history.hpp.
 #include "tests/history/history.hpp"
 
 #include <algorithm>
@@ -274,7 +274,7 @@ void History::shrink(Member& m) {
 
 // ---- operations --------------------------------------------------------------------------------
 
-// Of a step one member errs once: two that err alike would meet.
+// At most one member errs at a step, and once: two equal errors would match.
 bool History::errs_at(Member& m, std::size_t number) {
   if (!m.errs || program_[number].erred) return false;
   m.errs = false;
@@ -408,7 +408,7 @@ void History::hear(Member& m, std::size_t id, muster_status_t status, const std:
   if (!is_start) m.run_texts.insert(text);
   if (is_start && attempt.stops == m.stops[attempt.lane]) m.stopped[attempt.lane] = true;
   for (const Loss& loss : m.told_of) {
-    // Of what the lost rank had been told nobody else may have heard.
+    // The text may be unknown to the others: the engine may have sent it to the lost rank alone.
     const bool unknown = loss.in_a_run && status == MUSTER_ERR_PEER_LOST;
     if (unknown || loss.texts.contains(text))
       m.may_meet[loss.rank] = std::max(m.may_meet[loss.rank], loss.life + 1);

@@ -110,7 +110,7 @@ class ProcessHistories : public ::testing::Test {
         << "rank " << rank << " at " << step << " hears again: " << end.text;
   }
 
-  // ---- what happens ------------------------------------------------------------------------------
+  // ---- troubles ----------------------------------------------------------------------------------
   void trouble() {
     const Trouble what = kTroubles[random_() % kTroubles.size()];
     ++troubles_[static_cast<std::size_t>(what)];

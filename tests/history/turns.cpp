@@ -25,7 +25,8 @@ Turns* the_turns = nullptr;
 }  // namespace
 
 #if defined(__x86_64__)
-// What a call preserves, on the stack that is left. swapcontext() would also ask the kernel for signal masks.
+// Saves the registers that a call preserves on the old stack. swapcontext() would also call the kernel for
+// signal masks.
 asm(R"(
 .pushsection .text
 .type muster_test_switch, @function
@@ -150,7 +151,7 @@ bool Turns::by_chance() {
 
 }  // namespace muster::test
 
-// ---- in the place of what waits, and of the clock ------------------------------------------------
+// ---- replacements of waits and of the clock ------------------------------------------------------
 
 namespace muster {
 

@@ -14,7 +14,7 @@
 namespace muster::model {
 namespace {
 
-// What all stories share: a job, made once, and its members, made anew for each schedule.
+// The common base of all stories: a job, made once, and its members, made anew for each schedule.
 template<class Story>
 class Stage {
  public:
@@ -51,11 +51,11 @@ inline Groups one_group(std::uint32_t ranks) {
   return groups;
 }
 
-// When an epoch may end. kApart: once five operations are done and until the sixth is. kAnytime: whatever
-// goes on.
+// When an epoch may end. kApart: after the fifth operation and before the end of the sixth. kAnytime: at any
+// time.
 enum class End { kApart, kAnytime };
 
-// What the story on the command line runs.
+// The settings of the story that the command line names.
 struct Told {
   What what = What::kInline;
   int operations = 0;
@@ -69,8 +69,8 @@ inline Told& told() {
   return story;
 }
 
-// Nothing goes wrong: some operations one after the other. No access races with another, every result is
-// right, and nobody sleeps through what he waits for.
+// Some operations one after the other, without a fault. No access races with another, every result is right,
+// and no member misses its wake.
 template<std::uint32_t ranks>
 struct Meet : rl::test_suite<Meet<ranks>, ranks>, Stage<Meet<ranks>> {
   static constexpr std::uint32_t kRanks = ranks;
@@ -128,7 +128,7 @@ struct Pairs : rl::test_suite<Pairs, 2>, Stage<Pairs> {
   }
 };
 
-// What the stories share in which an epoch ends: five operations, the sixth, and two in the next one.
+// The common base of stories in which an epoch ends: five operations, the sixth, and two in the next epoch.
 template<std::uint32_t ranks>
 struct Ending {
   static constexpr std::uint32_t kRanks = ranks;

@@ -1,6 +1,6 @@
 // A job on a simulated node: the engine's board as it is in the product, and a client's half for each rank,
-// from run_direct() downwards. What stands between them in the product, a socket and the engine's loop, is a
-// call under one mutex here.
+// from run_direct() downwards. The product has a socket and the engine's loop between them; the model has a
+// call under one mutex.
 #pragma once
 
 #include <algorithm>
@@ -149,7 +149,7 @@ class Job {
   }
 
  private:
-  // What a rank's process sees, and how it gets it: by asking nobody.
+  // The memory that a rank's process sees. It maps each segment directly, without a request to the engine.
   struct View final : client::Registrar {
     View(Job& of, shm::Descriptor a) : job(of), arena_memory(std::move(a)) {}
     void open(std::uint32_t rank) {

@@ -34,7 +34,7 @@ class Engine {
     end(q.group, Code::kTimeout, Why::kOther);
   }
 
-  // Whoever started the rank says that it will not come back.
+  // The rank's launcher reports that the rank will not come back.
   void absent(GroupId group) {
     const Turn turn(lock_);
     job_.board().epochs().set_absence(group, end(group, Code::kPeerLost, Why::kLoss));

@@ -1,8 +1,8 @@
 // The seam between the product's sources and a checker of the memory model. It is included in front of every
 // source of the product that is compiled into a model (-include), so that the source itself stays as it is.
 //
-// What is exchanged: std::atomic_ref, the fences and memcpy. All standard headers that those sources
-// need come first, so that only the product's own text is changed by the macros below.
+// It replaces std::atomic_ref, the fences and memcpy. All standard headers that those sources need come
+// first, so that the macros below change the product's own text alone.
 #pragma once
 
 #include <algorithm>

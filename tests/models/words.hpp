@@ -69,7 +69,7 @@ enum class Strength {
 
 // Owns    the addresses, names and simulated contents of all shared words.
 // Thread  one; Relacy's threads are its fibers.
-// Bound   what is registered before the search begins.
+// Bound   the memory registered before the search begins.
 // Fails   ends the program at an unregistered access.
 class Words {
  public:
@@ -180,7 +180,7 @@ inline Words& words() {
   return all;
 }
 
-// What the threads of a model have of time: it passes while they sleep. One tick is a nap's end.
+// The time of a model's threads: it passes while they sleep. One tick is the end of a nap.
 struct Naps {
   Sleep sleep = Sleep::kUntimed;
   std::array<int, 8> ticks{};
@@ -286,12 +286,12 @@ void* copy(void* target, const void* source, std::size_t bytes) noexcept {
 
 }  // namespace muster::model
 
-// ---- what the product calls --------------------------------------------------------------------------
+// ---- functions that the product calls ----------------------------------------------------------------
 
 namespace muster::shm {
 
-// What the kernel makes of the two unlike fences is not simulated: both sides are full fences here, as they
-// are where it refuses.
+// The kernel's pair of a light and a heavy fence is not simulated. Both sides are full fences here, as on a
+// machine whose kernel refuses the pair.
 bool enrol_for_fences() noexcept {
   return false;
 }

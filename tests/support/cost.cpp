@@ -97,7 +97,7 @@ CostCounter::~CostCounter() {
 
 }  // namespace muster::test
 
-// ---- what counts
+// ---- counted functions
 
 #if defined(MUSTER_SANITIZED)
 // The heap is the sanitizer's: only what C++ asks of it is seen.

@@ -9,10 +9,10 @@
 
 namespace muster::test {
 
-// Owns    the directory and all in it. A member before what writes there, so that it goes after it.
+// Owns    the directory and all in it. Declare it before its writers, so that it is destroyed after them.
 // Thread  any, as files do.
 // Bound   -
-// Fails   the constructor ends the test program. What cannot be removed stays.
+// Fails   the constructor ends the test program. A file that cannot be removed stays.
 class Folder {
  public:
   Folder() {

@@ -12,7 +12,7 @@
 
 namespace muster::test {
 
-// Owns    the cgroup, if this user may make one: then it is valid. Whoever is in it is thawed at the end.
+// Owns    the cgroup, if this user may make one: then it is valid. The end thaws all processes in it.
 // Thread  one.
 // Bound   -
 // Fails   invalid.

@@ -1,4 +1,4 @@
-// What a process holds, as the kernel counts it.
+// Resources that a process holds, as the kernel counts them.
 #pragma once
 
 #include <chrono>

@@ -12,8 +12,8 @@
 
 namespace muster::test {
 
-// Owns    the cgroup, if this user may make one: then it is valid. Whoever is in it at the end goes to the
-//         root.
+// Owns    the cgroup, if this user may make one: then it is valid. The end moves its processes to the parent
+//         cgroup.
 // Thread  one.
 // Fails   it is not valid.
 class MemoryCgroup {
@@ -47,7 +47,7 @@ class MemoryCgroup {
   MemoryCgroup& operator=(const MemoryCgroup&) = delete;
 
   bool valid() const { return valid_; }
-  // Whatever the process asks for from now on counts.
+  // All memory that the process requests from now on counts.
   bool take(pid_t pid) const { return write(folder_ + "/cgroup.procs", static_cast<std::uint64_t>(pid)); }
   // The file that holds the limit.
   const std::string& limit() const { return limit_; }

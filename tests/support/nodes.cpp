@@ -69,7 +69,7 @@ void await(So so, const char* what, const Clock& clock) {
   }
 }
 
-// Nodes of one process, at loopback addresses. What they prove each other is tested elsewhere.
+// Nodes of one process, at loopback addresses. They use no authentication: other tests cover it.
 supervisor::Roster roster_of_both() {
   const auto free = control::TcpListener::open({"127.0.0.1", 0});
   if (!free) give_up(free.error().text());

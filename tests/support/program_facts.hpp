@@ -1,4 +1,4 @@
-// What a test asks of programs that it has run.
+// Questions of a test about programs that it has run.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace muster::test {
 
-// The lines of what several processes have printed, in an order of their own.
+// The printed lines of several processes, sorted, because their order varies.
 inline std::vector<std::string> sorted_lines(const std::string& text) {
   std::istringstream stream(text);
   std::vector<std::string> lines;
@@ -20,7 +20,7 @@ inline std::vector<std::string> sorted_lines(const std::string& text) {
   return lines;
 }
 
-// A process that has ended exists until its parent has asked for its end.
+// An ended process exists until its parent has waited for it.
 inline bool exists(pid_t pid) {
   return kill(pid, 0) == 0;
 }

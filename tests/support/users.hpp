@@ -1,4 +1,4 @@
-// Other users in a test: children of it that have become somebody else. Needs root.
+// Other users in a test: its child processes that run as another user. Needs root.
 #pragma once
 
 #include "api/shm/descriptor.hpp"
@@ -77,7 +77,7 @@ class Taker {
   Taker(const Taker&) = delete;
   Taker& operator=(const Taker&) = delete;
 
-  // What `take` has said.
+  // The result of `take`.
   std::uint64_t taken() const { return taken_; }
   void let_go() {
     if (child_ == 0) return;

@@ -185,7 +185,7 @@ TEST_P(BetweenNodes, WorkWhereNodesAreUnequal) {
   });
 }
 
-// Goal:   what goes wrong on one node is heard on all, by its cause, and the group works again afterwards.
+// Goal:   all nodes get a failure of one node, with its cause, and the group works again afterwards.
 TEST_P(BetweenNodes, HearOfFailuresOnOtherNodes) {
   start({0, 0, 1, 1}, "dp_replicate=2,tp=2");
   with_all([&](int rank, muster_session* session) {
@@ -289,7 +289,7 @@ TEST_P(BetweenNodes, LoseARankOfAnotherNode) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Goal:   who attaches after another rank has closed its session hears nothing of that, wherever it was.
+// Goal:   a rank that attaches after another has closed its session gets no report of that, on any node.
 // Method: the engine of the rank that leaves first is stopped, so the others hear of it late.
 TEST_P(BetweenNodes, AttachWithoutHearingOfThoseWhoHaveLeft) {
   start({0, 1}, "dp_replicate=2");
@@ -380,7 +380,7 @@ TEST_P(BetweenNodes, TakeBackANodeWhoseEngineDied) {
   for (std::thread& thread : threads) thread.join();
 }
 
-// Goal:   who leaves after an operation takes it from nobody: all had come to it.
+// Goal:   a rank that leaves after an operation does not break it for the others: all had come to it.
 // Method: ranks that close as soon as their part is done, each time in a new job.
 TEST_P(BetweenNodes, LeaveAfterTheLastOperation) {
   for (int round = 0; round < 4; ++round) {

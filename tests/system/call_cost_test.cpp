@@ -1,4 +1,4 @@
-// What a call costs the process that makes it, in instructions: a figure that no busy machine changes.
+// The cost of a call to its process, in instructions. A busy machine does not change this figure.
 #include "tests/daemon/cli/program.hpp"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ std::uint64_t counted_in(const std::filesystem::path& file) {
   return counted;
 }
 
-// The least of many calls: the one whose peers had all come, so that nothing was polled for.
+// The least of many calls: a call for which all peers had already come, so it did not poll.
 std::uint64_t least_of_run(const std::string& what, int ranks) {
   const Folder folder;
   const Ran ran = muster({"run", "--private", "-n", std::to_string(ranks), "--", MUSTER_RANK_PROGRAM, what,
@@ -34,7 +34,7 @@ std::uint64_t least_of_run(const std::string& what, int ranks) {
   return least;
 }
 
-// Of five runs at most: beside other work there is none in which all peers are awake in time.
+// The least of at most five runs: beside other work, a run may have no call to which all peers come in time.
 std::uint64_t least_of_runs(const std::string& what, int ranks, std::uint64_t enough) {
   std::uint64_t least = UINT64_MAX;
   for (int run = 0; run < 5 && least > enough; ++run) least = std::min(least, least_of_run(what, ranks));

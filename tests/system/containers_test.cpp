@@ -154,7 +154,7 @@ TEST_F(Containers, GovernNothing) {
   EXPECT_EQ(host({"shutdown"}).code, 0);
 }
 
-// Goal:   what a container writes into the mounted folder, and what lock it holds there, is harmless.
+// Goal:   files that a container writes into the mounted folder, and locks that it holds there, are harmless.
 TEST_F(Containers, HarmNothingByTheMountedFolder) {
   Running holder(
       in(kRoot, "exec 9<$D/ranks; flock -n 9 && cp /bin/true $D/ranks/musterd && echo held; sleep 600"));
@@ -186,7 +186,8 @@ TEST_F(Containers, HaveJobsOfOneName) {
   for (Running* each : {&one, &two, &three, &own}) EXPECT_EQ(each->wait().code, 0) << each->err();
 }
 
-// Goal:   whoever shows a job's name and key is of that job, from whatever container; nobody else is.
+// Goal:   a client that shows a job's name and key belongs to that job, from any container; no other client
+//         does.
 TEST_F(Containers, AreOfTheJobWhoseKeyTheyShow) {
   const std::string key(32, 'k'), other(32, 'o');
   const auto with = [this](const Container& container, const std::string& shown, int number) {
@@ -491,8 +492,7 @@ TEST_F(Containers, AreAllWhoMayNotBeLookedAt) {
 }
 
 // Goal:   a daemon in a container of its own, which sees no process of the host, serves them all the same,
-// and says
-//         that their state is not known.
+//         and says that their state is not known.
 TEST_F(Containers, HoldADaemonThatSeesNobody) {
   daemon_->signal(SIGTERM);
   daemon_->wait();

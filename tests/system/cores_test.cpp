@@ -17,12 +17,12 @@ namespace {
 constexpr std::size_t kWorld = 2;
 constexpr int kSamples = 200;
 
-// What the kernel says of a thread.
+// The kernel's state of a thread.
 struct Sight {
   std::string name;
   std::string allowed;     // Cpus_allowed_list
-  int processor = -1;      // on which it ran last
-  std::uint64_t runs = 0;  // how often it gave up a core; a thread that sleeps has the processor of before
+  int processor = -1;      // where it ran last
+  std::uint64_t runs = 0;  // how often it gave up a core; a sleeping thread keeps its last processor
 };
 
 std::map<pid_t, Sight> threads_of(pid_t process) {

@@ -1,5 +1,5 @@
-// A rank whose calls are counted: rank 0 of a job runs under callgrind. Its peers run as they are, so they
-// are there before it. Of each counted call callgrind writes a file of its own.
+// A rank whose calls are counted: rank 0 of a job runs under callgrind. Its peers run without it, so they
+// come before rank 0. Callgrind writes one file for each counted call.
 //
 //   counted_rank barrier|all_reduce|start|start_on_lane_63|start_with_offsets OUT
 #include <muster/muster.h>

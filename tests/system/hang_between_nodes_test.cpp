@@ -1,5 +1,5 @@
-// What `muster hang` and `muster jobs` say of a job of two nodes, asked on either. Supervisors that know
-// each other, engines and ranks as programs of their own.
+// The reports of `muster hang` and `muster jobs` on a job of two nodes, asked on either. The supervisors know
+// each other; engines and ranks are programs of their own.
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 #include "tests/support/job_between_nodes.hpp"
 #include "tests/support/script.hpp"

@@ -1,4 +1,4 @@
-// Deadlines of real jobs: who is named, when, and why.
+// Deadlines of real jobs: the ranks that a verdict names, when, and why.
 #include "daemon/cli/question.hpp"
 
 #include "api/shm/job_counters.hpp"
@@ -41,7 +41,7 @@ using Json = nlohmann::json;
 constexpr int kDeadlineMs = test::kScriptDeadlineMs;
 constexpr int kPromisedAfterMs = 1000;  // from a deadline to its verdict
 
-// What `e` was told came at its deadline, and soon after it.
+// The rank of `e` got its timeout at its deadline, or soon after it.
 void expect_at_deadline(const Ended& e) {
   EXPECT_EQ(e.status, "MUSTER_ERR_TIMEOUT") << e.text;
   EXPECT_GE(e.ms, kDeadlineMs);
@@ -96,10 +96,10 @@ class Hang : public ::testing::TestWithParam<const char*> {
     EXPECT_EQ(ranks.size(), waits_for.size()) << circle.dump(1);
     EXPECT_EQ(groups.size(), waits_for.size()) << circle.dump(1);
   }
-  // Of those who end in a circle. Whose deadline passes first sees the whole of it; its verdict takes a group
-  // apart. The others come so much later that its report has been written by then.
+  // The deadlines of ranks that end in a circle. The rank with the first deadline sees the whole circle; its
+  // verdict breaks a group. The other deadlines come so much later that its report has been written by then.
   static int deadline_of(int rank) { return rank == 0 ? kDeadlineMs : 3 * kDeadlineMs; }
-  // Lets ranks go that end in a circle.
+  // Lets the ranks go on into a circular wait.
   void expect_deadlock(const std::vector<std::unique_ptr<Script>>& ranks, const std::vector<int>& waits_for) {
     for (const auto& each : ranks) each->go_on();
     std::vector<std::string> texts;
@@ -254,7 +254,7 @@ TEST_P(Hang, ShowsACircleOfGroupsAtTheDeadline) {
   expect_deadlock(ranks, {1, 3, 0, 2});
 }
 
-// Goal:   all hear of the circle, also those whose deadline passes when the first verdict has taken it apart.
+// Goal:   all ranks get the circle, even ranks whose deadline passes after the first verdict has broken it.
 TEST_P(Hang, TellsAllOfACircleAtTheSameDeadline) {
   std::vector<std::unique_ptr<Script>> ranks;
   for (int r = 0; r < 4; ++r)
@@ -309,7 +309,7 @@ TEST_P(Hang, ShowsACircleAlsoBeforeAnyDeadline) {
   EXPECT_TRUE(report.at("latest_deadline").is_null());
 }
 
-// Goal:   what each rank ran is there after a deadline: asked for, and as files where the configuration says.
+// Goal:   after a deadline each rank's operations can be asked for, and are in files if configured so.
 TEST_P(Hang, LeavesARecordOfWhatEachRankRan) {
   const auto waiting = rank(0, 2, "dp_shard=2", {verb() + ":world", verb() + ":world", "await"});
   const auto missing = rank(1, 2, "dp_shard=2", {verb() + ":world", "await"});

@@ -131,7 +131,7 @@ TEST_F(HealingMoments, OneDaemonAndNoOperationLost) {
     EXPECT_EQ(job_in(last, name).at("engine_pid"), job_in(first, name).at("engine_pid"));
     EXPECT_EQ(job_in(last, name).at("attached"), job_in(first, name).at("attached"));
   }
-  // What is left to a successor is what is there now, and nothing of what was.
+  // The steward keeps the present resources for a successor, and no earlier ones.
   EXPECT_EQ(steward().kept_with("listen-").size(), 2u) << "the control socket and the ranks'";
   for (const char* kind : {"lock-", "folder-", "state"})
     EXPECT_EQ(steward().kept_with(kind).size(), 1u) << kind;
@@ -185,7 +185,7 @@ TEST_F(HealingMoments, TheDirectoryHasTheModeAndGroupOfTheSettingsAgain) {
   EXPECT_EQ(facts.st_mode, socket_before.st_mode);
 }
 
-// Goal:   what is not the daemon's is named, and neither removed nor followed nor changed.
+// Goal:   a file that is not the daemon's is named, and neither removed nor followed nor changed.
 TEST_F(HealingMoments, WhatIsInTheWayIsNamedAndNotTouched) {
   begin(kThis);
   visit();
@@ -304,9 +304,9 @@ TEST_F(HealingMoments, TakesThePlaceOfASocketUnitsFileElsewhere) {
   EXPECT_EQ(steward().end(SIGTERM), 0);
 }
 
-// Goal:   whoever had connected when the socket was taken away is let in.
-// Method: the connection waits in the queue of a daemon that stands still, and of one that was killed; nobody
-//         else comes who could wake it.
+// Goal:   a client that had connected before the socket was removed is let in.
+// Method: the connection waits in the queue of a daemon that stands still, and of one that was killed. No
+//         other client comes that could wake it.
 TEST_F(HealingMoments, WhoWaitedAtTheFormerSocketIsLetIn) {
   begin(kThis);
   for (const bool killed : {false, true}) {

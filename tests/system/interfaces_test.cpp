@@ -13,8 +13,7 @@ INSTANTIATE_TEST_SUITE_P(Networks, Interfaces, ::testing::Values("ucx", "ofi"),
                          [](const auto& param) { return std::string(param.param); });
 
 // Goal:   a second interface that leads nowhere or has a larger MTU, IPv6 alone and both versions of IP keep
-// no
-//         job from being ready; a wrong setting is named.
+//         no job from being ready; a wrong setting is named.
 // Method: MUSTER_INTERFACE_RUNS=20 makes each job so often, and each must be ready within 2 s; `make prove`
 //         does.
 TEST_P(Interfaces, AreThoseThatWereMeant) {

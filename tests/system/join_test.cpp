@@ -49,7 +49,8 @@ TEST_F(Join, AJobWhoseMeshIsWrittenShort) {
 }
 
 // Goal:   a launcher that was killed leaves no word behind about the ranks of the next one.
-// Method: what it says when rank 0 ends before it attached, then a run whose rank 0 comes last.
+// Method: send the launcher's report that rank 0 ended before it attached; then a run whose rank 0 comes
+//         last.
 TEST_F(Join, AJobWhoseLauncherWasKilled) {
   ASSERT_EQ(run_in({"--job", "train", "-n", "2", "--keep"}, "true").code, 0);
   const auto told =

@@ -29,7 +29,7 @@ constexpr int kCycles = 100;
 #endif
 constexpr int kWorld = 4;
 
-// What the ranks do: "start" their all-reduces, or "run" them, of so many elements.
+// The work of the ranks: they "start" or "run" all-reduces of `count` elements.
 struct Work {
   const char* verb;
   std::uint64_t count;
@@ -81,7 +81,7 @@ TEST_P(Kill, TellsTheSurvivorsLeaksNothingAndLeavesOtherJobsAlone) {
     if (cycle == kCycles / 4)
       for (const pid_t engine : test::engines()) baseline.emplace_back(engine, test::holdings_of(engine));
   }
-  // What a session held goes back once its last step has run; the next timer of the engine sees to it.
+  // The engine frees a session's resources once its last step has run, at its next timer.
   usleep(300'000);
   ASSERT_EQ(baseline.size(), 2u);
   for (const auto& [engine, before] : baseline) {

@@ -33,21 +33,21 @@ constexpr std::size_t kRoom = kSpare + 2 * kDrawnMax;  // bytes of each memory
 constexpr int kUntouched = 0xB3;
 constexpr std::uint32_t kOtherTag = 1000;  // of no edge
 
-// Whoever leaves a test in its middle is waited for by nobody.
+// Drops out of the barrier at the end, so that no rank waits for one that leaves a test early.
 struct Attendance {
   explicit Attendance(std::barrier<>& barrier) : meeting(barrier) {}
   ~Attendance() { meeting.arrive_and_drop(); }
   std::barrier<>& meeting;
 };
 
-// What a rank has: of its own, and in common with the others.
+// A rank's buffers: its own, and those that it shares with the others.
 struct Memory {
   muster_buffer source = 0, target = 0, shared = 0;
   std::byte* own = nullptr;     // target's
   std::byte* common = nullptr;  // shared's
 };
 
-// What one member says of an operation.
+// One member's description of an operation.
 struct Saying {
   Saying(muster::Collective collective, Placement placement)
       : c(std::move(collective)), p(std::move(placement)) {}
@@ -56,7 +56,7 @@ struct Saying {
   Placement p;
   std::optional<std::uint64_t> shared;  // byte of the common memory at which its target lies
 
-  // Its description, which points into this one.
+  // The description for the API, which points into this object.
   const muster_collective& in(const Member& member, const Memory& memory) {
     said = MUSTER_COLLECTIVE_INIT;
     said.op = c.op;
@@ -212,11 +212,11 @@ bool change_face(Random& random, std::vector<FacePlace>& faces) {
   return true;
 }
 
-// What was changed: at which member, and the word that the verdict must have.
+// A change: the changed member, and the word that the verdict must contain.
 struct Change {
   std::size_t odd = 0;
   std::string field;
-  bool alone = false;  // with what it says; not one end of an edge, nor one of two
+  bool alone = false;  // all others agree against it; false for one end of an edge, and with two members
   // A run between nodes is a start on its operation's usual lane, which may be another one now.
   bool may_move_lane() const { return field == "op:" || field == "dtype:" || field == "count:"; }
 };
@@ -233,7 +233,7 @@ bool change_dtype_of_faces(Random& random, Saying& said) {
          std::any_of(said.p.receives.begin(), said.p.receives.end(), elsewhere);
 }
 
-// Changes what one end of an edge says. False if the member has none of the kind.
+// Changes the description of one end of an edge. False if the member has no such end.
 bool change_edge(Random& random, Saying& said, std::string& field) {
   const muster_op op = said.c.op;
   const bool given = random.below(2) == 0;
@@ -272,7 +272,7 @@ Change mutate(Random& random, std::vector<Saying>& all, int world) {
   }
 }
 
-// What this rank says, if it is one of the members.
+// This rank's description, if it is a member; otherwise null.
 Saying* of_rank(std::vector<Saying>& all, int rank) {
   const auto mine = std::find_if(all.begin(), all.end(), [&](const Saying& s) { return s.p.index == rank; });
   return mine == all.end() ? nullptr : &*mine;
@@ -356,7 +356,8 @@ class Mutation : public muster::test::RunningRanks {
     }
     return status;
   }
-  // Between nodes a difference ends all places of the group: who had no part in it hears of it now.
+  // Between nodes a difference fails the group on all lanes and paths. A rank without a part in it gets the
+  // error now.
   static void meet_again(Member& member) {
     muster_status_t status = on_engine(member, member.barrier());
     if (status == MUSTER_ERR_MISMATCH) status = on_engine(member, member.barrier());
@@ -404,8 +405,8 @@ TEST_F(Mutation, FindsEveryMutatedField) {
 }
 
 // Goal:   no false alarm, and right results.
-// Method: what two ranks draw alike, over and over on both paths. Results are checked but where the target is
-//         the one memory of both.
+// Method: operations that two ranks draw alike, over and over on both paths. Results are checked unless the
+//         target is the one memory of both.
 TEST_F(Mutation, TakesNothingThatMatchesForADifference) {
   constexpr std::size_t kDrawn = 200, kShared = 40;
   const std::uint64_t cases = muster::test::property_cases(5000);

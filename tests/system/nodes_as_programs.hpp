@@ -46,7 +46,7 @@ class NodesAsPrograms : public ::testing::Test {
   std::string folder_of(int n) const { return fmt::format("{}/node0{}", folder_.path(), n); }
   std::string socket(int n) const { return folder_of(n) + "/ranks/musterd.sock"; }
   std::string choosing() const { return "env MUSTER_ENDPOINT=" + folder_.path() + "/{host}"; }
-  // Of a job on that node; empty: it is not there.
+  // The state of a job on that node; empty: the node has no such job.
   std::string state(int n, const std::string& job) const {
     const Ran ran = muster({"status", "--json", "--endpoint", socket(n)});
     if (ran.code != 0) return "";

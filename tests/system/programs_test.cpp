@@ -32,7 +32,7 @@ constexpr std::size_t kSlotInts = 4096;  // of each operation's source and targe
 const char* const kDims[] = {"dp_replicate", "dp_shard", "tp", "dp", "dp_shard_cp", "world"};
 constexpr std::int32_t kMembers[] = {2, 2, 2, 4, 2, 8};  // of a group along it
 
-// What memory a vector lies in. An EXCHANGE is of an array with ghosts, in any of them.
+// The kind of memory of a vector. An EXCHANGE uses an array with ghosts, in any kind of memory.
 enum Kind : std::size_t { kPlain, kNamed, kImported, kShared, kKinds };
 constexpr std::size_t kColumns = 5;  // of such an array, without its ghosts
 constexpr std::size_t kStride = kColumns + 2;
@@ -49,8 +49,8 @@ struct Operation {
   std::shared_ptr<const Drawn> drawn;  // if so, it and not `op` and `count` say what this is
 };
 
-// What goes on one lane, or is run, goes in one order everywhere: a lane is ordered, and who runs waits. All
-// else is mixed by each rank as it likes.
+// Operations on one lane have the same order on all ranks, and so have runs: a lane is ordered, and a run
+// waits. Each rank mixes all else in its own random order.
 std::vector<Operation> program_of(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<Operation> program;
@@ -160,21 +160,21 @@ class Programs : public muster::test::RunningRanks {
     std::mt19937_64 random((seed * kSlots + o.slot) * kWorld + static_cast<std::uint64_t>(part.member.rank));
     return static_cast<Kind>(random() % kinds);
   }
-  // In what is shared, each rank has slots of its own.
+  // In shared memory, each rank has slots of its own.
   static Place source_of(const Part& part, const Operation& o, std::uint64_t seed) {
     const Kind kind = kind_of(part, o, seed, kKinds);
     const std::size_t own = o.slot * kWorld + static_cast<std::size_t>(part.member.rank);
     return {part.sources[kind], kind == kShared ? own : o.slot};
   }
-  // A target that is shared is one for all members of a group, which its first one stands for; where each
-  // member has a result of its own, it is in its own slot.
+  // A shared target is one slot for all members of a group: that of its first member. If each member has a
+  // result of its own, it uses its own slot.
   static Place target_of(const Part& part, const Operation& o, std::uint64_t seed) {
     if (!o.shares_target) return {part.targets[kind_of(part, o, seed, kShared)], o.slot};
     const std::int32_t whose = muster::may_share_target(o.op) ? part.ranks[o.dim].front() : part.member.rank;
     return {part.targets[kShared], o.slot * kWorld + static_cast<std::size_t>(whose)};
   }
 
-  // Of what is drawn, whose memory is one for sources and targets.
+  // The memory of a drawn operation, one for sources and targets.
   struct Arena {
     std::byte* memory = nullptr;
     muster_range range{};
@@ -249,7 +249,7 @@ class Programs : public muster::test::RunningRanks {
     return muster_plan_collective(part.member.session, &c, plan);
   }
 
-  // What an operation takes, before any of them begins.
+  // Fills the source of an operation, before any operation begins.
   static void give(const Part& part, const Operation& o, std::uint64_t seed) {
     if (o.drawn) return o.drawn->give(arena_of(part, o, seed).memory);
     if (o.op != MUSTER_EXCHANGE) {
@@ -300,7 +300,7 @@ class Programs : public muster::test::RunningRanks {
     return made;
   }
 
-  // Element `i` of what this rank gets.
+  // Element `i` of the result at this rank.
   static std::int32_t expected(const Part& part, const Operation& o, std::uint64_t seed, std::uint64_t i) {
     const auto& ranks = part.ranks[o.dim];
     const std::uint64_t me = seat_of(part, o).first;

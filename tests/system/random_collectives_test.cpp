@@ -41,7 +41,7 @@ constexpr std::size_t kLargeRoom = 8 << 20;
 constexpr std::byte kFence{0xB3};
 constexpr std::size_t kLine = 64;
 
-// What memory a vector lies in. Of shared memory each rank has a part that only it uses.
+// The kind of memory of a vector. Each rank has its own part of shared memory.
 enum Kind : std::size_t { kPlain, kNamed, kImported, kShared, kKinds };
 constexpr const char* kKindNames[] = {"plain", "named", "imported", "node-shared"};
 
@@ -51,13 +51,13 @@ struct Memory {
   std::byte* data = nullptr;  // of that part
 };
 
-// What all members draw alike.
+// A random case. All members draw the same one.
 struct Drawn {
   Shape shape;
   Case made;
   std::vector<std::size_t> begins;  // of each member's part of the arena, and the end of the last
   bool shares = false;              // one result for all
-  bool in_common = false;           // in which blocks to be gathered, or the root's vector, lie already
+  bool in_common = false;           // the result already holds the blocks to gather, or the root's vector
   bool starts = false;
   muster_lane lane = 0;
   std::uint64_t shift = 0;  // where images begin in their buffers
@@ -70,7 +70,7 @@ struct Part {
   std::size_t begin = 0, bytes = 0;  // of its part of the arena
   Kind gives = kPlain, gets = kPlain;
   bool one_buffer = false;
-  bool moves = false;  // the plan is made at other places of its buffers, and the start brings the offsets
+  bool moves = false;  // the plan is made at other places of its buffers, and the start gives the offsets
   std::uint64_t source_shift = 0, target_shift = 0;  // where images begin for that plan, as Drawn::shift
 };
 
@@ -82,7 +82,7 @@ bool is_whole(const Memory& memory, std::size_t room, std::uint64_t at, const st
          std::memcmp(memory.data + at + count, fence.data(), room - at - count) == 0;
 }
 
-// The parts of the arena, in order of members: nobody's vectors lie in another's.
+// The parts of the arena, in order of members. No member's vectors lie in another member's part.
 std::vector<std::size_t> parts_of(const Case& made) {
   std::vector<std::size_t> begins(made.members.size() + 1, made.before.size());
   for (std::size_t k = made.members.size(); k-- > 1;) {
@@ -217,7 +217,7 @@ class Taker {
     for (std::int32_t ranks = 2; ranks <= member.world; ++ranks) groups_.push_back(group_of(ranks));
   }
 
-  // What this rank is in the case; nothing if it has no part in it.
+  // This rank's part in the case; none if it is no member.
   std::optional<Part> part_in(const Drawn& d) const {
     for (std::size_t k = 0; k < d.made.members.size(); ++k) {
       if (d.made.members[k].index != member_.rank) continue;
@@ -317,7 +317,7 @@ class Taker {
     std::memset(memory.data, static_cast<int>(kFence), room_);
     return memory;
   }
-  // Of the first so many ranks.
+  // The group of the first `ranks` ranks.
   muster_group group_of(std::int32_t ranks) {
     if (ranks == member_.world) return member_.group;
     std::vector<std::int32_t> list;
@@ -334,7 +334,7 @@ class Taker {
   }
   const Memory& target(const Part& part) const { return targets_[part.gets]; }
 
-  // What the member brings to the one result of all by having it there; nothing elsewhere.
+  // The block that the member contributes from its place in the common result; empty in other cases.
   struct Block {
     std::uint64_t at = 0, bytes = 0;
   };
@@ -347,7 +347,7 @@ class Taker {
     const auto own = static_cast<std::size_t>(part.placement.index);
     return {d.shift + Placement::offset({}, lengths, own) * element, lengths[own] * element};
   }
-  // Where what lies at `at` of the arena lies in the image.
+  // The place in the image of byte `at` of the arena.
   static std::uint64_t place(const Drawn& d, const Part& part, const Memory& memory, std::size_t at) {
     return memory.at + d.shift + at - part.begin;
   }
@@ -434,7 +434,7 @@ class Taker {
 
 class RandomCollectives : public muster::test::RunningRanks {
  protected:
-  // Whoever leaves in the middle is waited for by nobody.
+  // Drops out of the barrier at the end, so that no rank waits for one that leaves early.
   struct Attendance {
     explicit Attendance(std::barrier<>& barrier) : meeting(barrier) {}
     ~Attendance() { meeting.arrive_and_drop(); }
@@ -451,7 +451,7 @@ class RandomCollectives : public muster::test::RunningRanks {
     return info.local_rank == 0;
   }
 
-  // Takes what `next` gives, until that is nothing. Called by one rank at a time.
+  // Takes the results of `next`, until there is none. One rank at a time may call it.
   void take_all(int world, std::size_t room, const std::function<std::optional<Drawn>()>& next) {
     std::barrier meeting(world);
     std::optional<Drawn> now;

@@ -1,4 +1,4 @@
-// The awkward moments: what a supervisor finds that was killed, replaced or left alone just then.
+// The awkward moments: the state that a supervisor finds after it was killed or replaced at such a moment.
 #include "tests/system/restart_fixture.hpp"
 
 #include <sys/mman.h>
@@ -26,7 +26,7 @@ class RestartMoments : public RestartTest {
             {"spec", {{"name", "closed"}, {"world", 1}, {"mesh", "dp_shard=1"}, {"claim", "token"}}},
             {"keep", keep}};
   }
-  // What the engine answers.
+  // The status of calls that the engine answers.
   static muster_status_t works(muster_session* session) {
     muster_group group = 0;
     const muster_status_t status = muster_mesh_group(session, "world", &group);
@@ -371,7 +371,7 @@ TEST_F(RestartMoments, UpgradesWithoutAStewardByCommandAndBySignal) {
 }
 
 // Goal:   an engine that a predecessor started in this very process is its child still: how it ended is
-// known.
+//         known.
 TEST_F(RestartMoments, KnowsHowAChildEndedAfterAnUpgrade) {
   begin(kThis);
   muster_close(attached("train"));

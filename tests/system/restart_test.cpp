@@ -77,7 +77,7 @@ class Restart : public RanksTest {
       ++runs_;
     }
   }
-  // What the daemons said last, for whoever has to find out why a run failed.
+  // The end of the daemons' log, to find out why a run failed.
   std::string latest_log() {
     constexpr std::size_t kTail = 6000;
     const std::string log = steward().log();

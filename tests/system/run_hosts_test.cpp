@@ -78,8 +78,7 @@ TEST_F(RunHosts, RunsAPartOnEachHost) {
 }
 
 // Goal:   words reach the program as they were written, whether or not a shell stands between, in the folder
-// in
-//         which the run was started.
+//         in which the run was started.
 TEST_F(RunHosts, PassWordsFolderAndVariablesOn) {
   const std::string folder = folder_.path() + "/it's here";
   std::filesystem::create_directory(folder);
@@ -204,8 +203,7 @@ TEST_F(RunHosts, SayWhichHostCannotBeReachedAndHow) {
 }
 
 // Goal:   a job that a run makes is on all its hosts while the run lasts, and on none afterwards, however the
-// run
-//         ends.
+//         run ends.
 TEST_F(RunHosts, MakeTheirJobOnAllHostsForTheRun) {
   const std::vector<std::string> options{"--hosts", "node02:2,node01:1", "--mesh",  "dp_shard=3", "--job",
                                          "made",    "--launcher",        choosing()};

@@ -76,8 +76,7 @@ class ShrinkBetweenNodes : public ClusterTest {
 };
 
 // Goal:   ranks die one after the other, the last of a node too; each time the others go on in a group of
-// their
-//         own. Then all are there again, and no made group is left.
+//         their own. Then all are there again, and no made group is left.
 TEST_F(ShrinkBetweenNodes, GoOnWithoutRanksThatDied) {
   start(2);
   for (const std::size_t victim : {3, 0, 2}) {

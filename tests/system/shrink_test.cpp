@@ -31,7 +31,7 @@ class Shrink : public ::testing::Test {
     ranks_[static_cast<std::size_t>(rank)] = std::make_unique<Script>(
         node_.endpoint(), rank, kWorld, "dp_shard=4", std::vector<std::string>{"listen"}, 10'000);
   }
-  // The same step for all who live; each must end it with that status.
+  // The same step for all living ranks; each must end it with that status.
   std::vector<test::Ended> all(const std::string& step, const std::string& status) {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
       if (dead_.count(rank) == 0) ranks_[rank]->tell(step);
@@ -53,8 +53,8 @@ class Shrink : public ::testing::Test {
   std::set<std::size_t> dead_;
 };
 
-// Goal:   whoever is killed, and however many, the others go on in a group of their own, with right sums on
-//         both paths; who is started again is a member as before.
+// Goal:   after the death of any ranks, the others go on in a group of their own, with right sums on both
+//         paths. A rank that is started again is a member as before.
 // Method: in each cycle one to three of four are killed, in mid-operation or between two; the seed is fixed.
 TEST_F(Shrink, SurvivorsGoOnAndTheRestartedJoinThem) {
   std::mt19937_64 random(7);
@@ -83,7 +83,7 @@ TEST_F(Shrink, SurvivorsGoOnAndTheRestartedJoinThem) {
       EXPECT_EQ(ranks_[victim]->line(), "attached");
       dead_.erase(victim);
     }
-    // What the world's group owes those who did not run there in the meantime, it tells once.
+    // The world's group reports a loss once to each rank that did not use the group in the meantime.
     for (std::size_t rank = 0; rank < kWorld; ++rank) ranks_[rank]->tell("whole");
     for (const auto& rank : ranks_) EXPECT_THAT(rank->line(), HasSubstr("whole MUSTER_OK"));
     all("run:@", "MUSTER_OK");

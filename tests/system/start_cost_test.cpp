@@ -1,5 +1,5 @@
-// What starts and runs cost in the client: no heap, no lock, and no system call but for a sleeper. Counted,
-// not timed. The engine's side is in tests/daemon/engine/start_cost_test.cpp.
+// The cost of starts and runs in the client: no heap, no lock, and no system call but for a sleeper. It is
+// counted, not timed. The engine's side is in tests/daemon/engine/start_cost_test.cpp.
 #include <muster/kernels.h>
 
 #include "tests/api/client/running_ranks.hpp"
@@ -75,14 +75,14 @@ class StartCost : public muster::test::RunningRanks {
   }
 };
 
-// What is called for a sleeper, and for who has not come yet: a core is given away, a wait begins or ends,
-// the doorbell rings.
+// System calls for a peer that sleeps or has not come yet: they give a core away, begin or end a wait, or
+// ring the doorbell.
 bool is_for_a_sleeper(long system_call) {
   return system_call == SYS_sched_yield || system_call == SYS_futex || system_call == SYS_write;
 }
 
-// Of so many attempts in a row most must cost nothing. Not of every row: where others want the cores too,
-// whoever is to be met has often just lost its own.
+// Attempts in a row, of which most must cost nothing. This need not hold for every row: on a busy machine the
+// peer has often just lost its core.
 constexpr int kRow = 40;
 
 // Neither heap nor lock ever, no system call but for a sleeper, and mostly none at all in one of `rows` rows.
@@ -107,8 +107,7 @@ void expect_mostly_nothing(int rows, const std::string& what, Attempt attempt) {
 }
 
 // Goal:   the client's side: a start, also of several, with offsets and with new counts, a test of a point,
-// and a run whose
-//         members are all there.
+//         and a run whose members are all there.
 TEST_F(StartCost, IsNothingInTheClient) {
   with_ranks(1, [&](Member& member) {
     const muster_plan plan = small_reduction(member);
@@ -197,7 +196,7 @@ TEST_F(StartCost, IsNothingFromTheFirstCallOn) {
   skip_where_calls_are_not_counted();
 }
 
-// One of any kind, from `source` to `target`. Of a transfer, rank 0 is the receiver.
+// An operation of any kind, from `source` to `target`. Rank 0 receives a transfer.
 struct Described {
   Described(const Member& member, muster_op op, const Vector& source, const Vector& target) {
     c.op = op;
@@ -250,7 +249,7 @@ TEST_F(StartCost, IsNothingInARunAlone) {
   skip_where_calls_are_not_counted();
 }
 
-// Goal:   who runs and finds its peer already there asks nobody for anything.
+// Goal:   a run that finds its peer already there costs no heap, no lock and no system call.
 // Method: the peer says that it is about to run, and a while later the other does. Where that while was too
 //         short or too long somebody has given a core away or slept, so not every run counts.
 TEST_F(StartCost, IsNothingInARunWhosePeerHasArrived) {
@@ -268,7 +267,7 @@ TEST_F(StartCost, IsNothingInARunWhosePeerHasArrived) {
           << muster_last_error();
       for (int i = 0; i < kWarm; ++i) ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);
       if (member.rank == 1) {
-        // Who has enough says so before its last run.
+        // The other rank sets `enough` before its last run.
         for (bool last = false; !last;) {
           ++peer_at;
           ASSERT_EQ(muster_plan_run(member.session, plan, 0), MUSTER_OK);

@@ -92,7 +92,7 @@ int prepare(Rank& rank) {
   return 0;
 }
 
-// Odd operations are the engine's, even ones the callers'.
+// The engine runs odd operations; the callers run even ones.
 bool by_engine(const Rank& rank) {
   return rank.operations % 2 == 1;
 }
@@ -110,7 +110,8 @@ muster_status_t operate(const Rank& rank, muster_plan plan) {
   return status == MUSTER_OK ? muster_point_wait(rank.session, point, -1) : status;
 }
 
-// To the right and from the left. Who runs it waits in each: the first one sends first, the others receive.
+// Sends to the right and receives from the left. A rank that runs the two waits in each: so the first rank
+// sends first, and the others receive first.
 muster_status_t pass_on(const Rank& rank, int size) {
   if (!by_engine(rank)) {
     const bool first = rank.rank == 0;

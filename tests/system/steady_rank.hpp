@@ -1,4 +1,4 @@
-// What a steady_rank shows of itself while it works, in a file of its own.
+// The progress that a steady_rank shows while it works, in a file of its own.
 #pragma once
 
 #include <atomic>
@@ -8,10 +8,10 @@ namespace muster::test {
 
 constexpr const char* kProgressSuffix = ".progress";
 
-// One writer, the rank; starts at zero.
+// The rank is the only writer. It starts at zero.
 struct Progress {
-  std::atomic<std::uint64_t> operations;  // rounds of them that are done, and were right
-  std::atomic<std::uint64_t> longest_ns;  // that one of them took
+  std::atomic<std::uint64_t> operations;  // completed rounds with right results
+  std::atomic<std::uint64_t> longest_ns;  // of one round
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 

@@ -152,8 +152,9 @@ TEST_F(TrainLmCheckpoint, GoesOnAsIfItHadNotStopped) {
 }
 
 // Goal:   whenever a whole job is killed, it goes on from its newest checkpoint, and ends as if it had not
-// been. Method: a job that saves at each step is killed in the middle of a save, then at random times; then
-// it runs to its end.
+//         been.
+// Method: a job that saves at each step is killed in the middle of a save, then at random times; then it runs
+//         to its end.
 TEST_F(TrainLmCheckpoint, SurvivesAKillOfTheWholeJobAtAnyTime) {
   const std::string mesh = "dp_shard=2,tp=2", run = path("run");
   ASSERT_EQ(train(mesh, "--steps 30 --save " + path("whole")).status, 0);

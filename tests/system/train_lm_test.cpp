@@ -206,7 +206,7 @@ TEST_F(TrainLm, LossesAreThoseOfOneRankAloneOnEveryMesh) {
   }
 }
 
-// Goal:   who comes late changes nothing, not one bit.
+// Goal:   late ranks change nothing, not one bit.
 // Method: the loss of the last step depends on everything before it; compare it, and the sampled text,
 //         without delays and with two patterns of them.
 TEST_F(TrainLm, RunsOfOneSeedAreBitIdenticalHoweverRanksAreDelayed) {
@@ -381,7 +381,7 @@ TEST_F(TrainLm, WritesATraceAndAPage) {
     EXPECT_THAT(html, HasSubstr(text));
 }
 
-// Goal:   who records the job already goes on, and the model is trained all the same.
+// Goal:   a recording of the job that already runs goes on, and the model is trained all the same.
 TEST_F(TrainLm, TrainsWithoutATraceWhereAnotherRecords) {
   const std::string outer = (folder_ / "outer.json").string();
   const std::string own = (folder_ / "own.json").string();
@@ -399,7 +399,7 @@ TEST_F(TrainLm, TrainsWithoutATraceWhereAnotherRecords) {
 // Goal:   every survivor names the rank that was killed, also those that share no group with it, and nobody
 //         waits for a deadline or for the launcher's patience.
 // Method: rank 1 of 2 x 2 is killed in mid-training by what it was a shell for; the others would train for
-// ever.
+//         ever.
 TEST_F(TrainLm, NamesTheKilledRankOnEverySurvivor) {
   const std::string script = "if [ $MUSTER_RANK = 1 ]; then (sleep 1.5; kill -9 $$) & fi; exec \"$0\" \"$@\"";
   const Outcome run = shell(std::string(MUSTER_PROGRAM) +
@@ -440,7 +440,7 @@ TEST_F(TrainLm, RefusesWrongOptionsWithStatusTwo) {
   EXPECT_THAT(no_text.err, HasSubstr("cannot be opened"));
 }
 
-// Goal:   who trains for a day learns of a wrong path before and not after, and finds nothing left there.
+// Goal:   a wrong path is reported before the training and not after it, and nothing is left there.
 TEST_F(TrainLm, RefusesFilesThatItCannotWriteBeforeItTrains) {
   for (const std::string option : {"--trace", "--html", "--dump-gradients"}) {
     const Outcome outcome = start({2, "dp_shard=2"}, "--steps 2 " + option + " /nonexistent/file");

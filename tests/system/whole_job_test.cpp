@@ -1,4 +1,4 @@
-// What `muster flight`, `groups` and `top` say of a job of two nodes, asked on either as users ask.
+// The reports of `muster flight`, `groups` and `top` on a job of two nodes, asked on either as users ask.
 #include "tests/system/nodes_as_programs.hpp"
 
 #include <csignal>
@@ -60,8 +60,7 @@ class WholeJob : public NodesAsPrograms {
 };
 
 // Goal:   each node gives the records of all ranks, and operations of groups that span nodes have all
-// members'
-//         records under one number.
+//         members' records under one number.
 TEST_F(WholeJob, FlightHasAllNodes) {
   start_ranks();
   if (HasFatalFailure()) return;
@@ -115,8 +114,7 @@ TEST_F(WholeJob, GroupsSayWhereTheirMembersAre) {
 }
 
 // Goal:   each node shows the rates of all ranks; a node's engine that is stuck is called so, and a node that
-// is
-//         away is named.
+//         is away is named.
 TEST_F(WholeJob, TopHasTheRanksOfAllNodes) {
   start_ranks();
   if (HasFatalFailure()) return;

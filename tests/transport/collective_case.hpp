@@ -32,7 +32,7 @@ struct Edge {
   std::uint64_t count = 0;
 };
 
-// What a case is made from.
+// The description from which a case is made.
 struct Shape {
   Collective collective;
   std::int32_t ranks = 1;
@@ -364,8 +364,8 @@ inline std::vector<std::uint64_t> random_pairs(Random& random, std::size_t ranks
   return pairs;
 }
 
-// Any directed graph: edges to oneself, several between two members, empty ones. Of 150 elements each at
-// most, or of `total` together, about.
+// Any directed graph: with edges to oneself, several between two members, and empty ones. Each edge has at
+// most 150 elements, or all have about `total` together.
 inline std::vector<Edge> random_edges(Random& random, std::uint64_t ranks, std::uint64_t total) {
   std::vector<Edge> edges(random.below(3 * ranks + 1));
   const std::uint64_t end = total > 0 ? 2 * total / (edges.size() + 1) + 1 : 150;
@@ -437,8 +437,8 @@ inline void size_at_threshold(Random& random, Shape& shape) {
 
 // A case of any kind from one seed: operation, dtype, operator, ranks, uneven and empty blocks, their order,
 // place, misalignment, graphs. One in eight is long, 3,000 to 384,000 elements in all: beyond the sizes at
-// which other algorithms are chosen and work is cut into parts. The longer the rarer, or the longest would
-// take all the time. Of the others one in sixteen has a size at a threshold.
+// which other algorithms are chosen and work is cut into parts. Longer cases are rarer, or the longest would
+// take all the time. One in sixteen of the others has a size at a threshold.
 inline constexpr std::int32_t kRanksDrawnMax = 9;
 inline Shape random_shape(std::uint64_t seed, std::int32_t ranks_max = kRanksDrawnMax) {
   Random random(seed);

@@ -1,9 +1,9 @@
-// What every Communicator must do. A backend passes by instantiating the suite with its own Bench:
+// The duties of every Communicator. A backend instantiates the suite with its own Bench:
 //
 //   INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance, ::testing::Values(BenchFactory{"pool", …}),
 //   bench_name);
 //
-// The arena is compared whole: targets must hold the oracle's bits, and every other byte what it held before.
+// The whole arena is compared: targets must hold the oracle's bits, and every other byte its old value.
 #pragma once
 
 #include "kernels/math/copy.hpp"

@@ -1,4 +1,4 @@
-// A backend that does what another does, and fails, delays, stalls or loses steps as its test says.
+// A backend that forwards to another one, and fails, delays, stalls or loses steps as its test says.
 #pragma once
 
 #include "tests/kernels/math/values.hpp"
@@ -11,9 +11,9 @@
 
 namespace muster::transport::test {
 
-// What becomes of one launch. Its work on the streams is done in any case, unless it fails at once.
+// The fate of one launch. Its work on the streams is done in any case, unless it fails at once.
 struct Fault {
-  Status at_launch;     // not OK: launch() says so, and nothing moves
+  Status at_launch;     // not OK: launch() returns it, and nothing moves
   Status late;          // not OK: the step fails with it after it was launched
   Nanos delay{0};       // the step ends so much after its launch
   bool stalls = false;  // it ends by FaultyBackend::let_go()
@@ -21,7 +21,7 @@ struct Fault {
 };
 using FaultPlan = std::function<Fault(const Collective&)>;
 
-// Faults drawn from a seed: so many of a hundred launches each.
+// Rates of faults drawn from a seed: the launches in a hundred for each fault.
 struct FaultRates {
   std::uint32_t at_launch = 0;
   std::uint32_t late = 0;

@@ -84,7 +84,7 @@ TEST(FaultyBackend, FailsTheStepsThatItsSeedNames) {
   EXPECT_LT(refused + late, kCases / 2);
 }
 
-// Goal:   of several threads that fail a step one is heard, whole.
+// Goal:   if several threads fail a step, the status of one of them is reported, whole.
 TEST(StepOutcome, KeepsTheFirstFailure) {
   constexpr int kThreads = 4;
   StepOutcome outcome;

@@ -1,4 +1,4 @@
-// What a launch itself promises: bounded records, no allocation, many streams at once.
+// Promises of a launch itself: bounded records, no allocation, many streams at once.
 #include "transport/loopback/loopback.hpp"
 
 #include "kernels/device/host/pool.hpp"
@@ -155,7 +155,7 @@ TEST(LoopbackLaunch, AllocatesNothingInSteadyState) {
 }
 
 // Goal:   one communicator serves several streams at once; launches finish in any order and their records
-// return.
+//         return.
 TEST(LoopbackLaunch, ServesManyStreamsAtOnce) {
   auto pool = *device::host::Pool::start({.workers = 3});
   auto device = *device::host::open_device(*pool);

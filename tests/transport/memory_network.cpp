@@ -34,12 +34,12 @@ Result<std::pair<Envelope, std::uint64_t>> open_numbered(Bytes bytes, std::uint6
 
 }  // namespace
 
-// What the nodes of a hub share: all nodes there ever were, and what is between them.
+// The shared state of a hub's nodes: all nodes, past ones included, and the traffic between them.
 //
 // Owns    the nodes. A node's number, which is its address, is its place among them.
 // Thread  any: each public function takes the lock.
 // Bound   none.
-// Fails   what begins an operation: as Endpoint says.
+// Fails   functions that begin an operation: as Endpoint says.
 class MemoryLinks {
  public:
   explicit MemoryLinks(MemoryFaults faults) : faults_(faults), random_(faults.seed) {}
@@ -93,7 +93,7 @@ class MemoryLinks {
   std::uint64_t generations_ = 0;  // of memories
 };
 
-// ---- nodes and what is between them ------------------------------------------------------------
+// ---- nodes and the paths between them ----------------------------------------------------------
 
 std::pair<MemoryNode*, std::uint64_t> MemoryLinks::open(NodeIndex index) {
   lose(index);

@@ -17,22 +17,22 @@ namespace muster::transport::test {
 
 constexpr std::size_t kMemoryKept = 8 << 10;
 
-// What is drawn from the seed; each rate is of a hundred. "Calls" are calls of progress().
+// Faults drawn from the seed; each rate is in percent. "Calls" are calls of progress().
 struct MemoryFaults {
   std::uint64_t seed = 0;
-  std::uint32_t delay_percent = 0;    // of what goes to a peer: it comes some calls later
-  std::uint32_t reorder_percent = 0;  // of what goes to a peer: it overtakes what it may overtake
+  std::uint32_t delay_percent = 0;    // of packets to a peer: they come some calls later
+  std::uint32_t reorder_percent = 0;  // of packets to a peer: they overtake all that they may overtake
   std::uint32_t late_percent = 0;    // of operations: done() comes some calls later, so also in another order
   std::uint32_t refuse_percent = 0;  // of operations: kNoResource instead of a beginning
   std::uint32_t calls_max = 8;       // "some": 1 to so many beyond the next
-  // Receives of fewer bytes that have not ended when their endpoint does are never told: the library keeps
-  // their memory until its network ends.
+  // Receives of fewer bytes that are open at their endpoint's end are never reported. The library keeps their
+  // memory until its network ends.
   std::size_t keeps_below = 0;
 };
 
 class MemoryLinks;
 
-// Makes the networks of the nodes, and breaks what lies between them.
+// Makes the networks of the nodes, and breaks the paths between them.
 //
 // Owns    what the nodes share, together with their networks: these may outlive it.
 // Thread  any. Each network is driven by one thread, as Network says, and these may run at the same time.
@@ -43,25 +43,26 @@ class MemoryHub {
  public:
   explicit MemoryHub(MemoryFaults faults = {});
 
-  // A network of that node. If it has one, that is lost first: the node was started again.
+  // A network of that node. If the node has one, that one is lost first, as if the node were started again.
   std::unique_ptr<Network> open(NodeIndex node);
-  // What is under way from and to the node is gone. Its peers' endpoints to it fail with kPeerLost in a call
-  // of progress(); so do its own, for whoever still drives them. To destroy a network does the same.
+  // Drops all packets under way from and to the node. Its peers' endpoints to it fail with kPeerLost in a
+  // call of progress(), and so do its own if a caller still drives them. Destroying a network has the same
+  // effect.
   void lose(NodeIndex node);
-  // Nobody notices: what goes, or is under way, from one to the other is dropped, and so is what needs an
-  // answer in that direction: long messages, reads, flushes. They end with their endpoint, as does all that
-  // this endpoint sends later, so that no message ever comes after one that was dropped.
+  // Silently drops present and later packets from one to the other, and operations that need an answer in
+  // that direction: long messages, reads, flushes. These end with their endpoint. So does all that this
+  // endpoint sends later, so that no message ever comes after a dropped one.
   void cut(NodeIndex from, NodeIndex to);
-  // Nothing passes in either direction, and nothing is dropped. Nobody notices either.
+  // Nothing passes in either direction, and nothing is dropped. Neither node gets an error.
   void hold(NodeIndex one, NodeIndex other);
   // Both directions are open again. Endpoints that have lost something stay silent; new ones do not.
   void restore(NodeIndex one, NodeIndex other);
 
   struct Unmatched {
-    std::size_t messages = 0;  // that are on their way, or have come and were not received
+    std::size_t messages = 0;  // under way, or arrived and not received
     std::size_t receives = 0;  // for which no message has come
   };
-  // Of what one node sends to the other.
+  // The unmatched messages and receives from one node to the other.
   Unmatched unmatched(NodeIndex from, NodeIndex to);
 
  private:

@@ -1,4 +1,4 @@
-// The nodes of a MemoryHub, and what is under way between them. All of it is under the lock of MemoryLinks.
+// The nodes of a MemoryHub, and the packets under way between them. The lock of MemoryLinks guards all of it.
 #pragma once
 
 #include "transport/endpoint/endpoint.hpp"
@@ -23,21 +23,21 @@ struct MemoryConnection;
 struct MemoryNode;
 using MemoryConnectionRef = std::shared_ptr<MemoryConnection>;
 
-// What an endpoint has begun, until it was told.
+// An operation that an endpoint has begun, until its end was reported.
 struct MemoryOperation {
   std::uint64_t number = 0;
   MemoryConnection* connection = nullptr;  // valid until it is over
   Transfer* transfer = nullptr;
   std::byte* data = nullptr;
-  std::size_t bytes = 0;  // what was asked; of a receive that has ended: the length of its message
+  std::size_t bytes = 0;  // the requested length; after the end of a receive, the length of its message
   bool receives = false;
   bool over = false;
   Status status;
-  std::uint64_t due = 0;  // told by this call of progress() at the earliest
+  std::uint64_t due = 0;  // reported by this call of progress() at the earliest
 };
 using MemoryOperationRef = std::shared_ptr<MemoryOperation>;
 
-// What is under way to a node.
+// A packet under way to a node.
 struct MemoryPacket {
   enum class Kind : std::uint8_t { kMessage, kPut, kGet, kFlush };
   Kind kind = Kind::kMessage;
@@ -72,7 +72,7 @@ struct MemoryNode {
   MemoryNode& operator=(const MemoryNode&) = delete;
 
   void ring() const { eventfd_write(bell, 1); }
-  // What has come from that node, and was not received, is under way again.
+  // Puts the packets from that node that have come, and were not received, under way again.
   void recall(NodeIndex from) {
     for (auto& [key, packets] : arrived) {
       if (key >> 48 != from.value) continue;
@@ -92,7 +92,7 @@ struct MemoryNode {
   std::map<std::uint64_t, WritableBytes> memories;  // registered, by generation
 };
 
-// What passes from one node to another.
+// The state of the paths between nodes.
 //
 // Owns    nothing. Thread  by the lock of MemoryLinks. Bound  a state for each direction. Fails  never.
 class MemoryPaths {
@@ -103,7 +103,7 @@ class MemoryPaths {
     const auto found = states_.find({from.value, to.value});
     return found == states_.end() ? State::kOpen : found->second;
   }
-  // Of a packet: what needs an answer needs both directions.
+  // The state for a packet. A packet that needs an answer needs both directions.
   State of(const MemoryPacket& packet) const {
     const NodeIndex here = packet.connection->here->index;
     const NodeIndex there = packet.connection->there->index;

@@ -282,7 +282,7 @@ TEST_P(NetworkConformance, RefusesBytesThatAreNoAddressAndNoKey) {
   EXPECT_EQ(pair.here->send(kMessageTagMax + 1, memory, told).code(), Code::kBadArgument);
 }
 
-// Goal:   whoever sleeps on the descriptor is woken by what comes.
+// Goal:   an arrival wakes a thread that sleeps on the descriptor.
 TEST_P(NetworkConformance, WakesWhoeverSleepsOnItsDescriptor) {
   Pair pair = connect();
   touch(pair);
@@ -329,7 +329,7 @@ TEST_P(NetworkConformance, AbortsWhatAClosedEndpointHasBegun) {
   }
 }
 
-// Goal:   what waits for a peer that is gone ends, with one reason; other peers are not touched.
+// Goal:   operations that wait for a lost peer end, with one reason; other peers are not affected.
 TEST_P(NetworkConformance, FailsAnEndpointWhosePeerIsGone) {
   networks_ = GetParam().open(3);
   const Block large(4'000'000);

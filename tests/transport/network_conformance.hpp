@@ -1,4 +1,4 @@
-// What every Network must do, whatever library is behind it: two nodes in one process.
+// The duties of every Network, whatever its library: two nodes in one process.
 //
 // A program that runs it defines how the networks are opened:
 //   INSTANTIATE_TEST_SUITE_P(Ucx, NetworkConformance, ::testing::Values(NetworkMaker{…}))
@@ -17,7 +17,7 @@
 
 namespace muster::transport::test {
 
-// One operation, and what has become of it.
+// One operation, and its outcome.
 struct Told final : Transfer {
   void done(const Status& said, std::size_t length) override {
     status = said;

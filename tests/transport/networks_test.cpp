@@ -29,8 +29,8 @@ std::vector<NetworkMaker> makers() {
   for (const std::string& name : network_names())
     all.push_back({name, [name](std::uint32_t count) { return networks_of(name, count); }, name != "ofi",
                    name == "ofi" ? 16 << 10 : SIZE_MAX});
-  // Between processes of one host UCX takes shared memory; between hosts without RDMA it takes this. What a
-  // user has set for its messages does not break a promise.
+  // UCX uses shared memory between processes of one host, and TCP between hosts without RDMA. A user's UCX
+  // settings for messages must not break a promise.
   all.push_back({"ucx_tcp", [](std::uint32_t count) {
                    setenv("UCX_TLS", "tcp", 1);
                    setenv("UCX_RNDV_THRESH", "inf", 1);

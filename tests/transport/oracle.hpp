@@ -1,5 +1,5 @@
-// What a collective must leave in memory: plain loops over one byte array that holds every member's vectors.
-// It shares no code with the backends; reductions follow the documented order through
+// The right result of a collective in memory: plain loops over one byte array that holds every member's
+// vectors. It shares no code with the backends; reductions follow the documented order through
 // tests/kernels/math/scalar_reduce.hpp.
 #pragma once
 
@@ -39,7 +39,7 @@ struct FacePlace {
   }
 };
 
-// What one member says, and where its vectors lie in the arena; kNowhere for a side that is not used.
+// One member's description, and the places of its vectors in the arena; kNowhere for an unused side.
 struct Placement {
   std::int32_t index = 0;
   std::size_t source = kNowhere;

@@ -1,5 +1,5 @@
-// The backend seam: makes the communicators of a job, and moves what they do outside the engine's workers.
-// Backends: loopback for groups of one node, span for those of several; later nccl.
+// The backend seam: makes the communicators of a job, and carries out their work outside the engine's
+// workers. Backends: loopback for groups of one node, span for groups of several; later nccl.
 //
 // A step that goes on outside holds its StepOutcome. Idle workers call progress() while steps are in flight;
 // before they sleep they arm the backend, whose descriptor then wakes them.
@@ -59,41 +59,43 @@ class Backend {
   virtual bool spans() const { return false; }
 
   // ---- other nodes -----------------------------------------------------------------------------
-  // What their backends need to reach this one; empty: nothing.
+  // The address at which their backends reach this one; empty: they need none.
   virtual std::vector<std::byte> address() const { return {}; }
   // Begins to connect to a node of the job. An earlier connection to it is lost by that. Both nodes give the
-  // same generation, which no earlier connection of the two has had: so late traffic of that is not taken.
+  // same generation, which no earlier connection of the two has had, so late traffic of an earlier one is
+  // refused.
   virtual Status connect(NodeIndex /*node*/, std::span<const std::byte> /*address*/,
                          std::uint32_t /*generation*/) {
     return {};
   }
   virtual NodeLink link(NodeIndex /*node*/) { return {.status = {}}; }
-  // The node is given up: what needs it fails with `why`, and nothing of it is taken until connect().
+  // The node is given up: operations that need it fail with `why`, and nothing from it is accepted until
+  // connect().
   virtual void lose(NodeIndex /*node*/, const Status& /*why*/) {}
   // Whether nodes have agreed on an operation of the group's present epoch. Then that epoch must end when a
   // node of the group is lost: a node that comes back has not seen the operation.
   virtual bool in_use(std::uint64_t /*group*/) { return false; }
   // Calls visit for each connection that has ended since.
   virtual void take_lost(const std::function<void(const LostLink&)>& /*visit*/) {}
-  // Says something to nodes that have heard nothing since the last call, so that they know that this one
+  // Sends a message to each node that has received none since the last call, so that it knows that this node
   // lives.
   virtual void stay_alive() {}
-  // A message of the engine's own to that of another node, of at most kEngineWordMax bytes; in order, and
-  // lost with the connection. take_words: calls visit for those that have come since; the bytes are valid
-  // during the call.
+  // tell: sends a message of this engine to that of another node, of at most kEngineWordMax bytes; in order,
+  // and lost with the connection. take_words: calls visit for the messages that have come since; the bytes
+  // are valid during the call.
   static constexpr std::size_t kEngineWordMax = (8 << 10) + 64;
   virtual void tell(NodeIndex /*node*/, std::span<const std::byte> /*word*/) {}
   virtual void take_words(
       const std::function<void(NodeIndex, std::uint32_t generation, std::span<const std::byte>)>& /*visit*/) {
   }
-  // The epoch has ended here, by a cause of this node: the other nodes hear of it, and launches of that epoch
-  // that have not met all their nodes fail with it.
+  // The epoch has ended here, by a cause of this node. The other nodes are informed of it, and launches of
+  // that epoch that have not met all their nodes fail with it.
   virtual void end(const EpochEnd& /*end*/) {}
-  // Calls visit for each end of which another node has told since.
+  // Calls visit for each end that another node has reported since.
   virtual void take_ended(const std::function<void(const EpochEnd&)>& /*visit*/) {}
 
   // ---- progress --------------------------------------------------------------------------------
-  // Moves what can be moved, and releases steps that have ended. Returns how much it has done.
+  // Moves all that can be moved, and releases steps that have ended. Returns how much it has done.
   virtual std::size_t progress() { return 0; }
   // False: progress() has something to do. True: descriptor() becomes readable once it has.
   virtual bool arm() { return true; }

@@ -23,7 +23,7 @@
 
 namespace muster::transport {
 
-// What a local member brings into a launch.
+// One local member's part of a launch.
 struct LocalMember {
   const Share* share = nullptr;
   device::Stream* stream = nullptr;      // of its device
@@ -47,28 +47,28 @@ class Communicator {
                         const MatchKey& key, StepOutcome& outcome) = 0;
   // The epoch in which a new group begins: a group of these members may have had earlier ones.
   virtual std::uint64_t first_epoch() const { return 1; }
-  // Of the group, between nodes. Any thread.
+  // The group's traffic between nodes. Any thread.
   struct Traffic {
     // Messages of other nodes that were dropped, because their epoch had ended, or their connection.
     std::uint64_t late_messages = 0;
-    // The most bytes of other operations that an urgent message was sent after: they were with the library,
-    // which sends in order.
+    // The most bytes of other operations that an urgent message was sent after. The library had these bytes
+    // already, and sends in order.
     std::uint64_t bulk_ahead = 0;
     // Operations that this node keeps now: they are in flight, or have failed and messages of them go on.
     std::uint64_t kept = 0;
   };
   virtual Traffic traffic() const { return {}; }
-  // Nobody waits for this launched step any more: it has passed its deadline. What it does outside the
-  // streams ends as soon as possible, and is still ended by release().
+  // The caller no longer waits for this launched step, which has passed its deadline. The step's work outside
+  // the streams ends as soon as possible, still by release().
   virtual void cancel(StepOutcome& outcome) { static_cast<void>(outcome); }
-  // For a report: the members of the group, by index, whose nodes have not come to a launched step; of a SEND
-  // or RECV the other member. Empty: unknown, or none.
+  // For a report: the members of the group, by index, whose nodes have not come to a launched step. For a
+  // SEND or RECV it is the other member. Empty: unknown, or none.
   virtual std::vector<std::uint32_t> awaited(const StepOutcome& outcome) const {
     static_cast<void>(outcome);
     return {};
   }
-  // For its deadline: when something of a launched step last moved between nodes. Nothing: it has not, it has
-  // failed and is not over yet, or that is unknown.
+  // For its deadline: when something of a launched step last moved between nodes. Nothing: it has not, or
+  // that is unknown, or the step has failed and is not over yet.
   virtual std::optional<Instant> moved_at(const StepOutcome& outcome) const {
     static_cast<void>(outcome);
     return std::nullopt;

@@ -1,8 +1,8 @@
-// StepOutcome: how one launched step ends. It succeeds unless fail() is called, and it is over once its work
-// on the streams has ended and nobody holds it.
+// StepOutcome: how one launched step ends. It succeeds unless fail() is called. It is over once its work on
+// the streams has ended and no work holds it.
 //
 // Work that goes on outside the streams (a network, another device) holds the outcome: launch() calls hold(),
-// and whoever finishes the work calls release(). Until then it may touch the step's memory.
+// and the thread that finishes the work calls release(). Until then the work may touch the step's memory.
 //
 // Order. fail() happens before the end of the work that calls it: before the event that is recorded behind
 // the work, or before release(). Event::query() or over() then makes the failure visible to the reader, so a

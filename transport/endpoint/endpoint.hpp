@@ -5,15 +5,16 @@
 // 1. Every operation ends once, by done(), which only progress() calls. Until then its memory, and the
 //    Transfer, are the library's: also after a failure, because late bytes may still arrive.
 // 2. Messages of one endpoint and one tag go to its receives in order. Nothing else is ordered, neither
-//    between tags nor between messages and writes: flush() says when the writes before it are in the peer's
-//    memory. Nor are ends: done() of a short message may come before that of a long one sent before it.
+//    between tags nor between messages and writes. flush() ends when the writes before it are in the peer's
+//    memory. Nor are ends: done() of a short message may come before that of a long one sent earlier.
 // 3. A peer that is gone fails its endpoint as soon as the library notices. All its operations end then, each
 //    with the same Status; new ones are refused with it. A library may not notice for long, or never
-//    (libfabric): whoever knows better closes the endpoint.
-// 4. A message may be shorter than the memory of its receive; done() says how long it was. Of a longer one
-//    nothing is written beyond that memory, and the receive ends with kProtocol; with libfabric, of long
-//    messages, it ends with its endpoint. The send of a longer one may not end before its network does.
-// 5. Keys and addresses are bytes of a peer: what is malformed is refused.
+//    (libfabric): a caller that knows better closes the endpoint.
+// 4. A message may be shorter than the memory of its receive; done() reports its length. Nothing of a longer
+//    message is written beyond that memory, and the receive ends with kProtocol. With libfabric, if the
+//    message is long, it ends with its endpoint. The send of a longer one may not end before its network
+//    does.
+// 5. Keys and addresses are bytes of a peer: malformed ones are refused.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -41,8 +42,8 @@ class Transfer {
  public:
   virtual ~Transfer() = default;
   // kOk; the Status of a failed endpoint; kProtocol: a message was longer than its memory; kAborted: the
-  // endpoint was closed. `bytes`: of a receive, the length of its message; of all else, what was asked; 0
-  // after a failure. The transfer may be destroyed or used again from here on.
+  // endpoint was closed. `bytes`: for a receive the length of its message; for all others the length that was
+  // asked; 0 after a failure. The transfer may be destroyed or used again from here on.
   virtual void done(const Status& status, std::size_t bytes) = 0;
 };
 
@@ -100,13 +101,13 @@ class Endpoint {
 class Network {
  public:
   virtual ~Network() = default;
-  // What a peer needs for connect().
+  // This node's address, for connect() at a peer.
   virtual Bytes address() const noexcept = 0;
   // `peer`: that node's index. The two ends find each other with the first operations.
   virtual Result<std::unique_ptr<Endpoint>> connect(NodeIndex peer, Bytes address) = 0;
   virtual Result<std::unique_ptr<RegisteredMemory>> register_memory(WritableBytes memory) = 0;
 
-  // Moves what can be moved, and calls done() of what has ended. Returns how many have.
+  // Moves all that can be moved, and calls done() of each operation that has ended. Returns their number.
   virtual std::size_t progress() = 0;
   // False: progress() has something to do. True: descriptor() becomes readable once it has.
   virtual bool arm() = 0;
@@ -114,7 +115,7 @@ class Network {
   // Messages of at least so many bytes: all operations of an endpoint end soon after it is closed, whatever
   // its peer does, and their memory is free then. SIZE_MAX: the library may keep memory until it ends.
   virtual std::size_t freed_on_close_from() const noexcept = 0;
-  // What it is, for people: "UCX 1.13.1", "libfabric 1.17: tcp;ofi_rxm".
+  // The name for reports: "UCX 1.13.1", "libfabric 1.17: tcp;ofi_rxm".
   virtual std::string describe() const = 0;
 };
 

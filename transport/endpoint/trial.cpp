@@ -45,7 +45,7 @@ Result<std::string> try_network(const std::string& folder, const std::string& na
   std::vector<std::byte> sent(kBytes, std::byte{0x5a});
   std::vector<std::byte> came(kBytes);
   std::vector<std::byte> memory(kBytes);
-  // Before the networks: what they have not ended when this gives up still refers to these.
+  // Before the networks: operations that have not ended when this gives up still refer to these.
   Awaited send, receive, put, flush, get;
   MUSTER_ASSIGN_OR_RETURN(const auto one, open_network(folder, name, NodeIndex(0)));
   MUSTER_ASSIGN_OR_RETURN(const auto two, open_network(folder, name, NodeIndex(1)));

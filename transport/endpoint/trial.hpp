@@ -1,4 +1,4 @@
-// try_network(): whether a network works on this machine, found by using it.
+// try_network(): uses a network to find out whether it works on this machine.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -8,9 +8,9 @@
 
 namespace muster::transport {
 
-// What a network is, and that it works between two of its nodes in this process: a message there and back, a
-// write into the other's memory and a read from it. kTimeout: it has not done so within `limit`; else the
-// Status of what has failed, and as open_network().
+// Checks that a network works between two of its nodes in this process, and describes it: a message, a write
+// into the other's memory, and a read from it. kTimeout: that took longer than `limit`; else the Status of
+// the operation that failed, or as open_network().
 Result<std::string> try_network(const std::string& folder, const std::string& name, const Clock& clock,
                                 Nanos limit);
 

@@ -43,7 +43,7 @@ Status status_of(long error, const char* what) {
 
 class OfiEndpoint;
 
-// One operation that has not ended yet, or whose end was not told yet.
+// One operation that has not ended yet, or whose end is not reported yet.
 struct OfiOperation {
   enum class Kind : std::uint8_t { kSend, kReceive, kPut, kGet, kFlush };
   fi_context2 context{};            // the first member: libfabric returns its address
@@ -106,8 +106,8 @@ class OfiEndpoint final : public Endpoint {
 
   fi_addr_t address() const { return address_; }
   void fail_with(Status why) { failed_ = std::move(why); }
-  // Of puts: how many have begun, and how many have ended. They need not end in order, so a flush waits until
-  // all that had begun have.
+  // The number of puts that have begun, and of puts that have ended. Puts may end out of order, so a flush
+  // waits until all puts begun before it have ended.
   std::uint64_t puts_begun = 0;
   std::uint64_t puts_ended = 0;
   std::size_t kept = 0;  // operations for which libfabric has no room yet
@@ -144,7 +144,7 @@ class OfiNetwork final : public Network {
   Status begin(OfiEndpoint& endpoint, OfiOperation operation);
   // A receive waits for a tag, not for an endpoint: nothing ends it when its peer is gone.
   void end_receives(const OfiEndpoint& endpoint);
-  // What the endpoint has begun is told as aborted.
+  // From here on all operations of the endpoint end as aborted.
   void disown(OfiEndpoint& endpoint);
 
  private:
@@ -355,7 +355,7 @@ Status OfiNetwork::begin(OfiEndpoint& endpoint, OfiOperation operation) {
     end_flushes(endpoint);
     return {};
   }
-  // In the order of their endpoint: what is kept goes first.
+  // In the order of their endpoint: kept operations go first.
   const bool waits = endpoint.kept > 0;
   OfiOperations& list = waits ? kept_ : in_flight_;
   list.push_back(std::move(operation));
@@ -452,7 +452,7 @@ void OfiNetwork::take_completions() {
   }
 }
 
-// Only a transfer that fails tells that a peer is gone.
+// Only a failed transfer shows that a peer is gone.
 void OfiNetwork::take_error() {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(completions_.get(), &error, 0) < 0 || error.op_context == nullptr) return;

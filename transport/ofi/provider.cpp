@@ -52,8 +52,8 @@ Found find(fi_info& hints, const char* provider, const char* source) {
   return found;
 }
 
-// Of one of the choice's RDMA devices, with the address of the choice if one has it; null: there is none.
-// libfabric names a domain as its device.
+// Picks one of the choice's RDMA devices, with the address of the choice if one has it; null: there is none.
+// libfabric names a domain after its device.
 OwnedInfo of_rdma(const fi_info* first, const InterfaceChoice& choice) {
   const fi_info* best = nullptr;
   for (const fi_info* info = first; info != nullptr; info = info->next) {

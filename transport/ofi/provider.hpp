@@ -1,4 +1,4 @@
-// find_provider(): what of libfabric moves a node's messages.
+// find_provider(): selects the provider of libfabric that moves a node's messages.
 #pragma once
 
 #include "api/base/network/interface_choice.hpp"
@@ -15,7 +15,7 @@ struct InfoFreed {
 using OwnedInfo = std::unique_ptr<fi_info, InfoFreed>;
 
 // The first provider of reliable datagrams that uses an RDMA device of the choice, else that of TCP at its
-// address: others would reach it by no other. With no interface in the choice, and where the environment
+// address: other nodes can reach it by no other. With no interface in the choice, and where the environment
 // names one, libfabric decides. kUnsupported: there is none.
 Result<OwnedInfo> find_provider(const InterfaceChoice& choice);
 

@@ -7,10 +7,10 @@
 
 namespace muster::transport::span {
 
-// Of a row, and of two pieces of a stream.
+// The size of a chunk of a row, and of two pieces of a stream.
 inline constexpr std::size_t kChunkBytes = 1 << 20;
 
-// What a chunk of an operation has to do with one other node, in bytes.
+// The bytes of an operation's chunk for one other node.
 struct ChunkToNode {
   std::size_t now = 0;    // with the library
   std::size_t later = 0;  // the most that it has yet to give at once

@@ -1,4 +1,4 @@
-// EarlyRequests: what other nodes have said of operations to which this node has not come yet.
+// EarlyRequests: requests and refusals of other nodes for operations to which this node has not come yet.
 #pragma once
 
 #include "transport/span/operation.hpp"
@@ -17,14 +17,14 @@ struct EarlyRequest {
   MatchRequest request;
   Status refusal = {};                  // not OK: that node will not carry the operation out
   Standing standing = Standing::kOpen;  // of a node that refuses
-  // The node waits for an answer of this one.
+  // Whether the node waits for an answer of this one.
   bool asks() const { return refusal.ok() || standing == Standing::kOpen; }
 };
 
-// To the operation that it is for.
+// Hands the request to its operation.
 void hand_over(SpanOperation& operation, EarlyRequest request);
 
-// From a message; nothing: it is malformed.
+// Reads a message; nothing: it is malformed.
 using KeyedRequest = std::pair<OperationKey, EarlyRequest>;
 std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message);
 std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message);
@@ -42,10 +42,11 @@ class EarlyRequests {
 
   // False: the node is kMax operations ahead, and this request is dropped.
   bool keep(const OperationKey& key, EarlyRequest request);
-  // Those of one operation, in the order in which they came; and those of the group's epochs up to that one.
+  // Take the requests of one operation, in the order in which they came, or those of the group's epochs up to
+  // that one.
   std::vector<EarlyRequest> take(const OperationKey& key);
   Keyed take_ended(std::uint64_t group, std::uint64_t epoch);
-  // What the node has said is void: its connection has ended.
+  // Drops the requests of the node, because its connection has ended.
   void forget(NodeIndex node);
 
  private:

@@ -13,9 +13,9 @@
 
 namespace muster::transport::span {
 
-// Owns    words that are not on their way yet, and those that have come.
+// Owns    messages that are not on their way yet, and those that have come.
 // Thread  any. hear, arrive, send: that of the network.
-// Bound   kUntakenMax words that have come; beyond it their connection fails.
+// Bound   kUntakenMax messages that have come; beyond it their connection fails.
 // Fails   never.
 class EngineMessages {
  public:
@@ -25,12 +25,12 @@ class EngineMessages {
 
   void say(NodeIndex node, Bytes word);
   bool all_said() const;
-  // What was said since the last call, for send(): to nodes that have greeted; others do not hear it. Taken
-  // before the ends of epochs are, and sent after them: so no word overtakes an end.
+  // Takes the messages since the last call, for send(), which drops those to nodes that have not greeted.
+  // They are taken before the ends of epochs, and sent after these: so no message overtakes an end.
   Said take_said();
   static void send(Said said, const std::vector<std::unique_ptr<NodeConnection>>& connections,
                    const std::vector<bool>& greeted);
-  // `message`: with its head. It may be taken once it has arrived: what came before it was seen to.
+  // `message`: with its head. take() gets it after arrive(), when the messages before it have been handled.
   void hear(NodeConnection& from, Bytes message);
   void arrive();
   void take(const Visit& visit);
@@ -43,7 +43,7 @@ class EngineMessages {
   };
   mutable std::mutex mutex_;
   Said said_;
-  std::vector<Message> heard_;   // and has arrived
+  std::vector<Message> heard_;   // that have arrived
   std::vector<Message> coming_;  // of the network's thread alone
 };
 

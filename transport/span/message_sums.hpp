@@ -1,5 +1,5 @@
-// MessageSums: checksums of long messages from one node. They come apart from their messages, before or
-// after.
+// MessageSums: checksums of long messages from one node. They come separately from their messages, before or
+// after these.
 #pragma once
 
 #include "transport/endpoint/endpoint.hpp"
@@ -18,7 +18,7 @@ namespace muster::transport::span {
 struct Flow {
   std::uint32_t pending = 0;
   std::size_t sending = 0;  // bytes of those that are sent
-  bool urgent = false;      // no bulk: what is urgent does not count it as before itself
+  bool urgent = false;      // no bulk: urgent operations do not count it as ahead of them
   bool abandoned = false;   // an empty message came: its sender will not carry the operation out
   Status failure;
 };

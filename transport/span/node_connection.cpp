@@ -53,10 +53,10 @@ class NodeConnection::HeadReceive final : public Transfer {
 
  private:
   NodeConnection& connection_;
-  const std::unique_ptr<std::byte[]> memory_;  // touched by what comes alone
+  const std::unique_ptr<std::byte[]> memory_;  // only received bytes touch it
   bool begun_ = false;
   std::uint64_t number_ = 0;         // among all that have begun
-  std::optional<std::size_t> came_;  // bytes of a message that is not heard yet
+  std::optional<std::size_t> came_;  // bytes of a message that is not handled yet
 };
 
 // Owns    a head on its way. Thread  the network's. Bound  one message. Fails  with its connection.
@@ -108,7 +108,7 @@ class NodeConnection::Bulk final : public Transfer {
   }
   bool begun() const { return begun_; }
   void done(const Status& status, std::size_t bytes) override {
-    // The other end might wait for ever for what has failed here alone.
+    // The other end might wait for ever for a message that has failed only here.
     if (!status.ok()) connection_.fail(status);
     if (status.ok() && !sends_) connection_.heard_at_ = connection_.clock_.now();
     const bool is_empty = status.ok() && bytes == 0 && !memory_.empty();
@@ -175,7 +175,7 @@ void NodeConnection::close() {
   endpoint_.reset();
   sends_.remove_if([](const HeadSend& each) { return !each.begun(); });
   waiting_ = 0;
-  // What had not begun ends now; no library will end it.
+  // Messages that had not begun end now; no library will end them.
   for (auto each = bulk_.begin(); each != bulk_.end();) (each++)->begin();
   while (Flow* const flow = sums_.give_up_one()) end(*flow, status_);
 }
@@ -231,7 +231,7 @@ MessageTag NodeConnection::take_tags(std::uint64_t count) {
 void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow, bool is_checked) {
   if (is_checked) tell(message_of(SumHeader{.tag = tag, .sum = sum_of(from)}, {}));
   said_at_ = clock_.now();
-  // What is sent is not written.
+  // A send does not write the memory.
   begin(Bulk(*this, flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true, is_checked));
 }
 
@@ -251,7 +251,7 @@ void NodeConnection::begin(Bulk bulk) {
   if (flow.pending == pending && !begun.begun()) ++waiting_;
 }
 
-// Messages go to receives in order, but a library may tell of their ends in another.
+// Messages go to receives in order, but a library may report their ends in another order.
 void NodeConnection::hear_in_order() {
   const auto next = [this] {
     return std::ranges::find_if(receives_, [this](const auto& each) { return each->came_as(heads_heard_); });

@@ -1,4 +1,4 @@
-// NodeConnection: what an engine has to the engine of one other node. All groups of the job use it.
+// NodeConnection: an engine's connection to the engine of one other node. All groups of the job use it.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -17,12 +17,12 @@
 namespace muster::transport::span {
 
 // A node that comes back gets a new connection, of another generation. Each message has the generation in its
-// tag, so what an earlier connection has sent is never received by a later one.
+// tag, so a later connection never receives a message of an earlier one.
 //
 // Owns    the endpoint, the receives for the peer's heads, and the heads on their way to it.
 // Thread  that of the network.
-// Bound   kReceives heads are received at once, in a job of many nodes fewer, down to one; libraries keep
-//         what else has come, and copy it once more. kUnsentMax heads wait.
+// Bound   kReceives heads are received at once; fewer in a job of many nodes, down to one. Libraries keep
+//         further heads that have come, and copy them once more. kUnsentMax heads wait.
 // Fails   with the endpoint; status() says why.
 class NodeConnection {
  public:
@@ -33,19 +33,19 @@ class NodeConnection {
   // them. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
-  // `name`: the node's, for texts. `peers`: how many this node has. What `heard` uses, and the clock, outlive
-  // the connection.
+  // `name`: the node's, for texts. `peers`: how many this node has. The clock, and all that `heard` uses,
+  // outlive the connection.
   NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers, Heard heard);
   ~NodeConnection();
 
-  // Called at most once; until then status() says that it is not connected. It outlives the network:
-  // libraries keep what was begun until they end, also after a failure.
+  // Called at most once; until then status() says that it is not connected. The connection outlives the
+  // network: libraries keep begun messages until they end, also after a failure.
   Status connect(Network& network, Bytes address, std::uint32_t generation);
-  // Gives it up, for that reason, unless it has failed already.
+  // Gives the connection up for that reason, unless it has failed already.
   void fail(const Status& why);
   // Ends the endpoint, before its network ends.
   void close();
-  // Begins what the library had no room for. Call it with each turn.
+  // Begins the messages for which the library had no room. Call it with each turn.
   void go_on();
 
   NodeIndex peer() const { return peer_; }
@@ -55,24 +55,25 @@ class NodeConnection {
   bool begun() const { return begun_; }
   // OK, or why the connection has failed: kPeerLost, with the node's name.
   const Status& status() const { return status_; }
-  // When something last came, and when something was last begun to be sent.
+  // When the last message came, and when the latest send began.
   Instant heard_at() const { return heard_at_; }
   Instant said_at() const { return said_at_; }
   // The library keeps nothing of it any more.
   bool quiet() const;
 
-  // A head with what follows it. It waits if the library has no room, and is lost if the connection has
-  // failed.
+  // Sends a head with the bytes behind it. It waits if the library has no room, and is lost if the connection
+  // has failed.
   void tell(std::vector<std::byte> message);
   // Numbers for so many messages of this node to the peer; no two are the same.
   MessageTag take_tags(std::uint64_t count);
-  // One message. `flow` counts it as pending until it has ended; then the memory is free. It and the memory
-  // live until then. A message of another length than the memory fails with kProtocol, unless it is empty.
-  // `is_checked`, on both sides alike: its checksum comes too, and one that is wrong fails the connection.
+  // Moves one message. `flow` counts it as pending until it has ended; then the memory is free. The flow and
+  // the memory live until then. A message of another length than the memory fails with kProtocol, unless it
+  // is empty. `is_checked`, on both sides alike: its checksum comes too, and a wrong one fails the
+  // connection.
   void send(MessageTag tag, Bytes from, Flow& flow, bool is_checked);
   void receive(MessageTag tag, WritableBytes into, Flow& flow, bool is_checked);
-  // Bytes of flows that are not urgent, which the library has and has not sent yet. What is sent now may go
-  // after them.
+  // Bytes that the library has and has not sent yet, of flows that are not urgent. A message that is sent now
+  // may go after them.
   std::size_t bulk_sending() const { return bulk_sending_; }
 
  private:

@@ -16,7 +16,7 @@ device::Priority priority_of(muster_op op) {
                                                                 : device::Priority::kNormal;
 }
 
-// Vectors up to this size go on the lane for small ones, if nobody says another.
+// Vectors up to this size go on the lane for small ones, if the caller names no other.
 constexpr std::size_t kShortBytes = 64 << 10;
 
 }  // namespace
@@ -123,11 +123,11 @@ void SpanOperation::finish() {
 std::size_t SpanOperation::advance() {
   if (over()) return drain();
   std::size_t moved = 0;
-  if (state_ == State::kOpen)  // it may have come after the loss
+  if (state_ == State::kOpen)  // it may have begun after the loss
     for (std::uint32_t node = 0; node < peers_.count(); ++node)
       if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
   if (state_ == State::kOpen) {
-    moved += work();  // makes ready what goes with the requests
+    moved += work();  // makes the data for the requests ready
     moved += tell_peers();
     agree();
   }
@@ -144,8 +144,8 @@ std::size_t SpanOperation::advance() {
   return moved;
 }
 
-// If a node had not been ready, no node has begun to move anything from or to members. A node that does not
-// have this one's request has not agreed, and never will.
+// If a node refused before it was ready, no node has begun to move data from or to members. A node that does
+// not have this one's request has not agreed, and never will.
 std::size_t SpanOperation::drain() {
   if (!drains_) return 0;
   const bool none_has_begun = direct_ && peers_.any_refused_before_it_was_ready();
@@ -165,7 +165,7 @@ std::size_t SpanOperation::drain() {
   return begun + (drains_ ? 0 : 1);
 }
 
-// An empty message comes after its sender's refusal, but may be heard before it.
+// An empty message comes after its sender's refusal, but may be reported before it.
 bool SpanOperation::ended_well(const Flow& flow) {
   if (!flow.failure.ok()) fail(flow.failure);
   return flow.failure.ok() && !flow.abandoned;
@@ -188,7 +188,7 @@ RequestHeader SpanOperation::head() const {
   return head;
 }
 
-// Each node hears as soon as what goes with its request is ready.
+// Sends each node its request as soon as the data for it is ready.
 std::size_t SpanOperation::tell_peers() {
   std::size_t told = 0;
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {

@@ -1,22 +1,23 @@
 // SpanOperation: one launched collective of a group that spans nodes, as this node carries it out. The nodes
-// first agree on what they mean (decision D7): each sends every other a match request. No byte is written to
-// a member's memory before all requests are there and equal. Short contributions travel with the request.
+// first agree on the operation (decision D7): each sends every other a match request. No byte is written to a
+// member's memory before all requests are there and equal. Short contributions travel with the request.
 //
-// What is large moves straight from and to the memory of members. No such byte moves before every node has
-// said that it is ready: that it has all requests, and they are equal. All else passes through staging, and
-// moves as soon as this node has agreed.
+// Large data moves straight from and to the memory of members. No such byte moves before every node has
+// reported that it is ready: it has all requests, and they are equal. All other data passes through staging,
+// and moves as soon as this node has agreed.
 //
-// If a node fails later, nodes settle, each two of which one has begun: what has not been sent is sent empty,
-// and what comes goes to memory of their own. So all messages end, no receive stays behind, and the memory of
-// members is free again. A node that has agreed knows all lengths, and settles at once. One that has not
-// leaves its members' memory alone at once, but settles only when it knows whether the other node has agreed.
-// It asks by its refusal. The other node answers by its own; if it has none, the operation is gone there: if
-// its request had come, it has had all that it needed, and so it had agreed.
+// If a node fails later, two nodes drain their messages if one of them has begun. Unsent messages are sent
+// empty, and those that come go to memory of their own. So all messages end, no receive stays behind, and the
+// memory of members is free again. A node that has agreed knows all lengths, and drains at once. A node that
+// has not agreed leaves its members' memory alone at once, but drains only when it knows whether the other
+// node has agreed. It asks by its refusal, and the other node answers by its own. The answer kGone says that
+// the operation is not there, or not any more. If the other node's request had come before, that node has had
+// all that it needed, and so it had agreed.
 //
 // Unless it is urgent, an operation gives the library one chunk for a node at once (chunk_room.hpp).
 //
-// What moves and how is in the two kinds: RowOperation, for collectives whose counts all members agree on,
-// and PairOperation, for those that agree pair by pair.
+// There are two kinds of operations: RowOperation, for collectives on whose counts all members agree, and
+// PairOperation, for those that agree pair by pair. They know which data moves, and how.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -40,7 +41,7 @@
 
 namespace muster::transport::span {
 
-// What operations use; it outlives them.
+// The objects that operations use; it outlives them.
 struct OperationContext {
   const Clock& clock;
   Staging& staging;
@@ -49,7 +50,7 @@ struct OperationContext {
   const SpanningOptions& options;
   device::Stream& stream_for(muster_op op) const;
   NodeConnection& connection_to(NodeIndex node) const { return *connections[node.value]; }
-  // Of the network: messages that are shorter pass through staging, so that memory of members comes back.
+  // The network's limit: shorter messages pass through staging, so that memory of members comes back.
   std::size_t freed_on_close_from = 0;
 
   // From so many bytes on it is worth the agreement that it takes to move them from and to members.
@@ -65,9 +66,9 @@ struct Launched {
   StepOutcome* outcome = nullptr;
 };
 
-// The messages of an operation that has failed which are begun only so that they end.
+// Rest: the messages of a failed operation that begin only so that they end.
 //
-// Owns    memory for what comes, one for all: nobody reads it.
+// Owns    memory for the bytes that come, which messages share: it is never read.
 // Thread  that of the network. Bound  the longest message. Fails  never.
 class Rest {
  public:
@@ -77,7 +78,7 @@ class Rest {
   Rest(const Rest&) = delete;
   Rest& operator=(const Rest&) = delete;
 
-  // Message `number` to the node, or from it; nothing if the node is not one that settles now.
+  // Message `number` to the node, or from it; nothing, if the node does not drain now.
   void send_empty(std::uint32_t node, std::uint64_t number);
   void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
   bool over() const { return flow_.pending == 0; }
@@ -101,7 +102,7 @@ class SpanOperation {
 
   const Launched& launched() const { return launched_; }
   const Span& span() const { return *launched_.span; }
-  // Whether all nodes have come to it and mean the same.
+  // Whether all nodes have come to it, and their requests are equal.
   bool agreed() const {
     return state_ == State::kReady || state_ == State::kMoving || state_ == State::kDone;
   }
@@ -109,19 +110,19 @@ class SpanOperation {
   bool waits() const { return state_ == State::kOpen; }
   // The members' memory is left alone from now on; the outcome is released.
   bool over() const { return state_ == State::kDone || state_ == State::kDead; }
-  // Besides, nothing of it is to be sent or received any more.
+  // It is over, and no message of it is to be sent or received any more.
   bool is_past() const { return over() && !drains_; }
   // No message of it is on its way any more.
   bool quiet() const { return rest_.over() && flows_are_over(); }
 
-  // What the other nodes have said. They are told more by refused() and lost().
+  // The requests and states of the other nodes. refused() and lost() add to them.
   PeerNodes& peers() { return peers_; }
   // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
   void refused(std::uint32_t node, const Status& why, Standing standing);
   // The connection to that node has failed: so does this, if the node takes part.
   void lost(NodeIndex node);
-  // It ends with that failure, as soon as no worker touches its members' memory. The nodes that have been
-  // told of it hear that it will not be carried out here.
+  // Ends it with that failure, as soon as no worker touches its members' memory. The nodes that have its
+  // request get a refusal.
   void fail(const Status& why);
   // Goes on as far as it can. Returns how many times something has moved.
   std::size_t advance();
@@ -131,15 +132,16 @@ class SpanOperation {
  protected:
   SpanOperation(Launched launched, const OperationContext& context);
 
-  // Moves what can be moved; returns how much has. Calls finish() at its end.
+  // Moves all data that can be moved; returns how much has. Calls finish() at its end.
   virtual std::size_t work() = 0;
-  // Begins all messages that have not begun, to and from nodes that settle now: empty ones, and with nothing
-  // kept of what comes. The members may have gone, and what they gave. It does no work after that.
+  // Begins all remaining messages to and from nodes that drain now. Those to nodes are empty, and those from
+  // nodes are not kept. The members and their data may be gone. It does no work after that.
   virtual void drain_rest(Rest& rest) = 0;
   virtual bool flows_are_over() const = 0;
   // No host_task runs, and no message touches the memory of members.
   virtual bool resting() const = 0;
-  // This node would move it through the memory of members. It does so if any node would.
+  // Whether this node would move the data through the memory of members. The operation does so if any node
+  // would.
   virtual bool wants_direct() const = 0;
   // Whether messages may move. kChecked: each with its checksum, and through staging. kDirect: without, and
   // some from and to the memory of members.
@@ -150,7 +152,7 @@ class SpanOperation {
   }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
   bool ended_well(const Flow& flow);
-  // What goes to the node with the request.
+  // The data that goes to the node with the request.
   struct Inline {
     bool ready = true;
     Bytes bytes;
@@ -178,23 +180,23 @@ class SpanOperation {
   std::optional<Instant> moved_at_;
   bool direct_ = false;
   bool had_agreed_ = false;  // when it failed
-  bool drains_ = false;      // it has failed, and is not settled with all nodes
+  bool drains_ = false;      // it has failed, and has yet to drain with some nodes
   Rest rest_;
 };
 
-// It goes before others: what neighbours wait for, barriers, and short vectors.
+// Whether it goes before others: exchanges with neighbours, barriers, and short vectors do.
 bool is_urgent(const Collective& c);
 
 // kBadArgument: each member of this node that the operation has must be there, once. kUnsupported: a
-// reduction has more contributions than one fold takes (math::kReduceSourcesMax). So it has on every node.
+// reduction has more contributions than one fold takes (math::kReduceSourcesMax), which is so on every node.
 Status check_launch(const Span& span, const Collective& c, std::span<const LocalMember> members,
                     bool reproducible);
 
-// Those of a node, in the order in which they go on.
+// The operations of a node, in the order in which they advance.
 using SpanOperations = std::deque<std::unique_ptr<SpanOperation>>;
 SpanOperation* find(const SpanOperations& operations, const OperationKey& key);     // if it is not past
 SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome);  // if it is not over
-// Of the one with that outcome, if it is there: PeerNodes::awaited(), SpanOperation::moved_at().
+// PeerNodes::awaited() and SpanOperation::moved_at() of the operation with that outcome, if it is there.
 std::vector<std::uint32_t> awaited(const SpanOperations& operations, const StepOutcome& outcome);
 std::optional<Instant> moved_at(const SpanOperations& operations, const StepOutcome& outcome);
 std::size_t advance(SpanOperations& operations);

@@ -1,7 +1,7 @@
-// Collectives that agree pair by pair: ALL_TO_ALL, EXCHANGE, GATHER, SCATTER, SEND, RECV. Between two nodes
-// all that their members have for each other is one stream: by giver, then by getter, then by tag. Both nodes
-// know its length, because members have agreed on each edge. Streams move in chunks, several at once. What
-// members of this node have for each other is a stream to itself, and is copied from member to member.
+// Collectives that agree pair by pair: ALL_TO_ALL, EXCHANGE, GATHER, SCATTER, SEND, RECV. All data between
+// the members of two nodes is one stream: by giver, then by getter, then by tag. Both nodes know its length,
+// because members have agreed on each edge. Streams move in chunks, several at once. The data between members
+// of this node is a stream of its own, and is copied from member to member.
 //
 // A segment of a stream is a block or a face. It begins at a multiple of 8 bytes. A long segment has chunks
 // of its own, which move straight from and to the memory of members where that is in one piece. Short ones
@@ -52,7 +52,7 @@ struct PairStream {
     segments.push_back({bytes, length, view});
     bytes += length;
   }
-  // Once all segments are there.
+  // Cuts the stream into chunks, once all segments are there.
   void cut() {
     bool is_open = false;  // the last chunk takes more short segments
     for (std::size_t i = 0; i < segments.size(); ++i) {
@@ -72,7 +72,7 @@ struct PairStream {
   }
 };
 
-// Where a chunk lies, if that is one piece of a member's memory; else nullptr.
+// The place of a chunk, if that is one piece of a member's memory; else nullptr.
 std::byte* in_one_piece(const PairStream& stream, const StreamChunk& chunk) {
   if (chunk.last - chunk.first != 1) return nullptr;
   const StreamSegment& segment = stream.segments[chunk.first];
@@ -100,7 +100,7 @@ Face packed_like(const Face& face, std::byte* data) {
   return packed;
 }
 
-// Between a chunk of a stream and the memory at `staged`, to or from members.
+// Copies between a chunk of a stream and the memory at `staged`, to or from members.
 void copy_chunk(const PairStream& stream, const StreamChunk& chunk, std::byte* staged, bool packs) {
   for (std::size_t i = chunk.first; i < chunk.last; ++i) {
     const StreamSegment& segment = stream.segments[i];
@@ -131,7 +131,7 @@ void copy_chunk(const PairStream& stream, const StreamChunk& chunk, std::byte* s
   }
 }
 
-// From member to member, between the same chunk of two streams of the same lengths.
+// Copies from member to member, between the same chunk of two streams of the same lengths.
 void copy_across(const PairStream& out, const PairStream& in, const StreamChunk& chunk) {
   for (std::size_t i = chunk.first; i < chunk.last; ++i) {
     const StreamSegment& segment = out.segments[i];
@@ -177,7 +177,7 @@ class PairOperation final : public SpanOperation {
     bool arrives = false;
     bool touches_members = false;  // the library reads or writes their memory
     Staged staged;
-    std::byte* data = nullptr;  // what moves: staged, or with a member
+    std::byte* data = nullptr;  // the bytes that move: staged, or with a member
     std::size_t bytes = 0;
     State state = State::kPacking;
     Flow flow;
@@ -209,7 +209,7 @@ class PairOperation final : public SpanOperation {
 
   std::vector<Between> between_;  // by node of the span
   std::uint64_t most_chunks_ = 0;
-  // Sources lie where targets do: all is packed before anything is delivered.
+  // Sources and targets share memory: all chunks are packed before any is delivered.
   bool packs_first_ = false;
   bool wants_direct_ = false;
   std::uint64_t unpacked_ = 0;  // chunks that are not packed yet
@@ -239,7 +239,7 @@ PairOperation::~PairOperation() {
 
 // ---- streams -----------------------------------------------------------------------------------
 
-// What `giver` has for `getter`, if one of them is here.
+// Adds the blocks of `giver` for `getter` to the streams, if one of the two is here.
 void PairOperation::add_edges(std::uint32_t giver, std::uint32_t getter) {
   const Collective& c = collective();
   const auto root = static_cast<std::uint32_t>(c.root);
@@ -333,7 +333,7 @@ std::size_t PairOperation::work() {
 void PairOperation::begin(std::uint32_t node) {
   Between& each = between_[node];
   const bool is_self = node == span().here;
-  // What goes with the request, and what is packed first, does not wait.
+  // A chunk that goes with the request, or is packed first, does not wait.
   const bool waits = is_self ? !packs_first_ : wants_direct_ && !goes_inline(each.out);
   while ((moves() != Moves::kNotYet || !waits) && each.next_out < each.out.chunks.size() &&
          (packs_first_ || each.out_in_flight < kChunksInFlight)) {
@@ -411,7 +411,7 @@ std::size_t PairOperation::go_on(ChunkInFlight& flight) {
   return 0;
 }
 
-// In order, two at a time, unless it is urgent.
+// Begins the move of a chunk: in order, two at a time, unless it is urgent.
 std::size_t PairOperation::begin_move(ChunkInFlight& flight) {
   Between& each = between_[flight.node];
   if (moves() == Moves::kNotYet || (packs_first_ && unpacked_ > 0)) return 0;
@@ -449,7 +449,7 @@ std::size_t PairOperation::end_move(ChunkInFlight& flight) {
   return 1;
 }
 
-// To or from members; what has no memory of its own is copied from member to member.
+// Copies a chunk to or from members. A chunk without memory of its own goes from member to member.
 void PairOperation::copy(ChunkInFlight& flight, const PairStream& stream_of_it, bool packs) {
   flight.host_task.start(context_.stream_for(collective().op), 1, flight.bytes <= kSmallBytes,
                          [this, &flight, &stream_of_it, packs](auto) {

@@ -1,4 +1,4 @@
-// PeerNodes: what the other nodes have said of an operation.
+// PeerNodes: the other nodes of an operation, with their requests and states.
 #pragma once
 
 #include "transport/span/wire.hpp"
@@ -12,7 +12,7 @@
 
 namespace muster::transport::span {
 
-// What another node means by the operation.
+// The request of another node, which describes the operation.
 struct MatchRequest {
   RequestHeader head;
   std::vector<std::byte> payload;
@@ -21,22 +21,22 @@ struct MatchRequest {
 struct PeerNode {
   bool takes_part = false;
   bool told = false;         // it has this node's request
-  bool ready = false;        // it has said so
+  bool ready = false;        // it has sent kReady
   bool refused = false;      // it will not carry the operation out
-  bool agreed = false;       // it has said so, or must have: its messages through staging have begun
-  bool lost = false;         // the connection that it had is gone
+  bool agreed = false;       // it has reported that, or must have: its messages through staging have begun
+  bool lost = false;         // its connection is gone
   bool drained = false;      // after a failure: messages from and to it have all begun, or there are none
   bool draining = false;     // after a failure: they begin now
   MessageTag first_tag = 0;  // of the messages to it, beside the request
   std::optional<MatchRequest> request;
-  // Of the messages from it; its request is there.
+  // The tag of the messages from it. Its request must be there.
   MessageTag received_tag() const { return request->head.first_tag; }
-  // Of an urgent operation, before a message to the node: bytes of others that the library is sending there.
+  // In an urgent operation: bytes of others that the library was sending to the node before a message to it.
   std::uint64_t bulk_ahead = 0;  // at most, so far
   void sent_after(std::uint64_t bulk) { bulk_ahead = std::max(bulk_ahead, bulk); }
 };
 
-// Owns    what each node of a span has said. Thread  that of the network.
+// Owns    the state of each node of a span. Thread  that of the network.
 // Bound   one request of each node. Fails  never.
 class PeerNodes {
  public:
@@ -46,7 +46,7 @@ class PeerNodes {
   std::uint32_t count() const { return static_cast<std::uint32_t>(nodes_.size()); }
   PeerNode& operator[](std::uint32_t node) { return nodes_[node]; }
   const PeerNode& operator[](std::uint32_t node) const { return nodes_[node]; }
-  // Of a node in the span; nothing: it has no member.
+  // The place of a node in the span; nothing: the node has no member.
   std::optional<std::uint32_t> place_of(NodeIndex node) const;
 
   // The node has come. A second request of it is ignored.

@@ -1,4 +1,4 @@
-// PendingCommands: what an engine asks of its backend between nodes, until progress() carries it out.
+// PendingCommands: the requests of an engine to its backend between nodes, until progress() carries them out.
 #pragma once
 
 #include "transport/collective/backend.hpp"

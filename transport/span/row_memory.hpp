@@ -12,7 +12,7 @@ namespace muster::transport::span {
 // Owns    nothing: the collective, the row and the members outlive it.
 // Thread  immutable; any.
 // Bound   -.
-// Fails   never: nullptr where the range is in several pieces, or with nobody.
+// Fails   never: nullptr where the range is in several pieces, or no member has it.
 class RowMemory {
  public:
   RowMemory(const Collective& collective, const NodeRow& row, std::span<const LocalMember> members);

@@ -1,17 +1,18 @@
 // Collectives whose counts all members agree on: ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE,
 // BARRIER. The row (row.hpp) moves in chunks. For each chunk the node
-//   1. packs what its members give; where contributions may be combined, into one
+//   1. packs the contributions of its members; into one, where they may be combined
 //   2. moves and folds by a schedule (schedule.hpp)
 //   3. delivers the result to its members.
 // Several chunks are on their way at once, so that local work and the network overlap.
 //
-// A large row moves through the memory of members where that is in one piece (places below): a contribution
-// is sent from where its member has it, and results come to the first member that gets them. What is not in
-// one piece passes through staging.
+// A large row moves through the memory of members where that is in one piece (places below). A contribution
+// is sent from where its member has it, and results come to the first member that gets them. Data in several
+// pieces passes through staging.
 //
-// Contributions are combined on the node if that changes no bit of the kind of result that is promised: sums
-// of floats differ from those of one node by their order, unless the job is `reproducible`. Else they travel
-// apart, each a row, and are folded in the order of members, by the tree of kernels/math/reduce.hpp.
+// Contributions are combined on the node if that changes no bit of the promised result. Sums of floats may
+// differ from those of one node by their order, unless the job is `reproducible`. Otherwise contributions
+// travel separately, each a row, and are folded in the order of members, by the tree of
+// kernels/math/reduce.hpp.
 #include "api/base/nodes/averages.hpp"
 #include "api/base/nodes/choice.hpp"
 #include "api/base/nodes/row.hpp"
@@ -32,7 +33,7 @@ namespace {
 
 constexpr std::size_t kBytesInFlight = 3 * kChunkBytes;
 constexpr std::size_t kPartBytes = 128 << 10;
-constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth a worker's coming
+constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth waking a worker
 
 class RowOperation final : public SpanOperation {
  public:
@@ -52,9 +53,9 @@ class RowOperation final : public SpanOperation {
   enum class State : std::uint8_t { kPacking, kReady, kMoving, kFolding, kDelivering, kDone };
   struct ChunkMemory {            // of a slice of a chunk
     std::byte* own = nullptr;     // this node's contributions, row by row
-    std::byte* result = nullptr;  // what comes, or is folded
+    std::byte* result = nullptr;  // data that comes, or is folded
     bool is_source = false;       // `own` is the member's source, which is not written
-    bool is_folded = false;       // `result` has what was folded so far
+    bool is_folded = false;       // `result` has the fold so far
   };
   struct ChunkInFlight {  // a chunk on its way
     std::uint32_t index = 0;
@@ -62,7 +63,7 @@ class RowOperation final : public SpanOperation {
     std::vector<ChunkMemory> places;    // by slice
     Staged own;                         // contributions that do not lie with members
     Staged inbox;                       // of peers, in the present round
-    Staged results;                     // apart from `own` if that has several rows
+    Staged results;                     // separate from `own` if that has several rows
     std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
     State state = State::kPacking;
     std::uint32_t round = 0;
@@ -73,7 +74,7 @@ class RowOperation final : public SpanOperation {
     HostTask host_task;
   };
 
-  // What the node has of a slice, once all rounds are over.
+  // The node's data of a slice, once all rounds are over.
   std::byte* outcome_of(const ChunkInFlight& flight, std::size_t slice) const {
     const ChunkMemory& place = flight.places[slice];
     return !plan_.folds && plan_.gives(static_cast<std::uint32_t>(slice)) ? place.own : place.result;
@@ -191,7 +192,7 @@ void RowOperation::place(ChunkInFlight& flight) {
   }
 }
 
-// No message of it is too short.
+// Whether no message of the chunk is too short for that.
 bool RowOperation::is_direct(const ChunkInFlight& flight) const {
   return std::all_of(flight.chunk.slices.begin(), flight.chunk.slices.end(), [this](ElementRange slice) {
     return slice.count() == 0 || slice.count() * plan_.element >= context_.freed_on_close_from;
@@ -221,7 +222,7 @@ void RowOperation::place_with_members(ChunkInFlight& flight) const {
   }
 }
 
-// Bytes that are read and written by it.
+// The bytes that packing reads and writes.
 std::size_t RowOperation::bytes_to_pack(const ChunkInFlight& flight) const {
   std::size_t bytes = 0;
   for (std::uint32_t slice = 0; slice < flight.places.size(); ++slice)
@@ -296,7 +297,7 @@ void RowOperation::run(ChunkInFlight& flight, std::uint64_t first, std::uint64_t
                          });
 }
 
-// ---- what members give -------------------------------------------------------------------------
+// ---- contributions of members ------------------------------------------------------------------
 
 void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
@@ -415,7 +416,7 @@ void RowOperation::begin_receives(ChunkInFlight& flight) {
   }
 }
 
-// Flights are the chunks before the next one; what is not among them has ended.
+// Flights are the chunks before the next one; earlier chunks have ended.
 void RowOperation::drain_rest(Rest& rest) {
   const auto in_flight = static_cast<std::uint32_t>(in_flight_.size());
   for (std::uint32_t index = next_chunk_ - in_flight; index < plan_.chunks; ++index) {
@@ -492,7 +493,7 @@ void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_
   }
 }
 
-// ---- what members get --------------------------------------------------------------------------
+// ---- results for members -----------------------------------------------------------------------
 
 void RowOperation::begin_delivery(ChunkInFlight& flight) {
   const bool any = !members().empty() && (plan_.needs(span().here) || plan_.needs(0));

@@ -29,19 +29,19 @@ using span::PendingCommands;
 using span::SpanOperation;
 using span::Standing;
 
-// A node that has said nothing for so long says that it lives.
+// A node that has sent nothing for so long sends a hello, to show that it lives.
 constexpr Nanos kSilence = std::chrono::milliseconds(150);
-// Groups whose ends another node has told and that this one does not have. It may make them later.
+// Groups that this node does not have, but whose ends another node has sent. It may make them later.
 constexpr std::size_t kUnknownGroupsMax = 4096;
 
-// Under which launches are counted, for each tag.
+// The key under which launches are counted, for each tag.
 OperationKey counted_at(const OperationKey& key) {
   return {key.place, 0, key.epoch, 0};
 }
 
 // Owns    the network, the connections to all nodes, and the operations in flight.
 // Thread  as Backend. One mutex guards the network and all that moves on it; progress() gives up if another
-//         thread has it. A second one, which is never held for long, guards what the engine hands over.
+//         thread has it. A second one, which is never held for long, guards the data from and for the engine.
 // Bound   as its parts.
 // Fails   as Backend.
 class SpanningBackend final : public Backend {
@@ -84,7 +84,7 @@ class SpanningBackend final : public Backend {
   bool arm() override;
   int descriptor() const override { return network_->descriptor(); }
 
-  // ---- of its communicators --------------------------------------------------------------------
+  // ---- for its communicators -------------------------------------------------------------------
   void closed(std::uint64_t group);
   std::uint64_t first_epoch(std::uint64_t group) const;
   using Launches = std::map<OperationKey, TagCounts>;  // of each tag, by counted_at()
@@ -115,11 +115,11 @@ class SpanningBackend final : public Backend {
   void keep(const OperationKey& key, span::EarlyRequest request);
   // The latest end of the group, if that epoch has ended.
   const EpochEnd* ended(std::uint64_t group, std::uint64_t epoch) const;
-  // Fails what waits for nodes, unless the teller has come to it: then it has all requests, so all come here
-  // too, or it refuses. False: the epoch had ended before.
+  // Ends operations that wait for nodes, unless the teller has come to them: it then has all requests, so all
+  // come here too, or it refuses. False: the epoch had ended before.
   bool end_here(const EpochEnd& end, NodeIndex teller);
   std::shared_ptr<const Span> span_of(std::uint64_t group) const;
-  // What lies there for the engine, if `any`; then there is none.
+  // Takes the notes for the engine, if `any` is set.
   template<class Notes>
   Notes taken(Notes& notes, std::atomic<bool>& any) {
     if (!any.load(std::memory_order_acquire)) return {};
@@ -129,7 +129,7 @@ class SpanningBackend final : public Backend {
   }
 
   const SpanningOptions options_;
-  // What a library may touch until the network has ended stands before it.
+  // Declared before `network_` to outlive it: a library may touch these until the network has ended.
   span::Staging staging_;
   std::vector<std::unique_ptr<NodeConnection>> connections_;  // by NodeIndex; null: this node
   std::vector<std::unique_ptr<NodeConnection>> former_;       // whose memory a library may still touch
@@ -141,12 +141,12 @@ class SpanningBackend final : public Backend {
   span::OperationContext context_;
 
   std::mutex mutex_;
-  std::vector<bool> greeted_;    // by NodeIndex: it has said hello on this connection
+  std::vector<bool> greeted_;    // by NodeIndex: it has sent a hello on this connection
   std::vector<bool> told_lost_;  // by NodeIndex: the end of this connection is in `lost_`, or was
   span::EarlyRequests early_;
   std::map<std::uint64_t, EpochEnd> ended_;      // by group: its latest end
   std::map<std::uint64_t, std::uint64_t> done_;  // by group: the latest epoch in which an operation was done
-  std::vector<std::pair<EpochEnd, NodeIndex>> came_;  // ends that other nodes have told in this turn
+  std::vector<std::pair<EpochEnd, NodeIndex>> came_;  // ends that other nodes have sent in this turn
 
   mutable std::mutex wishes_mutex_;
   std::map<std::uint64_t, std::shared_ptr<const Span>> spans_;  // of the communicators, by group
@@ -208,7 +208,7 @@ class SpanningCommunicator final : public Communicator {
   const SpanningBackend::Launches before_;  // when it was opened
 };
 
-// Until the network has ended, a library may still touch what was begun on it.
+// A library may still touch the memory of begun messages until the network has ended.
 SpanningBackend::~SpanningBackend() {
   for (auto& connection : connections_)
     if (connection != nullptr) connection->close();
@@ -304,7 +304,7 @@ std::unique_ptr<NodeConnection> SpanningBackend::connection_to(NodeIndex node) {
       [this](NodeConnection& from, Bytes message) { hear(from, message); });
 }
 
-// Ends of epochs go before the greeting: when the node is connected, it stands where this one does.
+// Sends ends of epochs before the hello: a node that is connected then stands in the same epochs.
 Status SpanningBackend::connect(NodeIndex node, Bytes address, std::uint32_t generation) {
   const std::lock_guard lock(mutex_);
   if (node.value >= connections_.size() || node == options_.here)
@@ -410,7 +410,7 @@ void SpanningBackend::hear_request(NodeConnection& from, Bytes message) {
   if (operation) span::hand_over(*operation, std::move(read->second));
 }
 
-// Of an operation that this node has given up before it agreed, nothing need be known any more.
+// The message is of no use to an operation that this node has given up before it agreed.
 void SpanningBackend::hear_ready(NodeConnection& from, Bytes message) {
   const auto head = span::read_head<span::ReadyHeader>(message);
   if (!head) return;
@@ -419,7 +419,7 @@ void SpanningBackend::hear_ready(NodeConnection& from, Bytes message) {
   if (const auto node = operation->peers().place_of(from.peer())) operation->peers()[*node].ready = true;
 }
 
-// What has agreed in an epoch that has ended goes on, unless a node refuses it.
+// An operation that has agreed goes on after the end of its epoch, unless a node refuses it.
 void SpanningBackend::hear_refusal(NodeConnection& from, Bytes message) {
   auto read = span::read_refusal(from.peer(), message);
   if (!read) return;
@@ -441,7 +441,7 @@ void SpanningBackend::hear_end(NodeConnection& from, Bytes message) {
   if (ended(end->group, end->epoch) == nullptr) came_.emplace_back(*end, from.peer());
 }
 
-// What came before an end counts before it: an operation may have met all its nodes by now.
+// Messages that came before an end count first: an operation may have met all its nodes by now.
 void SpanningBackend::end_what_came() {
   for (const auto& [end, teller] : std::exchange(came_, {})) {
     if (!end_here(end, teller)) continue;

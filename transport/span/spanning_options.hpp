@@ -1,4 +1,5 @@
-// What the nodes of a job have in common, for operations between them.
+// SpanningOptions: the facts of a job for operations between its nodes. All but `here` are common to the
+// nodes.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -13,8 +14,8 @@ namespace muster::transport {
 struct SpanningOptions {
   std::vector<std::string> nodes;  // names, by NodeIndex
   NodeIndex here;
-  // Results are the same bits whatever node a member is on: contributions travel apart, and are folded in the
-  // order of members.
+  // Results are the same bits whatever node a member is on: contributions travel separately, and are folded
+  // in the order of members.
   bool reproducible = false;
   LinkCosts link = {};  // by which nodes choose algorithms; the same on all
   // From this size on, the bytes of an operation move straight from and to the memory of members, if the

@@ -11,13 +11,13 @@ namespace muster::transport::span {
 class Staging;
 struct Staged {
   std::unique_ptr<std::byte[]> memory;
-  std::size_t bytes = 0;  // at least what was asked for
+  std::size_t bytes = 0;  // at least as many as were asked for
   std::byte* data() const { return memory.get(); }
 };
 
-// Owns    what was given back, for the next.
+// Owns    the memory that was given back, for the next use.
 // Thread  one.
-// Bound   kKeptBytes of what nobody uses. What is in use is bounded by the operations in flight.
+// Bound   kKeptBytes of unused memory. The operations in flight bound the memory in use.
 // Fails   never.
 class Staging {
  public:

@@ -35,7 +35,7 @@ struct BlockView {
   }
 };
 
-// Block `block` of what the member gives. A side that has the own block alone has no other.
+// Block `block` of the member's contribution. A side that has the own block alone has no other.
 inline BlockView<const std::byte> source_block(const Collective& c, const LocalMember& member,
                                                std::size_t block, std::size_t element) {
   const bool cut = has_source_blocks(c.op, member.share->index == c.root);

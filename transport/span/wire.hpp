@@ -1,6 +1,6 @@
-// What the engines of a job say to each other: heads of messages, on a tag of their own. Bytes of a peer are
-// untrusted: unseal() checks that they came as they were sent, read_head() their length, and who reads a
-// field its value.
+// The messages between the engines of a job: heads, on a tag of their own. Bytes of a peer are untrusted.
+// unseal() checks that they came as they were sent, read_head() their length, and the reader of a field its
+// value.
 #pragma once
 
 #include "api/base/checksum.hpp"
@@ -21,8 +21,8 @@
 
 namespace muster::transport::span {
 
-// What travels behind the head of a match request. A message of this size is one that libraries send at once,
-// without asking the receiver first.
+// The most bytes behind the head of a match request. Libraries send a message of this size at once, without
+// asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
 
 enum class HeaderKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady, kEngine, kSum };
@@ -67,7 +67,7 @@ static_assert(sizeof(ReadyHeader) == 48);
 // How far a node had come with an operation that it refuses.
 enum class Standing : std::uint32_t {
   kOpen = 0,    // it had not agreed, and asks whether the receiver has
-  kReady = 1,   // it has said that it is ready; messages from and to members begin when all nodes have
+  kReady = 1,   // it has reported that it is ready; messages from and to members begin when all nodes have
   kMoving = 2,  // it had agreed, and messages through staging begin with that
   kGone = 3,    // an answer to kOpen or to a request: the operation is not there, or is not there any more
 };
@@ -104,7 +104,7 @@ struct HelloHeader {
   HeaderKind kind = HeaderKind::kHello;
 };
 
-// What follows is between the engines.
+// A message of the engines' own follows.
 struct EngineHeader {
   HeaderKind kind = HeaderKind::kEngine;
 };
@@ -129,7 +129,7 @@ inline void seal(std::vector<std::byte>& message) {
   message.resize(message.size() + sizeof sum);
   std::memcpy(message.data() + message.size() - sizeof sum, &sum, sizeof sum);
 }
-// What was sealed; nothing if it came otherwise.
+// The message without its checksum; nothing, if that is wrong.
 inline std::optional<Bytes> unseal(Bytes message) {
   WireSum sum = 0;
   if (message.size() < sizeof sum) return std::nullopt;
@@ -146,7 +146,7 @@ inline std::optional<HeaderKind> kind_of(Bytes message) {
   return kind;
 }
 
-// Of a head that belongs to a group.
+// The group in the head of a message that belongs to one.
 inline std::optional<std::uint64_t> group_of(Bytes message) {
   static_assert(offsetof(RequestHeader, group) == 8 && offsetof(RefusalHeader, group) == 8);
   static_assert(offsetof(EndHeader, group) == 8 && offsetof(ReadyHeader, group) == 8);
@@ -156,7 +156,7 @@ inline std::optional<std::uint64_t> group_of(Bytes message) {
   return group;
 }
 
-// A head, and behind it what belongs to it.
+// A head, followed by `rest`.
 template<class Head>
 std::vector<std::byte> message_of(const Head& head, Bytes rest) {
   std::vector<std::byte> message(sizeof head + rest.size());
@@ -181,7 +181,7 @@ std::optional<Head> read_head(Bytes message) {
   return head;
 }
 
-// A head that says which operation it is about.
+// A head that names its operation.
 template<class Head>
 Head head_of(const OperationKey& key) {
   Head head;
@@ -225,7 +225,7 @@ inline Status cause_of(const EpochEnd& end) {
   return {end.code, end.text, end.culprit};
 }
 
-// Of a request, a refusal, or who is ready.
+// The operation of a request, a refusal, or a kReady message.
 template<class Head>
 OperationKey key_of(const Head& head) {
   return {{head.group, head.lane, head.sender, head.receiver}, head.tag, head.epoch, head.number};

@@ -19,8 +19,8 @@
 namespace muster::transport {
 namespace {
 
-// From so many bytes on UCX moves a message once its receive is there (rendezvous), and ends both with their
-// endpoint. Of a shorter one, of which a part has come, nothing ever ends the receive.
+// From this size on UCX moves a message only once its receive is there (rendezvous), and ends both with their
+// endpoint. If only a part of a shorter message has come, nothing ever ends its receive.
 constexpr std::size_t kRendezvousBytes = 64 << 10;
 ucp_tag_t greeting_tag(NodeIndex sender) {
   return whole_tag(sender, kMessageTagMax + 1);
@@ -43,15 +43,15 @@ Status status_of(ucs_status_t status, const char* what) {
 class UcxNetwork;
 class UcxEndpoint;
 
-// One operation that UCX has not ended yet, or whose end was not told yet.
+// One operation that UCX has not ended yet, or whose end is not reported yet.
 struct UcxOperation {
   UcxNetwork* network = nullptr;
   const UcxEndpoint* endpoint = nullptr;  // null: it was closed
-  Transfer* transfer = nullptr;           // null: nobody is told
+  Transfer* transfer = nullptr;           // null: no object gets its end
   void* request = nullptr;                // UCX's; null: it has ended
   std::size_t bytes = 0;  // what was asked; of a receive that has ended: the length of its message
   bool receives = false;
-  bool over = false;  // and not told yet
+  bool over = false;  // and not reported yet
   Status status;
   std::list<UcxOperation>::iterator self;
 };
@@ -139,17 +139,17 @@ class UcxNetwork final : public Network {
 
   // Before the call to UCX that begins an operation; its `user_data` is the entry.
   UcxOperation& enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes);
-  // What that call has returned: done at once, under way, or an error, which ends the entry.
+  // Takes the result of that call: done at once, under way, or an error, which ends the entry.
   Status began(UcxOperation& operation, ucs_status_ptr_t request);
   void end(UcxOperation& operation, Status status);
   // A receive waits for a tag, not for an endpoint: nothing ends it when its peer is gone.
   void end_receives(const UcxEndpoint& endpoint);
-  // What the endpoint has begun is told as aborted.
+  // From here on all operations of the endpoint end as aborted.
   void disown(const UcxEndpoint& endpoint);
   void close(ucp_ep_h endpoint) const;
   void peer_lost(const UcxEndpoint& endpoint) { lost_.push_back(&endpoint); }
 
-  std::byte greeting{};  // said and heard by all endpoints; nobody reads it
+  std::byte greeting{};  // sent and received by all endpoints; nobody reads it
 
  private:
   const NodeIndex here_;
@@ -217,8 +217,8 @@ Status UcxEndpoint::connect(const ucp_address_t* address) {
   return greet();
 }
 
-// A message that is acknowledged makes the two ends of UCX exchange their names. Else they would do so with
-// the first long message; and if one of them closes meanwhile, UCX 1.13 ends the process of the other.
+// An acknowledged message makes the two ends of UCX exchange their names. Else they would do so with the
+// first long message; and if one of them closes meanwhile, UCX 1.13 ends the process of the other.
 Status UcxEndpoint::greet() {
   UcxOperation& heard = network_.enter(*this, nullptr, 1);
   heard.receives = true;
@@ -251,7 +251,7 @@ Status UcxEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transf
   UcxOperation& operation = network_.enter(*this, &transfer, into.size());
   operation.receives = true;
   ucp_request_param_t param = parameters(operation);
-  // Of a receive that has ended within the call UCX 1.13 does not say the length, except to the callback.
+  // If a receive ends within the call, UCX 1.13 reports its length to the callback alone.
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = on_received;
   const ucp_tag_t whole = whole_tag(peer_, tag);
@@ -308,15 +308,15 @@ std::string devices_of(const InterfaceChoice& choice) {
   return list;
 }
 
-// Of an interface that has both versions of IP one is meant. UCX 1.13 takes that from its environment alone.
+// Selects one version of IP for an interface that has both. UCX 1.13 takes it from its environment alone.
 void prefer_version_of(const IpAddress& address) {
   static const bool said = std::getenv("UCX_TCP_AF_PRIO") != nullptr;
   if (!said) setenv("UCX_TCP_AF_PRIO", address.six ? "inet6,inet" : "inet,inet6", 1);
 }
 
-// UCX warns of an interface that it does not have, and goes on with shared memory alone: it takes interfaces
-// from /sys/class/net, which may be those of another network namespace. So its own address is searched for
-// one of the interface's. Loopback addresses are not in it.
+// UCX only warns of an interface that it does not have, and goes on with shared memory alone. It takes
+// interfaces from /sys/class/net, which may belong to another network namespace. So this function searches
+// UCX's own address for one of the interface's addresses. Loopback addresses are not in it.
 Status check_address(const InterfaceChoice& choice, Bytes own) {
   const bool known = choice.address && !choice.address->loopback() && choice.rdma.empty() &&
                      std::getenv("UCX_TLS") == nullptr;
@@ -363,7 +363,7 @@ Status UcxNetwork::open(const InterfaceChoice& choice) {
   return meant;
 }
 
-// UCX 1.13 crashes if a worker ends while it still discards what closed endpoints had begun.
+// UCX 1.13 crashes if a worker ends while it still discards operations of closed endpoints.
 UcxNetwork::~UcxNetwork() {
   for (int turns = 0; worker_ != nullptr && !in_flight_.empty() && turns < kTurnsToEnd; ++turns)
     ucp_worker_progress(worker_);
@@ -453,7 +453,7 @@ void UcxNetwork::disown(const UcxEndpoint& endpoint) {
       if (operation.endpoint == &endpoint) operation.endpoint = nullptr;
 }
 
-// By force: nothing is said to the peer, and nobody is waited for.
+// By force: it sends nothing to the peer, and waits for none.
 void UcxNetwork::close(ucp_ep_h endpoint) const {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -497,7 +497,7 @@ std::string UcxNetwork::describe() const {
 
 Status open_ucx(NodeIndex here, const InterfaceChoice& choice, std::unique_ptr<Network>* network) {
   MUSTER_RETURN_IF_ERROR(check_index(here));
-  // Else it warns of each message of a lost connection that nobody takes.
+  // Else UCX warns of each message of a lost connection that no receive takes.
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) ucs_global_opts_set_value("LOG_LEVEL", "error");
   auto opened = std::make_unique<UcxNetwork>(here);
   MUSTER_RETURN_IF_ERROR(opened->open(choice));

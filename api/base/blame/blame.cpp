@@ -98,7 +98,7 @@ class Search {
     marks_[w] = Mark::kDone;
   }
 
-  // Whether the snapshot tells of all who take part.
+  // Whether the snapshot covers all ranks that take part.
   bool is_seen(const Wait& wait) const {
     return std::all_of(wait.takes_part.begin(), wait.takes_part.end(),
                        [this](std::uint32_t number) { return rank(number).local; });

@@ -1,4 +1,4 @@
-// Who is to blame when an operation does not complete: a pure function of a Snapshot.
+// Names the culprits when an operation does not complete: a pure function of a Snapshot.
 //
 // A majority vote would be wrong: 30 of 32 ranks may be stuck while the two that are ahead are right. So the
 // search begins at the oldest incomplete operation, or at the one in question. From each missing member it

@@ -18,7 +18,7 @@ bool has_come(const Wait& wait, std::uint32_t rank) {
                      [rank](const Arrived& arrived) { return arrived.rank == rank; });
 }
 
-// The instant by the clock of who merges.
+// The instant by the clock of the merging node.
 Instant rebased(const NodePart& part, Instant then, Instant now) {
   return std::min(now, part.heard - (part.snapshot->now - then));
 }
@@ -113,7 +113,7 @@ class Merger {
     merged_.waits.push_back(std::move(wait));
   }
 
-  // What the node says of those of its ranks that are missing.
+  // Takes over the node's entries for its own missing ranks.
   void explain(std::size_t p) {
     const NodePart& part = parts_[p];
     for (std::size_t w = 0; w < part.snapshot->waits.size(); ++w)
@@ -124,7 +124,7 @@ class Merger {
       }
   }
 
-  // Its waits have other indices here.
+  // The missing member's `behind` as an index into the merged waits.
   Missing moved(std::size_t p, const Missing& missing) const {
     Missing here = missing;
     if (here.behind && *here.behind < at_[p].size())
@@ -134,7 +134,8 @@ class Merger {
     return here;
   }
 
-  // Names all who take part: a rank of which its own node says nothing has not come, or is through already.
+  // Names all ranks that take part. A rank that its own node does not list has either not come, or has
+  // already finished.
   void complete(Wait& wait) {
     for (const std::uint32_t rank : wait.takes_part) {
       const bool listed = std::any_of(wait.missing.begin(), wait.missing.end(),
@@ -168,7 +169,7 @@ class Merger {
     return {rank, {}, {}};
   }
 
-  // Of a group that spans nodes each node may say the same.
+  // Several nodes may list the same straggler of a group that spans nodes; it is added once.
   void add_stragglers(const Snapshot& its) {
     for (const Straggler& straggler : its.stragglers) {
       const auto same = [&](const Straggler& other) {

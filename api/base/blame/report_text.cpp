@@ -36,7 +36,7 @@ std::vector<std::uint32_t> here_of(const Wait& wait) {
   return ranks;
 }
 
-// Those who take part and of whom the snapshot does not tell.
+// The ranks that take part, and of which the snapshot knows nothing.
 std::vector<std::uint32_t> unseen_in(const Snapshot& snapshot, const Wait& wait) {
   std::vector<std::uint32_t> ranks;
   for (const std::uint32_t rank : wait.takes_part)

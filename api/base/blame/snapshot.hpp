@@ -131,7 +131,7 @@ struct SilentNode {
   std::vector<std::uint32_t> ranks;
 };
 
-// Where people ask about a job, for advice that can be followed.
+// The place where users ask about a job, for advice that can be followed.
 struct AskedDaemon {
   std::string endpoint;        // of the daemon, unless it is the usual one
   std::string reports;         // the folder where records of passed deadlines are; empty: none are kept
@@ -146,8 +146,8 @@ struct Snapshot {
   std::vector<RankState> ranks;
   std::vector<Wait> waits;
   std::vector<Straggler> stragglers;
-  // Of one node, for merge(): parts that are held back, and the latest operation of each place to which all
-  // ranks of the node have come.
+  // In the snapshot of one node, for merge(): parts that are held back, and the latest operation of each
+  // place to which all ranks of the node have come.
   std::vector<Queued> queued;
   std::vector<SpanKey> reached;
   std::vector<SilentNode> silent;  // of a merged one

@@ -13,7 +13,7 @@ inline constexpr std::size_t kTensorNameMax = 1024;  // bytes
 inline constexpr std::size_t kFolderNameMax = 200;   // leaves room for what staged_name() adds
 
 inline constexpr const char* kRecordFile = "metadata.json";
-// What a folder should be, for who has named something else.
+// Says what a folder should be, to a user who has named another.
 inline constexpr const char* kFolderText =
     "a checkpoint is a folder that holds metadata.json, and the folder of a run holds checkpoints";
 

@@ -9,7 +9,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// What a saved box and a piece have in common; the length 0 somewhere if nothing.
+// The intersection of a saved box and a piece. If it is empty, some length is 0.
 Slice slice_of(const Box& saved, const Layout::Piece& piece) {
   Slice slice;
   slice.part.dims = saved.dims;

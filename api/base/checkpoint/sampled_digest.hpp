@@ -1,4 +1,4 @@
-// SampledDigest: by what two members compare their replicas of a box without reading all of it.
+// SampledDigest: members compare it to check their replicas of a box without reading all of it.
 #pragma once
 
 #include "api/base/hash.hpp"
@@ -9,9 +9,9 @@
 
 namespace muster::checkpoint {
 
-// Of the bytes of a box in row-major order, however they are given: of all, or, of a box larger than
-// kAllBytes, of one block in kEvery. Another `turn` takes other blocks, and kEvery turns in a row take each
-// one.
+// A digest of a box's bytes in row-major order; it does not depend on how add() cuts them. It reads all of a
+// box up to kAllBytes, and one block in kEvery of a larger one. Another `turn` reads other blocks, and kEvery
+// turns in a row read each block.
 //
 // Owns    the block that it reads.
 // Thread  one.
@@ -25,12 +25,12 @@ class SampledDigest {
 
   SampledDigest(std::uint64_t box_bytes, std::uint64_t turn) : all_(box_bytes <= kAllBytes), turn_(turn) {}
 
-  // The bytes of the box from `at` on, behind all that were added before.
+  // The bytes of the box from `at` on, behind all earlier ones.
   void add(const std::byte* bytes, std::uint64_t at, std::uint64_t count) noexcept;
   Hash128 value() noexcept;
 
  private:
-  // How many blocks lie before the next one that is read; 0: this one is.
+  // The number of blocks before the next one that is read; 0: this one is.
   std::uint64_t blocks_to_skip(std::uint64_t block) const {
     return all_ ? 0 : (kEvery - (block + turn_) % kEvery) % kEvery;
   }

@@ -35,7 +35,7 @@ bool overlap(const Box& a, const Box& b) {
   return true;
 }
 
-// Boxes that may overlap, and how many dims in a row have parted none of them.
+// Boxes that may overlap, and how many dims in a row have separated none of them.
 struct BoxGroup {
   std::span<const Box*> boxes;
   std::size_t along = 0;
@@ -51,9 +51,10 @@ Status check_pairs(const SavedTensor& tensor, std::span<const Box*> boxes) {
   return {};
 }
 
-// Parts the boxes at each place along one dim where none lies across, and each part along the next dim. Boxes
-// of two parts cannot overlap. What a mesh has cut comes apart to single boxes. What does not come apart is
-// compared pair by pair. A stranger's boxes may take long either way, so the steps have a bound.
+// Cuts the boxes into groups at each place along one dim that no box crosses, and each group along the next
+// dim. Boxes of two groups cannot overlap. A mesh's boxes separate into single ones; boxes that do not
+// separate are compared in pairs. The steps have a bound, because boxes of a foreign checkpoint may take long
+// either way.
 Status check_disjoint(const SavedTensor& tensor) {
   std::vector<const Box*> order;
   for (const SavedBox& saved : tensor.boxes) order.push_back(&saved.box);

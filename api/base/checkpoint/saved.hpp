@@ -1,4 +1,4 @@
-// What a checkpoint holds: tensors, the boxes in which they were saved, and where each box lies. Values
+// The contents of a checkpoint: tensors, the boxes in which they were saved, and where each box lies. Values
 // alone.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace muster::checkpoint {
 
-// A checksum covers so many bytes of a box, so that who reads a slice need not read the whole box.
+// The bytes of a box under one checksum: to read a slice, a member need not read the whole box.
 inline constexpr std::uint64_t kChunkBytes = 1 << 20;
 inline constexpr std::size_t kBoxesMax = 1 << 16;  // of one tensor
 
@@ -47,7 +47,7 @@ struct SavedFile {
   friend bool operator==(const SavedFile&, const SavedFile&) = default;
 };
 
-// What a file of tensors says of itself in words, such as its format: safetensors' __metadata__.
+// The free-text metadata of a file of tensors, such as its format: safetensors' __metadata__.
 using Notes = std::map<std::string, std::string>;
 
 // A whole checkpoint, as its metadata tells it.
@@ -71,8 +71,8 @@ constexpr std::uint64_t chunks_of(std::uint64_t bytes) {
 }
 
 // Whether the boxes lie in the tensor, are not empty, do not overlap, and together are the whole tensor.
-// Takes n log n steps for what a mesh has cut. Errors: kBadArgument naming tensor and boxes; also for
-// thousands of boxes that cannot be parted along the dims.
+// Takes n log n steps for boxes that a mesh has cut. Errors: kBadArgument naming tensor and boxes; also for
+// thousands of boxes that cannot be separated along the dims.
 Status check_boxes(const SavedTensor& tensor);
 
 }  // namespace muster::checkpoint

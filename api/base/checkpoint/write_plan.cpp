@@ -12,7 +12,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// A box, and who has it.
+// A box, and a member that has it.
 struct Offer {
   Box box;
   std::int64_t member = 0;
@@ -66,7 +66,7 @@ Result<std::map<std::string_view, Offered>> collect(std::span<const std::vector<
   return tensors;
 }
 
-// Of the members that have one box, the one that writes it.
+// The member that writes a box, among those that have it.
 std::int64_t writer_of(std::span<const Offer> equal, const std::vector<std::uint64_t>& bytes) {
   return std::ranges::min_element(equal, {},
                                   [&](const Offer& offer) {
@@ -117,7 +117,7 @@ Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, st
     }
     plan.record.tensors.push_back(std::move(made.tensor));
   }
-  std::vector<std::size_t> file_of(members.size());  // who has nothing to write has no file
+  std::vector<std::size_t> file_of(members.size());  // a member without bytes to write has no file
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (bytes[i] == 0) continue;
     file_of[i] = plan.writers.size();

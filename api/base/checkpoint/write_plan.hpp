@@ -1,4 +1,5 @@
-// The write plan: who writes which box of which tensor, and where. Every member computes the same one.
+// The write plan: which member writes which box of which tensor, and where. Every member computes the same
+// one.
 #pragma once
 
 #include "api/base/checkpoint/saved.hpp"
@@ -10,7 +11,7 @@
 
 namespace muster::checkpoint {
 
-// What one member has of a tensor.
+// One member's part of a tensor.
 struct OwnTensor {
   std::string name;  // empty: the user's state
   muster_dtype dtype = MUSTER_U8;
@@ -40,16 +41,16 @@ struct WritePlan {
   std::vector<Replicas> replicas;     // by place
 };
 
-// 1. Empty boxes are dropped first. Equal boxes of a tensor are one: offsets and lengths tell them apart.
-// 2. Each is written by the member, among those that have it, with the fewest bytes so far; of equals the
+// 1. Empty boxes are dropped first. Equal boxes of a tensor count as one: offsets and lengths identify them.
+// 2. Among the members that have a box, the one with the fewest bytes so far writes it; among equals the
 // first.
 // 3. A member's boxes lie in its file end to end, by name and then by offset.
 //
 // Errors: kBadArgument naming tensor and members: other dtypes or shapes, a name that one member gives twice,
-// boxes that overlap, or leave a part of the tensor out; more metadata than a reader takes.
+// boxes that overlap or leave a part of the tensor out; more metadata than a reader accepts.
 Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, std::uint64_t step);
 
-// What a member writes, in the order of its file.
+// The boxes that a member writes, in the order of its file.
 std::vector<BoxIndex> boxes_of(const WritePlan& plan, std::int64_t member);
 
 }  // namespace muster::checkpoint

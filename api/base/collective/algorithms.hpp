@@ -1,6 +1,6 @@
-// The algorithms of the direct path, a row each: its name, what it takes for an operation, and why it is
-// chosen. To add one: its row and its estimate here, and its body run_NAME, a file of api/client/direct (and
-// of its CMakeLists.txt).
+// The algorithms of the direct path, a row each: its name, its cost for an operation, and why it is chosen. A
+// new one needs a row and an estimate here, and its body run_NAME in a file of api/client/direct (and in the
+// CMakeLists.txt there).
 #pragma once
 
 #include "api/base/collective/collective.hpp"
@@ -57,7 +57,7 @@ struct Estimate {
 
 namespace estimate {
 
-// What members give travels with their arrivals, and each finishes alone: one meeting.
+// Each member's contribution travels with its arrival, and each member finishes alone: one meeting.
 inline Estimate small(const Terms& t) {
   if (t.shared() || t.given_max > kSmallBytesMax) return {};
   return {t.meeting() + t.moving(t.read()), "what each rank gives travels with its arrival"};

@@ -1,5 +1,5 @@
-// Collective: what the members of a group agree on, and Share: one member's own half of it. Pure values that
-// the client, the engine and the transports understand alike.
+// Collective: the values that the members of a group agree on, and Share: one member's own half of it. Pure
+// values that the client, the engine and the transports read alike.
 #pragma once
 
 #include "api/base/collective/operations.hpp"
@@ -16,7 +16,7 @@
 
 namespace muster {
 
-// Of all blocks of one operation together.
+// Limit for all blocks of one operation together.
 inline constexpr std::size_t kPiecesMax = 4096;
 
 // Elements [offset, offset + count) of a vector. The offset of an empty block means nothing.
@@ -26,7 +26,7 @@ struct Block {
   friend bool operator==(const Block&, const Block&) = default;
 };
 
-// What all members agree on.
+// The values that all members agree on.
 struct Collective {
   muster_op op = 0;
   muster_dtype dtype = 0;  // U8 for EXCHANGE, whose faces have dtypes of their own
@@ -38,12 +38,12 @@ struct Collective {
   // empty (ALL_GATHER, REDUCE_SCATTER). 0 in operations that agree pair by pair: each Share has its counts.
   std::uint64_t count = 0;
   std::vector<std::uint64_t> counts;  // ALL_GATHER, REDUCE_SCATTER: one per member, or empty for even blocks
-  // Of the same, if blocks lie in pieces: block i is the entries [first_piece[i], first_piece[i + 1]) of a
-  // share's list of blocks, end to end. Empty: block i is entry i.
+  // For blocks in pieces of the same operations: block i is the entries [first_piece[i], first_piece[i + 1])
+  // of a share's list of blocks, end to end. Empty: block i is entry i.
   std::vector<std::uint32_t> first_piece;
   double scale = 1.0;  // PREMUL_SUM
   // Node-shared memory with one result for all, and its byte offset there. 0: each member has its own target.
-  // Of a group that spans nodes each node has a memory, which goes by the same number.
+  // In a group that spans nodes each node has its own memory, under the same number.
   std::uint64_t shared_memory = 0;
   std::uint64_t shared_offset = 0;
 };
@@ -105,10 +105,10 @@ struct ShareCounts {
   bool in_place = false;  // source and target begin at the same place
 };
 
-// What all members must agree on, from the description of member `index`. Of `said` only op, dtype, redop,
-// peer, tag and scale are read. Fields that the operation does not use are dropped, so they cannot differ; a
-// list of equal counts becomes even blocks. kBadArgument naming field and value: a peer outside the group,
-// and what validate() refuses.
+// The values that all members must agree on, from the description of member `index`. It reads only op, dtype,
+// redop, peer, tag and scale of `said`. Fields that the operation does not use are dropped, so they cannot
+// differ; a list of equal counts becomes even blocks. kBadArgument naming field and value: a peer outside the
+// group, and everything that validate() refuses.
 Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
                                    const ShareCounts& counts);
 

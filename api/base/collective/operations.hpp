@@ -10,7 +10,7 @@
 
 namespace muster {
 
-// What one member gives to an operation, or gets from it. The root of a transfer is the sender.
+// One member's input or output of an operation. The root of a transfer is the sender.
 enum class Portion : std::uint8_t {
   kNothing,
   kBlock,  // one block, at every member
@@ -21,11 +21,11 @@ enum class Portion : std::uint8_t {
   kFaces,  // strided views, each with a peer
 };
 
-// Whom muster_collective::peer names.
+// The member that muster_collective::peer names.
 enum class PeerRole : std::uint8_t { kNobody, kRoot, kReceiver, kSender };
 
-// Which counts members must agree on: all on the vector's; all on those of all blocks; or each pair on what
-// one sends to the other.
+// The counts that members must agree on: that of the vector; those of all blocks; or, for each pair, the
+// count that one sends to the other.
 enum class Agreement : std::uint8_t { kCount, kCountsOfBlocks, kPairByPair };
 
 struct OperationRow {

@@ -1,6 +1,6 @@
-// The rule of choice (decision D3): which path and which algorithm a collective takes when it is run. A pure
-// function of what all members agree on and of facts that are the same for all of them, so that every rank
-// chooses alike without a word.
+// The rule of choice (decision D3): which path and which algorithm a collective takes when it runs. It is a
+// pure function of the values that all members agree on and of facts that are the same for all of them. So
+// every rank chooses alike without communication.
 #pragma once
 
 #include "api/base/collective/algorithms.hpp"
@@ -10,7 +10,7 @@
 
 namespace muster {
 
-// What the node is like, as the engine tells every client.
+// Properties of the node, as the engine reports them to every client.
 struct Machine {
   std::uint32_t cores = 1;        // granted to the job on this node
   std::uint32_t local_ranks = 1;  // of the job on this node

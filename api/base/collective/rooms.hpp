@@ -1,4 +1,4 @@
-// Rooms: where a start with offsets of its own may begin the vectors of a plan.
+// Rooms: the offsets at which a start may begin the vectors of a plan.
 #pragma once
 
 #include "api/base/collective/collective.hpp"
@@ -24,8 +24,8 @@ struct Room {
   std::uint64_t bytes = 0;
 };
 
-// What the checks of a plan have found, kept so that a start with offsets repeats them without heap. Client
-// and engine use the same checks, so what the client lets pass the engine does not refuse.
+// The results of a plan's checks, kept so that a start with offsets repeats them without heap. Client and
+// engine use the same checks, so the engine does not refuse offsets that the client accepts.
 //
 // Owns    the order of the blocks that are written.
 // Thread  any, as a value.
@@ -40,7 +40,7 @@ class Rooms {
 
   // Whether the vectors may begin there. Collective and share are those of the constructor.
   bool allow(const Collective& collective, const Share& share, const Offsets& to) const;
-  // The same in words.
+  // The same check, with a sentence for the refusal.
   Status check(const Collective& collective, const Share& share, const Offsets& to) const;
   // The share's vectors at these offsets, which are allowed.
   Bases bases(const Share& share, const Offsets& to) const;
@@ -76,8 +76,8 @@ class Rooms {
 
 // The blocks that have elements, in order of their offsets.
 std::vector<std::uint32_t> in_order(std::span<const Block> blocks);
-// What is read and what is written must lie apart, or coincide in place. `at` says where the vectors begin;
-// `order` is that of the target's blocks, which do not overlap. kBadArgument.
+// Memory that is read and memory that is written must not overlap, or coincide in place. `at`: where the
+// vectors begin. `order`: that of the target's blocks, which do not overlap. kBadArgument.
 Status check_reads(const Collective& collective, const Share& share, const Offsets& at,
                    std::span<const std::uint32_t> order);
 

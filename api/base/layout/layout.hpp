@@ -1,5 +1,5 @@
 // Layout: which part of a tensor each rank of a mesh has (decision D10). Every rank's boxes come from one
-// function; no other code replays placements, for a replay in another order gives other rows.
+// function. No other code replays placements, because a replay in another order gives other rows.
 #pragma once
 
 #include "api/base/layout/box.hpp"
@@ -54,9 +54,8 @@ enum class ShardOrder : std::uint8_t { kInnermostFirst, kOutermostFirst };
 // Owns    shape, axes, and what the axes leave of each dim at each of their coordinates.
 // Thread  a value; any.
 // Bound   MUSTER_TENSOR_DIMS_MAX dims, kAxesMax axes, kRanksMax ranks, kIntervalsMax intervals of a dim over
-// all
-//         coordinates, kPiecesMax pieces of a rank. A shape whose lengths (0 counted as 1) have a product in
-//         int64.
+//         all coordinates, kPiecesMax pieces of a rank. A shape whose lengths (0 counted as 1) have a product
+//         in int64.
 // Fails   make() with kBadArgument, which names axis, dim and value; the sentence is the same on every rank.
 //         A rank outside the mesh is the caller's bug and asserts.
 class Layout {
@@ -89,7 +88,7 @@ class Layout {
   std::int64_t stride(std::size_t axis) const { return strides_[axis]; }
   std::int64_t coordinate(std::int64_t rank, std::size_t axis) const;
 
-  // What the rank has of one dim: in rising order, none empty, no two touching.
+  // The rank's intervals of one dim: in rising order, none empty, no two touching.
   std::span<const Interval> intervals(std::int64_t rank, std::size_t dim) const;
   Index local_shape(std::int64_t rank) const;
   std::int64_t local_elements(std::int64_t rank) const;
@@ -104,7 +103,7 @@ class Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 
  private:
-  // What some axes make of a dim.
+  // The intervals into which some axes cut a dim.
   struct Cut {
     std::vector<std::size_t> axes;    // in the order in which they cut
     std::vector<Interval> intervals;  // of all coordinates along the axes, in row-major order

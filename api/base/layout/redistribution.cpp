@@ -299,7 +299,7 @@ std::vector<std::int64_t> Redistribution::peers(std::int64_t rank) const {
 }
 
 Result<PartReduction> Redistribution::part_reduction(std::int64_t rank) const {
-  std::map<std::int64_t, std::uint64_t> counts;  // by the first of those who reduce together
+  std::map<std::int64_t, std::uint64_t> counts;  // by the first of the ranks that reduce together
   for (std::int64_t other = 0; other < to_.ranks(); ++other)
     if ((counts[peers(other).front()] += block_count(other)) > kPiecesMax)
       return fail(

@@ -64,7 +64,7 @@ class Redistribution {
   // Reductions to run first, in this order, each in place over the whole array of a rank. An axis that is
   // partial in both layouts by the same operation is not reduced, unless that would give another result.
   const std::vector<AxisReduction>& reductions() const { return reductions_; }
-  // What to multiply the result by: 1, or 1 over the ranks of the axes that become partial by SUM.
+  // The factor for the result: 1, or 1 over the ranks of the axes that become partial by SUM.
   double scale() const { return scale_; }
   // Whether some rank's array changes between the reductions and the scale.
   bool moves() const;
@@ -76,12 +76,12 @@ class Redistribution {
   // blocks are more than kPiecesMax).
   Result<PartReduction> part_reduction(std::int64_t rank) const;
 
-  // A rank that gives and gets more than `most` boxes together, and itself a box twice, or nobody: the same
-  // at each rank.
+  // A rank that gives and gets more than `most` boxes together, or none if there is no such rank. A box that
+  // a rank gives to itself counts twice. Every rank gets the same answer.
   std::optional<std::int64_t> crowded(std::uint64_t most) const;
-  // What a rank gives and gets, itself included, ordered by the other rank, then by the box. Each element
-  // that a rank gets comes from one giver: from itself if it has it, else from the replicas in turn, so that
-  // they share the work. Both ends compute the same.
+  // The boxes that a rank gives and gets, itself included, ordered by the other rank, then by the box. Each
+  // element comes from one giver. A rank that already has an element is its own giver; else the replicas take
+  // turns, which shares the work. Both ends compute the same.
   Result<std::vector<Overlap>> sends(std::int64_t rank) const;
   Result<std::vector<Overlap>> receives(std::int64_t rank) const;
 

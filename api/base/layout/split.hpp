@@ -1,4 +1,5 @@
-// Split: how the items of one dim are divided among ranks. Pure; every rank computes what every other has.
+// Split: how the items of one dim are divided among ranks. Pure; every rank computes the parts of every
+// other.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -53,7 +54,7 @@ class Split {
   // that do not add up to the items or are not one per rank, and a fused rule that is itself fused or given.
   Status check(std::int64_t items, std::int64_t ranks) const;
 
-  // What rank `rank` of `ranks` has: in rising order, none of them empty, no two of them touching.
+  // The intervals of rank `rank` of `ranks`: in rising order, none of them empty, no two of them touching.
   std::vector<Interval> intervals(std::int64_t items, std::int64_t ranks, std::int64_t rank) const;
 
   std::string name() const;  // "aligned(64)", "fused(balanced; 8, 4, 4)"

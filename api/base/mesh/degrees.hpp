@@ -22,8 +22,8 @@ inline constexpr std::int64_t kRankCountMax = 65536;
 inline constexpr char kUnsaidDegrees[] = "dp_shard=-1";   // for a job or a command that names no degrees
 inline constexpr std::size_t kDegreesTextBytesMax = 256;  // with the final zero: muster_session_info::mesh
 
-// What the degrees mean for parameters. A cp degree above 1 shards parameters even if dp_shard is 1, because
-// parameters are data-parallel over cp.
+// The data parallelism that degrees mean for parameters. A cp degree above 1 shards parameters even if
+// dp_shard is 1, because parameters are data-parallel over cp.
 enum class DataParallel : std::uint8_t { kNone, kDdp, kFsdp, kHsdp };
 std::string_view data_parallel_name(DataParallel mode);
 

@@ -193,7 +193,7 @@ class Chooser {
                    rule_.setting, names_of(named));
   }
 
-  // What '^' has left.
+  // Takes the only interface that '^' has left.
   Status take_left(std::span<const NetworkDevice* const> possible) {
     std::vector<const NetworkDevice*> left;
     for (const NetworkDevice* device : possible)

@@ -1,5 +1,5 @@
-// choose_interfaces(): by which network devices of a node the engines of its jobs reach other nodes. A pure
-// function of the list of devices and of what the settings say.
+// choose_interfaces(): selects the network devices of a node through which the engines of its jobs reach
+// other nodes. A pure function of the list of devices and of the settings.
 #pragma once
 
 #include "api/base/network/ip_address.hpp"
@@ -29,12 +29,12 @@ struct NetworkDevice {
   std::string label() const;
 };
 
-// What the settings say of a node's interfaces.
+// A node's settings for its interfaces.
 //
-// A pattern is a name ("eth0"), the beginning of names ("eth", for devices none of which is called so), a
-// name and no beginning ("=eth0"), or a subnet ("10.1.0.0/16"). With '^' before it, it excludes. A pattern
-// with the name of an RDMA device leaves only those RDMA devices that patterns name. One that excludes an
-// interface excludes the RDMA device of the same port too.
+// A pattern is a name ("eth0"), a name and no beginning ("=eth0"), or a subnet ("10.1.0.0/16"). It may also
+// be the beginning of names ("eth"), if no device has that very name. With '^' before it, it excludes. A
+// pattern with the name of an RDMA device leaves only those RDMA devices that patterns name. One that
+// excludes an interface excludes the RDMA device of the same port too.
 struct InterfaceRule {
   std::vector<std::string> addresses;  // of this node, as others reach it: numbers, the surest first
   std::vector<std::string> patterns;

@@ -13,12 +13,12 @@ namespace muster {
 // the kernel does not list its interfaces.
 Result<std::vector<NetworkDevice>> network_devices(const std::string& infiniband = "/sys/class/infiniband");
 
-// The variable by which the library of a network takes interfaces itself: "UCX_NET_DEVICES" of "ucx". Empty
-// for an unknown one.
+// The variable by which a network's library itself takes interfaces: "UCX_NET_DEVICES" of "ucx". Empty for an
+// unknown network.
 std::string interface_variable(const std::string& network);
 
-// By which devices of this node that network reaches others. What the environment says to the
-// library itself wins: then the library chooses, and `why` says so. Fails as choose_interfaces().
+// The devices of this node through which that network reaches others. The library's own environment variable
+// wins: then the library chooses, and `why` says so. Fails as choose_interfaces().
 Result<InterfaceChoice> interfaces_of_network(const std::string& name, const InterfaceRule& rule);
 
 }  // namespace muster

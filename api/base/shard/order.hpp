@@ -31,10 +31,10 @@ class UnitOrder {
 
   // A forward of the unit has ended in this step.
   bool can_go_back(std::size_t unit) const;
-  // The backward of the unit's latest forward begins: the units whose forward ended before that one, up to
-  // `depth` modules back. What has gone back is left out if the unit has had a forward since: it is of an
-  // earlier microbatch. None if that forward has had a backward before.
-  // can_go_back(unit) holds.
+  // The backward of the unit's latest forward begins. Returns the units whose forward ended before that one,
+  // up to `depth` modules back. A forward that has had its backward is left out if its unit has had a later
+  // forward: it belongs to an earlier microbatch. Returns none if this unit's forwards have all had a
+  // backward. can_go_back(unit) holds.
   std::vector<std::size_t> go_back(std::size_t unit, std::size_t depth);
 
   // Steps whose order was not that of the step before.

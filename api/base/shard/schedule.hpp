@@ -1,13 +1,13 @@
-// UnitSchedule: when units are gathered, freed and reduced (decision D9). It decides, and starts what it
-// decides through UnitOperations. It knows no clock, no thread and no rank, so it runs in a test as well.
+// UnitSchedule: decides when units are gathered, freed and reduced (decision D9), and starts that through
+// UnitOperations. It knows no clock, no thread and no rank, so it runs in a test as well.
 //
 // A unit is the parameters that are gathered, used and reduced together. Its life in a step:
 //
 //   sharded -> whole, in forward -> sharded, or a slice, or still whole -> whole, in backward -> sharded
 //                                                                              \-> gradients reduced
 //
-// Memory is reused by points, never by guess: a gather waits for the points after which nobody reads what
-// lies in its place. All calls of all ranks come in one order, so all ranks decide alike.
+// Memory is reused by points, never by guess: a gather waits for the points after which nobody reads the
+// bytes in its place. All calls of all ranks come in one order, so all ranks decide alike.
 //
 // Reference: torch.distributed.fsdp (FSDPParamGroup), whose rules for resharding, prefetch and accumulation
 // these are.
@@ -43,14 +43,14 @@ class PointSet {
   std::vector<muster_point> points_;
 };
 
-// What becomes of a unit when its forward has ended.
+// The state of a unit after its forward.
 enum class AfterForward : std::uint8_t {
   kFree,   // it is gathered again for backward
   kKeep,   // it stays whole until its backward has ended
   kSlice,  // the ranks of a smaller group keep it between them
 };
 
-// What the schedule knows of a unit.
+// A unit as the schedule knows it.
 struct ScheduledUnit {
   std::string name;
   std::size_t module = 0;
@@ -66,7 +66,7 @@ struct ScheduledUnit {
   bool trains = true;             // false: it has no gradients
 };
 
-// What to make of whole gradients.
+// Options of a reduction of whole gradients.
 struct UnitReduction {
   bool add = false;          // to the gradient shard, which has gradients of this step
   bool add_partial = false;  // sums of earlier reductions without all_reduce belong to it
@@ -80,7 +80,7 @@ struct Reduced {
   muster_point ready = MUSTER_POINT_NONE;  // the gradient shard may be read; NONE: there were no gradients
 };
 
-// From what a unit is gathered.
+// The source from which a unit is gathered.
 enum class GatherFrom : std::uint8_t {
   kShards,  // as they were when it was last gathered from them
   kChangedShards,
@@ -89,10 +89,10 @@ enum class GatherFrom : std::uint8_t {
 
 class UnitSchedule;
 
-// What carries out a schedule. Every call starts work and returns the point that it reaches; `waits` has one
-// point for each timeline.
+// The operations that carry out a schedule. Every call starts work and returns the point that it reaches;
+// `waits` has one point for each timeline.
 //
-// Owns    what it needs to start work.
+// Owns    everything that it needs to start work.
 // Thread  the schedule's.
 // Bound   its own.
 // Fails   as it likes; the step is then broken.
@@ -106,14 +106,14 @@ class UnitOperations {
   virtual Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) = 0;
   virtual Result<Reduced> reduce(std::size_t unit, UnitReduction how,
                                  std::span<const muster_point> waits) = 0;
-  // A backward has ended whose whole gradients stay, for later ones to add to. Returns the point after which
-  // they may be written again, on the timeline of Reduced::sent; NONE: at once.
+  // A backward has ended whose whole gradients stay, so that later ones add to them. Returns the point after
+  // which they may be written again, on the timeline of Reduced::sent; NONE: at once.
   virtual Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) = 0;
   // The unit is whole no more. UnitSchedule::add_uses() says after which points nobody reads its place.
   virtual void given_up(std::size_t /*unit*/, const UnitSchedule& /*schedule*/) {}
 };
 
-// What a call of backward_end() asks for, beside the usual.
+// Options of end_backward().
 struct BackwardEnd {
   bool reduce = true;      // false: the whole gradients stay, and later kernels add to them
   bool all_reduce = true;  // false: see UnitReduction
@@ -141,7 +141,7 @@ class UnitSchedule {
   UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, UnitOperations& operations);
 
   // `shards`: the point after which shards may be read, and gradient shards written. unchanged: shards are
-  // those of the step before, so what is whole stays so.
+  // those of the step before, so whole units stay whole.
   Status begin_step(muster_point shards, bool unchanged);
   // The unit's shards may be read after this point, whatever begin_step() is told next.
   void shards_change(std::size_t unit, muster_point point);
@@ -156,13 +156,13 @@ class UnitSchedule {
   // reduced: the point after which the gradient shard may be read; NONE if nothing was reduced.
   Status end_backward(std::size_t unit, std::uint32_t part, muster_point after, BackwardEnd how,
                       muster_point& reduced);
-  // Ends what is still open, at `after`, and reduces the gradients that were kept. What was prefetched in
-  // vain is dropped; a unit with kKeep stays whole if it had no backward. Returns the units of which some
-  // part never ran. kState also if gradients wait for their replicas; the step has ended all the same.
+  // Ends every open forward and backward, at `after`, and reduces the gradients that were kept. Unused
+  // prefetches are dropped; a unit with kKeep stays whole if it had no backward. Returns the units of which
+  // some part never ran. kState also if gradients wait for their replicas; the step has ended all the same.
   Result<std::vector<std::size_t>> end_step(muster_point after);
 
-  // Instead of what the order predicts: gathered when the unit's forward, or backward, begins. Empty lists
-  // too.
+  // Replaces the prediction from the order: these units are gathered when the unit's forward, or backward,
+  // begins. An empty list counts too.
   void prefetch_forward(std::size_t unit, std::vector<std::size_t> units);
   void prefetch_backward(std::size_t unit, std::vector<std::size_t> units);
   // Gathers and frees outside forward and backward.

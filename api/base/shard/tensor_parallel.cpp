@@ -82,8 +82,8 @@ Result<Placement> tp_placement(const muster_tp_rule& rule, std::size_t dims) {
   return Placement::shard(rule.style == MUSTER_TP_ROW ? 1 : 0, std::move(split));
 }
 
-// A sum over the ranks becomes a reduce-scatter along the sequence, and what all have read becomes an
-// all-gather. What backward does is the adjoint of what forward does.
+// With sequence parallelism a sum over the ranks becomes a reduce-scatter along the sequence, and a read by
+// all becomes an all-gather. Backward is the adjoint of forward.
 muster_op tp_collective(muster_tp_style style, muster_tp_moment moment, bool sequence_parallel) {
   const bool sums = style == MUSTER_TP_ROW || style == MUSTER_TP_VOCABULARY;
   switch (moment) {

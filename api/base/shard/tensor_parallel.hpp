@@ -27,7 +27,7 @@ std::optional<std::size_t> rule_of(std::span<const muster_tp_rule> rules, std::s
 // dim. Errors: kBadArgument (more dims than 2 for a style that cuts; a split that does not exist).
 Result<Placement> tp_placement(const muster_tp_rule& rule, std::size_t dims);
 
-// What the ranks do with an activation, or its gradient, at one moment of a layer; 0: nothing.
+// The collective for an activation, or its gradient, at one moment of a layer; 0: none.
 muster_op tp_collective(muster_tp_style style, muster_tp_moment moment, bool sequence_parallel);
 
 }  // namespace muster::shard

@@ -22,9 +22,9 @@ struct CheckpointEntry {
 CheckpointEntry entry_of(std::string name, const checkpoint::CheckpointRecord& record);
 
 // The checkpoints whose metadata were read, by step and then by name; the newest is the last one. Folders
-// without metadata, and those that are still written, are none. A folder that is not there has none. What was
-// refused is left out: `refused`, if not null, gets why: kCorrupt, kVersion, kDenied, kNoResource. Errors, of
-// the folder: kDenied, kNoResource.
+// without metadata, and unfinished checkpoints, do not count. A missing folder has none. Refused checkpoints
+// are left out, and `refused`, if not null, gets each reason: kCorrupt, kVersion, kDenied, kNoResource.
+// Errors, of the folder: kDenied, kNoResource.
 Result<std::vector<CheckpointEntry>> list_checkpoints(const std::string& folder,
                                                       std::vector<Status>* refused = nullptr,
                                                       const Pause& pause = Pause());
@@ -33,15 +33,15 @@ struct Newest {
   CheckpointEntry entry;
   std::vector<Status> damaged;  // that were passed over, because their metadata are damaged
 };
-// Errors: kNotFound; kCorrupt (all are damaged). Where one could not be read for another reason, its error:
-// it may be the newest.
+// Errors: kNotFound; kCorrupt (all are damaged). If a checkpoint could not be read for another reason, its
+// error: it may be the newest.
 Result<Newest> newest_checkpoint(const std::string& folder, const Pause& pause = Pause());
 
-// Removes the oldest checkpoints until `keep` are left, never `newest`. Whoever dies in between leaves no
-// half of a checkpoint under its name.
+// Removes the oldest checkpoints until `keep` are left, never `newest`. If the process dies meanwhile, no
+// half of a checkpoint is left under its name.
 Status remove_oldest(const std::string& folder, std::size_t keep, const std::string& newest,
                      const Pause& pause = Pause());
-// Removes what writers that have died left behind before `newest` was made.
+// Removes the leftovers of dead writers from before `newest` was made.
 Status remove_leftovers(const std::string& folder, const std::string& newest, const Pause& pause = Pause());
 
 }  // namespace muster::store

@@ -67,7 +67,7 @@ Status write_text(const std::string& path, std::string_view text);
 Status rename_to_new(const std::string& from, const std::string& to);
 // The folder and all in it, file by file.
 Status remove_folder(const std::string& path, const Pause& pause = Pause());
-// Tells an attempt from others, of this process or of another: who was killed may have left files.
+// Distinguishes an attempt from others, of this process or of another: a killed process may have left files.
 std::uint64_t fresh_nonce();
 
 }  // namespace muster::store

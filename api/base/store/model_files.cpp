@@ -116,7 +116,7 @@ Result<NamedFiles> chosen_by(std::span<const std::string> paths, const NameFilte
   return chosen;
 }
 
-// ---- what they say -----------------------------------------------------------------------------
+// ---- contents ----------------------------------------------------------------------------------
 
 // As files are named in texts about several of them.
 std::string name_of(const std::string& path) {
@@ -194,7 +194,7 @@ Status check_each_once(const std::vector<ModelFile>& files) {
   return {};
 }
 
-// Of the index, and of all files that were read.
+// Names of the tensors in the index and in all files that were read.
 std::vector<std::string> names_of(const std::vector<ModelFile>& files, const PartIndex& index) {
   std::set<std::string> names;
   for (const auto& [name, file] : index) names.insert(name);

@@ -1,8 +1,8 @@
-// ModelFiles: the safetensors files of one model, with all that their headers say, checked against each
+// ModelFiles: the safetensors files of one model, with the contents of their headers, checked against each
 // other.
 //
 // A model is one file, or several. Several are named one by one, by their index, or by the folder that holds
-// the index. With an index, only the files are read that have a tensor which is wanted.
+// the index. With an index, only the files with a wanted tensor are read.
 #pragma once
 
 #include "api/base/checkpoint/saved.hpp"
@@ -17,7 +17,7 @@
 
 namespace muster::store {
 
-// What an open file's header says.
+// An open file and its header.
 struct TensorSource {
   DiskFile file;
   checkpoint::CheckpointRecord record;  // with its step 0

@@ -139,7 +139,8 @@ Status StagedFolder::clear(const Pause& pause) {
   return {};
 }
 
-// From here on the checkpoint exists. What it replaces is in the staged folder then, and goes with it.
+// From here on the checkpoint exists. The one that it replaces is then in the staged folder, and goes with
+// it.
 Status StagedFolder::take_the_name() {
   const std::string target = final_path(folder_, name_);
   Status status = rename_to_new(path_, target);

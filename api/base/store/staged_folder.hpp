@@ -1,10 +1,11 @@
-// StagedFolder: a checkpoint while it is written. It is no checkpoint before commit(), whoever dies when.
+// StagedFolder: a checkpoint while it is written. It is no checkpoint before commit(), whichever process
+// dies.
 //
 //   FOLDER/NAME.partial-NONCE/rank-0.bin …   each member writes its file, and waits until it is on the disk
 //   …/metadata.json                          written last, under another name first, then renamed
 //   FOLDER/NAME                              the folder renamed; FOLDER synced
 //
-// What can fail, fails before that rename, but for the last sync. If that fails, a folder that was replaced
+// Every failure comes before that rename, except one of the last sync. If that sync fails, a replaced folder
 // takes its name back.
 #pragma once
 
@@ -42,11 +43,11 @@ class StagedFolder {
 
   const std::string& path() const { return path_; }
   // Every file of the record is complete and on the disk. Pauses before the rename. After a failure there is
-  // no new checkpoint, and what was to be replaced is as it was. One exception: if the last sync fails, and
-  // nothing was replaced, there is one, and the text says so. If what was replaced cannot safely come back,
+  // no new checkpoint, and the one to be replaced is as it was. One exception: if the last sync fails, and
+  // nothing was replaced, there is one, and the text says so. If the replaced one cannot safely come back,
   // both folders stay, and the text names them.
   Status commit(const checkpoint::CheckpointRecord& record, const Pause& pause = Pause());
-  // Removes what was not committed, or what the commit has replaced.
+  // Removes an uncommitted folder, or the one that the commit has replaced.
   Status clear(const Pause& pause = Pause());
 
  private:

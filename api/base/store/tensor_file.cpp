@@ -83,7 +83,7 @@ Status copy_file(ModelFile& file, std::uint64_t& at, DiskFile& out) {
   return copy_tensors(source, file.tensors, at, out);
 }
 
-// What the checkpoint will say, but for checksums and places.
+// The future record of the checkpoint, without checksums and places.
 CheckpointRecord planned(const ModelFiles& model, std::uint64_t step) {
   CheckpointRecord record;
   record.step = step;

@@ -103,7 +103,7 @@ Status CheckMode::judge_run(std::string_view call, muster_plan plan) const {
 
 void CheckMode::started(const NextStart& next, muster_point point) {
   sums_.forget_written(*next.uses);
-  // What a start in flight writes is no source yet.
+  // A source that a start in flight still writes gets no digest.
   const bool is_ready = next.moves && !starts_.race_of(*next.uses);
   starts_.add(next, point);
   release(starts_.forget_oldest());
@@ -139,7 +139,7 @@ void CheckMode::fail(muster_point point) {
   for (const StartedUse& start : ended) (void)sums_.take(start.point);
 }
 
-// What waits for a point that this process has yet to raise may be used until then.
+// A start that waits for a point of this process leaves its memory free until the process raises that point.
 void CheckMode::protect(const StartedUse& start) {
   if (start.open.empty())
     buffers_.protect(*start.uses, name_of(start) + " is in flight; wait for its point first");
@@ -163,7 +163,7 @@ void CheckMode::signalled(std::uint32_t timeline, std::uint64_t value) {
   for (const StartedUse* const start : starts_.signal(timeline, value)) protect(*start);
 }
 
-// ---- memory that nobody may use for a while ----------------------------------------------------
+// ---- closed memory -----------------------------------------------------------------------------
 
 void CheckMode::close(const std::byte* from, const std::byte* to, std::string why) {
   open(from, to);
@@ -171,7 +171,7 @@ void CheckMode::close(const std::byte* from, const std::byte* to, std::string wh
   buffers_.protect(closed_.back().uses, closed_.back().why);
 }
 
-// What is left of a closed place on both sides stays closed.
+// The parts of a closed place before and behind the range stay closed.
 void CheckMode::open(const std::byte* from, const std::byte* to) {
   std::vector<Closed> left;
   for (Closed& each : closed_) {

@@ -1,4 +1,4 @@
-// CheckMode: what a session in check mode has beside the others.
+// CheckMode: the additional state of a session in check mode.
 #pragma once
 
 #include "api/base/hash.hpp"
@@ -23,61 +23,63 @@ namespace muster::client {
 
 enum class Mode : std::uint8_t { kPlain, kCheck };
 
-// Owns    the session's mappings, what each plan uses, and the starts that nobody has seen end.
+// Owns    the session's mappings, what each plan uses, and the starts whose end the process has not seen.
 // Thread  the session's.
 // Bound   that of its objects.
 // Fails   never; finds what is wrong: kState with rank, call, start and bytes. Each finding goes to standard
 //         error too.
 class CheckMode {
  public:
-  // Says once that the mode is on.
+  // Prints once that the mode is on.
   explicit CheckMode(std::int32_t rank);
 
   std::int32_t rank() const { return rank_; }
   GuardedBuffers& buffers() { return buffers_; }
-  // Of a finding: writes it to standard error and returns it.
+  // Writes the finding, if it is one, to standard error, and returns it.
   Status found(Status finding) const;
   Status found(std::string_view text) const;
 
   // ---- plans
   // moves: it is a collective, whose sources must stay as they are.
   void plan_made(muster_plan plan, std::string name, MemoryUses uses, bool moves);
-  // Leaves out what is in memory of a device that this process does not see.
+  // Leaves out uses of memory that this process does not see, such as that of a device.
   std::shared_ptr<const MemoryUses> seen(MemoryUses uses) const;
   void plan_gone(muster_plan plan) { plans_.erase(plan); }
-  // The buffer is freed. kState, if something has been written around it.
+  // The buffer is freed. kState, if something was written around it.
   Status buffer_gone(muster_buffer buffer);
-  // kState, if something has been written around any buffer.
+  // kState, if something was written around any buffer.
   Status check_around() { return found(buffers_.check_around()); }
 
   // ---- starts
-  // What a start of the plan would use; nothing for a plan that is not known.
+  // The memory that a start of the plan would use; nothing, if the plan is not known.
   std::optional<NextStart> next_start(muster_plan plan, const muster_submit& submit) const;
   // kState naming both, if the start would race with one in flight.
   Status judge(std::string_view call, const NextStart& next) const;
-  // The same for a collective that this process runs now.
+  // The same for a collective that the session runs now.
   Status judge_run(std::string_view call, muster_plan plan) const;
   void started(const NextStart& next, muster_point point);
   StartsInFlight& starts() { return starts_; }
-  // The process has seen that the point is reached. kState, if the source of a collective has changed since
-  // its start.
+  // The process has seen the point reached. kState, if the source of a collective has changed since its
+  // start.
   Status reach(muster_point point);
-  // It has seen that the point never will be.
+  // The process has seen that the point will never be reached.
   void fail(muster_point point);
-  // A run of a plan; after it, the same as of a start.
+  // The digest of the sources of a run, taken before it. judge_sum() compares them afterwards: kState, if
+  // they have changed.
   std::optional<SourceSums::Sum> sum_of(muster_plan plan) const;
   Status judge_sum(std::string_view whose, const SourceSums::Sum& sum) const;
-  // kState naming both, if the signal would let a start begin that races with another.
+  // kState naming both, if the signal lets a start begin that races with another.
   Status judge_signal(std::uint32_t timeline, std::uint64_t value) const;
   void signalled(std::uint32_t timeline, std::uint64_t value);
 
-  // ---- memory that nobody may use for a while
+  // ---- closed memory
   void close(const std::byte* from, const std::byte* to, std::string why);
   void open(const std::byte* from, const std::byte* to);
-  // kState naming the start, if one that uses the memory may still run after the points. `whose` gives it up.
+  // kState naming the start, if a start that uses the memory may still run after the points. `whose`: the
+  // object that gives the memory up.
   Status judge_end(const std::byte* from, const std::byte* to, std::span<const muster_point> points,
                    std::string_view whose) const;
-  // kState naming the start, if one in flight writes what this process is about to read.
+  // kState naming the start, if a start in flight writes memory that this process is about to read.
   Status judge_read(std::string_view call, std::span<const muster_tensor> views) const;
 
   void name_lane(muster_lane lane, std::string_view name) { lanes_[lane] = name; }
@@ -87,7 +89,7 @@ class CheckMode {
     MemoryUses uses;  // one, which writes
     std::string why;
   };
-  // kState, if the uses meet what is closed. `what`: who uses it.
+  // kState, if the uses meet a closed place. `what`: the call that uses them.
   Status judge_closed(std::string_view what, const MemoryUses& uses) const;
   struct Planned {
     std::string name;

@@ -1,4 +1,4 @@
-// The SIGSEGV handler of check mode: it says in words what an access to a session's memory did wrong.
+// The SIGSEGV handler of check mode: it explains the fault of an access to a session's memory.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ class FaultLock {
   FaultLock& operator=(const FaultLock&) = delete;
 };
 
-// The range must stay where it is until unwatch(). The first one installs the handler, which stays; what is
-// not its own it passes on to the handler before it. Both take the lock.
+// The range must stay where it is until unwatch(). The first range installs the handler, which stays; it
+// passes foreign faults on to the handler before it. Both take the lock.
 void watch(WatchedRange& range);
 void unwatch(WatchedRange& range) noexcept;
 

@@ -162,7 +162,7 @@ Status GuardedBuffers::check_around(Guarded& guarded) {
                  full_name(guarded), place);
 }
 
-// What a start still writes is looked at later.
+// A buffer with a page that cannot be read, because a start writes it, is checked by a later call.
 Status GuardedBuffers::check_around() {
   const auto is_open = [](const Page& page) { return (page.access & PROT_READ) != 0; };
   for (auto& [end, guarded] : all_)

@@ -21,9 +21,9 @@
 namespace muster::client {
 
 // Owns    the mappings. The memory of a buffer that was freed is gone; its addresses stay inaccessible.
-// Thread  the session's; others may run into a page meanwhile.
+// Thread  the session's; other threads may touch a protected page meanwhile.
 // Bound   a page on both sides of each buffer; kFreedMax freed ones.
-// Fails   own_memory() and map(): NO_RESOURCE. Finds: bytes around a buffer that were overwritten.
+// Fails   own_memory() and map(): NO_RESOURCE. Finds: overwritten bytes around a buffer.
 class GuardedBuffers {
  public:
   static constexpr std::size_t kFreedMax = 4096;
@@ -43,18 +43,18 @@ class GuardedBuffers {
   Result<std::byte*> map(const shm::Descriptor& memory, std::uint64_t bytes);
   void unmap(std::byte* mapped);
 
-  // A buffer that lies in a mapping. owned: what lies around it in its pages is nobody's, and must not
+  // A buffer that lies in a mapping. owned: the bytes around it in its pages belong to nobody, and must not
   // change.
   void add(muster_buffer buffer, std::byte* mapped, std::byte* data, std::uint64_t bytes, bool owned);
-  // What the buffer is, for people.
+  // Names the buffer in findings.
   void name(muster_buffer buffer, std::string name);
   // The buffer is freed.
   Status give_back(muster_buffer buffer);
-  // kState, if something has been written around a buffer. It tells of each buffer once.
+  // kState, if something was written around a buffer. Each buffer is reported once.
   Status check_around();
 
-  // Until release() the process must not touch what a start writes, nor write what it reads. `why` is told to
-  // whoever does. Only pages that lie wholly in a use are protected.
+  // Until release() the process must not touch memory that a start writes, nor write memory that it reads. A
+  // forbidden access reports `why`. Only pages that lie wholly in a use are protected.
   void protect(const MemoryUses& uses, const std::string& why);
   void release(const MemoryUses& uses);
   // "bytes [0, 64) of buffer 0x10001".
@@ -71,13 +71,13 @@ class GuardedBuffers {
   };
   struct Guarded {
     muster_buffer buffer = 0;  // 0: none is known yet
-    std::string name;          // empty: nobody has said
+    std::string name;          // empty: none was given
     std::byte* mapped = nullptr;
     std::size_t mapped_bytes = 0;
     std::byte* data = nullptr;
     std::uint64_t bytes = 0;
     bool owned = false;
-    bool told = false;  // what was written around it
+    bool told = false;  // that something was written around it
     WatchedRange range;
     std::vector<Page> pages;  // of the mapping
   };

@@ -39,8 +39,8 @@ void add_blocks(MemoryUses& uses, const std::byte* vector, std::span<const Block
   }
 }
 
-// The blocks of the target that change. Of an operation that only moves data a member's own block stays as it
-// is, if it lies there already.
+// The blocks of the target that change. A member's own block that lies in place already stays as it is, if
+// the operation only moves data.
 std::vector<Block> changed_blocks(const Collective& what, const Share& mine, const Bases& at) {
   const std::vector<Block>& all = mine.target_blocks;
   if (row_of(what.op).reduces || at.source == nullptr) return all;

@@ -28,15 +28,15 @@ void add_view(MemoryUses& uses, const muster_tensor& view, const std::byte* buff
 // Where a range begins in this process; null: it does not see it.
 using AddressOf = std::function<std::byte*(const muster_range&)>;
 MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of);
-// `at`: where the vectors begin. What a member has in place already, as its own block of an all-gather, is
-// only read.
+// `at`: where the vectors begin. Data that a member has in place already, such as its own block of an
+// all-gather, counts as read only.
 MemoryUses uses_of(const Collective& what, const Share& mine, const Bases& at);
 
-// Whether the two share a byte. Views that take too long to tell apart do not.
+// Whether the two uses share a byte. The answer is false for views that take too long to compare.
 bool meet(const MemoryUse& a, const MemoryUse& b);
 
-// Calls visit(from, to) for each run of bytes that lie end to end, of views whose runs are long; a view of
-// very many runs is left out.
+// Calls visit(from, to) for each run of adjacent bytes. A view whose runs are short, or very many, is left
+// out.
 template<class Visit>
 void for_each_run(const MemoryUse& use, std::size_t least_bytes, Visit visit) {
   constexpr std::int64_t kRunsMax = 1 << 16;

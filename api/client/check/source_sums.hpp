@@ -1,4 +1,4 @@
-// SourceSums: digests of what collectives in flight read, to see whether it stays as it is.
+// SourceSums: digests of the memory that collectives in flight read. They show whether it stays unchanged.
 #pragma once
 
 #include "api/base/hash.hpp"
@@ -13,7 +13,7 @@
 
 namespace muster::client {
 
-// Of memory that a use writes itself, as in place, there is no digest.
+// Memory that a use writes itself, as in an operation in place, has no digest.
 //
 // Owns    the digests.
 // Thread  the session's.
@@ -24,9 +24,9 @@ class SourceSums {
   // The bytes that the uses read, and which of them changed.
   class Sum {
    public:
-    // Nothing, if they read nothing that they do not write.
+    // Nothing, if the uses read no memory but that which they write.
     static std::optional<Sum> of(const MemoryUses& uses);
-    // The use whose bytes are others than they were.
+    // The use whose bytes have changed; null, if there is none.
     const MemoryUse* changed() const;
 
    private:
@@ -39,9 +39,9 @@ class SourceSums {
   };
 
   void add(muster_point point, Sum sum) { sums_.insert_or_assign(point, std::move(sum)); }
-  // Takes the start's digest out.
+  // Removes the digest of the start and returns it.
   std::optional<Sum> take(muster_point point);
-  // Another start writes this later, so it may change. Parts that are written are looked at no more.
+  // A later start writes this memory, so it may change. Digests of the parts that it writes are dropped.
   void forget_written(const MemoryUses& uses);
 
  private:

@@ -38,7 +38,7 @@ bool StartsInFlight::is_raised(muster_point point) const {
   return raised_[shm::point_timeline(point) - shm::kClientTimelineFirst] >= shm::point_value(point);
 }
 
-// What has ended, and what has to be raised, before the start begins.
+// The starts that have ended, and the points that must be raised, before the start begins.
 StartsInFlight::Lane StartsInFlight::before(const NextStart& next) const {
   Lane result = next.lane < lanes_.size() ? lanes_[next.lane] : Lane();
   result.ended.add(seen_);
@@ -120,7 +120,8 @@ std::vector<StartedUse> StartsInFlight::take_ended() {
   return ended;
 }
 
-// What the process has seen end by then has ended for whoever waits for the signal.
+// A start that waits for the signal comes after all that the process has seen end before it raises the
+// signal.
 void StartsInFlight::resolve(Lane& lane, std::uint32_t timeline, std::uint64_t value) const {
   const auto is_met = [&](muster_point point) {
     return shm::point_timeline(point) == timeline && shm::point_value(point) <= value;

@@ -1,9 +1,9 @@
-// StartsInFlight: which starts a new one comes after, and with which it would race.
+// StartsInFlight: the starts after which a new one comes, and those with which it would race.
 //
-// A start comes after the earlier ones of its lane, after the points that it waits for, after what the
-// process had waited for when it started it, and after all that these came after. Two starts that use the
-// same bytes, of which one writes, must come one after the other. Whether they meet in time is chance, and
-// does not count.
+// A start comes after the earlier ones of its lane, and after the points for which it waits. It comes after
+// all for which the process had waited when it started it, and after all that these came after. Two starts
+// that use the same bytes, of which one writes, must come one after the other. Whether they meet in time is
+// chance, and does not count.
 #pragma once
 
 #include "api/client/check/memory_use.hpp"
@@ -43,12 +43,12 @@ struct NextStart {
   bool moves = false;  // it is a collective
 };
 
-// A start that nobody has seen end yet.
+// A start whose end the process has not seen yet.
 struct StartedUse {
   muster_point point = MUSTER_POINT_NONE;
   std::string name;
   std::shared_ptr<const MemoryUses> uses;
-  EndedStarts before;              // what has ended when it begins
+  EndedStarts before;              // the starts that have ended when it begins
   std::vector<muster_point> open;  // of the client's own timelines: not raised yet, and it begins after them
 };
 
@@ -57,7 +57,7 @@ struct Race {
   MemoryUse its, mine;
 };
 
-// Owns    what it remembers of each start.
+// Owns    a record of each start.
 // Thread  the session's.
 // Bound   kRememberedMax starts; of those before them no race is found.
 // Fails   never.
@@ -75,7 +75,7 @@ class StartsInFlight {
   // The process has seen that the point is reached. Returns the starts that it knows ended, and did not know
   // before.
   std::vector<StartedUse> reach(muster_point point);
-  // The point will never be reached: the same, but what its start waited for may go on.
+  // The point will never be reached: the same, but starts for which its start waited may go on.
   std::vector<StartedUse> fail(muster_point point);
   // A start that waits for a point which is not raised yet may come after later ones. So it is judged as the
   // point is raised. `later` of the pair waits for the point.

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::uint64_t kPointOfEntry = MUSTER_POINT_OF_ENTRY(0);
 
-// `earlier`: the points of the batch's entries before it. Nothing, for what is refused anyhow.
+// `earlier`: the points of the batch's entries before this one. Nothing, for a start that will be refused
+// anyhow.
 std::optional<NextStart> next_start(muster_session& session, muster_plan plan, const muster_submit& submit,
                                     std::span<const muster_point> earlier = {}) {
   const Timelines& timelines = session.submission().timelines();
@@ -37,7 +38,7 @@ std::optional<NextStart> next_start(muster_session& session, muster_plan plan, c
   return next;
 }
 
-// What the process knows by the outcome of a wait.
+// Records the outcome of a wait: the point is reached, or never will be.
 Status learnt(muster_session& session, muster_point point, Status status) {
   if (status.ok()) return session.check()->reach(point);
   if (is_group_failure(status.code())) session.check()->fail(point);
@@ -59,7 +60,7 @@ Status checked_start(muster_session& session, muster_plan plan, const muster_sub
   return {};
 }
 
-// Each entry is judged as if those before it were started.
+// Each entry is judged as if the entries before it were started.
 Status checked_start_batch(muster_session& session, std::span<muster_batch_entry> entries,
                            std::size_t* refused) {
   CheckMode& check = *session.check();

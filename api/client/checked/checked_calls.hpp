@@ -1,4 +1,4 @@
-// The calls of a session in check mode: each does what the plain call does, and looks before and after it.
+// The calls of a session in check mode: each makes the plain call, with checks before and after it.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <span>
 
-// `session` is usable, and in check mode. Errors: those of the plain call, and kState for a finding; then
-// nothing was done, if the finding is about what the call would do.
+// `session` is usable, and in check mode. Errors: those of the plain call, and kState for a finding. A
+// finding before the plain call prevents it.
 namespace muster::client {
 
 Status checked_start(muster_session& session, muster_plan plan, const muster_submit& submit,

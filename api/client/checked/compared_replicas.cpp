@@ -7,8 +7,8 @@
 
 namespace muster::client {
 
-// Of other dims than those nothing is known, so parameters over them are left out. Members along the dim have
-// equal shards, so if one's is empty all are.
+// A parameter that fails check_dims() is left out: it is not known which dims cut it. Members along the dim
+// have equal shards: if one of them is empty, all are.
 std::vector<ComparedReplicas::Parameter> ComparedReplicas::shared_along(const char* dim, bool local) const {
   std::vector<Parameter> all;
   for (std::size_t u = 0; u < set_.units.size(); ++u) {

@@ -1,4 +1,4 @@
-// ComparedReplicas: whether ranks that have the same part of a parameter have the same bytes of it.
+// ComparedReplicas: checks that ranks with the same part of a parameter have the same bytes of it.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -15,22 +15,23 @@
 
 namespace muster::client {
 
-// Along each dim of the mesh that does not cut a parameter. It begins with one digest of all parameters;
-// where these differ it looks for the parameter. All ranks find the same, so all compare the same.
+// It compares along each dim of the mesh that does not cut a parameter. It begins with one digest of all
+// parameters; where these differ, it compares each parameter. All ranks find the same, so all compare the
+// same.
 //
-// Owns    which parameters it has spoken of.
+// Owns    the list of local parameters that it has reported.
 // Thread  the session's.
 // Bound   a collective for each dim; after a difference one for each parameter.
-// Fails   kCorrupt at all ranks of the dim, naming unit, parameter and ranks. Of MUSTER_PARAMETER_LOCAL
-//         parameters, which may differ, it writes one line to standard error.
+// Fails   kCorrupt at all ranks of the dim, naming unit, parameter and ranks. MUSTER_PARAMETER_LOCAL
+//         parameters may differ: it writes one line about each to standard error.
 class ComparedReplicas {
  public:
   ComparedReplicas(const CheckMode& check, const WatchedSet& set) : check_(check), set_(set) {}
 
   // A collective of all ranks of the set.
   Status compare();
-  // A step was abandoned: runs of groups that were aborted still say so, each once. The next compare() goes
-  // on.
+  // A step was abandoned. Runs of aborted groups still report that, each once; the next compare() goes on
+  // past it.
   void expect_aborts() { expects_aborts_ = true; }
 
  private:

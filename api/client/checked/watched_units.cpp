@@ -104,8 +104,8 @@ void WatchedUnits::close(std::size_t unit) {
                            set_.units[unit]->facts().name));
 }
 
-// Another unit may have taken the place since: then it is not spoilt. The fill may wait for long, so it
-// stands in no lane of the set; the next gather into the place comes after it.
+// The place is not spoilt if the fill is refused. The fill may wait for long, so it stands in no lane of the
+// set; the next gather into the place comes after it.
 void WatchedUnits::given_up(std::size_t unit, const shard::UnitSchedule& schedule) {
   Watched& watched = watched_[unit];
   if (watched.place == nullptr) return;
@@ -140,8 +140,8 @@ Result<muster_point> WatchedUnits::slice(std::size_t unit, std::span<const muste
 
 // ---- gradients ---------------------------------------------------------------------------------
 
-// Fills and copies are on lanes of their own: a copy waits for a whole backward, and no other unit may wait
-// for that.
+// Fills and copies have lanes of their own: a copy waits for a whole backward, and no other unit may wait for
+// that.
 Status WatchedUnits::begin_backward(std::size_t unit, std::span<muster_point, 2> ready) {
   Watched& watched = watched_[unit];
   const bool begins = !std::exchange(watched.in_backward, true);
@@ -162,7 +162,7 @@ Status WatchedUnits::begin_backward(std::size_t unit, std::span<muster_point, 2>
   return {};
 }
 
-// The whole gradients as the backward has left them, for a look later.
+// Copies the whole gradients as the backward has left them; look_at_copy() checks the copy later.
 Status WatchedUnits::copy(std::size_t unit, std::span<const muster_point> waits, shard::PointSet& before) {
   before.add(waits);
   Watched& watched = watched_[unit];
@@ -171,7 +171,7 @@ Status WatchedUnits::copy(std::size_t unit, std::span<const muster_point> waits,
   if (watched.copy_gradients == 0 || its.reduction().keeps()) return {};
   MUSTER_RETURN_IF_ERROR(look_at_copy(unit));
   if (watched.copied != MUSTER_POINT_NONE) return {};
-  before.add(watched.gradients_spoilt);  // also where nobody has waited for it
+  before.add(watched.gradients_spoilt);  // even if no caller has waited for it
   auto copied = lanes_.start(watched.copy_gradients, UnitLane::kReduce, before.points());
   if (!copied) return std::move(copied).error();
   watched.copied = *copied;
@@ -182,14 +182,14 @@ Status WatchedUnits::copy(std::size_t unit, std::span<const muster_point> waits,
   return {};
 }
 
-// What waits for this process itself is looked at later.
+// A copy that still waits for a signal of this process is checked later.
 Status WatchedUnits::look_at_copy(std::size_t unit) {
   Watched& watched = watched_[unit];
   if (watched.copied == MUSTER_POINT_NONE || check_.starts().is_open(watched.copied)) return {};
   const Status waited = status_of(muster_point_wait(set_.session, watched.copied, -1));
   watched.copied = MUSTER_POINT_NONE;
   const std::vector<std::size_t> looked_at = std::exchange(watched.looked_at, {});
-  if (!waited.ok()) return {};  // the backward has failed, which others tell
+  if (!waited.ok()) return {};  // the backward has failed, which other calls report
   const UnitFacts& facts = set_.units[unit]->facts();
   const std::size_t element = dtype_bytes(facts.reduce_dtype);
   for (const std::size_t p : looked_at) {
@@ -224,7 +224,7 @@ Status WatchedUnits::begin_step(muster_point after, bool unchanged) {
   changed_.add(after);
   for (const muster_point point : changed_.points()) {
     if (check_.starts().is_open(point)) return {};
-    // One that has failed is told by what waits for it.
+    // The call that waits for a failed point reports it.
     if (muster_point_wait(set_.session, point, -1) != MUSTER_OK) return {};
   }
   changed_.clear();

@@ -1,4 +1,4 @@
-// WatchedUnits: marks what a set of units must not use, and looks for the marks.
+// WatchedUnits: marks memory that a set of units must not use, and looks for the marks.
 #pragma once
 
 #include "api/client/check/check_mode.hpp"
@@ -18,13 +18,13 @@
 
 namespace muster::client {
 
-// While a unit is not whole its place is closed, and each of its bytes is 0xFF: a NaN of every float. So are
-// whole gradients when a backward begins. What of them is still so when they are reduced, nobody has written:
-// the whole gradients are copied before, and looked at when the step ends.
+// While a unit is not whole its place is closed, and each byte there is 0xFF: a NaN of every float. A
+// backward begins with the same bytes in its whole gradients. They are copied before they are reduced, and
+// the copy is checked when the step ends. A gradient that still has only these bytes was never written.
 //
 // Owns    lanes of its own, plans, and room for a copy of the whole gradients of each unit.
 // Thread  the session's.
-// Bound   that of the set. The end of a step waits for its backwards, and its begin for what `after` says.
+// Bound   that of the set. The end of a step waits for its backwards, and its begin for the point `after`.
 // Fails   as UnitWatch.
 class WatchedUnits final : public UnitWatch {
  public:

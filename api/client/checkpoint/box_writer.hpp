@@ -1,9 +1,9 @@
-// BoxWriter: a copy of what this rank writes, and the child process that writes it.
+// BoxWriter: a copy of the data that this rank writes, and the child process that writes it.
 //
-// The copy lies in a memory file. The child maps nothing else that matters to it, and calls only what a child
-// of a process with several threads may: write, fsync, close, _exit. It holds no descriptor but that of its
-// file, so neither the daemon nor the launcher waits for it. It blocks all signals, and ends soon after its
-// parent has.
+// The copy lies in a memory file. The child uses no other mapping of its parent, and calls only functions
+// that a child of a process with several threads may call: write, fsync, close, _exit. It holds no descriptor
+// but that of its file, so neither the daemon nor the launcher waits for it. It blocks all signals, and ends
+// soon after its parent has.
 #pragma once
 
 #include "api/base/hash.hpp"
@@ -33,8 +33,8 @@ class BoxWriter {
   BoxWriter& operator=(BoxWriter&& other) noexcept;
   ~BoxWriter();  // ends a child that still writes
 
-  // Room for a copy of `bytes`, with `chunks` in it: (first byte, bytes) each, end to end. Takes the memory
-  // of `spare`, a writer that has ended, if that is large enough: pages that are there already cost half the
+  // Makes room for a copy of `bytes` in `chunks`: (first byte, bytes) each, end to end. `spare` is a writer
+  // that has ended. Its memory is used again if it is large enough: pages that exist already cost half the
   // time.
   struct Chunk {
     std::uint64_t at = 0;
@@ -45,9 +45,9 @@ class BoxWriter {
   // Starts the child, which writes the copy into a new file at `path`.
   Status start(const std::string& path);
 
-  // Whether the child has ended; waits for that no longer than `patience`. OK: it has written everything.
+  // Whether the child has ended; waits for that at most `patience`. OK: the child has written everything.
   Result<bool> finished(std::chrono::milliseconds patience);
-  // Of each chunk, once it has.
+  // The checksum of each chunk, once the child has ended.
   std::span<const Hash128> sums() const;
 
  private:

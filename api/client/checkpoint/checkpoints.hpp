@@ -1,4 +1,4 @@
-// What a muster_checkpoints is: the folder of a run, as the members of a group use it.
+// muster_checkpoints: the folder of a run, as the members of a group use it.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -12,7 +12,7 @@
 #include <span>
 #include <string>
 
-// Owns    the save in flight, and the memory of its copy, which the next one takes.
+// Owns    the save in flight, and the memory of its copy, which the next save takes.
 // Thread  the session's.
 // Bound   one save in flight.
 // Fails   as checkpoint.h says.
@@ -26,7 +26,7 @@ struct muster_checkpoints {
   // `info` may be null.
   muster::Status load(const muster_checkpoint_load_options& said, muster_checkpoint_info* info);
   muster::Status query(const char* name, muster_checkpoint_info& info) const;
-  // Writes as many as there is room for; returns how many there are.
+  // Writes as many infos as there is room for; returns the number of checkpoints.
   muster::Result<std::size_t> list(std::span<muster_checkpoint_info> infos) const;
 
  private:

@@ -56,7 +56,7 @@ Result<std::vector<std::string>> GroupMembers::gather(std::int32_t root, std::st
 
 Result<std::vector<std::string>> GroupMembers::hear(const Status& own, std::string_view said) {
   MUSTER_ASSIGN_OR_RETURN(std::vector<std::string> all, gather(-1, message_of(own, said)));
-  // What all say is no rank's own.
+  // A failure that all members report names no rank.
   const bool alike =
       std::all_of(all.begin(), all.end(), [&](const std::string& text) { return text == all[0]; });
   for (std::size_t i = 0; i < all.size(); ++i) {

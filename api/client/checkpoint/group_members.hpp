@@ -1,4 +1,4 @@
-// The members of a group, as saves and loads speak with them: small messages, and one outcome for all.
+// GroupMembers: the members of a group, as saves and loads use them: small messages, and one outcome for all.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -16,7 +16,8 @@
 
 namespace muster::client {
 
-// What `body` returns. An exception, which would keep this member from telling the others, is a status too.
+// Returns the status of `body`. An exception becomes a status too; otherwise the other members would wait for
+// this one in vain.
 template<class F>
 Status attempt(F&& body) noexcept {
   try {
@@ -42,12 +43,12 @@ class GroupMembers {
   muster_session* session() const { return session_; }
 
   // Each call is a collective. `own` is this member's status so far. If some member's is a failure, all get
-  // that of the first such member, with its rank. Else all get what each member says, in group order.
+  // that of the first such member, with its rank. Otherwise all get the texts of all members, in group order.
   Result<std::vector<std::string>> hear(const Status& own, std::string_view said);
-  // Member 0 alone gets what each says.
+  // Member 0 alone gets the texts.
   Result<std::vector<std::string>> tell_first(std::string_view said) { return gather(0, said); }
   Status agree(const Status& own);
-  // Whether all are done. A member that is done asks again until they are.
+  // Whether all members are done. A member that is done asks again until all are.
   Result<bool> all_done(const Status& own, bool done);
 
  private:
@@ -60,12 +61,13 @@ class GroupMembers {
   std::vector<std::int32_t> ranks_;
 };
 
-// Rounds: others wait in calls that have a deadline, so a member that does something long lets them know.
+// Rounds: a member that is busy for long shows the others that it is there. They wait in calls that have a
+// deadline.
 //
-// Owns    what all have heard already.
+// Owns    a failure that all members know of.
 // Thread  the session's.
 // Bound   two rounds a second.
-// Fails   with what a member has told of, to all, in tell() or in finish().
+// Fails   with the failure that a member has reported: at all members, in tell() or in finish().
 class Rounds {
  public:
   explicit Rounds(GroupMembers& members) : members_(members) {}
@@ -75,7 +77,7 @@ class Rounds {
   store::Pause pause() {
     return [this] { return tell(); };
   }
-  // Ends when all have come here. A failure of one is that of all.
+  // Ends when all members have come here. The failure of one member is that of all.
   Status finish(const Status& own);
 
  private:
@@ -83,7 +85,7 @@ class Rounds {
 
   GroupMembers& members_;
   std::chrono::steady_clock::time_point told_at_ = std::chrono::steady_clock::now();
-  Status heard_;  // a failure that all know of: nobody asks again
+  Status heard_;  // a failure that all know of; no member asks again
 };
 
 }  // namespace muster::client

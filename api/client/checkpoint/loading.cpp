@@ -31,7 +31,7 @@ Result<std::vector<std::string>> patterns_of(const char* field, const char* cons
   return list;
 }
 
-// What one array gets, and from which tensor.
+// An array, the saved tensor that fills it, and the slices of that tensor.
 struct Filling {
   LocalArray array;
   const SavedTensor* saved = nullptr;
@@ -40,7 +40,7 @@ struct Filling {
 
 // One member's part of a load.
 //
-// Owns    the open checkpoint, and what is to be read.
+// Owns    the open checkpoint, and the list of slices to read.
 // Thread  the session's.
 // Bound   that of SavedFolder.
 // Fails   as checkpoint.h says.
@@ -59,7 +59,7 @@ class Load {
     return {};
   }
 
-  // Everything that can be refused before a byte is read.
+  // Checks everything that can be refused before a byte is read.
   Status plan(const std::string& path) {
     MUSTER_ASSIGN_OR_RETURN(const auto only, patterns_of("only", said_.only, said_.only_count));
     MUSTER_ASSIGN_OR_RETURN(const auto exclude, patterns_of("exclude", said_.exclude, said_.exclude_count));
@@ -120,13 +120,13 @@ class Load {
   Rounds rounds_;
 };
 
-// The checkpoint that member 0 means.
+// The checkpoint that member 0 has chosen.
 struct ChosenName {
   std::string name;
-  std::uint32_t damaged = 0;  // that were passed over
+  std::uint32_t damaged = 0;  // checkpoints that were passed over
 };
 
-// As one member says it to the others; no name has a '/'.
+// The form in which a member sends it to the others; no name has a '/'.
 std::string pack_name(const ChosenName& chosen) {
   return fmt::format("{}/{}", chosen.damaged, chosen.name);
 }

@@ -1,4 +1,4 @@
-// What a member wants to save, as it tells the others.
+// SaveIntent: a member's request to save, as it sends it to the others.
 #pragma once
 
 #include "api/base/checkpoint/write_plan.hpp"

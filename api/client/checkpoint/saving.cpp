@@ -21,7 +21,7 @@ using checkpoint::SavedTensor;
 
 namespace {
 
-// How long a member looks at its writer before it tells the others that it is not done.
+// The time for which a member watches its writer before it tells the others that it is not done.
 constexpr std::chrono::milliseconds kRound(100);
 
 Status check_save(const muster_checkpoint_save_options& said) {
@@ -49,8 +49,8 @@ Status check_same_save(const SaveIntent& first, const SaveIntent& other, std::in
   return {};
 }
 
-// Calls body(source, at, bytes) for each run of the box in the array; `at`: where it lies in the box, in
-// bytes, in row-major order.
+// Calls body(source, at, bytes) for each run of the box in the array. `at`: its place in the box, in bytes,
+// in row-major order.
 template<class Body>
 void each_run_of(const LocalArray& array, const Box& box, Body&& body) {
   const Layout::Piece& piece =
@@ -93,7 +93,7 @@ Result<Saving> Saving::begin(GroupMembers& members, const Status& own, const std
     });
   MUSTER_ASSIGN_OR_RETURN(const std::vector<std::string> all, members.hear(ready, list));
   const Status planned = attempt([&] { return saving.plan(members, all); });
-  const Status agreed = members.agree(planned);  // who has no memory left has no plan
+  const Status agreed = members.agree(planned);  // a member without memory has no plan
   MUSTER_RETURN_IF_ERROR(planned);
   MUSTER_RETURN_IF_ERROR(agreed);
   saving.own_ = attempt([&] { return saving.copy(members, spare); });
@@ -144,7 +144,7 @@ Status Saving::plan(const GroupMembers& members, const std::vector<std::string>&
   return {};
 }
 
-// From here on members wait for each other in finish() alone.
+// After this, members wait for each other only in finish().
 Status Saving::copy(const GroupMembers& members, BoxWriter& spare) {
   digest_replicas(members);
   if (mine_.empty()) return {};
@@ -185,7 +185,7 @@ void Saving::copy_box(const SavedTensor& tensor, const SavedBox& saved) {
   });
 }
 
-// The memory of all members is read at the same moment as it is copied, before anybody goes on.
+// All members read their memory at the moment at which they copy it, before any of them goes on.
 void Saving::digest_replicas(const GroupMembers& members) {
   const auto own = static_cast<std::int64_t>(members.index());
   for (const checkpoint::Replicas& replicas : plan_.replicas) {
@@ -201,7 +201,7 @@ void Saving::digest_replicas(const GroupMembers& members) {
   }
 }
 
-// No member is longer in a call than a round, so no deadline bounds the writing.
+// No member stays in a call longer than a round, so no deadline bounds the writing.
 Status Saving::wait(GroupMembers& members) {
   Status own = own_;
   bool done = false;
@@ -236,8 +236,8 @@ Status Saving::finish(GroupMembers& members, std::size_t keep) {
   return {};
 }
 
-// The checkpoint is complete, as all know. What cannot be removed, and who is lost meanwhile, is no failure
-// of this save: the next call tells of a member that is lost.
+// The checkpoint is complete, and all members know that. A leftover that cannot be removed is no failure of
+// this save. Nor is a member that is lost meanwhile: the next call reports that.
 void Saving::tidy(GroupMembers& members, std::size_t keep) noexcept {
   Rounds rounds(members);
   if (members.index() == 0) {

@@ -21,15 +21,16 @@ namespace muster::client {
 
 // Owns    the copy, the writer, and at member 0 the folder until its commit.
 // Thread  the session's.
-// Bound   one copy of what this member writes.
-// Fails   as checkpoint.h says. What fails at this member alone after the agreement is told by finish().
+// Bound   one copy of the data that this member writes.
+// Fails   as checkpoint.h says. finish() reports a failure of this member alone after the agreement.
 class Saving {
  public:
-  // A collective. `own`: why this member cannot, if it cannot. `spare`: of the save before, for its memory.
+  // A collective. `own`: the reason, if this member cannot save. `spare`: the writer of the save before, for
+  // its memory.
   static Result<Saving> begin(GroupMembers& members, const Status& own, const std::string& folder,
                               const muster_checkpoint_save_options& said, BoxWriter& spare);
-  // A collective. Then member 0 removes what is older than the newest `keep` (0: nothing), and what dead
-  // writers have left. The others wait for that.
+  // A collective. Then member 0 removes the checkpoints older than the newest `keep` (0: none), and the
+  // leftovers of dead writers. The others wait for that.
   Status finish(GroupMembers& members, std::size_t keep);
   BoxWriter spare() && { return std::move(writer_); }
 
@@ -40,9 +41,10 @@ class Saving {
   Status copy(const GroupMembers& members, BoxWriter& spare);
   void copy_box(const checkpoint::SavedTensor& tensor, const checkpoint::SavedBox& saved);
   Status wait(GroupMembers& members);
-  // Of the boxes that other members have too.
+  // Digests the boxes that other members have too.
   void digest_replicas(const GroupMembers& members);
-  // Member 0 takes from what each has told: the checksums of its file, then the digests of its replicas.
+  // Member 0 takes from the message of each member: the checksums of its file, then the digests of its
+  // replicas.
   Status take_sums(std::vector<std::string_view>& said);
   Status compare_replicas(const GroupMembers& members, std::vector<std::string_view>& said) const;
   void tidy(GroupMembers& members, std::size_t keep) noexcept;
@@ -54,7 +56,7 @@ class Saving {
   checkpoint::WritePlan plan_;
   std::vector<checkpoint::BoxIndex> mine_;
   BoxWriter writer_;
-  std::vector<Hash128> digests_;  // of what replicas of this member hold, in the order of the plan
+  std::vector<Hash128> digests_;  // of this member's replicas, in the order of the plan
   Status own_;                    // of the copy and the writer's start
 };
 

@@ -1,4 +1,4 @@
-// Announced: what a member publishes in its slot when it arrives at an operation, or sends a message.
+// Announced: a member's announcement in its slot, when it arrives at an operation or sends a message.
 #pragma once
 
 #include "api/base/collective/signature.hpp"
@@ -12,9 +12,9 @@
 
 namespace muster::client {
 
-// What a slot holds beside the signature, one type for each kind. Operation and algorithm determine the kind;
-// members compare signatures before they read it. All zero: nothing is said. With Algorithm::kSmall and
-// kTurns, and in a short message, these bytes are the payload itself.
+// The content of a slot beside the signature, one type for each kind. Operation and algorithm determine the
+// kind; members compare signatures before they read it. All zero: nothing is announced. With
+// Algorithm::kSmall and kTurns, and in a short message, these bytes are the payload itself.
 
 // Operations that agree pair by pair.
 struct SaidBalance {

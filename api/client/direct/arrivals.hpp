@@ -1,4 +1,4 @@
-// Arrivals: what the members of a group announce at an operation, as one member sees it.
+// Arrivals: the announcements of a group's members at an operation, as one member sees them.
 //
 // Each member has two slots, which its operations use in turn; the rules are in api/shm/direct.hpp.
 #pragma once
@@ -24,12 +24,12 @@ class Arrivals {
   Arrivals(std::uint32_t index, shm::MemberRegion* own, std::span<const Peer> peers)
       : own_(own), peers_(peers), said_(peers.size()), index_(index) {}
 
-  // Of the present operation, or the latest.
+  // The position of the present operation, or of the latest.
   std::uint64_t position() const { return position_; }
   // Sets the position: that of the next operation, or the base of a new epoch.
   void move_to(std::uint64_t position);
 
-  // What this member will announce. It is also what of() returns for this member.
+  // The announcement that this member prepares. of() returns it too, for this member's index.
   Announced& draft() { return said_[index_]; }
   // Room for this operation's payload behind the slot's header: kSlotPayloadBytes.
   std::byte* payload() { return own_slots() + offset_ + shm::kSlotHeaderBytes; }
@@ -46,7 +46,7 @@ class Arrivals {
   // The slot of the next operation.
   const std::byte* next_slot() { return own_slots() + (shm::kSlotBytes - offset_); }
 
-  // Where member i publishes its position, and what it says.
+  // The slot in which member i publishes its position and its announcement.
   const shm::DirectSlot& slot_of(std::uint32_t i) const {
     return *reinterpret_cast<const shm::DirectSlot*>(peers_[i].slots + offset_);
   }

@@ -87,7 +87,8 @@ Waited Channel::await_arrivals(WaitPolicy& policy, BeforeWait before_wait) {
     }
     arrivals_.take(i, slot);
   }
-  // All have left the operation before, which used the slot of the next one. So nobody reads that slot now.
+  // All members have left the operation before, which used the slot of the next one. So no member reads that
+  // slot now.
   fetch_to_write(arrivals_.next_slot());
   waiter_.fence();  // if this member sees no end below, the engine counts all arrivals that it saw above
   return view_.ended() ? await_count(policy) : Waited::kMet;

@@ -19,7 +19,7 @@
 
 namespace muster::client {
 
-// Owns    what this member knows of the group: epoch, arrivals, phases, messages; not the memory.
+// Owns    this member's view of the group: epoch, arrivals, phases, messages; not the memory.
 // Thread  the session's.
 // Bound   one operation at a time; as many members as the group has.
 // Fails   never; a wait ends with a Waited.
@@ -43,7 +43,7 @@ class Channel {
   std::uint32_t index() const { return index_; }
   std::uint32_t members() const { return count_; }
   const Peer& peer(std::uint32_t i) const { return peers_[i]; }
-  // Of the group, on the group page.
+  // The group's line of the group page.
   std::uint32_t line() const { return line_; }
   const EpochView& view() const { return view_; }
   Arrivals& arrivals() { return arrivals_; }
@@ -91,7 +91,7 @@ class Channel {
   // Counts the operations of this epoch whose result is the same at all members. It is called once they have
   // agreed, so all members count alike.
   std::uint64_t count_shared() { return ++shared_; }
-  // What await_arrivals() waits for.
+  // The wait of await_arrivals(), as the engine needs it.
   Wanted wanted() const { return {group_, at().epoch, shm::DirectWait::kArrivals, 0, at().position, 0}; }
 
   // Moves to another epoch. The engine has told this member how its old one ended.

@@ -37,7 +37,7 @@ class EpochView {
   // No operation may begin: the epoch has ended, or a member is named absent.
   bool closed() const { return ended() || shm::Untrusted<std::int32_t>(&line_->absence).load() != 0; }
 
-  // What becomes of an operation at which this member has arrived.
+  // Whether an operation goes on at which this member has arrived.
   enum class Fate : std::uint8_t {
     kGoesOn,  // its epoch has not ended, or all members had arrived before the end
     kEnded,

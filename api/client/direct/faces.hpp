@@ -36,7 +36,7 @@ class Faces {
   Faces(const DirectPlan& plan, Payloads& payloads, DirectMemory& memory)
       : plan_(plan), channel_(*plan.channel), payloads_(payloads), memory_(memory) {}
 
-  // The whole operation. kInterrupted: it has not begun, or the group has not been told yet. kCorrupt: a
+  // Runs the whole operation. kInterrupted: it has not begun, or the group does not know yet. kCorrupt: a
   // peer's list or face is invalid. kBroken: the epoch has ended, or a peer's list or face was overwritten.
   [[nodiscard]] Outcome run(WaitPolicy& policy);
 

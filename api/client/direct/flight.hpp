@@ -22,13 +22,13 @@ class FlightRing {
   // The own segment, and the word of the group page that says whether a trace is taken.
   FlightRing(std::byte* segment, const std::uint32_t* recording);
 
-  // What is the same for all runs of a plan.
+  // The fields that are the same for all runs of a plan.
   struct Constants {
     std::uint64_t what = 0;  // RecordedWhat, packed, without the peer
     std::uint64_t source_bytes = 0;
     std::uint64_t target_bytes = 0;
   };
-  // `peer`: of SEND and RECV, index of the other side.
+  // `peer`: the index of the other side in SEND and RECV.
   void began(const Constants& constants, std::uint32_t peer, std::uint64_t epoch, std::uint64_t number,
              Instant now) {
     using Word = shm::Published<std::uint64_t>;

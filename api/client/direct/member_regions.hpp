@@ -11,7 +11,7 @@
 
 namespace muster::client {
 
-// What the engine says about a group.
+// A group as the engine describes it to this rank.
 struct MemberRegions {
   std::uint64_t group = 0;  // handle
   std::uint32_t line = 0;   // of the group page

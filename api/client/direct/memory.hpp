@@ -115,10 +115,11 @@ class Stages {
   // A stage to be filled for the next operation of `channel`. Waits, at most until the deadline, until all
   // have read its last content. No data: the wait was interrupted, and the stage is not taken.
   Stage take(Channel& channel, const WaitPolicy& policy);
-  // Forgets a stage that was taken for an operation of `channel` that did not begin: nobody reads that stage.
+  // Forgets a stage that was taken for an operation of `channel` that did not begin: no peer reads that
+  // stage.
   void forget_unbegun(const Channel& channel);
-  // Waits, at most until the deadline, until all have read what `channel` has staged. Then forgets these
-  // uses, because the channel's regions may soon belong to another group.
+  // Waits, at most until the deadline, until all have read the data that `channel` has staged. Then forgets
+  // these uses, because the channel's regions may soon belong to another group.
   void drain(Channel& channel, const WaitPolicy& policy);
 
  private:

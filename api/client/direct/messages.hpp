@@ -40,15 +40,15 @@ class Messages {
   // Numbers in this epoch, from 1, of the latest message to and from a member.
   std::uint64_t sent_to(std::uint32_t i) const { return sent_[i] - view_.base(); }
   std::uint64_t received_from(std::uint32_t i) const { return received_[i] - view_.base(); }
-  // What a sender waits for: that its latest message to the member is received. What a receiver waits for:
-  // the next message from the member.
+  // A sender waits until the member has received its latest message; a receiver, for the member's next
+  // message.
   Wanted wanted_to(std::uint32_t i) const {
     return {group_, view_.epoch(), shm::DirectWait::kReceived, i, sent_[i], 0};
   }
   Wanted wanted_from(std::uint32_t i) const {
     return {group_, view_.epoch(), shm::DirectWait::kMessage, i, received_[i] + 1, 0};
   }
-  // As wanted_from(), of the latest message that this member has acknowledged.
+  // As wanted_from(), but for the latest message that this member has acknowledged.
   Wanted acknowledged_from(std::uint32_t i) const {
     return {group_, view_.epoch(), shm::DirectWait::kMessage, i, received_[i], 0};
   }

@@ -11,7 +11,7 @@ bool balanced(const Channel& channel) {
   return balance.zero();
 }
 
-// If the engine is gone, nobody ends the epoch, so peers could not see that this member no longer waits for
+// If the engine is gone, the epoch does not end, so peers could not see that this member no longer waits for
 // them. It takes its arrival back before its caller can overwrite memory that they still read.
 Outcome ended_early(const DirectPlan& plan, DirectMemory& memory, Outcome outcome) {
   const bool failed = outcome == Outcome::kBroken || outcome == Outcome::kCorrupt;

@@ -17,13 +17,13 @@ namespace muster::client {
 
 enum class Outcome : std::uint8_t {
   kDone,
-  kRefused,      // the epoch has ended, or nobody may begin; nothing was begun
-  kBroken,       // the epoch has ended, or what a peer gave was overwritten while it was read
+  kRefused,      // the epoch has ended, or no operation may begin; nothing was begun
+  kBroken,       // the epoch has ended, or a peer's data was overwritten while it was read
   kDisagree,     // the members' signatures differ; nothing was moved
   kCorrupt,      // a peer published an invalid operation, or its memory could not be mapped
   kAlone,        // the engine is gone
   kNoMemory,     // for the copy that an operation in place needs; nothing was begun
-  kInterrupted,  // the group has not been told yet
+  kInterrupted,  // the group does not know yet
 };
 
 constexpr Outcome outcome_of(Waited waited) noexcept {
@@ -44,12 +44,13 @@ struct DirectPlan;
 // One operation, from this member's arrival to the end of its own part.
 using Body = Outcome (*)(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 
-// What Algorithm::kSmall and kTurns compute when the plan is made.
+// The values that Algorithm::kSmall and kTurns compute when the plan is made.
 struct SmallPlan {
   const std::byte* source = nullptr;  // of the contribution, if it is one block
   std::size_t bytes = 0;
   void (*take)(const DirectPlan& plan) = nullptr;  // runs once all have arrived; nullptr: nothing to do
-  // Of a reduction: reads the members' announced payloads in the channel, and writes `line`.
+  // The next four are for a reduction: it reads the members' announced payloads in the channel, and writes
+  // `line`.
   math::Reducer reducer = nullptr;
   math::Reduction reduction{};
   std::vector<const std::byte*> sources;
@@ -99,7 +100,7 @@ inline Outcome meet_others(const DirectPlan& plan, WaitPolicy& policy,
 // named absent. For a message: the partner will not come.
 bool explained(const DirectPlan& plan);
 
-// What the operation waits for first.
+// The first wait of the operation.
 Wanted wanted_by(const DirectPlan& plan);
 
 // The operation in which members differed, after kDisagree. A receiver has acknowledged the message by then,
@@ -140,7 +141,7 @@ inline Outcome meet_others(const DirectPlan& plan, WaitPolicy& policy, Channel::
   MUSTER_FAULT_POINT("operation.met");
   if (!agreed(plan, channel)) {
     channel.phases().set(channel.at(),
-                         shm::kPhaseLast);  // nobody is to wait for this member to read anything
+                         shm::kPhaseLast);  // no peer is to wait for reads of this member
     return Outcome::kDisagree;
   }
   MUSTER_FAULT_POINT("operation.agreed");

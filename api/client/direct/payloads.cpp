@@ -44,8 +44,8 @@ bool changes_places(const DirectPlan& plan) {
   return false;
 }
 
-// Whether this member, in place, overwrites what its peers may still read. It does so in ALL_TO_ALL and
-// ALL_REDUCE. In other operations it changes only what no peer reads.
+// Whether this member, in place, overwrites data that its peers may still read. It does so in ALL_TO_ALL and
+// ALL_REDUCE. In other operations it changes only data that no peer reads.
 bool overwritten(const DirectPlan& plan) {
   const OperationRow& row = row_of(plan.what.op);
   if (row.gives == Portion::kBlocks && row.gets == Portion::kBlocks) return changes_places(plan);
@@ -200,8 +200,8 @@ const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
   return read(i, offset, bytes);
 }
 
-// In its own source a member reads the pieces where they lie. Of a peer it reads them so if the peer says
-// that they lie in its source too; else they were packed, or stand end to end.
+// A member reads the pieces in its own source where they lie. It reads those of a peer so if the peer
+// announces that they lie in its source too. Otherwise they were packed, or stand end to end.
 const std::byte* Payloads::fragment(std::uint32_t i, const Fragment& fragment) {
   const std::size_t element = plan_.element;
   const bool cut = has_source_blocks(plan_.what.op, false);

@@ -24,8 +24,8 @@ class Payloads {
       : plan_(plan), channel_(*plan.channel), memory_(memory), stages_(stages), policy_(policy) {}
 
   // Arrives at the operation with the contribution of `plan.mine`: its source blocks, or nothing. kDone: all
-  // have arrived and agree. kNoMemory: it has not begun. kInterrupted: it has not begun, or the group has not
-  // been told yet.
+  // have arrived and agree. kNoMemory: it has not begun. kInterrupted: it has not begun, or the group does
+  // not know yet.
   [[nodiscard]] Outcome meet();
   // The same with a contribution that the caller places itself: `fill` is called once the operation has
   // begun, and returns where it lies.
@@ -43,7 +43,7 @@ class Payloads {
   const std::byte* read(std::uint32_t i, std::uint64_t offset, std::uint64_t bytes);
   // The block for this member in member i's contribution, in operations that give each member its own block.
   const std::byte* block_for_me(std::uint32_t i, std::uint64_t bytes);
-  // A fragment of what member i gives to this one, in operations whose blocks lie in pieces.
+  // A fragment of member i's contribution for this one, in operations whose blocks lie in pieces.
   const std::byte* fragment(std::uint32_t i, const Fragment& fragment);
   // Whether all that was read of member i is valid, provided that Channel::sound() holds too.
   bool intact(std::uint32_t i) const;

@@ -26,8 +26,8 @@ class Phases {
   void set(At at, std::uint64_t phase);
   // Waits until all members have reached it.
   Waited await(At at, std::uint64_t phase, WaitPolicy& policy);
-  // Waits until nobody reads any more what this member gave to operation `at`, up to that phase. Each of the
-  // others has then reached the phase, or has left the operation in another way.
+  // Waits until no peer reads any more the data that this member gave to operation `at`, up to that phase.
+  // Each of the others has then reached the phase, or has left the operation in another way.
   Waited await_readers(At at, std::uint64_t phase, WaitPolicy& policy);
 
  private:

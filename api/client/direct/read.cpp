@@ -2,8 +2,8 @@
 // two or three members this moves less between cores than slices do, because no member writes a line that a
 // peer will read.
 //
-// A member whose target is its source must not overwrite what others still read. It reduces a chunk into its
-// own stage, waits until all have read that chunk, and then copies the chunk into its target. If there is
+// A member whose target is its source must not overwrite data that others still read. It reduces a chunk into
+// its own stage, waits until all have read that chunk, and then copies the chunk into its target. If there is
 // such a member, all count their chunks in phases.
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"

@@ -1,4 +1,5 @@
-// The target of Algorithm::kShared, which all members of the group have mapped: who writes which part of it.
+// The target of Algorithm::kShared, which all members of the group have mapped, and the part of it that each
+// member writes.
 #pragma once
 
 #include "api/client/direct/operation.hpp"

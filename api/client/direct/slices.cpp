@@ -4,7 +4,7 @@
 // by one member. There is one meeting for each chunk.
 //
 // The stage has two halves. A member collects chunk c before it reduces chunk c + 1. So once all have reduced
-// chunk c + 1, nobody reads the half of c any more. It may then be filled with c + 2.
+// chunk c + 1, no member reads the half of c any more. It may then be filled with c + 2.
 #include "api/base/assert.hpp"
 #include "api/base/fault_point.hpp"
 #include "api/base/node_limits.hpp"

@@ -61,7 +61,7 @@ Outcome receive(const DirectPlan& plan, DirectMemory& memory, WaitPolicy& policy
   if (source == nullptr) return Outcome::kCorrupt;
   if (bytes > 0) math::copy(plan.mine.target, source, bytes, math::streaming_from(bytes));
   MUSTER_FAULT_POINT("receive.copied");
-  // A sender that moves on takes its message back before its caller can overwrite what it had sent.
+  // A sender that moves on takes its message back before its caller can overwrite the data of that message.
   if (there && (channel.view().has_left(from) || !messages.stands(from))) return Outcome::kBroken;
   messages.acknowledge(from, false);
   MUSTER_FAULT_POINT("receive.acknowledged");

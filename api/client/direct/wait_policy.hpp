@@ -17,12 +17,12 @@ namespace muster::client {
 // How a wait ended.
 enum class Waited : std::uint8_t {
   kMet,
-  kEnded,  // the epoch has ended, what is waited for will not come, or the caller gives up at its deadline
+  kEnded,  // the epoch has ended, the awaited word will not come, or the caller gives up at its deadline
   kAlone,  // the engine is gone
   kInterrupted,
 };
 
-// What a member waits for, as the engine needs it to find the cause of a passed deadline.
+// The wait of a member, as the engine needs it to find the cause of a passed deadline.
 struct Wanted {
   std::uint64_t group = 0;  // handle
   std::uint64_t epoch = 0;
@@ -33,7 +33,7 @@ struct Wanted {
   Nanos deadline{0};           // the one that has passed, in overdue()
 };
 
-// What a waiting caller checks besides its peers' words.
+// WaitHooks: the checks and reports of a waiting caller, beside its reads of its peers' words.
 //
 // Owns    nothing.
 // Thread  the session's.
@@ -43,7 +43,7 @@ class WaitHooks {
  public:
   virtual ~WaitHooks() = default;
   virtual Instant now() const = 0;
-  // On which core the caller runs: a hint, which may be out of date at once.
+  // The core on which the caller runs: a hint, which may be out of date at once.
   virtual std::uint32_t core() const { return 0; }
   // Whether the engine has closed the session's socket, or has failed to answer a request.
   virtual bool engine_gone() = 0;
@@ -54,7 +54,7 @@ class WaitHooks {
   virtual bool interrupted() const { return false; }
 };
 
-// What happens at the deadline: the engine is asked for the cause, or the caller stops waiting.
+// At the deadline the caller asks the engine for the cause, or stops waiting.
 enum class AtDeadline : std::uint8_t { kAsk, kGiveUp };
 
 // Owns    the bounds of one operation's waits.

@@ -16,7 +16,7 @@
 
 namespace muster::client {
 
-// What ends a wait for a word.
+// The condition that ends a wait for a word.
 //
 // Owns    nothing; lives as long as one wait.
 // Thread  the session's.
@@ -27,7 +27,7 @@ class Condition {
   virtual bool reached(std::uint64_t value) const = 0;
   // Whether the word will never meet the condition. Checked before the last read of the word.
   virtual bool hopeless() const { return false; }
-  // What overdue() tells the engine at the deadline.
+  // The wait that overdue() reports to the engine at the deadline.
   virtual Wanted wanted() const = 0;
 
  protected:
@@ -42,7 +42,7 @@ class Waiter {
  public:
   Waiter(shm::DirectHeader* own, WaitHooks& hooks);
 
-  // Writes the word, and wakes those of the listeners who sleep on it.
+  // Writes the word, and wakes the listeners that sleep on it.
   void publish(std::uint64_t* word, std::uint64_t value, std::span<const Peer> listeners);
 
   // Waits until the word meets the condition, or the wait ends in another way.

@@ -13,7 +13,7 @@
 namespace muster::client {
 namespace {
 
-// What the functions below need.
+// The context of the functions below.
 struct Run {
   const DirectPlan& plan;
   Payloads& payloads;
@@ -24,11 +24,12 @@ struct Run {
   std::size_t streaming_from(std::uint64_t target_bytes) const {
     return math::streaming_from(target_bytes * members);
   }
-  // The order of reading: the members after this one, and itself last. So not all read the same one at once.
+  // The order of reading: the members after this one, and itself last. So the members do not all read the
+  // same one at once.
   std::uint32_t turn(std::uint32_t k) const { return (me + 1 + k) % members; }
 };
 
-// What is for this member in the contribution of member `from`.
+// The part for this member in the contribution of member `from`.
 const std::byte* given_by(const Run& run, std::uint32_t from, const Fragment& fragment) {
   const std::uint64_t bytes = fragment.count * run.element;
   if (!run.plan.what.first_piece.empty()) return run.payloads.fragment(from, fragment);

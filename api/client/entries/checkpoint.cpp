@@ -15,7 +15,7 @@ using muster::client::guarded;
 
 namespace {
 
-// Runs `body` if neither the object nor what the call needs is NULL.
+// Runs `body` if neither the object nor the needed argument is NULL.
 template<class F>
 muster_status_t with_checkpoints(muster_checkpoints* checkpoints, muster::client::Argument needed,
                                  F&& body) noexcept {

@@ -83,7 +83,7 @@ muster_status_t muster_compare(muster_session* session, muster_group group, cons
       MUSTER_ASSIGN_OR_RETURN(auto view, checked_view(session->buffers(), views[i], i));
       checked.push_back(view);
     }
-    // First what may be refused: the digest after it may take long.
+    // The refusals come first: the digest after them may take long.
     MUSTER_RETURN_IF_ERROR(session->comparison().prepare(group));
     return session->runs().compare(group, muster::client::held_of(checked), {}, Nanos(timeout_ns));
   });

@@ -33,7 +33,7 @@ Status check_none(std::size_t i, const char* field, bool given, const char* owne
                  owner);
 }
 
-// Refuses what the axis does not use: it was meant for something else.
+// Refuses fields that the axis does not use: they were meant for something else.
 Status check_unused(const muster_layout_axis& axis, std::size_t i) {
   const bool shard = axis.placement == MUSTER_SHARD;
   MUSTER_RETURN_IF_ERROR(check_none(i, "dim", !shard && axis.dim != 0, "MUSTER_SHARD"));
@@ -87,7 +87,7 @@ Result<Placement> placement_of(const muster_layout_axis& axis, std::size_t i) {
   }
 }
 
-// How many ranks the axis has: as said, or as the session's mesh has along its name.
+// The number of ranks of the axis: as given, or as the session's mesh has along its name.
 Result<std::int64_t> ranks_of(muster_session* session, const muster_layout_axis& axis, std::size_t i) {
   if (axis.ranks != 0) return axis.ranks;
   if (axis.name == nullptr)

@@ -36,7 +36,7 @@ Status start(muster_session& session, muster_plan plan, const muster_submit& sub
   });
 }
 
-// Of a session that is not usable, or in check mode, or with arguments that are refused.
+// Starts a plan the slow way: the session is not usable or in check mode, or arguments are refused.
 [[gnu::noinline]] muster_status_t start_elsewhere(muster_session* session, muster_plan plan,
                                                   const muster_submit* submit, muster_point* point) {
   return with_session(session, [&]() -> Status {
@@ -54,7 +54,7 @@ Status run(muster_session& session, muster_plan plan, std::int64_t timeout_ns) {
   return session.runs().run(plan, muster::Nanos(timeout_ns));
 }
 
-// Of a session that is not usable, or in check mode.
+// Runs a plan the slow way: the session is not usable, or in check mode.
 [[gnu::noinline]] muster_status_t run_elsewhere(muster_session* session, muster_plan plan,
                                                 std::int64_t timeout_ns) {
   return with_session(session, [&] { return run(*session, plan, timeout_ns); });

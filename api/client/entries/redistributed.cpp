@@ -65,8 +65,8 @@ bool same_place(const muster_tensor& a, const muster_tensor& b) {
   return true;
 }
 
-// Adds a face for what goes to, or comes from, `peer`. Both ends list the blocks of a pair in one order, so a
-// block's number in the pair is its tag.
+// Adds a face for the data that goes to `peer`, or comes from it. Both ends list the blocks of a pair in one
+// order, so a block's number in the pair is its tag.
 void add_face(std::vector<muster_face>& faces, std::int64_t peer, const muster_tensor& view) {
   const bool another = faces.empty() || faces.back().peer != peer;
   faces.push_back({static_cast<std::int32_t>(peer), another ? 0 : faces.back().tag + 1, view});
@@ -125,7 +125,7 @@ void cut(const std::vector<std::vector<Block>>& blocks, Redistributed& made) {
   }
 }
 
-// From partial to replicate: an all-reduce. To what each rank keeps of the sum: a reduce-scatter.
+// From partial to replicate: an all-reduce. From partial to a part of the sum at each rank: a reduce-scatter.
 Result<Redistributed> reduction_of(const Redistribution& redistribution, std::int64_t rank,
                                    const muster_tensor& source, const muster_tensor& target) {
   MUSTER_ASSIGN_OR_RETURN(const PartReduction reduction, redistribution.part_reduction(rank));

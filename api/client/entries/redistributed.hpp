@@ -15,7 +15,7 @@ namespace muster::client {
 // block (counts and offsets) or several pieces.
 struct Redistributed {
   muster_collective collective = MUSTER_COLLECTIVE_INIT;  // without group and lists
-  std::vector<std::int64_t> ranks{};                      // who take part; none: all
+  std::vector<std::int64_t> ranks{};                      // that take part; none: all
   std::vector<muster_face> sends{};
   std::vector<muster_face> receives{};
   std::vector<std::uint64_t> counts{};
@@ -26,9 +26,9 @@ struct Redistributed {
   muster_collective in(muster_group group) const;  // valid as long as this is
 };
 
-// What member `rank` does, whose arrays are `source` and `target`. Errors: kBadArgument (a view that is not
-// the rank's array, a target where the source is), kUnsupported (more than one operation, or more dims than a
-// view has), and, the same at all members, kNoResource (faces, pieces).
+// The part of member `rank`, with its arrays `source` and `target`. Errors: kBadArgument (a view that is not
+// the rank's array, a target where the source is); kUnsupported (more than one operation, or more dims than a
+// view has); the same at all members, kNoResource (faces, pieces).
 Result<Redistributed> redistributed(const Redistribution& redistribution, std::int64_t rank,
                                     const muster_tensor& source, const muster_tensor& target);
 

@@ -67,7 +67,7 @@ void DirectPath::drain(std::uint64_t group, Nanos timeout) {
   if (known != channels_.end()) stages_->drain(*known->second, WaitPolicy(timeout, true).undisturbed());
 }
 
-// The line is another group's now. No plan of the former one is left, and nothing staged.
+// Another group has the line now. No plan of the former group is left, and nothing staged.
 void DirectPath::forget_line(std::uint32_t line) {
   for (auto it = channels_.begin(); it != channels_.end();) {
     const bool former = it->second->line() == line;
@@ -91,7 +91,8 @@ Outcome DirectPath::attempt(const DirectPlan& plan, Nanos timeout) {
   return outcome;
 }
 
-// What stood in the way may be gone by now, with a rank that has come back: then there is nothing to tell.
+// The cause of a refusal may be gone by now, because a rank has come back: then there is nothing to report,
+// and the run is tried again.
 Status DirectPath::conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome) {
   while (outcome == Outcome::kRefused) {
     if (explained(plan))
@@ -101,14 +102,14 @@ Status DirectPath::conclude(const DirectPlan& plan, Nanos timeout, Outcome outco
   return outcome == Outcome::kDone ? Status() : noted(failed(plan, outcome));
 }
 
-// A look now and then, by the time that the flight record took: members who never wait long for each other
-// would go on without an engine for ever.
+// Looks for the engine now and then, by the time that the flight record took. Otherwise members that never
+// wait long for each other would go on without an engine for ever.
 bool DirectPath::is_alone() {
   look_at_ = later(memory_->flight().latest(), kEngineLookPeriod);
   return uses_.connection.loss_of_silent_engine().has_value();
 }
 
-// For who asks afterwards (muster_last_failure).
+// Keeps the failure for a caller that asks afterwards (muster_last_failure).
 Status DirectPath::noted(Status status) {
   uses_.last_failure.note(status);
   return status;
@@ -148,7 +149,8 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
   }
 }
 
-// How this member's epoch has ended. It moves on to where it stands from now on: of each end it hears once.
+// Returns how this member's epoch has ended, and moves on to the epoch in which it stands from now on. The
+// engine reports each end once.
 Status DirectPath::hear(const DirectPlan& plan) {
   std::vector<std::byte> text;
   MUSTER_FAULT_POINT("verdict.asking");
@@ -157,14 +159,14 @@ Status DirectPath::hear(const DirectPlan& plan) {
   if (!end) return end.error();
   if (end->epoch < plan.channel->view().epoch() || end->code >= 0)
     return failure(Code::kProtocol, "the daemon's answer about the end of an epoch cannot be");
-  // What stands against the group ends nothing: messages of two who are here go on.
+  // An absence ends no epoch: messages between two members that are present go on.
   if (end->epoch != plan.channel->view().epoch()) plan.channel->move_on(end->epoch, end->base);
   MUSTER_FAULT_POINT("verdict.taken");
   return Status(static_cast<Code>(end->code),
                 std::string(reinterpret_cast<const char*>(text.data()), text.size()), end->culprit);
 }
 
-// Ends the group's epoch for everybody, since this rank cannot go on and the others would wait for it.
+// Ends the group's epoch for all members, since this rank cannot go on and the others would wait for it.
 Status DirectPath::give_up(const DirectPlan& plan, const char* why) {
   return give_up(plan, Status(Code::kAborted, why));
 }
@@ -175,12 +177,12 @@ Status DirectPath::give_up(const DirectPlan& plan, Status why) {
   const auto asked = uses_.connection.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone);
   if (channel.view().closed()) static_cast<void>(hear(plan));
   if (asked) return why;
-  // No epoch ends by which others could tell: they must not count what this caller may write from now.
+  // No end of the epoch warns the peers: they must not count data that this caller may overwrite from now on.
   withdraw(plan);
   return asked.error();
 }
 
-// As an abort of this epoch alone: where it has ended meanwhile, that is what this rank hears.
+// Aborts this epoch alone. If it has ended meanwhile, this rank gets the cause of that end.
 Status DirectPath::leave(const DirectPlan& plan) {
   const EpochView& view = plan.channel->view();
   const Status asked = uses_.interrupt.leave(plan.channel->group(), view.epoch(), MUSTER_LANE_NONE);
@@ -209,7 +211,7 @@ shm::DirectMessage DirectPath::question(const Wanted& wanted) const {
   return message;
 }
 
-// The engine compares what all members have told it; each does so before it asks.
+// The engine compares the reports of all members; each member reports before it asks.
 Status DirectPath::disagreement(const DirectPlan& plan) {
   const shm::DirectMessage message = question(disagreed_in(plan));
   MUSTER_FAULT_POINT("disagree.asking");

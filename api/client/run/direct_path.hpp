@@ -1,4 +1,4 @@
-// DirectPath: the direct path of one session: its channels, made at first use, and what becomes of an
+// DirectPath: the direct path of one session: its channels, made at first use, and the handling of an
 // operation's outcome.
 #pragma once
 
@@ -21,12 +21,12 @@ namespace muster::client {
 
 // Owns    mappings, channels, stages.
 // Thread  the session's.
-// Bound   one channel per group of the rank; one operation at a time. The channel of a group that was freed
-//         stays until its line is another group's: while a peer holds the group, making it again gives the
-//         same one, in which this member is as far as it was.
-// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the epoch's cause says; INTERRUPTED; DAEMON_LOST;
-//         ABORTED if a peer said what cannot be, and what was wrong if memory was not to be had: both end
-//         the group's epoch.
+// Bound   one channel per group of the rank; one operation at a time. The channel of a freed group stays
+//         until another group has its line. While a peer holds the group, making it again gives the same one,
+//         in which this member is as far as it was.
+// Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the epoch's cause says; INTERRUPTED; DAEMON_LOST. It
+//         ends the group's epoch with ABORTED if a peer published an impossible operation, or with the
+//         memory's error if that was not to be had.
 class DirectPath final : private WaitHooks, private Registrar {
  public:
   struct Uses {  // all outlive it
@@ -46,7 +46,7 @@ class DirectPath final : private WaitHooks, private Registrar {
     const Outcome outcome = attempt(plan, timeout);
     return outcome == Outcome::kDone ? Status() : conclude(plan, timeout, outcome);
   }
-  // The two halves of run(): the operation, and what becomes of one that is not done.
+  // The two halves of run(): the operation, and the end of one that is not done.
   Outcome attempt(const DirectPlan& plan, Nanos timeout);
   Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome);
   // The rank is about to give the group up.

@@ -19,8 +19,8 @@ namespace muster::client {
 // Owns    the cache of one-shot calls.
 // Thread  the session's.
 // Bound   the engine's limit for plans; PlanCache::kMax one-shot calls.
-// Fails   as Connection::ask; BAD_ARGUMENT for what cannot be described; STALE for an unknown plan;
-//         NO_RESOURCE if all cached plans are in flight; UNSUPPORTED for counts that cannot change.
+// Fails   as Connection::ask; BAD_ARGUMENT for operations that cannot be described; STALE for an unknown
+//         plan; NO_RESOURCE if all cached plans are in flight; UNSUPPORTED for counts that cannot change.
 class Plans {
  public:
   struct Uses {  // all outlive it
@@ -50,12 +50,12 @@ class Plans {
   // Null: the session has no such plan.
   const PlanRecord* record(muster_plan plan) const { return table_.find(plan); }
 
-  // Sets new counts. Of `counts` only count, source_blocks and target_blocks are read. The plan's next start
-  // tells the engine (decision M8).
+  // Sets new counts: count, source_blocks and target_blocks of `counts`; the rest is not read. The plan's
+  // next start tells the engine (decision M8).
   Status recount(muster_plan plan, const muster_collective& counts);
   Status destroy(muster_plan plan);
-  // Destroys the cached plans of a group or a buffer that is about to be freed: their callers have no handles
-  // of them.
+  // Destroys the cached plans of a group or a buffer that is about to be freed. Their callers have no handles
+  // of these plans.
   Status forget_cached(muster_group group);
   Status forget_cached_over(muster_buffer buffer);
 

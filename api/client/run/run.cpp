@@ -124,15 +124,15 @@ Status Runs::run_by_engine(const PlanRecord& record, Nanos timeout) {
   if (status.code() == Code::kWaitInterrupted)
     status = leave_lane(record.told->message.group, submit.lane, point);
   if (status.ok() || status.code() == Code::kWaitTimeout) return status;
-  // This failure is told once, and the group may run again. A lane that an earlier failure stopped stays
+  // This failure is reported once, and the group may run again. A lane that an earlier failure stopped stays
   // stopped.
   const auto why = completion_.failure(submit.lane);
   if (why && why->failed_from == shm::point_value(point)) resume(submit.lane);
   return status;
 }
 
-// A step between nodes that has passed its deadline is given up by the engine soon after its members have
-// heard. Until then its memory is in quarantine, and the lane stays stopped (BUSY).
+// The engine gives up a step between nodes that has passed its deadline soon after its members know. Until
+// then its memory is in quarantine, and the lane stays stopped (BUSY).
 void Runs::resume(muster_lane lane) {
   const Instant end = later(connection_.clock().now(), kQuarantine);
   while (submission_.reset(lane) == Code::kBusy && connection_.clock().now() < end)

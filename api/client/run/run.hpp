@@ -25,7 +25,7 @@ namespace muster::client {
 // Thread  the session's.
 // Bound   one operation at a time; a timeout of 0 is the group's default.
 // Fails   as DirectPath::run or as the start's point; STATE and BUSY if the lane takes no start: then the run
-//         has not begun. CORRUPT and MISMATCH: what members hold differs.
+//         has not begun. CORRUPT and MISMATCH: the data of members differs.
 class Runs {
  public:
   // All outlive it. direct: null in a job without the direct path.
@@ -44,7 +44,7 @@ class Runs {
         direct_(direct) {}
 
   // The plan if it can run at once: this rank has run it directly before, and its results are not compared.
-  // nullptr: call run(), which does what is missing.
+  // nullptr: call run(), which does the missing steps.
   const DirectPlan* at_hand(muster_plan plan) const {
     const PlanRecord* record = plans_.find(plan);
     if (record == nullptr || record->direct == nullptr || connection_.welcome().digests != 0) return nullptr;
@@ -59,7 +59,8 @@ class Runs {
   }
   // After every digests-th shared result (Welcome::digests) the members compare their results.
   Status run(muster_plan plan, Nanos timeout);
-  // Gathers what all members hold and compares it; all get the same result. The text names `what`.
+  // Gathers the digests of all members' data and compares them; all get the same result. The text names
+  // `what`.
   Status compare(muster_group group, const Held& held, std::string_view what, Nanos timeout);
 
  private:

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kSpins = 64;  // tests before a sleep; each gives the core away
 // How often a sleeping client looks whether the engine is still there.
 constexpr Nanos kLossCheckPeriod = std::chrono::milliseconds(200);
-// How often it looks whether it was interrupted: an interrupt wakes nobody.
+// The period of its checks for an interrupt, which wakes no caller.
 constexpr Nanos kInterruptCheckPeriod = std::chrono::milliseconds(50);
 constexpr std::uint32_t kTestsPerLook = 16;  // a look reads the clock: too slow for each test
 

@@ -1,4 +1,4 @@
-// Attachment: what a rank gets from the daemon when it attaches.
+// Attachment: the descriptors and facts that a rank gets from the daemon when it attaches.
 #pragma once
 
 #include "api/base/bootstrap.hpp"

@@ -1,8 +1,8 @@
-// The memory of sessions: it outlives them, so that the use of a closed one is told, and does not crash.
+// The memory of sessions outlives them, so that the use of a closed session is reported, and does not crash.
 //
-// A session begins with its mark. When it is closed, its memory gets the mark of a closed one, and is kept:
-// for kKept later closes at least, and as long as no other session needs memory. It never goes back to the
-// heap, where anything may take its place.
+// A session begins with its mark. When it is closed, its memory gets the mark of a closed one. The memory is
+// kept for at least kKeptSessions later closes, and until another session needs memory. It never goes back to
+// the heap, where any other object could take its place.
 #pragma once
 
 #include "api/base/status.hpp"
@@ -13,7 +13,7 @@
 
 namespace muster::client {
 
-// Whose a session is. Every call looks at it first; `forks` alone tells a session that may be used.
+// The owner of a session. Every call reads it first; `forks` alone tells a session that may be used.
 struct SessionMark {
   static constexpr std::uint32_t kClosed = UINT32_MAX;  // more forks than a process can have
 
@@ -37,7 +37,7 @@ inline constexpr std::size_t kKeptSessions = 64;
 
 // Memory for one session, of one size in the whole process. It throws std::bad_alloc.
 void* take_session_memory(std::size_t bytes);
-// Of a session that is gone: whoever still holds its address finds the mark of a closed one.
+// Keeps the memory of a closed session. A caller that still holds its address finds the mark of a closed one.
 void keep_session_memory(void* memory) noexcept;
 
 }  // namespace muster::client

@@ -11,7 +11,8 @@
 namespace muster::client {
 namespace {
 
-// Of the group along the dim through this rank, in order. A dim of one rank overlaps nothing.
+// The ranks of the group along the dim through this rank, in order. Empty for a dim of one rank, which
+// overlaps nothing.
 Result<std::vector<std::int32_t>> ranks_along(muster_session& session, const char* dim) {
   MUSTER_ASSIGN_OR_RETURN(const auto answer, session.groups().dim(dim));
   if (answer.group == MUSTER_GROUP_SELF) return std::vector<std::int32_t>();

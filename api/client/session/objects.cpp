@@ -22,7 +22,7 @@ Status check_root(std::int32_t root, std::size_t members, std::int32_t least) {
 
 }  // namespace
 
-// Makes room for a piece of each member, and one for what this rank gives.
+// Makes room for a piece of each member, and one for the piece of this rank.
 Status Objects::reserve(std::size_t members) {
   const std::uint64_t bytes = (members + 1) * kPieceBytes;
   if (bytes <= bytes_) return {};

@@ -27,7 +27,7 @@ class Objects {
   Objects(Groups& groups, Buffers& buffers, Plans& plans, Runs& runs)
       : groups_(groups), buffers_(buffers), plans_(plans), runs_(runs) {}
 
-  // At every member result() is what the member `root` gave.
+  // At every member, result() is the object of member `root`.
   Status broadcast(muster_group group, std::int32_t root, std::span<const std::byte> given);
   // Every member gives. result() has all of it at the member `root`, or at every member if root is -1, and is
   // empty elsewhere. In both calls `given` may lie in the former result.

@@ -96,7 +96,7 @@ Status muster_session::free_buffer(muster_buffer buffer) {
   return buffers_.free(buffer);
 }
 
-// Before the group's memory goes, its members must have read what this rank has staged for them.
+// Before the group's memory goes, its members must have read the data that this rank has staged for them.
 Status muster_session::leave_group(muster_group group) {
   MUSTER_RETURN_IF_ERROR(plans_.forget_cached(group));
   if (direct_ != nullptr) direct_->drain(group, groups_.deadline(group));

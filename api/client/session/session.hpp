@@ -1,4 +1,4 @@
-// What a muster_session is: a root of objects.
+// muster_session: a root of objects.
 //
 // An object uses only objects that are made before it, and none uses the session: only the C functions in
 // entries/ do.
@@ -82,7 +82,7 @@ struct muster_session {
   // A counter of this process's own runs, by name; nothing if there is none of that name.
   std::optional<std::uint64_t> own_counter(std::string_view name) const;
 
-  // Freeing also drops what other objects keep of the freed one.
+  // Freeing also drops the records that other objects keep of the freed one.
   muster::Status free_buffer(muster_buffer buffer);
   muster::Status free_group(muster_group group);
   muster::Status free_mesh(muster_mesh mesh);

@@ -1,4 +1,4 @@
-// ShownUnits: what the sets of units of a session hold, where the engine reads it for `muster top`.
+// ShownUnits: the figures of a session's sets of units, where the engine reads them for `muster top`.
 #pragma once
 
 #include "api/shm/layout.hpp"

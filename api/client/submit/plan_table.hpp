@@ -1,4 +1,4 @@
-// PlanTable: what the session remembers of each of its plans.
+// PlanTable: the session's records of its plans.
 #pragma once
 
 #include "api/base/collective/rooms.hpp"
@@ -34,7 +34,7 @@ struct alignas(shm::kLineBytes) PlanRecord {
   std::unique_ptr<ToldCollective> told;   // of a collective; never null then
   std::unique_ptr<DirectPlan> direct;     // made by the first run (Runs)
   bool by_engine = false;                 // its group spans nodes, so that there is no direct path (Runs)
-  std::vector<shm::Command> news;         // new counts that the engine has not been told (PlanTable)
+  std::vector<shm::Command> news;         // new counts that the engine does not know (PlanTable)
   std::vector<muster_buffer> buffers;     // all that the plan uses
   muster_point last = MUSTER_POINT_NONE;  // of its latest start (Submission)
 };
@@ -62,7 +62,7 @@ class PlanTable {
 
   // Keeps `news`, the commands that tell the engine the plan's new counts. Only in jobs with the direct path.
   void set_news(PlanRecord& record, std::vector<shm::Command> news);
-  // The engine has been told.
+  // The engine knows the new counts.
   void clear_news(PlanRecord& record);
 
  private:

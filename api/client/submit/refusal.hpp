@@ -24,7 +24,7 @@ inline Offsets offsets_in(const muster_submit& submit) {
 }
 // Ok if a start may bring these offsets to its plan. nullptr: the plan is a kernel's.
 Status check_offsets(const ToldCollective* told, const muster_submit& submit);
-// Says what is wrong with a signal that was refused; never ok.
+// Explains why a signal was refused; never ok.
 Status cannot_signal(std::uint32_t timeline, std::uint64_t value, const Timelines& timelines);
 
 }  // namespace muster::client

@@ -19,7 +19,7 @@ muster_lane lowest(std::uint64_t lanes) {
   return static_cast<muster_lane>(std::countr_zero(lanes));
 }
 
-// Whether the arguments say why, or what is full.
+// Whether the code refuses the arguments, or reports a limit that is reached.
 bool is_refusal(Code code) {
   return code == Code::kBusy || code == Code::kBadArgument || code == Code::kUnsupported;
 }
@@ -77,7 +77,7 @@ Code Submission::start(muster_plan plan, const muster_submit& submit, muster_poi
   return start_as<shm::CommandKind::kStart>(plan, submit, point);
 }
 
-// Apart from start(), which then costs nothing for it.
+// Separate from start(), which so pays nothing for offsets.
 Code Submission::start_at(muster_plan plan, const muster_submit& submit, muster_point* point) {
   if (!is_well_formed_at(submit)) return Code::kBadArgument;
   return start_as<shm::CommandKind::kStartAt>(plan, submit, point);
@@ -150,7 +150,7 @@ Code Submission::tell_all() {
 
 // ---- several starts as one ---------------------------------------------------------------------
 
-// Hands out points only once all entries are valid: starts are counted apart and added at the end.
+// Hands out points only once all entries are valid: starts are counted separately and added at the end.
 Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t* refused) {
   batch_.assign(entries.size(), shm::Command{});
   std::array<std::uint64_t, shm::kLanesMax> starts;  // valid for the lanes in `used`

@@ -1,5 +1,5 @@
-// Timelines: what the session knows of its points without asking: the number of starts of each lane, and the
-// values that its own timelines have reached.
+// Timelines: the facts about points that the session knows without asking: the number of starts of each lane,
+// and the values that its own timelines have reached.
 #pragma once
 
 #include "api/base/result.hpp"

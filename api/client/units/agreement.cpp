@@ -15,7 +15,7 @@
 namespace muster::client {
 namespace {
 
-// What each member says first. A refusal's text follows it.
+// The head of each member's first message. The text of a refusal follows it.
 struct Opening {
   muster_status_t code = MUSTER_OK;
   std::int32_t rank = 0;            // of the job
@@ -63,8 +63,8 @@ Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, 
                  line(of_a), b_rank, line(of_b));
 }
 
-// The ranks of `others`, in a group of their own. A rank that has agreed may fail in its step, and abort the
-// step's groups, while another one has not yet returned from here.
+// The ranks of `others`, in a group of their own. A rank that has agreed may fail in its step and abort the
+// step's groups before another rank has returned from here.
 //
 // Owns    the group.
 // Thread  the session's.
@@ -109,7 +109,7 @@ Status compare_all(muster_session* session, muster_group group, std::size_t memb
   said += own.message();
   MUSTER_ASSIGN_OR_RETURN(const MemberTexts first, gather(session, group, members, said));
 
-  // What all say is no rank's own.
+  // A refusal that all members report names no rank.
   const auto says = [&first](std::size_t i) {
     const std::string_view text = first.of(i);
     return text.size() < sizeof(Opening) ? std::string_view() : text.substr(sizeof(Opening));

@@ -9,9 +9,9 @@
 
 namespace muster::client {
 
-// A collective of the group. `own`: whether this rank is ready. `description`: a line for each fact.
-// Errors, the same at all members: what the first rank that is not ready was refused; MISMATCH with the first
-// line that differs; those of muster_object_gather.
+// A collective of the group. `own`: whether this rank is ready. `description`: a line for each fact. Errors,
+// the same at all members: the refusal of the first rank that is not ready; MISMATCH with the first line that
+// differs; those of muster_object_gather.
 Status agree(muster_session* session, muster_group group, const Status& own, const std::string& description);
 
 }  // namespace muster::client

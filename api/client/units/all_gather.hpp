@@ -34,7 +34,7 @@ class UnitAllGather {
   Status withdraw() { return plans_.release(); }  // Errors: BUSY
   Status release();
 
-  // Where the unit lies while it is whole: what is not sharded lies whole in its shards or their copy. A unit
+  // The place of the unit while it is whole. An unsharded unit lies whole in its shards or their copy. A unit
   // that shares lies whole in memory of all its ranks; its gather moves nothing, but waits for them.
   muster_range whole() const { return whole_; }
 

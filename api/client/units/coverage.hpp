@@ -8,10 +8,10 @@
 
 namespace muster::client {
 
-// Along each dim of the mesh but pp, a trained parameter of the unit is cut, or the unit names the dim, alone
-// or within a product. Else replicas would train apart. A unit all of whose trained parameters are
-// MUSTER_PARAMETER_LOCAL means that. Asks the daemon the first time. Errors: kBadArgument with unit,
-// parameter and dim; those of muster_group_ranks.
+// Checks each dim of the mesh but pp: it cuts each trained parameter of the unit, or the unit names it, alone
+// or within a product. Otherwise replicas would be trained differently. That is intended in a unit all of
+// whose trained parameters are MUSTER_PARAMETER_LOCAL. Asks the daemon the first time. Errors: kBadArgument
+// with unit, parameter and dim; those of muster_group_ranks.
 Status check_covered(muster_session* session, const UnitFacts& unit);
 
 }  // namespace muster::client

@@ -33,7 +33,7 @@ std::uint64_t aligned(std::uint64_t at, std::uint64_t to) {
   return (at + to - 1) / to * to;
 }
 
-// Of all ranks' tensors before the unit's axis cuts them.
+// The elements of the largest tensor among all ranks, before the unit's axis cuts it.
 std::uint64_t largest_whole(const ShardedParameter& places) {
   std::int64_t largest = places.whole_elements();
   for (std::int64_t rank = 0; places.has_other_shards() && rank < places.whole().ranks(); ++rank)
@@ -83,7 +83,7 @@ Result<ShardedParameter> places_of(muster_session* session, const Layout& layout
     if (axis.placement.kind == PlacementKind::kPartial)
       return fail(Code::kBadArgument, "it is partial along \"{}\"; parameters are sharded or replicated",
                   axis.name);
-  // On any number of ranks: what works on one must not be refused on two.
+  // Refused on any number of ranks: a unit that works on one rank must not fail on two.
   if (layout.dims() == 0 && !shard.name.empty())
     return fail(
         Code::kBadArgument,
@@ -241,7 +241,7 @@ Status take_after_forward(std::int32_t said, UnitFacts& unit) {
   return {};
 }
 
-// Of a set that is this rank's alone.
+// Checks a unit of a set that is this rank's alone.
 Status check_alone(const UnitFacts& unit) {
   for (const UnitDim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
     if (!dim->name.empty())
@@ -278,7 +278,7 @@ Status check_pieces(const UnitFacts& unit) {
                  unit.name, count, kPiecesMax);
 }
 
-// Every rank finds the same: what it looks at are the shards of all ranks.
+// Every rank gets the same answer, because it depends on the shards of all ranks.
 bool can_share(const UnitFacts& unit) {
   if (unit.copies || unit.shard.ranks == 1 || unit.slice_ranks != 0) return false;
   for (const UnitParameter& p : unit.parameters)
@@ -323,7 +323,7 @@ shard::ScheduledUnit UnitFacts::scheduled() const {
   unit.name = name;
   unit.bytes = shard.ranks > 1 && !shares ? place_bytes : 0;
   unit.slice_bytes = slice_bytes;
-  // What is neither sharded nor summed up elsewhere is its own gradient.
+  // Without shards and sums, a gradient needs no place: the whole gradient is the gradient shard.
   if (shard.ranks > 1 || keeps_sums)
     unit.gradient_bytes = gradient_place_elements * dtype_bytes(reduce_dtype);
   unit.parts = parts;

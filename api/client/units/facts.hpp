@@ -1,4 +1,4 @@
-// UnitFacts: what a unit is, as its creator said it, checked and laid out in memory.
+// UnitFacts: the description of a unit by its creator, checked and laid out in memory.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -49,8 +49,9 @@ struct Segment {
 // By member of a group: where its block lies, in pieces.
 using Pieces = std::vector<std::vector<muster_piece>>;
 
-// The order in memory: first the parameters of the widest whole dtype, of these those of the widest dtype,
-// and of these the trainable ones. So each lies aligned, and without gaps wherever ranks exchange it.
+// The order in memory: the parameters of the widest whole dtype are first. Among them those of the widest
+// dtype are first, and among these the trainable ones. So each parameter lies aligned, and without gaps
+// wherever ranks exchange it.
 struct UnitFacts {
   std::string name, module;
   std::uint32_t tag = 0;  // of its collectives, so that ranks do not take one unit for another
@@ -65,16 +66,16 @@ struct UnitFacts {
   std::vector<std::size_t> order;      // of the parameters in memory
   std::vector<std::size_t> trainable;  // likewise
   muster_dtype element = 0;            // of a gather: the whole dtype, or U8 if there are several
-  bool copies = false;                 // what is gathered is a copy of the shards in another dtype
+  bool copies = false;                 // a gather moves a copy of the shards in another dtype
   muster_dtype dtype = 0;              // of the trainable parameters
   muster_dtype reduce_dtype = 0;
   shard::GradientDivision division;
-  bool keeps_sums = false;  // what is reduced is not yet the gradient
+  bool keeps_sums = false;  // the result of a reduction is not yet the gradient
   bool shares = false;      // its shards lie in a whole copy that its ranks have between them
   std::uint64_t shards_bytes = 0, copy_bytes = 0, whole_bytes = 0;   // of this rank
   std::uint64_t gradient_elements = 0, whole_gradient_elements = 0;  // likewise
-  // The largest of all ranks. Places follow from them, and from places when units are gathered, so all ranks
-  // need the same.
+  // The largest numbers among all ranks. Places follow from them, and the times of gathers from places, so
+  // all ranks need the same.
   std::uint64_t place_bytes = 0, slice_bytes = 0, gradient_place_elements = 0;
 
   // Errors: as muster_unit_create.
@@ -82,7 +83,7 @@ struct UnitFacts {
                                 std::uint32_t set_flags);
 
   bool has(std::string_view parameter) const;
-  // What it is for the schedule, without its places: the same at all ranks.
+  // The unit as the schedule sees it, without its places: the same at all ranks.
   shard::ScheduledUnit scheduled() const;
   // All that ranks must agree on, a line for each fact.
   std::string description() const;

@@ -123,7 +123,7 @@ Status UnitLanes::make_room() {
   }
   const muster_point oldest = recent_.front();
   recent_.pop_front();
-  Status outcome;  // a failure is told by the points that wait for it
+  Status outcome;  // points that wait for a failed one report that
   return wait(oldest, outcome);
 }
 

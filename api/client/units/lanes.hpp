@@ -46,7 +46,7 @@ class UnitLanes {
   // As above, and lets the lanes run again. Errors: those of a session's end, and interrupts; PEER_LOST if
   // that stopped a lane, which runs again all the same.
   Status reset();
-  // Meets all members of a group on a lane, once each has heard there why the group's operations failed.
+  // Meets all members of a group on a lane, once each has got there the cause of the group's failures.
   // Errors: PEER_LOST, and those of reset().
   Status meet(UnitLane lane, muster_group group);
 

@@ -13,8 +13,8 @@
 
 namespace muster::client {
 
-// Lanes and groups on which a set starts operations, in an order that all ranks have. It follows from what
-// the ranks have agreed on, and not from what was started: one of them may have failed before.
+// Lanes and groups on which a set starts operations, in an order that all ranks have. It follows from the
+// agreement of the ranks, and not from their starts: one of them may have failed before.
 //
 // Owns    the list.
 // Thread  the session's.
@@ -30,7 +30,7 @@ class UnitMeetings {
 
   // Where ranks have failed in different operations, they begin together again.
   Status meet(UnitLanes& lanes) const;
-  // Ends what the other ranks wait for, and tells them why.
+  // Ends the operations for which the other ranks wait, and tells them why.
   void abort(muster_session* session, const Status& why) const;
 
  private:

@@ -32,8 +32,9 @@ std::vector<Segment> segments_where(Segment all, Is is) {
   return segments;
 }
 
-// Tells reductions of a unit apart by their parameters and their turn (D33): ranks that leave different ones
-// of equal size unused, or of which one leaves a backward or a step out, must not take one for another.
+// Distinguishes reductions of a unit by their parameters and their turn (D33). Ranks may leave different
+// parameters of equal size unused, or one may leave out a backward or a step. They must not take one
+// reduction for another.
 std::uint32_t tag_of(std::uint32_t unit, Segment segment, std::size_t all, std::uint32_t turn) {
   if (segment.first == 0 && segment.last == all && turn == 0) return unit;
   const std::uint64_t what[] = {unit, segment.first, segment.last, turn};

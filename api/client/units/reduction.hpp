@@ -17,8 +17,9 @@
 
 namespace muster::client {
 
-// Whole gradients are summed among the shards, then among the replicas. If the sums are not the gradients yet
-// (another dtype, a division that is left, gradients to add to), they lie apart and are finished by a kernel.
+// Whole gradients are summed among the shards, then among the replicas. The sums may not be the gradients yet
+// (another dtype, a division that is left, gradients to add to). Then they lie in memory of their own, and a
+// kernel finishes them.
 //
 // Owns    the gradient shard, sums, sums of shards that wait for their replicas, and plans.
 // Thread  the session's.
@@ -38,7 +39,8 @@ class GradientReduction {
   Status release();
 
   muster_buffer gradients() const { return gradients_; }
-  // Where whole gradients lie: what is neither sharded nor summed up elsewhere lies in its gradient shard.
+  // The place of whole gradients. A gradient that is neither sharded nor summed up elsewhere lies in its
+  // gradient shard.
   muster_range whole() const { return whole_; }
 
   // The parameter has no gradient in the backward under way.

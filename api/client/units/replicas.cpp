@@ -23,9 +23,9 @@ bool is_even(const UnitFacts& unit) {
   });
 }
 
-// The pieces of what the dim does not cut, in runs. In a run all ranks of the dim have equal pieces at equal
-// distances. Where a run begins is each rank's own: the dim may cut what lies before it unevenly. Also what
-// aligns wider elements may differ then.
+// The pieces of the parameters that the dim does not cut, in runs. In a run all ranks of the dim have equal
+// pieces at equal distances. The beginning of a run is each rank's own: the dim may cut parameters before it
+// unevenly, and the gaps that align wider elements may differ then.
 Pieces runs_of(const UnitFacts& unit, const char* dim) {
   const bool even = is_even(unit);
   Pieces runs(1);
@@ -86,7 +86,7 @@ Status ReplicaBroadcast::prepare(std::span<const std::unique_ptr<Unit>> units) {
 Result<muster_point> ReplicaBroadcast::start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units,
                                              bool shared, muster_point after) {
   if (shared && !is_prepared_) {
-    MUSTER_RETURN_IF_ERROR(withdraw());  // what a call that failed has left
+    MUSTER_RETURN_IF_ERROR(withdraw());  // the plans that a failed call has left
     MUSTER_RETURN_IF_ERROR(prepare(units));
   }
   muster_point done = after;

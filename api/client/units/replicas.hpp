@@ -14,7 +14,7 @@
 namespace muster::client {
 
 // Along each dim of the mesh that does not cut a parameter, the first rank gives its shard to the others. One
-// dim comes after the other, so at the end all have what the first rank of all these dims had.
+// dim comes after the other, so at the end all have the shard of the rank that is first in all these dims.
 //
 // Owns    the plans.
 // Thread  the session's.

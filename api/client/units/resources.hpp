@@ -21,7 +21,7 @@ inline Status status_of(muster_status_t code) {
 // moment before the daemon has given it up.
 muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call);
 
-// Owns    what it has made, until release(). A session that ends takes it all.
+// Owns    the objects that it has made, until release(). A session that ends takes them all.
 // Thread  the session's.
 // Bound   that of the session.
 // Fails   as the calls of the C API that it makes.

@@ -1,5 +1,5 @@
-// UnitWatch: what looks at a set of units in check mode. It stands between the schedule and what carries the
-// schedule out.
+// UnitWatch: checks a set of units in check mode. It stands between the schedule and the operations that
+// carry the schedule out.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -15,7 +15,7 @@
 
 namespace muster::client {
 
-// Owns    what it needs to look.
+// Owns    the objects of its checks.
 // Thread  the session's.
 // Bound   that of the set.
 // Fails   as the operations that it passes on; kState for a finding, and kCorrupt at all ranks if replicas
@@ -30,7 +30,7 @@ class UnitWatch : public shard::UnitOperations {
   virtual Status begin_backward(std::size_t unit, std::span<muster_point, 2> ready) = 0;
   // The schedule has ended the step.
   virtual Status end_step() = 0;
-  // What the watch has found since in the call of a step that is about to return.
+  // Takes out the finding that the watch made during the call of a step that is about to return.
   virtual Status take_finding() = 0;
   // Forgets a step that has failed.
   virtual void reset() = 0;

@@ -29,7 +29,8 @@ using muster::shard::ScheduledUnit;
 
 namespace {
 
-// What decides when units are gathered. Ranks that decide differently would gather different units at once.
+// The facts that decide when units are gathered. Ranks with different facts would gather different units at
+// once.
 std::string description_of(std::span<const ScheduledUnit> units, std::uint32_t depth) {
   std::string text = fmt::format("places of units: prefetch {}\n", depth);
   for (const ScheduledUnit& unit : units)
@@ -251,7 +252,7 @@ Status muster_units::prepare(std::string& facts) {
 
 Status muster_units::make_ready() {
   if (schedule_ != nullptr) return {};
-  // Whatever this rank is refused, also memory: others hear it.
+  // The other ranks learn of any refusal here, also of memory.
   std::string facts;
   const Status own = status_of(guarded([&]() -> Status {
     facts = description();
@@ -270,7 +271,7 @@ Status muster_units::begin_step(muster_point after, bool unchanged) {
   MUSTER_RETURN_IF_ERROR(make_ready());
   if (watch_ != nullptr && !schedule_->in_step()) {
     Status watched = watch_->begin_step(after, unchanged);
-    // All ranks hear that replicas differ.
+    // All ranks get kCorrupt, so no rank needs to warn the others.
     if (watched.code() != Code::kCorrupt) break_off(between_steps_, watched);
     MUSTER_RETURN_IF_ERROR(watched);
   }
@@ -327,7 +328,7 @@ Result<muster_point> muster_units::total(GradientFigure figure, const muster_ten
       (numbers > 1 && out.stride[0] != 1))
     return fail(Code::kBadArgument, "out must be F64 [{}], without gaps", total.numbers());
   auto point = total.start(lanes_, units_, out, is_shared(), schedule_->reduced());
-  // All ranks hear that something is not supported.
+  // All ranks get kUnsupported, so no rank needs to warn the others.
   if (!point && point.error().code() != Code::kUnsupported) break_off(between_steps_, point.error());
   return point;
 }
@@ -364,7 +365,7 @@ void muster_units::break_step(const Status& why) {
   if (schedule_ != nullptr && schedule_->in_step()) break_off(in_steps_, why);
 }
 
-// What is refused for its arguments has done nothing, and may be called again.
+// A call that is refused for its arguments has done nothing, and may be repeated.
 void muster_units::break_off(const UnitMeetings& meetings, const Status& why) {
   if (why.ok() || why.code() == Code::kBadArgument || muster::is_session_end(why.code())) return;
   schedule_->break_step();

@@ -1,4 +1,4 @@
-// What a muster_units is: the units of a model, their memory, their lanes and their schedule.
+// muster_units: the units of a model, their memory, their lanes and their schedule.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -50,8 +50,7 @@ struct muster_units {
   void shards_change(std::size_t unit, muster_point after);
   muster::Result<muster_point> total(muster::client::GradientFigure figure, const muster_tensor& out);
   muster::Result<muster_point> broadcast(muster_point after);
-  // A call of a step has failed here. In a step, nothing but abandon() may follow, and other ranks hear of
-  // it.
+  // A call of a step has failed here. In a step the other ranks are told, and only abandon() may follow.
   void break_step(const muster::Status& why);
   muster::Status abandon();
   // Errors: BUSY.
@@ -61,8 +60,8 @@ struct muster_units {
   muster::Status check(const muster_unit_options& options) const;
   void warn_of_empty_parts(const muster::client::UnitFacts& unit);
   muster::Status make_ready();                      // the first time
-  muster::Status prepare(std::string& facts);       // adds what ranks must agree on
-  muster::Status withdraw();                        // what prepare() has made
+  muster::Status prepare(std::string& facts);       // adds the facts on which ranks must agree
+  muster::Status withdraw();                        // undoes prepare()
   muster::Result<muster_point> meet_after_reads();  // of shared units; NONE: there are none
   void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
   bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }
@@ -89,7 +88,7 @@ struct muster_units {
   std::vector<muster_group> slice_groups_;
   std::vector<muster_group> sharing_groups_;  // whose members share units, in the order of units
   muster::client::UnitMeetings in_steps_, between_steps_;
-  bool told_ = false;        // others, of the step that is broken
+  bool told_ = false;        // the other ranks know that the step is broken
   std::uint64_t steps_ = 0;  // that have begun
   std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
   std::uint32_t depth_ = 0;

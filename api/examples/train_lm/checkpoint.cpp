@@ -60,7 +60,7 @@ bool is_same_folder(const std::string& a, const std::string& b) {
   return plain(a) == plain(b);
 }
 
-// What --resume or --save names: the folder of a run, or one checkpoint in it.
+// The meaning of --resume or --save: the folder of a run, or one checkpoint in it.
 struct Named {
   std::string folder;
   std::string checkpoint;  // empty: the newest one

@@ -33,7 +33,7 @@ std::string own_name() {
   return std::to_string(::getpid()) + " on " + host;
 }
 
-// What the holder has written: "1234 on a-host".
+// The process that holds the lock, as it has written itself: "1234 on a-host".
 std::string holder(const std::string& path) {
   std::string line;
   std::ifstream file(path);

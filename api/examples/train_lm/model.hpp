@@ -3,8 +3,8 @@
 //   embedding -> [ norm -> attention -> + -> norm -> SwiGLU -> + ] x layers -> norm -> head -> loss
 //
 // Each part in brackets or between arrows is a program of its own, replayed between the calls that begin and
-// end the use of its unit. Tied, embedding and head are one parameter, in a unit that is in use from the
-// first to the last.
+// end the use of its unit. If they are tied, embedding and head are one parameter, in a unit that is in use
+// from the first to the last.
 //
 // Tensor parallelism: query, key, value, gate, up and head are cut by rows (each rank makes its features),
 // output and down by columns (each rank makes a summand, and an all-reduce over tp makes the sum). So each

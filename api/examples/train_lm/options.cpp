@@ -33,7 +33,7 @@ std::string text_of(Number value) {
   return out.str();
 }
 
-// What is wrong with the text of a number; empty: nothing.
+// The fault in the text of a number; empty: none.
 template<class Number>
 std::string number_fault(const std::string& text, Number low, Number high) {
   Number value{};

@@ -75,7 +75,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv);
 std::string mesh_fault(const Options& options, const Mesh& mesh);
 
 // The parameters of the model by unit: embedding, each block, head and final norm. Norms come last in each
-// unit. Tied, the final norm is with the embedding, and there is no head.
+// unit. If embedding and head are tied, the final norm is with the embedding, and there is no head.
 std::vector<std::vector<Parameter>> model_units(const Options& options);
 
 }  // namespace train_lm

@@ -56,8 +56,8 @@ const char* style_of_kernel(const LaneEvent& event) {
   return says("backward") || says("grad") ? "backward" : "other";
 }
 
-// The norm of the gradient is summed up on the lane of reductions. What ranks run themselves, as to compare
-// their batches, has no lane of its own.
+// The norm of the gradient is summed on the lane of reductions. A collective that ranks run directly has no
+// lane of its own; an example is the comparison of their batches.
 const char* style_of(const LaneEvent& event) {
   if (event.group.empty()) return style_of_kernel(event);
   const std::string_view lane = class_of(event.lane);

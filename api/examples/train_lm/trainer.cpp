@@ -79,8 +79,8 @@ void Trainer::draw_batch(Page& page, std::int64_t step) const {
   }
 }
 
-// Ranks along tp share each layer's work on one batch. Of different ones they would learn nothing, and
-// nothing else would tell.
+// Ranks along tp share each layer's work on one batch. With different batches they would learn nothing, and
+// no other check would notice.
 void Trainer::compare_batches(const Page& page, std::int64_t step) {
   if (mesh_.tp.size == 1 || options_.broadcast_batch) return;
   if (std::exchange(has_compared_, true) && !options_.check_batches) return;

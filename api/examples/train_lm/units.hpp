@@ -1,5 +1,5 @@
 // Units: the model's parameters as units of the runtime: embedding, each block, head. The runtime gathers
-// them for use, frees them, and reduces their gradients. What is left to do here is the optimiser.
+// them for use, frees them, and reduces their gradients. Only the optimiser remains for this program.
 #pragma once
 
 #include "api/examples/train_lm/options.hpp"
@@ -55,15 +55,15 @@ class Units {
   std::size_t count() const { return parameters_.size(); }
   const std::vector<Parameter>& parameters(std::size_t unit) const { return parameters_[unit]; }
   muster_units_info info() const;
-  // Bytes of whole parameters that this rank holds at once. What is not sharded is always whole.
+  // Bytes of whole parameters that this rank holds at once. Parameters that are not sharded are always whole.
   std::int64_t peak_whole_bytes() const;
-  // Calls body(element of the shard, row, column) for all that this rank has of a parameter.
+  // Calls body(element of the shard, row, column) for every element of a parameter that this rank has.
   template<class Body>
   void each(std::size_t unit, std::size_t parameter, std::int32_t which, Body body) const;
   std::vector<muster_box> boxes(std::size_t unit, std::size_t parameter, std::int32_t which) const;
 
   // ---- for checkpoints -------------------------------------------------------------------------
-  // What this rank has of a parameter, and of its two moments.
+  // This rank's parts of a parameter, and of its two moments.
   std::array<muster_tensor, 3> saved(std::size_t unit, std::size_t parameter) const;
   muster_layout* layout(std::size_t unit, std::size_t parameter) const;  // the caller's
 

@@ -1,4 +1,4 @@
-/* muster/checkpoint.h - save and load what lies in layouts, on any mesh. C11.
+/* muster/checkpoint.h - save tensors in their layouts, and load them on any mesh. C11.
  *
  * The model. A checkpoint is a folder in the folder of a run. It holds whole tensors by name, cut into the boxes that the ranks of
  * some mesh had. Replicas share the writing: each box is written once. A rank that loads reads the parts of those boxes that its own
@@ -11,19 +11,19 @@
  * A checkpoint is complete or absent, also after a kill or an error at any moment. Until the new one is complete and on the disk the
  * former ones stay. All ranks must see the folder as one: a file system of the node, or one that nodes share.
  *
- * What is saved. Parameters and the optimiser's moments are tensors: a moment has its parameter's layout and a name of its own. What
- * else a trainer must remember (its step, its place in the data) is the user's state: bytes of member 0.
+ * Contents. Parameters and the optimiser's moments are tensors: a moment has its parameter's layout and a name of its own. The
+ * rest of a trainer's state (its step, its place in the data) is the user's state: bytes of member 0.
  *
- * Control. Saving and loading are calls that all members of a group make, at the same place in the order of their runs on it. They
- * exchange lists, results and checksums. What one member is refused, or cannot read or write, is an error at all of them, and its text
- * names rank, file and tensor.
+ * Control. Saving and loading are calls that all members of a group make, at the same place in the order of their runs on it.
+ * They exchange lists, results and checksums. If one member is refused, or cannot read or write, all members get the error, and
+ * its text names rank, file and tensor.
  *
- * In the background. muster_checkpoint_save_async copies what this rank writes, and returns. A child process writes the copy.
- * It calls nothing of the trainer's, and ends if the trainer dies. The arrays may change as soon as the call has returned: call it
- * between the optimiser's step and the next one. One save is in flight at a time. The memory of the copy stays for the next save, until
- * muster_checkpoints_close.
+ * In the background. muster_checkpoint_save_async copies what this rank writes, and returns. A child process writes the copy. It
+ * calls no code of the trainer, and ends if the trainer dies. The arrays may change as soon as the call has returned: call it
+ * between the optimiser's step and the next one. One save is in flight at a time. The memory of the copy stays for the next save,
+ * until muster_checkpoints_close.
  *
- * Damage. Each MiB of a box has a checksum (XXH3, 128 bits), and so have the metadata. What is loaded was right, or the load fails.
+ * Damage. Each MiB of a box has a checksum (XXH3, 128 bits), and so have the metadata. Loaded bytes are verified, or the load fails.
  * `muster checkpoint` lists, verifies, exports (safetensors) and imports, without a job.
  */
 #ifndef MUSTER_CHECKPOINT_H

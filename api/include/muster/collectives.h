@@ -120,11 +120,11 @@ typedef struct muster_face {
  * divides before it rounds, so a mean that fits the type comes out even if the sum does not fit; only a sum beyond f32 makes
  * the mean infinite, as in F32 itself. Every NaN that a reduction of floats writes is the positive quiet one.
  *
- * What a failure leaves. After MISMATCH and every -1xx nothing was written. After CORRUPT the target holds what this rank
- * computed. After any other error the target is undefined (a shared one for all members), and in place so is the source:
- * restore it before you repeat the operation. A member may be lost after all have met for a run, with a part left to do
- * (a large reduction, a node-shared target). Such a run may succeed at some of the others and fail at the rest. Before the
- * survivors go on, they compare how far each has come (ALL_REDUCE, MIN, on the group that muster_group_shrink has made).
+ * After a failure. MISMATCH and every -1xx write nothing. After CORRUPT the target holds what this rank computed. After any other
+ * error the target is undefined (a shared one for all members), and in place so is the source: restore it before you repeat the
+ * operation. A member may be lost after all have met for a run, with a part left to do (a large reduction, a node-shared target).
+ * Such a run may succeed at some of the others and fail at the rest. Before the survivors go on, they compare how far each has
+ * come (ALL_REDUCE, MIN, on the group that muster_group_shrink has made).
  *
  * How this differs from MPI and NCCL, operation by operation: api/mpi-and-nccl.md.
  *

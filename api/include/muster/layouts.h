@@ -7,8 +7,8 @@
  *   sharded      one dim of the tensor is divided among the ranks along the axis;
  *   partial      each rank along the axis has an addend, and the tensor is their reduction.
  *
- * A rank's array is the tensor with each sharded dim cut. What the rank has of a dim lies end to end in it. Shards may be uneven,
- * and empty. Several axes may shard one dim: then they cut it one after another, by default the innermost axis first, and each
+ * A rank's array is the tensor with each sharded dim cut. The rank's parts of a dim lie end to end in it. Shards may be uneven,
+ * and empty. Several axes may shard one dim: then they cut it one after another, by default the innermost axis first. Each
  * divides what the cuts before have left at that coordinate. This is what FSDP with tensor parallelism does: tp cuts, then FSDP
  * cuts what tp left, so each rank has consecutive rows (a strided shard of torch.distributed).
  *
@@ -44,7 +44,7 @@ enum {
   MUSTER_CUT_OUTERMOST_FIRST = 1 /* what torch.distributed means by Shard, Shard */
 };
 
-/* One axis. What its placement does not use must be 0 or NULL. The lists are copied. */
+/* One axis. Fields that its placement does not use must be 0 or NULL. The lists are copied. */
 typedef struct muster_layout_axis {
   const char* name; /* if `ranks` is 0: a dim of the session's mesh, "dp_shard_cp". Else a label in messages, or NULL; checkpoints match it
                      * with the mesh's dims too (muster_checkpoint_tensor) */

@@ -35,10 +35,10 @@
  *               lost member.
  *            5. A rank that attaches again takes part in what is begun from then on. Until then the others wait for it until
  *               their deadline. If its launcher has said that it will not come, their operations fail at once.
- *            6. A rank that attaches for the first time hears of each fault since the first rank came, in order, by an
- *               operation each, as the others did. So its operations meet the ones that they were meant for. What a job's
- *               earlier ranks ran into before all of them had left is nothing to the next ones.
- * Times      What 0 and a negative number of nanoseconds mean, and what a positive one bounds:
+ *            6. A rank that attaches for the first time learns of each fault since the first rank came, in order, by an
+ *               operation each, as the others did. So its operations meet the intended ones of the others. Once all earlier
+ *               ranks of a job have left, their faults do not concern the next ones.
+ * Times      The meaning of 0 and of a negative number of nanoseconds, and what a positive one bounds:
  *
  *                                                        0                     negative       positive bounds
  *              muster_open_options.timeout_ns            60 s                  BAD_ARGUMENT   each call that asks the daemon
@@ -277,10 +277,10 @@ MUSTER_API muster_status_t muster_mesh_free(muster_session* session, muster_mesh
 MUSTER_API muster_status_t muster_mesh_flatten(muster_session* session, const char* const* dims, size_t count, const char* name);
 /* The part of the chosen mesh through this rank that has just these dims: {"dp_replicate", "dp_shard_cp"} of a mesh with cp. dims
  * as above, but strictly ascending, and others may lie between them. Choose the slice by muster_mesh_use. It has the names of its
- * dims, and those that stand for a product of them; their groups are those of the mesh. What is flattened or sliced there is so
- * in the mesh, so a flattened name serves there too. Local; asks the daemon. The same dims give the same handle until it is
- * freed; it means nothing to other ranks. Errors: NOT_FOUND with the valid names, BAD_ARGUMENT naming the dims (none, not ascending,
- * expert dims with those that they cut), NO_RESOURCE (4096 different slices of a mesh). */
+ * dims, and those that stand for a product of them; their groups are those of the mesh. A flattening or a slice made there is one
+ * of the mesh, so a flattened name serves there too. Local; asks the daemon. The same dims give the same handle until it is
+ * freed; it means nothing to other ranks. Errors: NOT_FOUND with the valid names, BAD_ARGUMENT naming the dims (none, not
+ * ascending, expert dims with those that they cut), NO_RESOURCE (4096 different slices of a mesh). */
 MUSTER_API muster_status_t muster_mesh_slice(muster_session* session, const char* const* dims, size_t count, muster_mesh* slice);
 /* Change the default deadline of all groups of a mesh (MUSTER_MESH_JOB or a made one): derived ones, and flattened ones, later ones
  * too. Groups of other meshes keep theirs. deadline_ns: 0 for the job's default. Collective over the mesh: all its ranks call,
@@ -314,7 +314,7 @@ typedef uint64_t muster_buffer; /* a range of memory that the daemon's engine re
  * *address is where this process sees it (read and write it freely while no work in flight uses it); for a cuda device it
  * is NULL. address may be NULL. Errors: NO_RESOURCE (names limit and need), BAD_ARGUMENT (bytes 0). */
 MUSTER_API muster_status_t muster_buffer_alloc(muster_session* session, uint64_t bytes, muster_buffer* buffer, void** address);
-/* What memory a buffer is. */
+/* How the memory of a buffer is provided. */
 typedef struct muster_buffer_options {
   uint32_t size;
   uint32_t flags; /* 0 */
@@ -424,16 +424,16 @@ enum {
 #define MUSTER_LANES_MAX 64
 #define MUSTER_LANE_NONE UINT32_MAX /* in a muster_failure: no lane was stopped */
 
-/* Make another lane of a class. Lanes of equal class and name meet: what members start on them is one order of operations, apart
- * from that of all other lanes. So two process groups, or two halves of a program, each with lanes of its own, do not stand in
- * each other's order. name: at most 63 bytes; NULL or "": the lane carries this rank's kernels only. A session has at most
- * MUSTER_LANES_MAX lanes, the first seven included. Local: other ranks need not have made theirs yet. Errors: BAD_ARGUMENT (class,
- * name), DUPLICATE (this session has a lane of that class and name), NO_RESOURCE (the limit; or the job has used 4096 names of
- * lanes in its life). */
+/* Make another lane of a class. Lanes of equal class and name meet: the starts of all members on them are one order of
+ * operations, independent of all other lanes. So two process groups, or two halves of a program, each with lanes of its own, do
+ * not stand in each other's order. name: at most 63 bytes; NULL or "": the lane carries this rank's kernels only. A session has
+ * at most MUSTER_LANES_MAX lanes, the first seven included. Local: other ranks need not have made theirs yet. Errors:
+ * BAD_ARGUMENT (class, name), DUPLICATE (this session has a lane of that class and name), NO_RESOURCE (the limit; or the job has
+ * used 4096 names of lanes in its life). */
 MUSTER_API muster_status_t muster_lane_create(muster_session* session, muster_lane lane_class, const char* name, muster_lane* lane);
-/* Give up a lane that muster_lane_create made. Its points keep their outcome; its number may be that of a later lane. What
- * stopped the lane counts as reset. Errors: BUSY (a start of the lane is not finished: wait for its latest point), BAD_ARGUMENT
- * (one of the first seven, or no lane). */
+/* Give up a lane that muster_lane_create made. Its points keep their outcome; its number may be that of a later lane. A failure
+ * that stopped the lane counts as reset. Errors: BUSY (a start of the lane is not finished: wait for its latest point),
+ * BAD_ARGUMENT (one of the first seven, or no lane). */
 MUSTER_API muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane);
 
 /* Timeline in the top 16 bits (the lanes, from 1 on, then client timelines), value in the rest. 0: no point, always reached. */
@@ -441,9 +441,8 @@ typedef uint64_t muster_point;
 #define MUSTER_POINT_NONE ((muster_point)0)
 
 /* Block until the point is reached, its lane has failed, or timeout_ns has passed (0: test once; negative: the session's
- * timeout). MUSTER_OK promises that all memory the work wrote can be read. Errors: what the work failed with, and
- * muster_last_error() says who and why; WAIT_TIMEOUT; STATE (the session itself has yet to raise that timeline); STALE,
- * BAD_ARGUMENT. */
+ * timeout). MUSTER_OK promises that all memory the work wrote can be read. Errors: the error of the work, and muster_last_error()
+ * names culprit and cause; WAIT_TIMEOUT; STATE (the session itself has yet to raise that timeline); STALE, BAD_ARGUMENT. */
 MUSTER_API muster_status_t muster_point_wait(muster_session* session, muster_point point, int64_t timeout_ns);
 /* Block until any of `count` points has its outcome, and return it; *index is that of the first such point. Entries that are
  * NONE are skipped, so points can be struck out one by one. If all are NONE, MUSTER_OK is returned and *index is `count`.
@@ -484,8 +483,8 @@ typedef struct muster_failure {
   char text[256];
 } muster_failure;
 #define MUSTER_FAILURE_INIT {sizeof(muster_failure), 0, -1, 0, 0, {0}}
-/* What stopped the lane. PENDING: the daemon is changing that record at this moment; ask again. Errors: NOT_FOUND if the lane
- * runs or was reset since; BAD_ARGUMENT (lane, size). */
+/* The failure that stopped the lane. PENDING: the daemon is changing that record at this moment; ask again. Errors: NOT_FOUND if
+ * the lane runs or was reset since; BAD_ARGUMENT (lane, size). */
 MUSTER_API muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure);
 /* The latest group failure (-2xx) that a call of this session returned, on any path: from a run, a barrier, a comparison, the
  * calls with objects, a wait for or a test of a point, muster_group_shrink. Later calls that succeed do not clear it.
@@ -548,7 +547,7 @@ typedef struct muster_batch_entry {
  * at once and is woken once at most. Cost and errors are those of muster_plan_start; the text names the entry. */
 MUSTER_API muster_status_t muster_plan_start_batch(muster_session* session, muster_batch_entry* entries, size_t count);
 
-/* What ranks do together: muster_collective, and how to start or run it. */
+/* Collectives: muster_collective, and how to start or run it. */
 #include <muster/collectives.h>
 
 /* ---- kernels ---------------------------------------------------------------------------------------------------- */

@@ -35,7 +35,7 @@ enum {
   MUSTER_TP_VOCABULARY = 3  /* an embedding table [vocabulary, features], cut along the vocabulary: a sum follows, as after ROW */
 };
 
-/* A rule. What it does not use is 0 or NULL. */
+/* A rule. Fields that it does not use are 0 or NULL. */
 typedef struct muster_tp_rule {
   const char* pattern; /* of names: '*' stands for any bytes, '?' for one. "layers.*.attention.wq.*" */
   muster_tp_style style;

@@ -18,10 +18,10 @@
  *
  * The calls do not wait for work: a trainer may run a step ahead of its lanes. They wait only while the ring is full.
  *
- * What agrees. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the first
- * muster_step_begin compares. If a rank uses another unit than the others do, its gather or reduction is a MISMATCH: `tag` is the
- * unit's number plus 1. So is a reduction if a rank leaves a backward or a step out; its `tag` counts these too. Create units in the
- * order in which forward uses them. If muster_units_broadcast is called before the first step, that call compares.
+ * Agreement. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the
+ * first muster_step_begin compares. If a rank uses another unit than the others do, its gather or reduction is a MISMATCH: `tag`
+ * is the unit's number plus 1. So is a reduction if a rank leaves a backward or a step out; its `tag` counts these too. Create
+ * units in the order in which forward uses them. If muster_units_broadcast is called before the first step, that call compares.
  *
  * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. Together they are never larger than
  * the budget. Ranks whose parts of a unit differ in size all reserve what the largest part takes. Without a budget, modules at a
@@ -136,7 +136,7 @@ enum {
   MUSTER_UNIT_BACKWARD_WITHOUT_WHOLE = 2
 };
 
-/* What becomes of a unit when its forward has ended. */
+/* The state of a unit after its forward. */
 enum {
   MUSTER_RESHARD_DEFAULT = 0, /* NEVER for the root, ALWAYS for the others                             */
   MUSTER_RESHARD_ALWAYS = -1, /* it is freed, and gathered again for backward                          */
@@ -215,9 +215,9 @@ MUSTER_API muster_status_t muster_step_begin(muster_units* units, muster_point a
 MUSTER_API muster_status_t muster_unit_forward_begin(muster_units* units, muster_unit unit, muster_point* ready);
 /* `part` (0..parts-1) has ended; `after`: the point of the last kernel that reads the unit; NONE: the caller has read it itself. */
 MUSTER_API muster_status_t muster_unit_forward_end(muster_units* units, muster_unit unit, uint32_t part, muster_point after);
-/* Backward of the latest forward of this unit that has no backward yet. Kernels wait for both points, where they are not NONE. What
- * whole gradients hold before is undefined, unless they were kept. Errors: STATE (no forward before it; gradients that are kept lie
- * there). */
+/* Backward of the latest forward of this unit that has no backward yet. Kernels wait for both points, where they are not NONE.
+ * Whole gradients are undefined at first, unless they were kept. Errors: STATE (no forward before it; gradients that are kept
+ * lie there). */
 MUSTER_API muster_status_t muster_unit_backward_begin(muster_units* units, muster_unit unit, muster_point ready[2]);
 
 enum {
@@ -279,9 +279,9 @@ MUSTER_API muster_status_t muster_unit_changed(muster_units* units, muster_unit 
  * NULL), STATE naming unit and reason (no step; its memory holds a unit that is in use; its forward or backward has not ended). */
 MUSTER_API muster_status_t muster_unit_unshard(muster_units* units, muster_unit unit, muster_point* ready);
 MUSTER_API muster_status_t muster_unit_reshard(muster_units* units, muster_unit unit, muster_point after);
-/* What to gather when the unit's forward (backward: 0), or backward (1), begins, in this order, instead of what the order of use
- * foretells. Copied. A unit whose place is taken is not prefetched, nor are those after it. Call it after the first muster_step_begin.
- * Errors: BAD_ARGUMENT (no such unit, also in `next`), STATE (before the first step). */
+/* Set the units to gather when this unit's forward (backward: 0), or backward (1), begins, in this order. They replace the
+ * prediction from the order of use. Copied. A unit whose place is taken is not prefetched, nor are those after it. Call it after
+ * the first muster_step_begin. Errors: BAD_ARGUMENT (no such unit, also in `next`), STATE (before the first step). */
 MUSTER_API muster_status_t muster_unit_prefetch(muster_units* units, muster_unit unit, int32_t backward, const muster_unit* next,
                                                 size_t count);
 /* Change to MUSTER_RESHARD_ALWAYS or _NEVER from now on. A unit that was not created with NEVER may lose its place to another one, and

@@ -1,4 +1,4 @@
-// The commands that ask a running daemon and print what it says.
+// The commands that ask a running daemon and print its answer.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -20,8 +20,8 @@ enum class Leave : std::uint8_t { kDrain, kNow };
 int run_shutdown(const DaemonAddress& address, Leave leave, Output output);
 
 enum class Recording : std::uint8_t { kNew, kThatIsOn };
-// Records for `seconds`, or until interrupted, and writes the trace to `path`. kThatIsOn: ends and writes
-// a recording of somebody else. Interrupted while it waits for an answer, it writes nothing.
+// Records for `seconds`, or until interrupted, and writes the trace to `path`. kThatIsOn: ends and writes a
+// recording that another user began. Interrupted while it waits for an answer, it writes nothing.
 int run_trace(const DaemonAddress& address, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output);
 

@@ -27,7 +27,7 @@ struct WhoIsWhere {
   std::string text;
 };
 
-// Who is where in an operation.
+// The state of each rank in an operation, as one text.
 WhoIsWhere who_is_where(const Json& flight, const Json& operation) {
   Members ready, running, failed;
   double ms = 0.0;

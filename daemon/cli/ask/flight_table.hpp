@@ -1,4 +1,4 @@
-// A flight record as people read it: the latest operations of a job, and who has not come to them.
+// A flight record as people read it: the latest operations of a job, and the ranks that are missing in them.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"

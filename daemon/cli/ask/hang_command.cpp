@@ -31,7 +31,7 @@ std::string state_of(int pid) {
                                         : "running";
 }
 
-// For an engine that has not answered: the supervisor knows its process, and its counters say since when.
+// For an engine that has not answered: the supervisor knows its process, and its counters show since when.
 OrTrouble<Json> silence_of(const DaemonAddress& address, const std::string& job) {
   const auto counters = ask(address, {{"command", "counters"}, {"job", job}});
   if (!counters) return tl::unexpected(counters.error());

@@ -1,4 +1,4 @@
-// muster hang: says who waits for whom in a job, and whose fault it is.
+// muster hang: reports which ranks of a job wait for which, and the cause.
 #pragma once
 
 #include "daemon/cli/question.hpp"

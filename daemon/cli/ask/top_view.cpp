@@ -51,7 +51,7 @@ std::string lag_text(const Json& rank) {
   return fmt::format("{:.{}f} ms{}", millis, millis < 10 ? 2 : 1, rank.at("late").get<bool>() ? " LATE" : "");
 }
 
-// What a rank is sorted by; one that is not attached comes last.
+// The value by which ranks are sorted. A rank that is not attached comes last.
 double value_of(const Json& rank, const Order& order) {
   if (order.field == std::string("rank")) return rank.at("rank").get<double>();
   if (!rank.at("attached").get<bool>()) return -1.0;
@@ -79,7 +79,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 struct Section {
   std::vector<std::string> lines;
   std::size_t head = 0;   // lines that stand above its rows
-  const char* what = "";  // its rows are called so
+  const char* what = "";  // the name of its rows
   std::string note = {};  // on what is left out of each row
   std::size_t skip = 0;   // rows before the first that is shown
   std::size_t shown = 0;  // lines
@@ -112,7 +112,7 @@ void share_out(std::vector<Section>& sections, std::size_t lines) {
   }
 }
 
-// The last line of a section that is cut says what is missing.
+// The last line of a section that is cut tells how much is missing.
 void add(const Section& section, std::vector<std::string>* out) {
   if (section.cut() && section.room() == 0) return;
   const auto rows = section.lines.begin() + static_cast<std::ptrdiff_t>(section.head);

@@ -1,4 +1,4 @@
-// What `muster top` shows: ranks in the order that the user wants, and as much as the window holds.
+// The display of `muster top`: ranks in the order that the user wants, as many as fit in the window.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"
@@ -23,10 +23,10 @@ Window window_now();
 // Fails   never.
 class TopView {
  public:
-  // What the key does: sorts, turns the order round, goes on to other ranks, or shows the help. False:
-  // nothing.
+  // Handles a key: it sorts, reverses the order, moves to other ranks, or shows the help. False: the key has
+  // no meaning.
   bool press(char key);
-  // Of rates (top_rates.hpp), no line wider than the window and no more lines than it has.
+  // The display of `rates` (top_rates.hpp). No line is wider than the window, and all lines fit in it.
   std::string text(const std::string& job, const Json& rates, const Window& window);
 
  private:

@@ -5,7 +5,7 @@
 namespace muster::cli {
 namespace {
 
-// Success has no answer: the connection ends with the program. A refusal says why.
+// Success has no answer: the connection ends with the program. A refusal has a reason.
 OrTrouble<DaemonAnswer> send_upgrade(const DaemonAddress& address, const std::string& program) {
   const SteadyClock clock;
   const Instant deadline = clock.now() + address.timeout;

@@ -142,7 +142,7 @@ int inspect_run(const std::string& path, Output output) {
                                   {config::screen_columns(), {"TENSORS", "CHECKPOINT"}}));
 }
 
-// Of one checkpoint; empty: it is sound.
+// The damage of one checkpoint; empty: the checkpoint is sound.
 std::string damage_of(const std::string& path) {
   auto saved = SavedFolder::open(path);
   if (!saved) return saved.error().message();

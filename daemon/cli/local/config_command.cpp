@@ -37,7 +37,7 @@ supervisor::ClusterLimits limits_of(const config::Settings& settings) {
   return {settings.limits.jobs_max, settings.limits.ranks_per_job_max};
 }
 
-// All that `musterd --config FILE --check-config` finds, but for what its environment says.
+// All faults that `musterd --config FILE --check-config` finds, but for those of its environment.
 void check_settings(const std::string& file, Checked& result) {
   auto source = config::load_file(file, {config::Ownership::kTrusted, geteuid()});
   if (!source) {

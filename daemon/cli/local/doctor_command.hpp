@@ -1,4 +1,4 @@
-// muster doctor: says whether this machine is fit to run jobs, and how to make it so.
+// muster doctor: reports whether this machine is fit to run jobs, and how to make it so.
 #pragma once
 
 #include "api/shm/headroom.hpp"
@@ -18,7 +18,7 @@ enum class DaemonNamed : std::uint8_t { kNo, kYes };
 // kFailed if a check fails; a warning is no failure.
 int run_doctor(const DaemonAddress& address, DaemonNamed named, Output output);
 
-// What the checks look at. A value that could not be read is absent.
+// The inputs of the checks. A value that could not be read is absent.
 struct MachineFacts {
   std::uint64_t open_files = 0;  // the soft limit
   std::uint64_t open_files_hard = 0;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kAtOnce = 16;
 constexpr const char* kSettings = "cluster.interfaces (or nodes[].interfaces)";
 
-// One way that can be tried.
+// A path that can be tried.
 struct Way {
   std::size_t index = 0;  // of its facts
   IpAddress there;
@@ -25,7 +25,7 @@ std::string text_in(const Json& json, const char* name) {
   return json.value(name, std::string());
 }
 
-// What is known of the peer before its way is tried, and the way if it can be.
+// Fills the facts about the peer before its path is tried. Returns the path, if it can be tried.
 std::optional<Way> way_to(const Json& peer, PathFacts& facts) {
   facts.node = peer.at("node").get<std::string>();
   const auto state = peer.at("state").get<std::string>();

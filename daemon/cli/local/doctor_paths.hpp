@@ -1,4 +1,4 @@
-// The ways to the other nodes of the cluster, as `muster doctor` tries them.
+// The paths to the other nodes of the cluster, as `muster doctor` tries them.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -20,17 +20,18 @@ struct PathFacts {
 };
 
 struct ClusterPaths {
-  std::string uses;     // by which interface this node exchanges data; empty: it has no other nodes
-  std::string trouble;  // why by none; empty: by `uses`
+  std::string uses;     // the interface for the data of this node; empty: it has no other nodes
+  std::string trouble;  // why there is no interface; empty: there is
   std::vector<PathFacts> paths;
 };
 
-// `cluster`: of the answer to `status`. Each way is tried for kPathTime at most, many at once, and none is
-// begun after `limit`. Throws Json::exception if that is no answer of ours.
+// `cluster`: part of the answer to `status`. Each path is tried for kPathTime at most, many at once, and none
+// is begun after `limit`. Throws Json::exception if the answer has another form.
 inline constexpr Nanos kPathTime = std::chrono::seconds(2);
 ClusterPaths try_paths(const Json& cluster, Nanos limit);
 
-// What a trial means. `uses`: the interface of this node, "eth0 (10.66.0.1, MTU 9000)"; `there`: the address.
+// The verdict on a trial. `uses`: the interface of this node, "eth0 (10.66.0.1, MTU 9000)"; `there`: the
+// address.
 PathFacts path_facts(const std::string& node, const std::string& uses, const std::string& there,
                      const control::PathTrial& trial);
 

@@ -80,7 +80,7 @@ Json choice_of(const Collective& collective, std::int64_t ranks, const Machine& 
           {"why", choice.why}};
 }
 
-// Between nodes the engine carries it out, in chunks; what is said here is of all together.
+// Between nodes the engine carries it out, in chunks; this is the choice for all of them together.
 Json choice_between_nodes(const Collective& c, const PlanQuestion& question, const LinkCosts& link) {
   using namespace transport::span;
   const auto nodes = static_cast<std::uint32_t>(question.nodes);
@@ -110,8 +110,9 @@ Json choice_between_nodes(const Collective& c, const PlanQuestion& question, con
   return choice;
 }
 
-// Whose bits a sum has (decision D14): "every" or "one" placement of the ranks on nodes; "" without a
-// reduction. Integers are exact, but for a mean; the order of f32 and f64 sums decides their last bits.
+// The placements of the ranks on nodes that give a sum equal bits (decision D14): "every" or "one"; ""
+// without a reduction. Integers are exact, but for a mean; the order of f32 and f64 sums decides their last
+// bits.
 std::string_view equal_bits(const Collective& c, std::int64_t nodes) {
   if (!has_reduction(c.op)) return "";
   const bool inexact = c.dtype == MUSTER_F32 || c.dtype == MUSTER_F64;
@@ -159,7 +160,7 @@ OrTrouble<LinkCosts> link_of(const PlanQuestion& question) {
   return cluster->link;
 }
 
-// As the daemon has measured or was told; nothing if there is no daemon.
+// The daemon's costs, as it has measured them or as they were set; nothing if there is no daemon.
 OrTrouble<std::optional<NodeCosts>> costs_of(const DaemonAddress& daemon) {
   const auto answer = ask(daemon, {{"command", "costs"}});
   if (!answer && answer.error().exit_code == kUnreachable) return std::nullopt;

@@ -1,4 +1,5 @@
-// `muster plan`: how collectives are carried out. It needs no daemon, but asks one what parts of them cost.
+// `muster plan`: how collectives are carried out. It needs no daemon, but asks one for the costs of their
+// parts.
 #pragma once
 
 #include "daemon/cli/question.hpp"
@@ -18,7 +19,7 @@ struct PlanQuestion {
   std::int64_t cores = 0;     // granted to the job; 0: those of this machine
   bool shared = false;        // the target is one node-shared buffer
   std::int64_t nodes = 1;     // over which the members are spread, as many on each
-  std::string config;         // a cluster file, which says what the links between nodes cost
+  std::string config;         // a cluster file, which has the costs of the links between nodes
 };
 
 // Which path and algorithm a collective takes, and what it should cost. The rule is a pure function

@@ -36,7 +36,7 @@ struct Dump {
   Json json;  // checked; without entries that are left out
 };
 
-// ---- reading: whatever a node says -------------------------------------------------------------
+// ---- reading reports of nodes ------------------------------------------------------------------
 
 Json sizes_in(Fields& fields, const Json& entry, const char* name) {
   Json sizes = Json::array();
@@ -165,7 +165,7 @@ Dump dump_in(Fields& fields, const Json& said, std::uint32_t rank, std::uint32_t
   return dump;
 }
 
-// All dumps of a node, or none: a node that says one thing that cannot be is not believed in another.
+// All dumps of a node, or none: a node that reports one impossible fact is not believed in any other.
 Result<std::vector<Dump>> dumps_in(const NodeReport& report, std::uint32_t world, KnownGroups& groups) {
   const std::string what = report.node.empty() ? "the flight record" : "the flight record of " + report.node;
   MUSTER_ASSIGN_OR_RETURN(const Json said, control::json_in(report.text, values_max(report.text), what));

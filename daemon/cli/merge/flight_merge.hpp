@@ -1,4 +1,4 @@
-// One flight record of a job out of those of its nodes. Pure.
+// One flight record of a job, merged from those of its nodes. Pure.
 //
 // Nodes have no common clock, so no time of one is compared with a time of another. Operations are matched by
 // process group and number, and ordered so that each rank's come in the order in which it made them.

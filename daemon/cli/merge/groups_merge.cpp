@@ -20,7 +20,7 @@ constexpr std::size_t kHashBytesMax = 64;
 using MadeGroup = std::pair<std::string, std::vector<std::uint32_t>>;  // name, ranks
 
 struct NodeGroups {
-  Json mesh;  // what all nodes say alike
+  Json mesh;  // that all nodes report alike
   std::vector<MadeGroup> made;
 };
 

@@ -1,4 +1,4 @@
-// The groups of a job out of what its nodes say of them. Pure.
+// The groups of a job, merged from its nodes' reports. Pure.
 #pragma once
 
 #include "daemon/cli/merge/node_reports.hpp"

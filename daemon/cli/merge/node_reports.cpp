@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kAllBytesMax = std::size_t{1} << 30;
 
-// Cuts the texts, which lie end to end, apart.
+// Splits the texts, which lie end to end.
 OrTrouble<std::vector<NodeReport>> reports_in(const DaemonAnswer& answer) {
   const auto unexpected = [](const std::string& what) {
     return tl::unexpected(Trouble{kFailed, "the daemon's answer is not as expected: " + what});

@@ -11,8 +11,8 @@ namespace {
 
 constexpr const char* kOfEngine[] = {"interval_s", "engine_pid", "engine_silent_s", "engine_stuck"};
 
-// What a node says of a group is of its own members. A group of the mesh has one number on all nodes, so it
-// gets one row; made groups have rows of their nodes.
+// Adds a node's figures of a group, which cover the node's own members. A group of the mesh has one number on
+// all nodes, so it gets one row; made groups have a row for each node.
 void add_group(const std::string& node, const Json& group, Json& all) {
   const bool made = group.at("made").get<bool>();
   const auto known = std::find_if(all.begin(), all.end(), [&](const Json& row) {

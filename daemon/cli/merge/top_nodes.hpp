@@ -1,4 +1,4 @@
-// TopNodes: what `muster top` shows of the other nodes of a job.
+// TopNodes: the part of `muster top` that shows a job's other nodes.
 #pragma once
 
 #include "daemon/cli/merge/node_reports.hpp"
@@ -17,7 +17,7 @@ namespace muster::cli {
 // Owns    the latest look at each node.
 // Thread  one.
 // Bound   one question a period, which takes twice kPatience at most.
-// Fails   never: a node that does not answer, or says what cannot be, is shown as that.
+// Fails   never: a node that does not answer, or whose answer cannot be true, is shown as such.
 class TopNodes {
  public:
   static constexpr Nanos kPeriod = std::chrono::seconds(1);
@@ -26,17 +26,17 @@ class TopNodes {
   // `own`: the node whose counters are read without asking. `period`: the least time between two questions.
   TopNodes(std::string own, Nanos period) : own_(std::move(own)), period_(period) {}
 
-  // Asks the daemon for the figures of all nodes, unless it did so within the last period. The trouble has
-  // the exit code, and no text, if the user has ended the wait.
+  // Asks the daemon for the figures of all nodes, unless it did so within the last period. If the user ends
+  // the wait, the trouble has the exit code, and no text.
   std::optional<Trouble> look(const DaemonAddress& address, const std::string& job, Instant now,
                               Attention& attention);
-  // What nodes have said.
+  // Takes the reports of nodes.
   void take(std::vector<NodeReport> reports);
-  // No node has said anything, for that reason.
+  // No node has reported anything, for that reason.
   void take_silence(const std::string& why);
 
-  // Adds to the rates of this node those of others: a rank and a made group have a `node`, `nodes` has the
-  // engine of each, `unanswered` those of whom nothing is known.
+  // Adds the other nodes' rates to those of this node. A rank and a made group get a `node`. `nodes` gets the
+  // engine of each node, and `unanswered` the nodes of which nothing is known.
   void add_to(Json& now) const;
 
  private:
@@ -53,7 +53,7 @@ class TopNodes {
   std::string silence_;
 };
 
-// Who the nodes are, and which are silent: lines before the table. Empty for a job of one node.
+// Lines before the table: the nodes, and which of them are silent. Empty for a job of one node.
 std::string top_nodes_text(const Json& now);
 
 }  // namespace muster::cli

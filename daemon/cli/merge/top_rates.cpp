@@ -59,7 +59,7 @@ Json lag_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& rank, const J
           {"others_ns", now_at(rank, RankCount::kLagOthersNs)}};
 }
 
-// What the rank's client says of its units; null: it has none.
+// The figures of the rank's units, as its client reports them; null: it has no units.
 Json units_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
               const std::array<std::uint64_t, shm::kTallyValuesMax>& after, const Pace& pace) {
   if (now_at(after, RankCount::kPlaceBytes) == 0) return nullptr;

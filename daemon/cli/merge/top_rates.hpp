@@ -1,4 +1,4 @@
-// What ranks and groups of a node have done between two looks at its counters.
+// Rates of the ranks and groups of a node, between two looks at its counters.
 #pragma once
 
 #include "daemon/cli/outcome.hpp"

@@ -303,7 +303,7 @@ void add_local(CLI::App& app, Line& line) {
          control::kFile);
 }
 
-// Of any number of files the parser knows no last one, so it takes the folder for a file too.
+// The parser cannot tell the last of any number of files, so it takes the folder for a file too.
 void add_import(CLI::App* imported, CheckpointQuestion& question,
                 const std::function<void(CLI::App*)>& patterns) {
   const auto take = [imported, &question](const std::vector<std::string>& all) {
@@ -396,7 +396,7 @@ int run(Line& line) {
   line.run.prefix = line.no_prefix ? Prefix::kNone : Prefix::kRank;
   line.run.environment = process_variables();
   if (line.run.command.empty()) return complain({kUsage, "run: say which program, after --"});
-  if (line.run.part.host.empty())  // else the head has said it
+  if (line.run.part.host.empty())  // else the head has set it
     for (const std::string& text : unused_by_run(line.run.environment)) warn(text);
   return run_ranks(line.run);
 }

@@ -67,7 +67,7 @@ struct Line {
 
 // Declares every command with its options and sentences. The app writes to `line`, which must outlive it.
 void declare(CLI::App& app, Line& line);
-// The commands as data, and what help and manual page say besides.
+// The commands as data, and the further text of help and manual page.
 control::CommandOutline command_outline();
 const control::Manual& command_manual();
 // At least one of each command.

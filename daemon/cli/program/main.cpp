@@ -59,7 +59,7 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return refuse(app, error);
   }
-  if (line.run.part.host.empty())  // else the head of the run has said it
+  if (line.run.part.host.empty())  // else the head of the run has set it
     for (const std::string& text : muster::misspelt_variables(muster::process_variables())) warn(text);
   if (const auto trouble = line.fault()) return complain(*trouble);
   return line.command();

@@ -1,4 +1,4 @@
-// The head of a run over several hosts: on which hosts, whether the daemon can, and how its parts are
+// The head of a run over several hosts: its hosts, whether the daemon can serve them, and how its parts are
 // started.
 #pragma once
 
@@ -26,19 +26,19 @@ struct RunHead {
   std::uint32_t ranks() const;
 };
 
-// Nothing for a run that is no head. kUsage for what is wrong about the request by itself, or with `ranks`,
-// the number that was asked for (0: none).
+// Nothing for a run that is no head. kUsage: the request is wrong by itself, or with `ranks`, the number that
+// was asked for (0: none).
 OrTrouble<std::optional<RunHead>> plan_head(const HeadRequest& request, std::int64_t ranks,
                                             const std::vector<std::string>& environment);
 
-// What a part's head has told it.
+// The place of a part, as its head has given it.
 struct PartFolder {
   std::string host;    // its node
   std::string folder;  // in which the run was started
 };
 
 std::optional<Trouble> enter_folder(const PartFolder& part);
-// The daemon that a part has found is not that of its host.
+// Trouble if the daemon that a part has found is not that of its host.
 std::optional<Trouble> part_trouble(const PartFolder& part, const std::string& node,
                                     const std::string& endpoint);
 // "no daemon at /x: it is not a socket; name the socket of a musterd": an alternative may follow.
@@ -53,13 +53,13 @@ std::string node_of(const Json& status);
 std::optional<Trouble> hosts_trouble(const RunHead& head, const Json& status, const std::string& endpoint);
 // Why the parts cannot join a job that is there already: it has other ranks on the hosts.
 std::optional<Trouble> places_trouble(const RunHead& head, const Json& job);
-// Has `job_create` make the job on the hosts, and say why not before the head stops waiting.
+// Has `job_create` make the job on the hosts, and give the reason of a failure before the head stops waiting.
 void ask_on_hosts(const RunHead& head, Nanos timeout, Json& job_create);
 
-// What that job waits for, if it is the cluster file's and not there; empty: it waits for nothing.
+// Why that job is not there yet, if it is one of the cluster file; empty: it waits for nothing.
 std::string awaited(const Json& status, const std::string& job);
 
-// What parts are told of their run.
+// The facts of the run that its parts need.
 struct PartFacts {
   std::string job;
   std::string node;      // of this machine, whose part needs no launcher

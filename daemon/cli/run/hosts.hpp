@@ -26,8 +26,9 @@ std::string hosts_text(std::span<const HostShare> hosts);
 // The words of a launcher, as a shell splits them: at blanks outside of quotes. kUsage if there are none, or
 // if a quote does not end.
 OrTrouble<std::vector<std::string>> parse_launcher(std::string_view text);
-// What the launcher runs for a host: {host} is its name, and {command} the whole `command` in one word,
-// quoted for a shell. If no word has {command}, the command's words follow as they are.
+// The command line that the launcher runs for a host. {host} is the host's name, and {command} the whole
+// `command` in one word, quoted for a shell. If no word has {command}, the command's words follow as they
+// are.
 std::vector<std::string> launcher_words(const std::vector<std::string>& launcher, const std::string& host,
                                         const std::vector<std::string>& command);
 // The launcher for a host without the command, for messages.

@@ -8,7 +8,7 @@
 
 namespace muster::cli {
 
-// What happens to a progress line that draws over itself with carriage returns.
+// The treatment of a progress line that draws over itself with carriage returns.
 enum class CarriageReturn : std::uint8_t { kShowLast, kPassThrough };
 
 // Owns    the unfinished line.

@@ -1,9 +1,9 @@
-// What a run over several hosts, the head, and its parts on these hosts say to each other. A part's launcher
-// need carry its standard streams only.
+// The messages between the head of a run over several hosts and its parts on these hosts. They need only the
+// standard streams of a part, which its launcher carries.
 //
 // The head writes the name of a signal on a line into the part's standard input: INT, TERM, KILL, … The part
-// hears it as if the signal had been sent to it. When the input ends, the head has gone, and the part ends as
-// at SIGTERM. A part tells the first failure of its ranks at once, in a record on standard error, because the
+// acts as if it had received the signal. When the input ends, the head has gone, and the part ends as at
+// SIGTERM. A part reports the first failure of its ranks at once, in a record on standard error, because the
 // part itself ends only with its last rank.
 #pragma once
 
@@ -24,7 +24,7 @@ struct ToldFailure {
 
 std::string signal_line(int signal);
 std::string failure_line(const ToldFailure& failure);
-// Takes the record out of whole lines of a part's standard error. What is no record stays.
+// Takes the record out of whole lines of a part's standard error. Other lines stay.
 std::optional<ToldFailure> take_failure(std::string* lines);
 
 // The part's end of its standard input.

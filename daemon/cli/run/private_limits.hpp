@@ -1,4 +1,4 @@
-// What a private daemon may hold, and how many descriptors a run needs for that.
+// The limits of a private daemon, and the number of descriptors that a run needs for them.
 #pragma once
 
 #include "api/base/result.hpp"

@@ -20,7 +20,7 @@ namespace {
 constexpr Nanos kKillAfter = std::chrono::seconds(5);     // from SIGTERM to SIGKILL
 constexpr Nanos kLauncherTime = std::chrono::seconds(3);  // for a part that is to kill its ranks
 constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, after the end of interrupted ranks
-// How long lines are held. All ranks hear of a failure at once, and so does whoever tells of it.
+// How long lines are held. A failure reaches all ranks at once, and so do the ranks' lines about it.
 constexpr Nanos kHeld = std::chrono::milliseconds(100);
 constexpr Nanos kHeldAtFailure = std::chrono::seconds(2);
 constexpr std::size_t kLastWordsMax = 1024;
@@ -212,7 +212,7 @@ void Ranks::on_failure(std::size_t index, const End& end) {
   }
 }
 
-// The part itself has said what happened.
+// The part itself has reported the failure.
 void Ranks::on_told(std::size_t index, const ToldFailure& failure) {
   processes_[index].told = true;
   if (!first_failure_)
@@ -223,12 +223,12 @@ void Ranks::on_told(std::size_t index, const ToldFailure& failure) {
 
 void Ranks::note_first(End end, const std::string& who, const std::string& last_words) {
   first_failure_ = FirstFailure{end, who, clock_.now() - started_, last_words};
-  if (!lines_.empty()) hold(kHeldAtFailure);  // others may be about to say the same
+  if (!lines_.empty()) hold(kHeldAtFailure);  // others may be about to print the same
 }
 
 void Ranks::all_ended() {
   release();
-  // The last line of a run that failed: the cause, behind whatever its consequences were.
+  // The last line of a run that failed: the cause, behind all its consequences.
   const bool is_told = options_.elastic || options_.is_part || processes_.size() < 2;
   if (first_failure_ && interrupted_ == 0 && !is_told)
     say(fmt::format(

@@ -43,11 +43,11 @@ struct RunMember {
 //         rank's standard error; the others are ended after the grace time. Once a rank has failed, equal
 //         lines of several ranks there become one: standard error is held for a moment. Elastic ranks go on:
 //         each failure is reported, and the run is well if the last rank to end is. If output cannot be
-//         written, all ranks are ended. A part tells the first failure of its ranks before it ends, and that
-//         counts as the part's.
+//         written, all ranks are ended. A part reports the first failure of its ranks before it ends, and
+//         that counts as the part's.
 class Ranks {
  public:
-  // kParts: the processes are parts, which hear signals by part_link.hpp.
+  // kParts: the processes are parts, which receive signals as lines (part_link.hpp).
   enum class Kind : std::uint8_t { kRanks, kParts };
   struct Options {
     Kind kind = Kind::kRanks;
@@ -99,7 +99,7 @@ class Ranks {
     bool told = false;              // a part: that one of its ranks has failed
     std::string last_words;         // the last line of its standard error that is not empty
   };
-  // Of the run, for its last word.
+  // The first failure of the run, which the run's last message repeats.
   struct FirstFailure {
     End end;
     std::string who;

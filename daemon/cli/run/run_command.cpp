@@ -47,7 +47,7 @@ std::string fresh_job_name() {
 
 // One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts the
 // next; a signal or a failure leads to finish() from any step. A head makes its job over several nodes and
-// starts parts in place of ranks. A part joins that job and listens to its head.
+// starts parts in place of ranks. A part joins that job and obeys its head.
 //
 // Owns    the private daemon if there is one, the connection, the ranks.
 // Thread  run()'s.
@@ -224,7 +224,7 @@ class RunCommand {
     loop_.unwatch(std::exchange(daemon_death_, 0));
     const End end = daemon_->child().reap();
     if (finishing_) return loop_.stop();
-    // musterd has said why on standard error.
+    // musterd has printed the reason on standard error.
     if (link_) return;
     const int code = end.exit_code() == kUsage ? kUsage : kFailed;  // wrong settings are the user's mistake
     stop({code, fmt::format("the private daemon {}", end.text())});
@@ -454,8 +454,8 @@ class RunCommand {
     stop({code, started.message()});
   }
 
-  // Repeated until it is heard: a stopped engine refuses once enough questions wait for it. Else ranks that
-  // wait for this one would learn of it only at their deadline.
+  // Repeated until it is accepted: a stopped engine refuses once enough questions wait for it. Else ranks
+  // that wait for this one would learn of it only at their deadline.
   void tell_absence(std::uint32_t rank, const std::string& text) {
     if (!link_) return;
     link_->ask({{"command", "absent"}, {"job", options_.job}, {"rank", rank}, {"text", text}},
@@ -507,7 +507,7 @@ class RunCommand {
   }
 
   void on_end_signal(int number) {
-    if (headless_ && ranks_ && ranks_->interrupted()) return;  // the same end, said twice
+    if (headless_ && ranks_ && ranks_->interrupted()) return;  // the same end, reported twice
     if (finishing_) {
       daemon_ ? daemon_->child().signal(SIGKILL) : leave();  // second signal: end at once
       return;

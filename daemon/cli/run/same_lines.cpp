@@ -19,7 +19,7 @@ std::string sentence_of(std::uint32_t rank, const std::string& line) {
 }
 
 struct Said {
-  std::vector<std::uint32_t> ranks;  // none: nobody's
+  std::vector<std::uint32_t> ranks;  // none: of no rank
   std::string line;                  // of the first
   std::string sentence;
 };

@@ -1,4 +1,4 @@
-// SameLines: lines of several ranks, held for a moment, so that what all of them say can be said once.
+// SameLines: lines of several ranks, held for a moment, so that lines common to all are printed once.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class SameLines {
 
   // A whole line of a rank, without its end.
   void add(std::uint32_t rank, std::string_view line);
-  // A text that is nobody's, with its end.
+  // A text that belongs to no rank, with its end.
   void add_own(std::string_view text);
   bool empty() const { return entries_.empty(); }
   bool full() const { return bytes_ >= kBytesMax; }

@@ -33,12 +33,12 @@ Result<CertifiedKey> certify_node(const CertifiedKey& authority, std::string_vie
 // The cluster of an authority that make_authority() made. kBadArgument: the text is none.
 Result<std::string> cluster_of(std::string_view authority);
 
-// The dates of a certificate: it is good from one to the other.
+// The dates of a certificate: it is valid from one to the other.
 struct Validity {
   WallTime from;
   WallTime until;
 };
-// Of the first certificate in the text. kBadArgument: there is none.
+// The dates of the first certificate in the text. kBadArgument: the text has none.
 Result<Validity> validity_of(std::string_view certificate);
 
 // "spiffe://lab-a/node/node01"; cluster and node: letters, digits, '.', '-', '_'. kBadArgument.

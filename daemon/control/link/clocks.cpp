@@ -9,7 +9,7 @@
 namespace muster::control {
 namespace {
 
-// To the nearest minute: a text that is said again each second stays the same, so a log need not repeat it.
+// To the nearest minute: a text that is made anew each second stays the same, so a log need not repeat it.
 std::string duration(std::chrono::seconds span) {
   const auto shown = std::chrono::round<std::chrono::minutes>(std::min(span, kTimeMax.time_since_epoch()));
   if (shown < std::chrono::minutes(1)) return "less than 1m";

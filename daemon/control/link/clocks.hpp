@@ -22,14 +22,16 @@ constexpr WallTime kTimeMax{std::chrono::seconds(9'000'000'000)};
 std::string outside_dates(std::string_view whose, const Validity& validity, WallTime now,
                           std::string_view clock);
 
-// A frame says the time of its sender as "time", in seconds.
+// The field "time" of a frame: the time of its sender, in seconds.
 Json said(WallTime now);
-// Nothing: the frame says none, or none from 1970 to kTimeMax. It is only said, and nobody has proved it.
+// The sender's time in a frame. Nothing: the frame has none, or one that is not from 1970 to kTimeMax. The
+// time is a claim, without proof.
 std::optional<WallTime> time_said(const Json& frame);
 
 // "its clock, as it says, is 2h 0m behind ours". Empty: they agree.
 std::string clocks_apart(WallTime ours, WallTime said);
-// What to do where one node refuses the other's certificate for its dates: set a clock, or write a new one.
+// The remedy if one node refuses the other's certificate for its dates: set a clock, or write a new
+// certificate.
 std::string cure_of_dates(WallTime ours, WallTime said);
 
 }  // namespace muster::control

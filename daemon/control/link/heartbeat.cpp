@@ -42,7 +42,7 @@ std::uint32_t silence_as_sent(Nanos silence) {
   return static_cast<std::uint32_t>(std::clamp<std::int64_t>(ms, 0, std::int64_t{kGivenUp} - 1));
 }
 
-// Of the bytes before the tag.
+// The tag of the bytes that stand before it.
 Result<Tag> tag_of(std::span<const std::byte> bytes, const HeartbeatKey& key) {
   Tag tag;
   std::size_t length = 0;

@@ -1,11 +1,11 @@
-// Heartbeats: the datagrams by which supervisors show each other that they live. Bytes only: sockets, time
-// and the decision who is lost are others' matter.
+// Heartbeats: the datagrams by which supervisors show each other that they live. This file knows bytes only;
+// others own the sockets, the time, and the decision which node is lost.
 //
 //   bytes 0  magic   4  version   8  from   12  to   16  sequence   24  silence in ms   28  tag
 //
-// All numbers are big-endian. The tag is HMAC-SHA256 of what stands before it. Each direction of a pair of
+// All numbers are big-endian. The tag is HMAC-SHA256 of the bytes before it. Each direction of a pair of
 // nodes has a key of its own, which both ends draw from their TLS connection: no message carries it. In plain
-// text all keys are zero, so whoever reaches the port can pose as a node, as over TCP.
+// text all keys are zero, so any process that reaches the port can pose as a node, as over TCP.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -24,11 +24,11 @@ constexpr std::size_t kHeartbeatBytes = 60;
 using HeartbeatKey = std::array<std::byte, 32>;
 using HeartbeatBytes = std::array<std::byte, kHeartbeatBytes>;
 
-// By these labels both ends draw keys from their TLS connection.
+// The labels by which both ends draw keys from their TLS connection.
 constexpr char kHeartbeatsOfClient[] = "EXPORTER-muster-heartbeats-of-client";
 constexpr char kHeartbeatsOfServer[] = "EXPORTER-muster-heartbeats-of-server";
 
-// What one end has of a connection.
+// The two keys of one end of a connection.
 struct HeartbeatKeys {
   HeartbeatKey own{};     // of what this node sends
   HeartbeatKey theirs{};  // of what the peer sends
@@ -38,7 +38,7 @@ struct Heartbeat {
   std::uint32_t from = 0;  // the members' places in the cluster file
   std::uint32_t to = 0;
   std::uint64_t sequence = 0;  // rises
-  // For how long the sender has heard nothing of the receiver, in whole ms. Nanos::max(): the sender has
+  // For how long the sender has received nothing of the receiver, in whole ms. Nanos::max(): the sender has
   // given the receiver up. Other silences are cut to what fits, about 49 days.
   Nanos silence{0};
 };
@@ -46,7 +46,8 @@ struct Heartbeat {
 // kInternal: OpenSSL has no memory.
 Result<HeartbeatBytes> seal(const Heartbeat& heartbeat, const HeartbeatKey& key);
 
-// Who says that it sends this: a hint, by which to find its reader. Nothing: this is no heartbeat.
+// The sender that the datagram names: a hint, by which the caller finds the reader for it. Nothing: this is
+// no heartbeat.
 std::optional<std::uint32_t> sender_of(std::span<const std::byte> datagram);
 
 // Opens what one peer sends to this node.

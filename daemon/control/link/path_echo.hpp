@@ -1,10 +1,10 @@
-// The way between two nodes, tried with a small and with a large message. PathEcho is the far end, in a
-// daemon; try_path() the near one, in `muster doctor`.
+// The path between two nodes, tried with a small and with a large message. PathEcho is the far end, in a
+// daemon; try_path() is the near end, in `muster doctor`.
 //
 // The near end sends kPathHead. The far end sends it back, which small packets can do. The near end then
-// sends kPathBytes more, and the far end answers with the head and as many bytes. Packets of full size are
-// lost on the way if it takes smaller ones than both interfaces: then all that does not fit one packet is
-// late for ever.
+// sends kPathBytes more, and the far end answers with the head and as many bytes. The path may take smaller
+// packets than both interfaces. Full packets are then lost, and a message of more than one packet never
+// arrives.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -25,12 +25,12 @@ namespace muster::control {
 inline constexpr std::string_view kPathHead = "muster path 1\r\n\n";
 inline constexpr std::size_t kPathBytes = std::size_t{256} << 10;  // many packets of any size
 
-// Answers whoever tries the way to this node. It is in plain text, and tells nothing.
+// Answers clients that try the path to this node. The answers are in plain text, and reveal nothing.
 //
 // Owns    its listener, and connections.
 // Thread  the loop's.
 // Bound   kGuestsMax connections, of which the oldest makes room; kGuestTime and twice kPathBytes for each.
-// Fails   open: as TcpListener::open. Whoever says anything else is dropped.
+// Fails   open: as TcpListener::open. A client that sends anything else is dropped.
 class PathEcho {
  public:
   static constexpr std::size_t kClientsMax = 16;
@@ -72,7 +72,7 @@ class PathEcho {
 // How far a trial has come.
 enum class PathStage : std::uint8_t {
   kConnect,  // nobody answers there
-  kSmall,    // a connection stands, and says nothing
+  kSmall,    // a connection stands, and nothing comes by it
   kThere,    // small messages pass, and a large one to the other node does not
   kBack,     // one to the other node does, and one from it does not
   kGood,

@@ -156,7 +156,7 @@ void PeerLink::take(std::span<const std::byte> wire) {
   hear();
 }
 
-// The peer hears of it here, and says its time in its greeting, or as it refuses this node too.
+// The peer learns of it here, and sends its time in its greeting, or as it refuses this node too.
 void PeerLink::refuse_dates(Status why) {
   if (why.ok()) return;
   why_ = std::move(why);

@@ -19,15 +19,15 @@
 namespace muster::control {
 
 // The owner greets, checks the other's greeting, and then admits the link or refuses it. The link itself
-// refuses what is no frame, a peer that has proved a name and then does not greet, and one whose certificate
-// lies outside its dates by this node's clock. Each side of such a pair says its time, so that both can tell
-// a wrong clock from an old certificate.
+// refuses bytes that are no frame, and a peer that has proved a name and then does not greet. It also refuses
+// a peer whose certificate lies outside its dates by this node's clock. Each side of such a pair sends its
+// time, so that both can tell a wrong clock from an old certificate.
 //
 // Owns    the socket, the keys of this connection, and what is to be sent.
 // Thread  the loop's. A callback may send and close; it must not destroy the link.
 // Bound   the Times; kUnsentMax; frames of kGreetingBytesMax until it is admitted.
-// Fails   `ended` says why, once: kDenied (the peer is not who it should be), kProtocol, kDaemonLost (the
-//         peer or the way to it is gone), kTimeout, kBusy (the peer does not read).
+// Fails   `ended` gives the reason, once: kDenied (the peer is not the expected one), kProtocol, kDaemonLost
+//         (the peer or the path to it is gone), kTimeout, kBusy (the peer does not read).
 class PeerLink {
  public:
   static constexpr std::size_t kUnsentMax = std::size_t{16} << 20;
@@ -43,8 +43,8 @@ class PeerLink {
     // Bytes have come that are the peer's, though they may not be a whole frame yet.
     std::function<void()> alive = [] {};
   };
-  // Without credentials the link is in plain text, and a peer is whoever it says. `wanted`: the node that a
-  // client means to reach. `now`: this node's time, which it says to one whose dates it refuses.
+  // Without credentials the link is in plain text, and a peer is believed about its name. `wanted`: the node
+  // that a client means to reach. `now`: this node's time, which it sends to a peer whose dates it refuses.
   PeerLink(Loop& loop, shm::Descriptor socket, TlsStream::Role role, std::shared_ptr<const Credentials> own,
            std::string wanted, WallTime now, Events events, Times times);
   ~PeerLink();
@@ -55,11 +55,11 @@ class PeerLink {
   void send(const Json& body);
   // The peer is known: its frames may be large, and it may be silent.
   void admit();
-  // Sends what is left, and says goodbye. `ended` is called with `why` once the peer has heard it, or its
+  // Sends what is left, and says goodbye. `ended` is called with `why` once the peer has received it, or its
   // time is over.
   void close(Status why);
-  // Closes, and the peer hears why: {"refused": text}, if frames can be sent at all. The link itself adds
-  // "time" where it refuses for dates.
+  // Closes, and sends the reason to the peer: {"refused": text}, if frames can be sent at all. The link
+  // itself adds "time" where it refuses for dates.
   void refuse(const Status& why);
 
   // The name that the peer has proved, though its certificate may lie outside its dates if the link never was

@@ -15,9 +15,9 @@
 
 namespace muster::control {
 
-// Bytes that the kernel could not deliver for so long end a connection (TCP_USER_TIMEOUT). Of a silent one
-// the kernel is not to ask the other side (SO_KEEPALIVE): within this time it asks once or twice, and one
-// question that is lost ends a connection between nodes that live. Whether they do, heartbeats say.
+// The kernel ends a connection if bytes stay undelivered for so long (TCP_USER_TIMEOUT). It must not
+// probe silent connections (SO_KEEPALIVE): within this time it would send one or two probes. One lost probe
+// would then end a connection between nodes that live. Heartbeats tell whether nodes live.
 constexpr Nanos kUndeliveredMax = std::chrono::seconds(2);
 
 struct TcpAddress {
@@ -35,8 +35,8 @@ std::vector<SocketAddress> places_of(const TcpAddress& address);
 // kNoResource if this process or system is short of something, else that code; with the system's reason.
 Status socket_failure(Code otherwise, const std::string& what, int error);
 
-// Takes connections: at the address, if it is a number, else at all addresses of this machine, because a name
-// such as "node01" may mean a loopback address on its own machine.
+// Accepts connections at the address, if it is a number, else at all addresses of this machine: a name such
+// as "node01" may mean a loopback address on its own machine.
 //
 // Owns    the socket. Thread  a value; one at a time. Bound  the kernel's accept queue.
 // Fails   open: kDuplicate (the port is in use), kNotFound (no such address here), kNoResource.

@@ -40,7 +40,7 @@ Result<std::string> node_of(const X509* certificate, std::string_view cluster) {
   return node_of_uri(uris.front(), cluster);
 }
 
-// Why the other side refuses this node's certificate, as its alert says; null: the error is another.
+// Why the other side refuses this node's certificate, by its alert; null: the error is another.
 const char* refusal_in(unsigned long error) {
   if (ERR_GET_LIB(error) != ERR_LIB_SSL) return nullptr;
   const int alert = ERR_GET_REASON(error) - SSL_AD_REASON_OFFSET;
@@ -60,10 +60,11 @@ const char* refusal_in(unsigned long error) {
 
 }  // namespace
 
-// What the checks of a handshake find, and what they need. Callbacks of OpenSSL have it from the connection.
+// The findings of a handshake's checks, and their inputs. The callbacks of OpenSSL get them from the
+// connection.
 struct PeerCheck {
   WallTime now;
-  std::string said;     // by secret: how the client calls itself; else what is wrong with the peer's name
+  std::string said;     // by secret: the client's name for itself; else what is wrong with the peer's name
   std::string outside;  // which certificate lies outside its dates, and by how much; empty: none does
 };
 
@@ -262,7 +263,7 @@ Result<TlsStream> TlsStream::begin(const Credentials& credentials, Role role, st
   return stream;
 }
 
-// Why the connection cannot go on. What the certificate was refused for says more than the alert.
+// Why the connection cannot go on. The verification error of the peer's certificate says more than an alert.
 Status TlsStream::refusal(int result) {
   SSL* ssl = parts_->ssl.get();
   const int error = SSL_get_error(ssl, result);
@@ -299,7 +300,7 @@ Status TlsStream::handshake() {
     MUSTER_ASSIGN_OR_RETURN(parts_->peer, node_of(certificate.get(), parts_->own->cluster));
   } else {
     if (SSL_session_reused(ssl) != 1) return failure(Code::kDenied, "it does not know the cluster's secret");
-    // A server does not say its name: the client takes it for the one that it means.
+    // A server does not send its name: the client takes it for the wanted one.
     parts_->peer = parts_->role == Role::kServer ? parts_->found.said : parts_->wanted;
   }
   if (!parts_->wanted.empty() && parts_->peer != parts_->wanted)

@@ -1,8 +1,8 @@
 // TLS 1.3 between supervisors, without sockets: bytes of the wire go in and come out (decision D15). Both
-// sides prove who they are: by certificates of one authority, or, in a small cluster, by a shared secret.
+// sides prove their identity: by certificates of one authority, or, in a small cluster, by a shared secret.
 //
-// No tickets, no early data. A refusal names the reason, and the other side hears of it by an alert. Of dates
-// an alert says too little: the handshake goes on, and the refusal follows in it.
+// No tickets, no early data. A refusal names the reason, and an alert informs the other side. An alert cannot
+// explain dates: in that case the handshake completes, and the refusal is sent over the connection.
 #pragma once
 
 #include "daemon/control/link/certificate.hpp"
@@ -21,7 +21,7 @@ namespace muster::control {
 
 constexpr std::size_t kSecretBytesMin = 32;
 
-// What this node proves itself with.
+// The means by which this node proves its identity: a certificate, or the cluster's secret.
 //
 // Owns    keys. Thread  a value that never changes; any. Bound  -. Fails  when made.
 class Credentials {
@@ -50,7 +50,7 @@ class Credentials {
 // Owns    its keys and what is to be sent. The credentials outlive it.
 // Thread  one.
 // Bound   one record of 16 KiB, and what the caller has not taken.
-// Fails   receive: kDenied (the peer is not who it should be), kProtocol; the connection is over then, but
+// Fails   receive: kDenied (the peer is not the expected one), kProtocol; the connection is over then, but
 //         take_wire() still has the alert. write: kState before the handshake is over.
 class TlsStream {
  public:
@@ -75,8 +75,9 @@ class TlsStream {
 
   // The handshake is over, and the peer is known.
   bool established() const;
-  // Why established() stays false though the handshake is over: a certificate, else good, lies outside its
-  // dates. The peer is who it says, and it may be told so by write(); nothing else is for it. Else OK.
+  // Why established() stays false though the handshake is over: an otherwise good certificate lies outside
+  // its dates. The peer has proved its name, and write() may tell it the reason, but nothing else. Otherwise
+  // OK.
   Status outside_dates() const;
   // The node at the other end.
   const std::string& peer() const;

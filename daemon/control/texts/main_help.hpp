@@ -1,4 +1,4 @@
-// What --help looks like: 80 columns, and below each command its examples.
+// The form of --help: 80 columns, and the examples of each command below it.
 #pragma once
 
 #include "daemon/control/texts/main_manual.hpp"

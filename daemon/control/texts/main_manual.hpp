@@ -1,4 +1,4 @@
-// What a program's help and manual page say besides its commands and options, declared once for both.
+// The parts of a program's help and manual page besides its commands and options, declared once for both.
 #pragma once
 
 #include <cstdint>

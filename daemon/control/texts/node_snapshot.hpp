@@ -1,4 +1,4 @@
-// What an engine knows of waits, as a message to supervisors, which merge those of several nodes
+// An engine's knowledge of waits, as a message to supervisors, which merge the messages of several nodes
 // (api/base/blame/merge.hpp).
 #pragma once
 

@@ -28,7 +28,7 @@ class DirectPages {
   void reset(Rank rank, bool first);
   // Puts a group into an empty place; on failure nothing changes. Errors: as DirectSegments::add().
   Status add_group(GroupId group, std::span<const Rank> ranks);
-  // Empties the place of a group that nobody uses any more.
+  // Empties the place of a group without users.
   void remove_group(GroupId group);
 
   DirectSegments& segments() { return *segments_; }

@@ -1,5 +1,5 @@
-// DirectRecords: reads what ranks say of their direct operations: how far each rank has come, and what it has
-// run.
+// DirectRecords: reads the reports of ranks on their direct operations: their progress, and their records of
+// past operations.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -12,10 +12,10 @@
 
 namespace muster::engine {
 
-// What a member of a group waits for, as its client says. It is a checked copy.
+// The wait of a member of a group, as its client reports it. It is a checked copy.
 struct DirectQuestion {
   GroupId group;
-  std::uint32_t index = 0;  // who asks
+  std::uint32_t index = 0;  // of the member that asks
   std::uint64_t epoch = 0;
   std::uint64_t position = 0;
   std::uint64_t phase = 0;
@@ -26,9 +26,8 @@ struct DirectQuestion {
 // Owns    nothing.
 // Thread  under the engine's lock.
 // Bound   kDirectRecords records a rank.
-// Fails   never. What clients say is checked to be possible. It decides whether runs of their job are
-// overdue,
-//         and what reports say of them.
+// Fails   never. Values of clients are checked to be possible. They decide whether runs of their job are
+//         overdue, and how reports describe these.
 class DirectRecords {
  public:
   DirectRecords(const DirectSegments& segments, const GroupEpochs& epochs)
@@ -39,7 +38,7 @@ class DirectRecords {
   // The plan handle with which a member takes part in the operation; 0 if it does not.
   std::uint64_t plan_of(const DirectQuestion& question, std::uint32_t index) const;
 
-  // An operation that a rank has run or runs, as the rank says itself.
+  // An operation that a rank has run or runs, as the rank itself reports it.
   struct Flight {
     std::uint64_t index = 0;  // among the rank's operations
     GroupId group;
@@ -68,7 +67,7 @@ class DirectRecords {
     std::uint64_t bytes_moved = 0;
   };
   Counted counted(Rank rank) const;
-  // How far the group has come in its present epoch, by its first member.
+  // The progress of the group in its present epoch, by its first member.
   struct Progress {
     std::uint64_t epoch = 0;
     std::uint64_t number = 0;

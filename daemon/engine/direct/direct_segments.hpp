@@ -24,8 +24,8 @@ namespace muster::engine {
 // Owns    a segment for each rank, and the group page.
 // Thread  under the engine's lock.
 // Bound   made_max member regions a rank beside those of the first groups.
-// Fails   create: NO_RESOURCE. What clients have written is read once and checked. It decides which of
-//         their job's operations go on after a loss; nothing outside the job depends on it.
+// Fails   create: NO_RESOURCE. Data of clients is read once and checked. It decides which of their job's
+//         operations go on after a loss; nothing outside the job depends on it.
 class DirectSegments {
  public:
   // Groups made later are empty here. Each segment has addresses for made_max of them, and memory on demand.
@@ -64,9 +64,9 @@ class DirectSegments {
   const shm::DirectHeader* header(Rank rank) const;
   const shm::DirectRecord* records(Rank rank) const;
   shm::GroupLine* line(GroupId group);
-  // Says whether the rank has a client.
+  // Publishes whether the rank has a client.
   void set_attached(Rank rank, bool attached);
-  // Says how many segments of the rank's arena are gone: peers forget what they mapped.
+  // Publishes how many segments of the rank's arena are gone: peers forget their mappings.
   void set_retired(Rank rank, std::uint64_t segments);
   // Clients note when their operations end while this is on.
   void set_recording(bool on);

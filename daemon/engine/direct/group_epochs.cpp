@@ -122,7 +122,7 @@ scheduler::CausePtr GroupEpochs::cause_of(GroupId group, std::uint64_t epoch) co
   return state.epochs.has_ended(epoch) ? state.epochs.cause_of(epoch) : state.absence;
 }
 
-// The client says in which epoch it is. It has heard of one that it has left before.
+// The client reports the epoch in which it is. It knows already the end of one that it has left before.
 std::uint64_t GroupEpochs::move_on(GroupId group, std::uint32_t index, std::uint64_t epoch) {
   GroupState& state = groups_[group.value];
   scheduler::MemberEpoch& stands = state.members[index];

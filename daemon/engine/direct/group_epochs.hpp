@@ -1,5 +1,5 @@
-// GroupEpochs: the epochs of each group's operations on the direct path (scheduler/run/epochs.hpp), and what
-// the group page says of them.
+// GroupEpochs: the epochs of each group's operations on the direct path (scheduler/run/epochs.hpp), and their
+// publication on the group page.
 #pragma once
 
 #include "daemon/engine/direct/direct_segments.hpp"
@@ -22,7 +22,7 @@ class GroupEpochs {
   void begin_group(GroupId group);
   // The rank has its first client in this run.
   void begin(Rank rank);
-  // It has another one, or a new run begins: it stands in the present epochs.
+  // The rank has another client, or a new run begins: it stands in the present epochs.
   void enter(Rank rank);
   // Ends the group's present epoch, unless that fault has ended it before. After a loss, operations at which
   // all members had arrived go on; any other end is for all operations.
@@ -35,14 +35,14 @@ class GroupEpochs {
   std::uint64_t present(GroupId group) const { return groups_[group.value].epochs.present(); }
   // Positions of the present epoch begin above it.
   std::uint64_t base(GroupId group) const { return groups_[group.value].base; }
-  // What a member in `epoch` hears: why the epoch has ended, or why no operation may begin; nullptr if
-  // neither.
+  // The cause that a member in `epoch` gets: why the epoch has ended, or why no operation may begin; nullptr
+  // if neither.
   scheduler::CausePtr cause_of(GroupId group, std::uint64_t epoch) const;
   // The epoch in which the member stands.
   std::uint64_t epoch_of(GroupId group, std::uint32_t index) const {
     return groups_[group.value].members[index].epoch();
   }
-  // The member has heard that from `epoch`. Returns the epoch in which it stands now.
+  // The member has got the cause for `epoch`. Returns the epoch in which it stands now.
   std::uint64_t move_on(GroupId group, std::uint32_t index, std::uint64_t epoch);
 
  private:

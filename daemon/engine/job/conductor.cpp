@@ -128,7 +128,7 @@ Json Conductor::execute(Packet& packet) {
   }
   if (command == "attach") return attach(packet);
   if (command == "report") {
-    // A supervisor that takes over hears of the ranks that wait by this report.
+    // A supervisor that takes over learns of the waiting ranks by this report.
     if (packet.body.value("takes_over", false)) attach_waiting(true);
     return report();
   }
@@ -250,7 +250,7 @@ Json Conductor::lose(const Json& body) {
   return control::success(Json::object());
 }
 
-// Where this engine is, and what it has to those of the other nodes.
+// The address of this engine, and its connections to those of the other nodes.
 Json Conductor::network() const {
   transport::Backend& backend = engine_->other_nodes().backend();
   const Instant now = clock_.now();
@@ -528,7 +528,7 @@ void Conductor::depart(Rank rank, bool lost, const std::string& text) {
   cores_->left(rank);
   engine_->detach(rank, text);
   clients_.erase(it);
-  // One loss takes others with it: the first is a warning, until somebody comes again.
+  // One loss takes others with it: the first is a warning, until a rank attaches again.
   if (lost && !std::exchange(lost_before_, true))
     MUSTER_LOG(kWarning, "engine", "job {}: {}", engine_->spec().name, text);
   else if (lost)
@@ -585,7 +585,7 @@ void Conductor::on_timer() {
   loop_.after(kTimerPeriod, [this] { on_timer(); });
 }
 
-// Without supervisor and clients nobody could ever reach this job again.
+// Without supervisor and clients, no process could ever reach this job again.
 void Conductor::end_if_alone() {
   if (!channel_.is_open() && clients_.empty()) loop_.stop();
 }

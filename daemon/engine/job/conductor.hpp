@@ -102,14 +102,14 @@ class Conductor {
   // `attach` commands that are answered once their question to other nodes is over.
   std::deque<std::pair<std::uint64_t, control::Packet>> attaching_;
   control::Loop::Watch agrees_ = 0;
-  Instant alive_at_{0};       // when other nodes were last told that this one lives
-  bool lost_before_ = false;  // a rank was, and none has come since
+  Instant alive_at_{0};       // when this node last sent a sign of life to the others
+  bool lost_before_ = false;  // a rank was lost, and none has attached since
   bool ending_ = false;
   int exit_code_ = 0;
 };
 
-// The answer to one request of a client. It is apart from the conductor, so that a test or a fuzzer can drive
-// serve() with bytes. `goodbye`: the client takes its leave.
+// The answer to one request of a client. It is separate from the conductor, so that a test or a fuzzer can
+// drive serve() with bytes. `goodbye`: the client takes its leave.
 struct Answer {
   std::vector<std::byte> bytes;
   int descriptor = -1;  // borrowed, or

@@ -91,7 +91,7 @@ Result<shm::DirectEndAnswer> DirectService::end(const Session& session, const sh
   if (cause == nullptr)
     return fail(Code::kState, "group {} is in epoch {} and has no failure to tell of",
                 graph_.groups()[q.group.value].name, epochs.present(q.group));
-  slots_.drain_all(session.options().rank);  // the rank started these before it heard of the cause
+  slots_.drain_all(session.options().rank);  // the rank started these before it knew the cause
   faults_.tell(session.options().rank, cause);
   shm::DirectEndAnswer answer;
   answer.code = static_cast<std::int32_t>(cause->code);

@@ -1,4 +1,4 @@
-// DirectService: answers what clients ask about the direct path: where the memory of peers is, and how an
+// DirectService: answers questions of clients about the direct path: where the memory of peers is, and how an
 // operation that does not go on has ended.
 #pragma once
 
@@ -44,7 +44,7 @@ class DirectService {
                                    std::string* text);
   // The deadline of the client's operation has passed: ends the group's epoch if a member is missing.
   Status overdue(const Session& session, const shm::DirectMessage& message);
-  // Says in what the members of the operation differ. Never OK.
+  // The difference among the members of the operation. Never OK.
   Status disagree(const Session& session, const shm::DirectMessage& message);
 
  private:

@@ -12,8 +12,8 @@ namespace muster::engine {
 namespace {
 
 constexpr Nanos kTickPeriod = std::chrono::milliseconds(10);
-// What a node waits for comes with a message, which wakes it. Where ranks and workers share cores, looking
-// for it takes them from ranks.
+// A message wakes a node that waits for it. Where ranks and workers share cores, polling for it takes cores
+// from ranks.
 constexpr Nanos kSpinOnSharedCores = std::chrono::microseconds(10);
 bool shares_cores(const World& world) {
   return 2 * world.local_count() > std::thread::hardware_concurrency();
@@ -257,7 +257,7 @@ std::size_t Engine::reclaim() {
     parts_->buffers.give_back(*session, gone);
     ended.push_back(session->options().id);
   }
-  // Sessions are destroyed first, because what they hold keeps their groups.
+  // Sessions are destroyed first, because their objects keep their groups.
   for (const SessionId session : ended) parts_->groups.release(session, gone);
   return parts_->slots.closing();
 }

@@ -42,7 +42,7 @@
 
 namespace muster::engine {
 
-// What a new client needs to start.
+// Attached: all that a new client needs to start.
 struct Attached {
   Session* session = nullptr;  // lives until detach() of its rank
   shm::Descriptor doorbell;    // the client's copy
@@ -62,7 +62,7 @@ class Engine final : public device::host::IdleProgress {
   enum class Pooling : std::uint8_t { kThreads, kByHand };
 
   // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes;
-  // nullptr: through the kernel. `account`: what the job holds is charged to it; nullptr: not
+  // nullptr: through the kernel. `account`: it is charged for all that the job holds; nullptr: not
   // counted. `backend`: makes the communicators of groups; nullptr: loopback.
   static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
                                                 std::unique_ptr<ProcessProbe> probe = nullptr,
@@ -90,7 +90,7 @@ class Engine final : public device::host::IdleProgress {
   // ---- other nodes -----------------------------------------------------------------------------
   OtherNodes& other_nodes() { return parts_->other_nodes; }
 
-  // ---- what else a job has ---------------------------------------------------------------------
+  // ---- other parts of a job --------------------------------------------------------------------
   JobBuffers& buffers() { return parts_->buffers; }
   JobGroups& groups() { return parts_->groups; }
   JobLanes& lanes() { return parts_->lanes; }
@@ -101,7 +101,7 @@ class Engine final : public device::host::IdleProgress {
   Reports& reports() { return parts_->reports; }
   const control::JobSpec& spec() const { return spec_; }
   const EngineLock& lock() const { return lock_; }
-  // The workers. Whoever makes the engine says how many of them work.
+  // The workers. The creator of the engine decides how many of them work.
   device::host::Pool& pool() { return *pool_; }
   // Read-only: the job's counters (api/shm/job_counters.hpp).
   Result<shm::Descriptor> counters() const { return parts_->metrics.counters(); }

@@ -15,7 +15,7 @@ namespace muster::engine {
 // Owns    what it knows of the ranks' cores; not the pool, which outlives it.
 // Thread  the conductor's, alone.
 // Bound   an attach reads one mask. It passes over this process's threads only if the union has changed.
-// Fails   never: what cannot be set is logged, and the engine goes on where it is.
+// Fails   never: cores that cannot be set are logged, and the engine goes on where it is.
 class EngineCores {
  public:
   EngineCores(const control::JobSpec& spec, device::host::Pool& pool);

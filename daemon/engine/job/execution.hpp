@@ -1,5 +1,5 @@
-// Execution: does what the graph asks for. It launches steps, and tells clients, counters and the recording
-// how their starts have ended.
+// Execution: carries out the requests of the graph. It launches steps, and tells clients, counters and the
+// recording how their starts have ended.
 #pragma once
 
 #include "api/base/clock.hpp"

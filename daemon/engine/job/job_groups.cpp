@@ -39,7 +39,7 @@ std::string shown_name(std::string_view name, std::span<const Rank> ranks) {
   return fmt::format("{}...", text.substr(0, shm::kNameBytes - sizeof "..."));
 }
 
-// Of a made group with members on several nodes: each node makes it alone, from the same facts.
+// The key of a made group with members on several nodes. Each node makes it alone, from the same facts.
 std::uint64_t key_of(std::string_view identity, std::span<const Rank> ranks) {
   constexpr std::uint64_t kMade = std::uint64_t{1} << 63;
   const std::uint64_t of_ranks = XXH3_64bits(ranks.data(), ranks.size_bytes());
@@ -58,7 +58,7 @@ Result<JobGroups::Plan> JobGroups::plan(const control::JobSpec& spec, bool spans
   for (std::uint32_t g = 0; g < list.size(); ++g) {
     const mesh::MeshGroup group = list.group(GroupId(g));
     scheduler::Group& known = groups.emplace_back(scheduler::Group{std::string(group.name), {}});
-    // What no rank of this node is a member of stays without members here.
+    // A group without ranks of this node stays without members here.
     if (spec.world.any_local(group.ranks)) known.ranks.assign(group.ranks.begin(), group.ranks.end());
     if (spans && !spec.world.are_local(group.ranks)) known.key = g + 1;
   }
@@ -75,7 +75,7 @@ JobGroups::JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts)
                   return enter(kSurvivors, ranks, GroupTable::Found::kOtherwise, identity);
                 },
                 [this](GroupId group) {
-                  SessionBuffers::Gone none;  // nobody has used it
+                  SessionBuffers::Gone none;  // no session has used it
                   retire(group, none);
                 }}),
       parts_(parts),
@@ -130,7 +130,7 @@ Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ra
   return group;
 }
 
-// Under the lock. Removes a group that nobody holds, so no plan and no start of it is left. If its members
+// Under the lock. Removes a group without a holder, so no plan and no start of it is left. If its members
 // share memory by name, that memory and the group stay.
 void JobGroups::retire(GroupId group, SessionBuffers::Gone& gone) {
   NamedMemory& named = parts_.buffers.named();
@@ -206,7 +206,7 @@ bool JobGroups::progress() {
       }
     });
     if (moved) {
-      parts_.other_nodes.hear(parts_.clock.now());  // ends that were told before
+      parts_.other_nodes.hear(parts_.clock.now());  // ends that were sent before
       parts_.faults.begin_run_if_empty();
     }
     parts_.missing.tell(parts_.clock.now());
@@ -322,7 +322,7 @@ Status JobGroups::free_mesh(Session& session, std::uint64_t handle) {
   return {};
 }
 
-// Drops what an ended session held, once none of its work runs any more.
+// Drops the groups and meshes that an ended session held, once none of its work runs any more.
 void JobGroups::release(SessionId session, SessionBuffers::Gone& gone) {
   for (const std::uint64_t handle : table_.meshes_of(session)) {
     MadeMesh& mesh = *table_.mesh(handle);
@@ -334,7 +334,7 @@ void JobGroups::release(SessionId session, SessionBuffers::Gone& gone) {
   added_.erase(session);
 }
 
-// ---- what sessions add to a mesh ---------------------------------------------------------------------
+// ---- additions of sessions to a mesh -----------------------------------------------------------------
 
 Result<JobGroups::SeenMesh> JobGroups::see(const Session& session, std::uint64_t handle) {
   const Rank self = session.options().rank;
@@ -495,7 +495,7 @@ shm::MeshAnswer JobGroups::answer(const SeenMesh& seen, mesh::DimId id, std::str
   return answer;
 }
 
-// A rank set has many names; the first that is asked for is the one that its users know.
+// A rank set has many names. Its users know the first for which one of them asks.
 void JobGroups::name_group(GroupId group, std::string_view name) {
   if (asked_for_[group.value]) return;
   const std::lock_guard lock(parts_.lock);

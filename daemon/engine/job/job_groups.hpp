@@ -29,8 +29,8 @@
 
 namespace muster::engine {
 
-// Owns    the list of the mesh's groups, the table of all groups, what sessions have added to meshes, and
-//         what is known of shrinking.
+// Owns    the list of the mesh's groups, the table of all groups, the additions of sessions to meshes, and
+//         the state of shrinking.
 // Thread  the conductor; calls that change state take the engine lock. left(), release(), lost_elsewhere():
 //         under the lock.
 // Bound   that of GroupTable.
@@ -72,7 +72,7 @@ class JobGroups {
   // The groups that clients have made.
   std::vector<scheduler::Group> made() const;
 
-  // Each returns a handle. Call the engine's reclaim() first: it frees what ended sessions held.
+  // Each returns a handle. Call the engine's reclaim() first: it frees the groups that ended sessions held.
   Result<std::uint64_t> make(Session& session, std::string_view name, std::span<const std::int32_t> ranks);
   // kBusy while it waits for other members: the client asks again, the last time with `gives_up`.
   Result<std::uint64_t> shrink(Session& session, std::uint64_t group, bool gives_up);
@@ -92,8 +92,8 @@ class JobGroups {
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
 
-  // Takes what engines of other nodes say, answers them, and tells them of missing members. Nodes go on with
-  // agreeing on survivors. True: call it again in a few milliseconds.
+  // Takes the messages of other nodes' engines, answers them, and reports missing members to them. Nodes go
+  // on with agreeing on survivors. True: call it again in a few milliseconds.
   bool progress();
 
   // The rank's session has ended; `next` is the first session that knows nothing of it.

@@ -21,7 +21,7 @@ Result<Answer> buffer_alloc(Engine& engine, Session& session, std::span<const st
                             int imported) {
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::BufferAlloc>(bytes, MessageKind::kBufferAlloc));
-  engine.reclaim();  // what ended sessions held may be needed
+  engine.reclaim();  // room of ended sessions may be needed
   shm::BufferGrant grant;
   int descriptor = -1;
   const auto buffer = engine.buffers().alloc(session, request, imported, &grant, &descriptor);
@@ -112,7 +112,7 @@ Result<Answer> group_make(Engine& engine, Session& session, std::span<const std:
     return fail(Code::kProtocol, "a message says {} ranks, but {} bytes follow", request.ranks, tail.size());
   std::vector<std::int32_t> ranks(request.ranks);
   if (!ranks.empty()) std::memcpy(ranks.data(), tail.data(), tail.size());
-  engine.reclaim();  // what ended sessions held may be needed
+  engine.reclaim();  // room of ended sessions may be needed
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group, engine.groups().make(session, name, ranks));
   return granted(group, MessageKind::kGroupGrant, request.header.serial);
 }
@@ -120,7 +120,7 @@ Result<Answer> group_make(Engine& engine, Session& session, std::span<const std:
 Result<Answer> group_shrink(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request,
                           shm::checked<shm::GroupShrink>(bytes, MessageKind::kGroupShrink));
-  engine.reclaim();  // what ended sessions held may be needed
+  engine.reclaim();  // room of ended sessions may be needed
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t group,
                           engine.groups().shrink(session, request.group, request.gives_up != 0));
   return granted(group, MessageKind::kGroupGrant, request.header.serial);
@@ -129,7 +129,7 @@ Result<Answer> group_shrink(Engine& engine, Session& session, std::span<const st
 Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshMake>(bytes, MessageKind::kMeshMake));
   MUSTER_ASSIGN_OR_RETURN(const auto text, shm::checked_text(request.mesh, "mesh"));
-  engine.reclaim();  // what ended sessions held may be needed
+  engine.reclaim();  // room of ended sessions may be needed
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.groups().make_mesh(session, request.group, text));
   return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
 }
@@ -156,7 +156,7 @@ Result<Answer> mesh_names(Engine& engine, Session& session, MessageKind kind,
     MUSTER_ASSIGN_OR_RETURN(const std::uint64_t slice, engine.groups().slice(session, request.mesh, dims));
     return granted(slice, MessageKind::kMeshGrant, request.header.serial);
   }
-  engine.reclaim();  // what ended sessions held may be needed
+  engine.reclaim();  // room of ended sessions may be needed
   MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.groups().flatten(session, request.mesh, name, dims));
   return answer_with(answer, MessageKind::kMeshAnswer, request.header.serial);
 }

@@ -1,4 +1,4 @@
-// SessionMesh: what one session has added to a mesh: flattened names with their groups, and slices.
+// SessionMesh: the additions of one session to a mesh: flattened names with their groups, and slices.
 #pragma once
 
 #include "api/base/ids.hpp"

@@ -1,5 +1,5 @@
-// SupervisorChannel: an engine's channel to its supervisor. Nothing that is told is lost while the supervisor
-// is slow to read.
+// SupervisorChannel: an engine's channel to its supervisor. No report is lost while the supervisor is slow to
+// read.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -11,11 +11,11 @@
 
 namespace muster::engine {
 
-// Owns    the socket, its watch, and what has not been sent yet.
+// Owns    the socket, its watch, and the packets that are not sent yet.
 // Thread  the loop's.
-// Bound   if the supervisor misses a departure, the rank stays taken for good. So words wait here, in order,
-//         while there is no room. No command is read meanwhile: at most one word for each client, and two for
-//         each node.
+// Bound   at most one packet for each client, and two for each node. They wait here, in order, while there is
+//         no room, and no command is read meanwhile. A departure that the supervisor misses would leave the
+//         rank taken for good.
 // Fails   receive: as control::receive_packet().
 class SupervisorChannel {
  public:
@@ -29,9 +29,9 @@ class SupervisorChannel {
   bool is_open() const { return socket_.valid(); }
 
   void tell(control::Packet packet);
-  // What has waited, if there is room by now.
+  // Sends the packets that have waited, if there is room by now.
   void tell_rest();
-  // Now or never.
+  // Sends the packet now, or fails.
   Status tell_at_once(const control::Packet& packet);
 
  private:

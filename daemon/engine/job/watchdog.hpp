@@ -1,6 +1,6 @@
-// Watchdog: finds out when the engine's lock is not passed on, and logs it. Then it ends the engine, so that
-// its clients hear of the loss and do not wait for ever. Kernels and collectives run without the lock, so a
-// long one is no stall.
+// Watchdog: notices that the engine's lock is not passed on, and logs it. Then it ends the engine, so that
+// its clients see the loss and do not wait for ever. Kernels and collectives run without the lock, so a long
+// one is no stall.
 #pragma once
 
 #include "api/base/clock.hpp"

@@ -60,7 +60,7 @@ Result<std::unique_ptr<device::Memory>> CountedDevice::allocate(std::size_t byte
   std::vector<MemoryCharge> charges(2);
   MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->allocate(bytes));
-  // What the device has added to fill whole pages.
+  // The bytes that the device has added to fill whole pages.
   MUSTER_ASSIGN_OR_RETURN(charges[1], MemoryAccount::charge(account_, memory->bytes() - bytes));
   return count(std::move(memory), std::move(charges));
 }
@@ -68,7 +68,7 @@ Result<std::unique_ptr<device::Memory>> CountedDevice::allocate(std::size_t byte
 Result<std::unique_ptr<device::Memory>> CountedDevice::import(int descriptor, std::uint64_t first,
                                                               std::uint64_t bytes) {
   MUSTER_RETURN_IF_ERROR(check());
-  std::vector<MemoryCharge> charges(1);  // for pages that are committed here, whoever made the memory
+  std::vector<MemoryCharge> charges(1);  // for pages that are committed here, even of memory made elsewhere
   MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->import(descriptor, first, bytes));
   return count(std::move(memory), std::move(charges));

@@ -1,4 +1,5 @@
-// EngineLock: the mutex that guards the engine's state. It also says which thread holds it, and for what.
+// EngineLock: the mutex that guards the engine's state. It also shows which thread holds it, and for which
+// work.
 #pragma once
 
 #include <atomic>
@@ -26,11 +27,11 @@ class EngineLock {
     holds_.fetch_add(1, std::memory_order_release);
     mutex_.unlock();
   }
-  // What the holder does, a literal: the watchdog names it when a turn takes too long.
+  // Names the work of the holder, a literal. The watchdog shows it when a turn takes too long.
   void doing(const char* what) { doing_.store(what, std::memory_order_relaxed); }
 
   struct Sight {
-    std::uint64_t holds = 0;  // odd while somebody holds it; another number for each holder
+    std::uint64_t holds = 0;  // odd while it is held; another number for each holder
     const char* doing = "";
     pid_t thread = 0;
   };

@@ -1,4 +1,4 @@
-// MemoryAccount: counts what this engine's job holds of its user's share of the node's memory.
+// MemoryAccount: counts the memory that this engine's job takes from its user's share of the node.
 #pragma once
 
 #include "api/shm/memory_page.hpp"
@@ -43,8 +43,8 @@ class MemoryCharge {
 // Owns    a mapping of the user's page (api/shm/memory_page.hpp), and one slot there.
 // Thread  any.
 // Bound   the limit in the page; a charge loads one word of each slot.
-// Fails   attach: PROTOCOL, VERSION, NO_RESOURCE. charge: NO_RESOURCE, which says who holds how much, and
-//         which key is the limit.
+// Fails   attach: PROTOCOL, VERSION, NO_RESOURCE. charge: NO_RESOURCE, naming the memory of each holder, and
+//         the key of the limit.
 class MemoryAccount {
  public:
   static Result<std::shared_ptr<MemoryAccount>> attach(const shm::Descriptor& page, std::uint32_t slot);

@@ -1,5 +1,5 @@
-// MemoryWaits: a request waits here if other jobs of the owner hold the memory that it needs, while the
-// supervisor ends those that have no rank.
+// MemoryWaits: a request waits here if other jobs of the owner hold the memory that it needs. Meanwhile the
+// supervisor ends the jobs without a rank.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -21,7 +21,7 @@ class MemoryWaits {
  public:
   static constexpr Nanos kTime = std::chrono::seconds(11);  // an engine that is told to end has 10 s
   enum class Try : std::uint8_t { kMayWaitAgain, kLast };
-  // Makes the request again. What it says at the last try is its answer.
+  // Makes the request again. The result of the last try is the answer to the request.
   using Again = std::function<void(Try)>;
 
   // `ask`: tells the supervisor that a request lacks so many bytes.
@@ -31,9 +31,9 @@ class MemoryWaits {
   MemoryWaits(const MemoryWaits&) = delete;
   MemoryWaits& operator=(const MemoryWaits&) = delete;
 
-  // `until`: then comes its last try, whatever the supervisor says.
+  // `until`: the time of its last try, whatever the supervisor answers.
   void wait(std::uint64_t bytes, Instant until, Again again);
-  // What the supervisor answers: jobs have ended since; or none can.
+  // The answers of the supervisor: jobs have ended since; or none can end.
   void on_room();
   void on_no_room();
 

@@ -19,7 +19,7 @@
 
 namespace muster::engine {
 
-// Who uses the name: one rank alone, or a group.
+// The users of a name: one rank alone, or a group.
 struct NameScope {
   enum class Kind : std::uint8_t { kRank, kGroup };
   Kind kind = Kind::kRank;
@@ -92,7 +92,7 @@ class NamedMemory {
   Result<Hold> open(NameScope scope, const std::string& name, std::uint64_t bytes);
 
   bool any_in(NameScope scope) const;
-  // Ends the names that nobody holds; appends their memory.
+  // Ends the names without a holder; appends their memory.
   void forget_all_in(NameScope scope, std::vector<std::shared_ptr<device::Memory>>& gone);
   std::size_t names() const { return entries_.size(); }
   std::uint64_t bytes() const { return bytes_; }

@@ -9,26 +9,27 @@
 
 namespace muster::engine {
 
-// Owns    what each attached rank may use, and what the engine keeps to.
+// Owns    the cores of each attached rank, and those to which the engine keeps.
 // Thread  one.
 // Bound   a set for each rank of this node.
 // Fails   never.
 class RankCores {
  public:
-  // `granted`: what the engine was started with. It never uses more, and until ranks attach no less.
+  // `granted`: the cores with which the engine was started. It never uses more, and until ranks attach no
+  // fewer.
   RankCores(CoreSet granted, const World& world);
 
-  // The rank may use `cores`; nullopt: nobody knows, and it counts as all that were granted. Returns whether
-  // present() is another set now: what all attached ranks may use, of what was granted. If that is nothing,
-  // it is all that were granted.
+  // The rank may use `cores`; nullopt: they are not known, and count as all granted cores. Returns whether
+  // present() has changed. present() is the granted cores that attached ranks may use; all granted cores, if
+  // there are none.
   bool attached(Rank rank, std::optional<CoreSet> cores);
-  // present() stays as it is until a rank attaches again: a job that waits for a rank does little, and at its
-  // end every departure would move its threads.
+  // present() stays as it is until a rank attaches again. A job that waits for a rank does little, and at the
+  // end of a job every departure would move its threads.
   void left(Rank rank);
 
   const CoreSet& present() const { return present_; }
-  // Of so many workers as many as there are cores, at least one; all, where ranks use all that were granted;
-  // one until the first rank attaches.
+  // How many of `workers` work: one for each core, at least one; all, where ranks use all granted cores; one
+  // until the first rank attaches.
   std::uint32_t working(std::uint32_t workers) const;
 
  private:

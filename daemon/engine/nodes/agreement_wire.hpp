@@ -1,5 +1,5 @@
 // How an AgreementMessage travels between engines. Bytes of a peer are untrusted: read_agreement() checks
-// their length, and whoever reads a list that it has the length that the group needs.
+// their length, and the reader of a list that it has the length that the group needs.
 #pragma once
 
 #include "daemon/engine/nodes/survivor_agreement.hpp"

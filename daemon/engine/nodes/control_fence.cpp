@@ -6,7 +6,8 @@
 namespace muster::engine {
 namespace {
 
-// No kinds of AgreementMessage or of MissingMembers, whose words have their kind at the same place.
+// Neither is a kind of AgreementMessage or of MissingMembers: these messages have their kind at the same
+// place.
 constexpr std::uint32_t kAskKind = 0x41534B3F, kAnswerKind = 0x414E5357;
 
 struct FenceMessage {

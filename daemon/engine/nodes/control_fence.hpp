@@ -1,9 +1,9 @@
-// ControlFence: hears all that the engines of other nodes had to say at a moment.
+// ControlFence: waits for all messages that the engines of other nodes had sent by a moment.
 //
-// A rank that comes back stands in the present epochs of its groups, and so does the first of a new run. The
-// end of one may be on its way: a rank of the run before has left on another node. So a rank attaches once
-// the other engines have answered: ends are told in order with these words. Whoever attaches after another
-// rank's muster_close() has returned hears nothing of that departure.
+// A rank that comes back stands in the present epochs of its groups, and so does the first rank of a new run.
+// The end of such an epoch may be on its way, because a rank of the run before has left on another node. So a
+// rank attaches once the other engines have answered: their ends and answers come in order. A rank that
+// attaches after another rank's muster_close() has returned learns nothing of that departure.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -22,27 +22,27 @@
 
 namespace muster::engine {
 
-// Owns    what is waited for, and what it owes to others.
+// Owns    the open questions, and the answers that it owes to others.
 // Thread  the conductor, under the engine's lock.
 // Bound   an entry for each question that is open, and one for each node.
-// Fails   never: who does not answer in kTime is not waited for.
+// Fails   never: it does not wait for a node that sends no answer in kTime.
 class ControlFence {
  public:
   static constexpr Nanos kTime = std::chrono::seconds(1);
-  // A question is answered so many calls of answer() later: what clients have said before it counts first.
+  // A question is answered so many calls of answer() later, because earlier commands of clients count first.
   static constexpr int kAnsweredAfter = 2;
 
   // `is_linked`: whether this engine is connected with that of the node. The backend outlives it.
   ControlFence(World world, transport::Backend& backend, std::function<bool(NodeIndex)> is_linked)
       : world_(std::move(world)), backend_(backend), is_linked_(std::move(is_linked)) {}
 
-  // Asks all nodes that are linked. Returns the number of the question.
+  // Asks all nodes that are connected. Returns the number of the question.
   std::uint64_t ask(Instant now);
-  // Whether the question is over: each has answered, is not linked any more, or had its time.
+  // Whether the question is over: each node has answered, is disconnected, or had its time.
   bool over(std::uint64_t question, Instant now);
-  // False: it is another kind of word.
+  // False: it is another kind of message.
   bool hear(NodeIndex from, std::span<const std::byte> word);
-  // To be called after hear(), each few milliseconds while is_open().
+  // Call it after hear(), each few milliseconds while is_open().
   void answer();
   bool is_open() const { return !open_.empty() || !owed_.empty(); }
 

@@ -16,15 +16,15 @@ Status Faults::abort(Session& session, std::uint64_t group, std::string_view rea
       Code::kAborted, static_cast<std::int32_t>(rank.value),
       fmt::format("rank {} aborted group {}{}{}", rank.value, graph_.groups()[id.value].name,
                   reason.empty() ? "" : ": ", reason)};
-  // Two faults, one a path: a rank that hears of the abort on the direct path hears of it on its lanes too.
+  // Two faults, one for each path: a rank that gets the abort on the direct path gets it on its lanes too.
   graph_.abort({id}, cause, clock_.now());
   if (direct_pages_ != nullptr) end_direct(id, cause);
   slots_.wake_clients();
   return {};
 }
 
-// Ends only what the rank waits in: on the lane, and the group's epoch in which the rank is. If that has
-// ended meanwhile, the rank is told so, and nothing else ends.
+// Ends only the wait of the rank: on the lane, and in the group's epoch in which the rank is. If that has
+// ended meanwhile, the rank gets that end, and nothing else ends.
 Status Faults::interrupt(Session& session, const shm::InterruptMessage& message) {
   const std::lock_guard lock(lock_);
   const Rank rank = session.options().rank;
@@ -52,7 +52,7 @@ std::optional<std::pair<Rank, std::string>> Faults::take_offender() const {
 }
 
 // The rank's departure has ended an epoch already. Members may have arrived in the next epoch since, and
-// cannot take that back on the direct path. So an absence ends that epoch too, when it is first said.
+// cannot take that back on the direct path. So the first report of an absence ends that epoch too.
 void Faults::absent(Rank rank, const std::string& text) {
   const std::lock_guard lock(lock_);
   if (!told_.world().is_local(rank)) return;
@@ -141,7 +141,7 @@ void Faults::refresh_absences() {
     direct_pages_->epochs().set_absence(GroupId(g), graph_.absences().first_of(graph_.groups()[g].ranks));
 }
 
-// A rank leaves because of a failure if it has run and started nothing since it was told of it.
+// A rank leaves because of a failure if it has run and started nothing since it got the cause.
 scheduler::CausePtr Faults::reason_to_leave(Rank rank) const {
   const auto& told = told_[rank];
   if (direct_pages_ == nullptr || !told) return nullptr;

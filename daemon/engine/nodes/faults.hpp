@@ -18,7 +18,7 @@
 
 namespace muster::engine {
 
-// Owns    what each rank was told last.
+// Owns    the cause that each rank has got last.
 // Thread  abort, interrupt, absent, expect_all, take_offender: the conductor; they take the engine lock. All
 //         else: under it.
 // Bound   one cause a rank.
@@ -36,9 +36,10 @@ class Faults {
         direct_pages_(direct_pages),
         told_(world) {}
 
-  // The session aborts its group; `reason` is what it says to the others. STALE.
+  // The session aborts its group; `reason` is its text for the others. STALE.
   Status abort(Session& session, std::uint64_t group, std::string_view reason);
-  // Ends what the rank waits in, on a lane or on the direct path, for all members. BAD_ARGUMENT, STALE.
+  // Ends the operation in which the rank waits, on a lane or on the direct path, for all members.
+  // BAD_ARGUMENT, STALE.
   Status interrupt(Session& session, const shm::InterruptMessage& message);
   // absent(): the launcher says that a rank will not come (back). expect_all(): all ranks may come again.
   void absent(Rank rank, const std::string& text);
@@ -58,7 +59,7 @@ class Faults {
   void end_all(Code code, const std::string& text);
   // Ends the group's present epoch on the direct path with a fault of its own.
   void end_direct(GroupId group, scheduler::Cause cause);
-  // Notes that the rank's client was told that cause on the direct path.
+  // Notes that the rank's client has got that cause on the direct path.
   void tell(Rank rank, const scheduler::CausePtr& cause);
   // Sets which groups may not begin operations, because a member is absent.
   void refresh_absences();

@@ -34,8 +34,8 @@ void JobShrinks::forget(GroupId group) {
   if (forgotten_.size() > kForgottenMax) forgotten_.pop_front();
 }
 
-// BUSY while it waits for others: the client asks again, and nothing blocks here. The group is always new,
-// because an older one of the same ranks may have failures for some of them.
+// BUSY while it waits for other members: the client asks again, and nothing blocks here. The group is always
+// new, because an older one of the same ranks may have failures for some of them.
 Result<std::uint64_t> JobShrinks::shrink(const Session& session, GroupId of, bool gives_up) {
   const scheduler::Group& whole = parts_.graph.groups()[of.value];
   const Rank self = session.options().rank;
@@ -75,7 +75,7 @@ Result<std::uint64_t> JobShrinks::shrink_here(const Session& session, GroupId of
   return *rounds_.take_answer(of, asker);
 }
 
-// Makes the group in which those who have asked go on. `holders`: of this node's sessions.
+// Makes the group in which the survivors go on. `holders`: sessions of this node that have asked.
 Result<std::uint64_t> JobShrinks::make(GroupId of, std::span<const Rank> left, const std::string& identity,
                                        const std::vector<SessionId>& holders) {
   if (left.size() == parts_.graph.groups()[of.value].ranks.size()) return parts_.table.handle_of(of);
@@ -92,7 +92,7 @@ Result<std::uint64_t> JobShrinks::make(GroupId of, std::span<const Rank> left, c
   }
   MUSTER_ASSIGN_OR_RETURN(const GroupId made, parts_.enter(left, identity));
   for (const SessionId holder : holders) parts_.table.hold(made, Holder::of(holder));
-  // Members on other nodes may use it already, and would wait for these.
+  // Members on other nodes may use the group already, and would wait for the lost ranks.
   for (const Rank rank : gone)
     parts_.faults.missing(made, rank,
                           fmt::format("rank {} left while the group of the survivors was made", rank.value));
@@ -175,7 +175,7 @@ bool JobShrinks::is_open() const {
   });
 }
 
-// Tells the agreement which nodes are there. A connection that was made anew forgets what was said before.
+// Tells the agreement which nodes are there. A new connection to a node voids what the node sent before.
 void JobShrinks::look_at_nodes(GroupId, Spanning& spanning) {
   for (std::uint32_t place = 0; place < spanning.shown.size(); ++place) {
     if (place == spanning.span.here) continue;
@@ -191,7 +191,7 @@ void JobShrinks::hear(const Arrived& arrived) {
   const std::uint64_t key = arrived.word.group;
   const auto of = find(key);
   if (!of) {
-    // Whoever asks about a group that is gone here need not wait for this node.
+    // An engine that asks about a group that is gone here need not wait for this node.
     const bool gone = std::find(forgotten_.begin(), forgotten_.end(), key) != forgotten_.end();
     if (!gone || arrived.word.message.kind != AgreementMessage::Kind::kSaid) return;
     AgreementMessage left;
@@ -209,7 +209,7 @@ void JobShrinks::hear(const Arrived& arrived) {
   advance(*of, mine);
 }
 
-// Passes on what this node's members want, and sends and carries out what comes of that.
+// Passes on the requests of this node's members, and sends and carries out the results.
 void JobShrinks::advance(GroupId of, Spanning& spanning) {
   look_at_nodes(of, spanning);
   const std::vector<Rank> here = here_of(of, spanning);
@@ -275,7 +275,7 @@ void JobShrinks::carry_out(GroupId of, Spanning& spanning) {
   const std::string identity =
       fmt::format("survivors of {} in round {}", whole.key, spanning.decision->round);
   const auto made = make(of, left, identity, answered);
-  if (!made && made.error().code() == Code::kBusy) return;  // there will be room
+  if (!made && made.error().code() == Code::kBusy) return;  // tried again when there is room
   rounds_.close(of, answered, made);
   for (const SessionId session : answered) spanning.said.erase(session);
   spanning.decision.reset();

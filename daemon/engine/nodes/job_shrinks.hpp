@@ -30,7 +30,7 @@
 namespace muster::engine {
 
 // Owns    the rounds of shrinking, and the agreements with other nodes.
-// Thread  the conductor; under the engine's lock. left(), lost(), forget(): whoever has the lock.
+// Thread  the conductor; under the engine's lock. left(), lost(), forget(): the holder of the lock.
 // Bound   an agreement for each group that spans nodes and was shrunk; kForgottenMax keys of groups that are
 //         gone.
 // Fails   shrink: as muster.h says.
@@ -48,7 +48,7 @@ class JobShrinks {
     OtherNodes& other_nodes;
     // Makes a group of survivors. `identity` is the same on all nodes.
     std::function<Result<GroupId>(std::span<const Rank> ranks, const std::string& identity)> enter;
-    std::function<void(GroupId)> retire;  // a group that nobody holds
+    std::function<void(GroupId)> retire;  // a group without a holder
   };
   explicit JobShrinks(Parts parts);
 

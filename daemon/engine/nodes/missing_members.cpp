@@ -8,7 +8,8 @@
 namespace muster::engine {
 namespace {
 
-// No kind of AgreementMessage, whose words travel the same way and have their kind at the same place.
+// It is no kind of AgreementMessage: these messages travel the same way and have their kind at the same
+// place.
 constexpr std::uint32_t kMissingKind = 0x4D495353;
 
 // A bit for each member of the group follows, in whole bytes.

@@ -1,6 +1,6 @@
-// MissingMembers: which members on other nodes have not come to an operation. An engine that sees some of its
-// members wait for others of its node tells the engines of the group's other nodes. So the verdict of a
-// deadline names the rank wherever it is passed.
+// MissingMembers: the members on other nodes that have not come to an operation. An engine whose members wait
+// for others of its node tells the engines of the group's other nodes. So the verdict of a deadline names the
+// rank, wherever it is passed.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -18,29 +18,30 @@
 
 namespace muster::engine {
 
-// Owns    what was told and heard last of each place.
+// Owns    the latest report of each place, sent and received.
 // Thread  under the engine's lock.
 // Bound   the places with an operation that some members wait for here; kHeardMax of other nodes.
-// Fails   never: what is not heard is not known.
+// Fails   never. A report that does not arrive is missing.
 class MissingMembers {
  public:
   static constexpr Nanos kToldAfter = std::chrono::milliseconds(100);  // while members of a node wait so long
   static constexpr std::size_t kHeardMax = 4096;
 
-  // They outlive it.
+  // The references outlive it.
   MissingMembers(World world, const scheduler::Graph& graph, transport::Backend& backend)
       : world_(std::move(world)), graph_(graph), backend_(backend) {}
 
-  // Tells what is new. Call it now and then.
+  // Sends what has changed. Call it now and then.
   void tell(Instant now);
-  // A word of another engine, which is believed of its own node's members. False: it is another kind of word.
+  // A message of another engine, which is believed about its own node's members. False: it is another kind of
+  // message.
   bool hear(NodeIndex from, std::span<const std::byte> word);
-  // `members`: of the step's group, as Communicator::awaited() has it.
+  // `members`: those of the step's group, as Communicator::awaited() has them.
   std::vector<scheduler::AwaitedRanks> awaited(const scheduler::Step& step,
                                                std::span<const std::uint32_t> members) const;
 
  private:
-  // Of the latest operation of a place.
+  // The ranks that the latest operation of a place misses.
   struct Missing {
     std::uint64_t epoch = 0, number = 0;
     std::vector<Rank> ranks;

@@ -20,7 +20,7 @@ OtherNodes::OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineL
       control_fence_(spec.world, backend,
                      [this](NodeIndex node) { return of(node).fate == NodeFate::kLinked; }) {}
 
-// Silence after a death says nothing new.
+// A later report of silence does not replace that of a death.
 void OtherNodes::lose(NodeIndex node, const Status& why, NodeFate fate) {
   if (Message& word = words_[node.value]; word.fate != NodeFate::kDead) word = {fate, why};
   backend_.lose(node, why);
@@ -32,7 +32,7 @@ void OtherNodes::lose(NodeIndex node, const Status& why, NodeFate fate) {
 void OtherNodes::expect(NodeIndex node, std::uint32_t generation) {
   constexpr std::uint32_t kOfTheMaking = 0;
   words_[node.value] = {};
-  if (generation != kOfTheMaking) {  // clients of this node that are there by now have not missed its loss
+  if (generation != kOfTheMaking) {  // present clients of this node have seen its loss
     const std::lock_guard lock(lock_);
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
       if (graph_.groups()[g].spans() && has_members(graph_.groups()[g], node)) on_lost_(GroupId(g));
@@ -73,8 +73,8 @@ std::vector<transport::LostLink> OtherNodes::take_lost() {
   return std::exchange(lost_, {});
 }
 
-// Another node may have told of the same loss first. Then its end has begun an epoch that nobody has used,
-// and that goes on: who has heard of the loss hears of it once.
+// Another node may have reported the same loss first. Then that end has begun a new epoch. It goes on, since
+// no member has used it, so each member gets the loss once.
 void OtherNodes::hear(Instant now) {
   backend_.take_ended([&](const transport::EpochEnd& end) {
     graph_.ended_elsewhere(end, now);

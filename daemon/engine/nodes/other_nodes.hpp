@@ -1,4 +1,4 @@
-// OtherNodes: what the engines of the job's other nodes have said, and what is known of each of them.
+// OtherNodes: the reports of the engines on the job's other nodes, and the state of each of them.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -18,15 +18,17 @@
 
 namespace muster::engine {
 
-// Owns    the losses that the supervisor has not heard of, and what it has said of each node.
+// Owns    the losses that the supervisor does not know yet, and the supervisor's report on each node.
 // Thread  hear, control_fence: under the engine lock. All else: the conductor, and all but look take that
-// lock. Bound   one loss for each connection that was made. Fails   never.
+//         lock.
+// Bound   one loss for each connection that was made.
+// Fails   never.
 class OtherNodes {
  public:
   struct Standing {
     NodeFate fate = NodeFate::kApart;
     std::uint32_t generation = 0;  // of the connection
-    Status why;                    // it is not linked
+    Status why;                    // it is disconnected
     bool since_birth = false;      // its engine and this one were connected when the job was made
   };
   // A member of the group, or the node of one, is lost elsewhere.
@@ -35,32 +37,32 @@ class OtherNodes {
   OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, scheduler::Graph& graph,
              RankSlots& slots, transport::Backend& backend, Lost lost);
 
-  // By which this engine and the others reach each other.
+  // The backend that connects this engine with the others.
   transport::Backend& backend() { return backend_; }
-  // The node is given up. When it returns, groups that have members there have ended the epoch in which they
-  // have done something. `fate`: kDead if its supervisor has said that its engine is gone.
+  // Gives the node up. When it returns, groups that have members there have ended the epoch in which they
+  // have done something. `fate`: kDead if the node's supervisor has reported the end of its engine.
   void lose(NodeIndex node, const Status& why, NodeFate fate);
-  // It is being connected: what was said of the engine that it had before does not hold for this one.
+  // The node is being connected: reports on its former engine do not hold for this one.
   void expect(NodeIndex node, std::uint32_t generation);
   // Connections that have ended since the last call.
   std::vector<transport::LostLink> take_lost();
-  // Ends epochs that have ended on other nodes, and those in use of groups with members on a node that is
-  // lost.
+  // Ends epochs that have ended on other nodes. It also ends the epochs in use of groups that have members on
+  // a lost node.
   void hear(Instant now);
 
-  // Before that rank attaches: a question to the other nodes that is to be answered first
-  // (control_fence.hpp). Nothing: it may attach at once.
+  // A question to the other nodes that must be answered before the rank attaches (control_fence.hpp).
+  // Nothing: the rank may attach at once.
   std::optional<std::uint64_t> question_for(Rank rank);
   bool answered(std::uint64_t question);
   ControlFence& control_fence() { return control_fence_; }
 
-  // Looks at the connections. Not under the engine lock.
+  // Reads the states of the connections. Not under the engine lock.
   void look();
-  // As of the last look. Of this node: nothing.
+  // The state at the last look(). It is empty for this node.
   const Standing& of(NodeIndex node) const { return standings_[node.value]; }
 
  private:
-  struct Message {  // of the supervisor
+  struct Message {  // the report of the supervisor
     NodeFate fate = NodeFate::kApart;
     Status why;
   };

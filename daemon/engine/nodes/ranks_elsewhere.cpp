@@ -7,7 +7,8 @@
 namespace muster::engine {
 namespace {
 
-// No kind of ControlFence, AgreementMessage or MissingMembers, whose words have their kind at the same place.
+// It is no kind of ControlFence, AgreementMessage or MissingMembers: their messages have their kind at the
+// same place.
 constexpr std::uint32_t kPresenceKind = 0x48455245;
 
 struct PresenceMessage {

@@ -1,6 +1,5 @@
 // RanksElsewhere: whether ranks are attached on the job's other nodes. A run of the job is over when no rank
-// is left on any node: what happened in it is nothing to the ranks of the next one
-// (scheduler/run/epochs.hpp).
+// is left on any node: its events do not concern the ranks of the next one (scheduler/run/epochs.hpp).
 #pragma once
 
 #include "api/base/world.hpp"
@@ -14,15 +13,15 @@
 
 namespace muster::engine {
 
-// Owns    what each node has said last.
+// Owns    the last report of each node.
 // Thread  under the engine lock.
-// Bound   a word for each node when the first rank of this one attaches, and when the last has left.
-// Fails   never. A node that is not linked counts as without ranks, until it says otherwise.
+// Bound   a message to each node when the first rank of this one attaches, and when the last has left.
+// Fails   never. A disconnected node counts as without ranks, until it reports otherwise.
 class RanksElsewhere {
  public:
   RanksElsewhere(const World& world, transport::Backend& backend);
 
-  // Whether ranks are attached here. The other nodes hear of a change, after all ends that came before it.
+  // Whether ranks are attached here. A change is sent to the other nodes, after all ends that came before it.
   void set_here(bool attached);
   // A new connection begins without ranks on either side. `nodes`: as of its last look.
   void look(const OtherNodes& nodes);
@@ -36,7 +35,7 @@ class RanksElsewhere {
   struct Node {
     bool linked = false;
     std::uint32_t generation = 0;  // of its connection
-    bool attached = false;         // as it has said on the connection of that generation:
+    bool attached = false;         // as it has reported on the connection of that generation:
     std::uint32_t said_on = 0;
     bool somebody() const { return attached && linked && said_on == generation; }
   };

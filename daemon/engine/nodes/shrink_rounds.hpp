@@ -1,9 +1,10 @@
-// ShrinkRounds: which members of a group have asked to go on without lost ones, and whom they wait for.
+// ShrinkRounds: the members of a group that have asked to go on without lost ones, and the members for which
+// they wait.
 //
-// A round waits for everybody who was attached when the group last lost a member: each hears of the loss, at
-// the latest with its next operation, and asks. A later session does not know of the loss. The round does not
-// wait for it, but takes it in if it asks in time. So all who go on do so in one group, and nobody guesses.
-// A sans-IO core: sessions come in, a list of them goes out.
+// A round waits for all sessions that were attached when the group last lost a member. Each learns of the
+// loss, at the latest with its next operation, and asks. A later session does not know of the loss. The round
+// does not wait for it, but takes it in if it asks in time. So all that go on do so in one group, and none
+// guesses. A sans-IO core: sessions come in, a list of them goes out.
 #pragma once
 
 #include "api/base/ids.hpp"
@@ -46,7 +47,7 @@ class ShrinkRounds {
   void forget(GroupId group);
 
  private:
-  std::map<std::uint32_t, SessionId> marks_;  // no entry: the group has lost nobody
+  std::map<std::uint32_t, SessionId> marks_;  // no entry: the group has lost no member
   std::map<std::uint32_t, std::set<SessionId>> asked_;
   std::map<std::uint32_t, std::map<SessionId, Answer>> answers_;
 };

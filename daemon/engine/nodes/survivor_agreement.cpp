@@ -24,7 +24,7 @@ SurvivorAgreement::SurvivorAgreement(Options options) : options_(std::move(optio
   told_votes_ = may_vote();
 }
 
-// ---- who votes ---------------------------------------------------------------------------------
+// ---- votes -------------------------------------------------------------------------------------
 
 bool SurvivorAgreement::may_vote() const {
   for (std::uint32_t place = 0; place < options_.nodes; ++place)
@@ -64,7 +64,7 @@ bool SurvivorAgreement::in_minority() const {
   bool silent = false;
   for (std::uint32_t place = 0; place < options_.nodes; ++place) {
     if (place == options_.here) continue;
-    if (nodes_[place].fate == NodeFate::kApart) return false;  // who knows
+    if (nodes_[place].fate == NodeFate::kApart) return false;  // its fate is not known
     silent = silent || nodes_[place].fate == NodeFate::kSilent;
   }
   return silent && !is_majority(voters());
@@ -77,7 +77,7 @@ std::uint32_t SurvivorAgreement::reached() const {
   return sum;
 }
 
-// ---- what this node says -----------------------------------------------------------------------
+// ---- messages of this node ---------------------------------------------------------------------
 
 AgreementMessage SurvivorAgreement::about(Kind kind) const {
   AgreementMessage message;
@@ -86,7 +86,7 @@ AgreementMessage SurvivorAgreement::about(Kind kind) const {
   return message;
 }
 
-// What it has promised and accepted goes before its word, so whoever has that has all.
+// Sends the promise and the accepted value before the kSaid message. A node that has the latter has all.
 void SurvivorAgreement::tell(std::uint32_t to, bool wants_answer) {
   if (promised_ != Ballot()) {
     AgreementMessage held = about(Kind::kHeld);
@@ -132,7 +132,7 @@ void SurvivorAgreement::set_fate(std::uint32_t place, NodeFate fate) {
   if (linked(place) && (open() || !may_vote())) tell(place, true);
 }
 
-// True if the message is of another round. Then whoever is behind hears of the last decision.
+// True if the message is of another round. A node that is behind gets the last decision.
 bool SurvivorAgreement::other_round(std::uint32_t from, const AgreementMessage& message) {
   if (message.round == round_) return false;
   if (message.round > round_) {
@@ -169,7 +169,7 @@ void SurvivorAgreement::hear(std::uint32_t from, const AgreementMessage& message
     case Kind::kSaid:
       return hear_said(from, message);
     case Kind::kHeld:
-      // As if this node had promised and accepted it: what it has forgotten, others still know.
+      // As if this node had promised and accepted it: the others still know what it has forgotten.
       promised_ = std::max(promised_, message.ballot);
       if (!has_value || message.accepted <= accepted_) return;
       accepted_ = message.accepted;
@@ -243,7 +243,7 @@ void SurvivorAgreement::hear_vote(std::uint32_t from, const AgreementMessage& me
 
 // ---- leading -----------------------------------------------------------------------------------
 
-// All who are reached have said that they wait for nobody any more, and this is the first voter of them.
+// All nodes that it reaches wait for no member any more, and it is the first voter among them.
 bool SurvivorAgreement::may_lead() const {
   if (!may_vote() || any_of(nodes_[options_.here].waited)) return false;
   for (std::uint32_t place = 0; place < options_.nodes; ++place) {
@@ -308,7 +308,7 @@ void SurvivorAgreement::look_at_votes() {
   }
   if (phase_ == Phase::kPreparing && count()) {
     MemberBits value = best_ == Ballot() ? proposal() : best_value_;
-    if (!any_of(value)) {  // nobody wants to go on any more
+    if (!any_of(value)) {  // no member wants to go on any more
       phase_ = Phase::kIdle;
       return;
     }

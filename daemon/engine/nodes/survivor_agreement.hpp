@@ -1,5 +1,6 @@
 // SurvivorAgreement: one node's part in agreeing on the survivors of a group that spans nodes. A sans-IO
-// core: messages, deaths and time come in, messages and decisions go out. AgreementMessage is what nodes say.
+// core: messages, deaths and time come in, messages and decisions go out. Nodes send each other
+// AgreementMessages.
 //
 // The protocol is Paxos for one value, once for each round of the group: L. Lamport, "Paxos Made Simple"
 // (2001). The value is the list of survivors. As in the early returning agreement of ULFM (T. Herault and
@@ -8,16 +9,17 @@
 //
 //   said      which members of the sender's node go on, and for which of them it still waits
 //   prepare   the leader asks for promises under a ballot; promise: with the value accepted before, if any
-//   accept    the leader proposes the value with the highest ballot, or else all who want to go on
-//   decided   every node that hears of the decision passes it on to all it reaches
+//   accept    the leader proposes the value with the highest ballot, or else all members that want to go on
+//   decided   every node that receives the decision passes it on to all that it reaches
 //
-// Who may decide: a leader with the votes of every node of the group that is not known to be dead; or with
-// the votes of nodes that have more than half of the group's members, or half of them and the tie-breaker.
-// A node is known to be dead if its own supervisor or engine has said so: silence is no evidence. Each two
-// such sets of voters share a node, or one of them is dead. So no two nodes decide differently in one round.
+// A leader may decide with the votes of every node of the group that is not known to be dead. It may also
+// decide with the votes of nodes that have more than half of the group's members, or half of them and the
+// tie-breaker. A node is known to be dead if its own supervisor or engine has reported that: silence is no
+// evidence. Each two such sets of voters share a node, or one of them is dead. So no two nodes decide
+// differently in one round.
 //
-// An engine that begins again has forgotten its votes. It votes in a group when every other node that is not
-// dead has told it what it has promised and accepted. Messages between two nodes come in order or not at all.
+// An engine that begins again has forgotten its votes. It votes in a group once every other node that is not
+// dead has sent it its promise and accepted value. Messages between two nodes come in order or not at all.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -40,8 +42,9 @@ struct Ballot {
 };
 
 struct AgreementMessage {
-  // kHeld: what the sender has promised and accepted, for a node that does not know. kRefused: it has
-  // promised a higher ballot. kLeft: the sender's node had members in the group, and has none left.
+  // kHeld: the promise and the accepted value of the sender, for a node that does not know them. kRefused:
+  // the sender has promised a higher ballot. kLeft: the sender's node had members in the group, and has none
+  // left.
   enum class Kind : std::uint32_t {
     kSaid = 1,
     kDecided,
@@ -55,23 +58,23 @@ struct AgreementMessage {
   };
   Kind kind = Kind::kSaid;
   std::uint64_t round = 0;
-  Ballot ballot;              // of prepare to accepted; kRefused, kHeld: what the sender has promised
+  Ballot ballot;              // of prepare to accepted; kRefused, kHeld: the promise of the sender
   Ballot accepted;            // kPromise, kHeld: the ballot of the value, if there is one
-  bool wants_answer = false;  // kSaid: the receiver says the same of itself
+  bool wants_answer = false;  // kSaid: the receiver sends its own kSaid
   bool votes = false;         // kSaid
   MemberBits value;           // kDecided, kAccept, kPromise, kHeld: by member of the group
   MemberBits asked, waited;   // kSaid: by member on the sender's node
 };
 
-// What a node knows of another one.
+// The state of another node, as a node knows it.
 enum class NodeFate : std::uint8_t {
   kLinked,
-  kApart,   // not connected, and nobody has said why yet
-  kSilent,  // given up, because nothing was heard of it
-  kDead,    // its own supervisor or engine has said that it is gone
+  kApart,   // disconnected, for a reason that is not known yet
+  kSilent,  // given up, because it sent nothing
+  kDead,    // its own supervisor or engine has reported its end
 };
 
-// Owns    this node's vote, and what the others have said in this round.
+// Owns    this node's vote, and the state of the others in this round.
 // Thread  one.
 // Bound   a few bits for each member; one ballot at a time; messages until they are taken.
 // Fails   never. A message that makes no sense is dropped.
@@ -85,7 +88,7 @@ class SurvivorAgreement {
     std::uint32_t nodes = 0;                   // at least 2
     std::uint32_t here = 0;                    // this node's place
     std::optional<std::uint32_t> tie_breaker;  // a place
-    // By place: that node has had nothing to tell since this engine began, as both are as old as the job.
+    // By place: that node has had nothing to send since this engine began, as both are as old as the job.
     std::vector<bool> known;
   };
   struct Decision {
@@ -113,18 +116,19 @@ class SurvivorAgreement {
   std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
   std::optional<Decision> take_decision() { return std::exchange(news_, std::nullopt); }
 
-  // Somebody wants to go on in this round.
+  // Some member wants to go on in this round.
   bool open() const;
-  // The round can come to no end as long as silent nodes stay away: the others have the majority, or nobody.
+  // The round cannot end as long as silent nodes stay away: the others have the majority, or no nodes have
+  // it.
   bool in_minority() const;
-  // What it knows of a node, for texts.
+  // The state of a node, for texts.
   struct Node {
     NodeFate fate = NodeFate::kApart;
     std::uint32_t members = 0;
     bool left = false;   // kDead, because its engine has no members in the group any more
-    bool heard = false;  // in this round, on this connection
-    bool ahead = false;  // it has spoken of a later round, to which this node has not come
-    bool known = false;  // it has told what it holds, or has nothing to tell
+    bool heard = false;  // it has sent kSaid in this round, on this connection
+    bool ahead = false;  // it is in a later round, to which this node has not come
+    bool known = false;  // its promise and value are known, or it has none
     bool votes = false;
     bool voted = false;  // for the ballot, in its phase
     MemberBits asked, waited;
@@ -141,7 +145,7 @@ class SurvivorAgreement {
   bool may_vote() const;
   bool is_majority(const std::vector<bool>& places) const;
   bool enough(const std::vector<bool>& voters) const;
-  std::vector<bool> voters() const;  // those whose votes can be had
+  std::vector<bool> voters() const;  // the nodes whose votes can be had
   bool may_lead() const;
   MemberBits proposal() const;
 

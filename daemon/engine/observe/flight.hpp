@@ -25,9 +25,9 @@ struct FlightEntry {
   std::int32_t receiver = -1;
   std::uint64_t source_bytes = 0;
   std::uint64_t target_bytes = 0;
-  // In its channel, or among the messages of its pair; 0: not known yet, since it still waits.
+  // The number in its channel, or among the messages of its pair; 0: not known yet, since it still waits.
   std::uint64_t number = 0;
-  // Of a collective of a group that spans nodes, once it was launched: its number on all of them, by epochs.
+  // For a collective whose group spans nodes, once it was launched: its number on all nodes, by epochs.
   std::uint64_t span_number = 0;
   bool uneven = false;  // blocks of several sizes
   Instant created{0};
@@ -38,7 +38,7 @@ struct FlightEntry {
   std::array<char, shm::kSiteBytes> site{};  // zero-terminated; empty: not given
 };
 
-// Numbers begin anew with each epoch: one number that rises over all of them.
+// Turns a number that begins anew with each epoch into one that rises over all epochs.
 std::uint64_t numbered_by_epoch(std::uint64_t epoch, std::uint64_t number);
 
 // Owns    the entries.

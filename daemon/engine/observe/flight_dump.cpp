@@ -57,8 +57,9 @@ struct GroupNames {
   bool several_nodes = false;
 };
 
-// The same name on all nodes of a group, and no other group of any node has it. Made groups of several nodes
-// may have other numbers on each, and those of one node the numbers of others elsewhere.
+// The name of a group: the same on all its nodes, and no other group of any node has it. The numbers of made
+// groups do not identify them: a group of several nodes may have another one on each. A group of one node may
+// share one with a group elsewhere.
 std::string name_of(const GroupNames& groups, std::uint32_t id) {
   const scheduler::Group& group = groups.all[id];
   const bool of_mesh = group.key == std::uint64_t{id} + 1;  // as JobGroups gives keys
@@ -126,7 +127,8 @@ Record record_of(const GroupNames& groups, const DirectRecords::Flight& flight, 
   return record;
 }
 
-// What has no number, such as a waiting start, gets the next of its channel that the rank has not used.
+// A record without a number, such as a waiting start, gets the next number of its channel that the rank has
+// not used.
 void number_the_waiting(std::vector<Record>& records) {
   std::map<std::string, std::uint64_t> highest;
   for (const Record& record : records)
@@ -151,14 +153,14 @@ std::vector<Record> records_of(const GroupNames& groups, const scheduler::LaneTa
   return records;
 }
 
-// What the members of a process group who have lost records still know of it.
+// The records of a process group that its members with lost records still have.
 struct Remembered {
   struct By {
     std::size_t ranks = 0;
     std::uint32_t latest = 0;
   };
-  std::size_t forgetful = 0;                 // members who have lost records
-  std::unordered_map<std::uint64_t, By> by;  // which of them has the record of a number
+  std::size_t forgetful = 0;                 // members that have lost records
+  std::unordered_map<std::uint64_t, By> by;  // by number: those of them that have its record
 };
 
 void forget_what_others_have_lost(const RankTable<RankFlights>& ranks,

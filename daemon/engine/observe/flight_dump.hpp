@@ -1,6 +1,6 @@
-// What the ranks have run, in the form of PyTorch's flight recorder: JSON of version 2.10, one object a rank.
-// Source of the form: pytorch, torch/csrc/distributed/c10d/FlightRecorderDetail.hpp, and its analyser,
-// torch/distributed/flight_recorder/components.
+// The dump of the operations that ranks have run, in the form of PyTorch's flight recorder: JSON of version
+// 2.10, one object a rank. Source of the form: pytorch, torch/csrc/distributed/c10d/FlightRecorderDetail.hpp,
+// and its analyser, torch/distributed/flight_recorder/components.
 #pragma once
 
 #include "daemon/control/job.hpp"

@@ -1,4 +1,4 @@
-// Recorder: records what the job runs, on both paths (scheduler/run/trace.hpp).
+// Recorder: records the operations of the job, on both paths (scheduler/run/trace.hpp).
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -28,7 +28,7 @@ class Recorder {
   Recorder(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, const scheduler::Graph& graph,
            DirectPages* direct_pages);
 
-  // One recording at a time. `by`: its owner, in words, who alone may end it; end("") ends any.
+  // One recording at a time. `by`: the name of its owner, which alone may end it; end("") ends any.
   Status begin(std::string by);
   Result<std::string> end(std::string_view by);
   // The owner of the recording; "" if none is on.

@@ -25,7 +25,7 @@ namespace muster::engine {
 // Owns    the report of the latest deadline, and the circle that a deadline has broken.
 // Thread  hang, snapshot, flight, write: the conductor; they take the engine's lock. All else: under it.
 // Bound   kExplainedInTurnMax explanations a turn, kReportsWrittenMax files of each kind.
-// Fails   never. What cannot be written is logged.
+// Fails   never. A file that cannot be written is logged.
 class Reports {
  public:
   // `direct_pages`: nullptr if there is no direct path.
@@ -34,13 +34,13 @@ class Reports {
           const DirectPages* direct_pages);
   ~Reports();
 
-  // Who waits for whom now, whose fault it is, and the latest deadline's report: daemon/control/README.md,
-  // `hang`.
+  // Which rank waits for which now, which one is at fault, and the latest deadline's report:
+  // daemon/control/README.md, `hang`.
   control::Json hang();
   // The same as facts, for a supervisor that merges those of several nodes: daemon/control/README.md,
   // `snapshot`.
   control::Json snapshot();
-  // What each rank has run: flight_dump.hpp.
+  // The operations that each rank has run: flight_dump.hpp.
   control::Json flight() const;
   // Writes the files of deadlines that have passed. Call now and then.
   void write();

@@ -14,7 +14,7 @@ using blame::Snapshot;
 using blame::Wait;
 
 constexpr std::uint32_t kNoMember = UINT32_MAX;
-// What does not fit is left out: then a report knows less of why a rank is missing.
+// Operations beyond a limit are left out. A report then says less about why a rank is missing.
 constexpr std::size_t kReachedMax = 2048;
 constexpr std::size_t kQueuedMax = 1024;
 
@@ -31,7 +31,7 @@ blame::Operation operation_of(const scheduler::Plan& plan) {
   return operation;
 }
 
-// How the members that have arrived differ, if all must say the same.
+// The difference among the members that have arrived, if all must announce the same.
 std::string difference_among(const Evidence& e, GroupId group,
                              const std::vector<const scheduler::Plan*>& plans) {
   std::vector<Party> parties(plans.size());
@@ -140,7 +140,7 @@ std::optional<std::size_t> wait_at(const Snapshot& snapshot, Rank rank, const st
   return std::nullopt;
 }
 
-// What blocks the rank's next start on a lane: a wait, or another reason in words.
+// The obstacle to the rank's next start on a lane: a wait, or another reason as text.
 struct Hindrance {
   std::optional<std::size_t> wait;
   std::string reason;
@@ -196,7 +196,8 @@ MetMembers match_of(const DirectRecords::Flight& flight) {
   return {flight.group.value, flight.number, sender, receiver};
 }
 
-// Asks who has arrived at operation `number` of the flight's group and epoch, which is the present one.
+// The question which members have arrived at operation `number` of the flight's group and epoch, which is the
+// present one.
 DirectQuestion arrivals_at(const Evidence& e, const DirectRecords::Flight& flight, std::uint64_t number) {
   return {flight.group,
           flight.member,
@@ -220,7 +221,7 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
   }
   const scheduler::Plan* own = plans[flight.member];
   if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;
-  // While a rank has new counts that it has not told the engine, its plan here is out of date.
+  // While a rank has new counts that the engine does not know, its plan here is out of date.
   const bool told = std::none_of(
       wait.arrived.begin(), wait.arrived.end(),
       [&](const blame::Arrived& arrived) { return e.direct_pages->records().untold(Rank(arrived.rank)); });
@@ -241,7 +242,7 @@ void add_unrecorded(const Evidence& e, const DirectRecords::Flight& flight, Wait
   }
 }
 
-// The members that may still read what `givers` gave, who have done their part.
+// The members that may still read data of `givers`. The givers have done their part.
 std::vector<std::uint32_t> readers_of(const Evidence& e, const DirectRecords::Flight& flight,
                                       const std::vector<std::uint32_t>& givers) {
   DirectQuestion done = arrivals_at(e, flight, flight.number);
@@ -284,7 +285,8 @@ struct Met {
 };
 using Meetings = std::map<MetMembers, Met>;
 
-// Of the ranks that report an operation, one that is still in it describes it.
+// The wait of an operation. Its description comes from a rank that is still in it, if one of the reporting
+// ranks is.
 Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant begun) {
   const auto [place, is_new] = meetings.try_emplace(match_of(flight));
   Met& met = place->second;
@@ -293,7 +295,7 @@ Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant b
   return met.wait;
 }
 
-// Adds what the rank's own records say: its present operation, or the one whose readers it waits for.
+// Adds the operation of the rank's own records: the present one, or the one whose readers it waits for.
 void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& state, Meetings& meetings) {
   const auto is_current = [&](const std::optional<DirectRecords::Flight>& flight) {
     return flight && flight->epoch == e.direct_pages->epochs().present(flight->group);
@@ -350,7 +352,7 @@ void add_stragglers(const Evidence& e, Snapshot& snapshot) {
   }
 }
 
-// ---- parts of what spans nodes -----------------------------------------------------------------
+// ---- parts of operations that span nodes -------------------------------------------------------
 
 void add_queued(const Evidence& e, const std::vector<scheduler::Head>& heads, const scheduler::Head& head,
                 const scheduler::RankLanes::Standing& standing, const scheduler::Place& place,
@@ -364,7 +366,7 @@ void add_queued(const Evidence& e, const std::vector<scheduler::Head>& heads, co
         standing.text(e.graph.lanes()[head.rank], e.graph.lane_names())}});
 }
 
-// Ends of messages to and from other nodes, each by its tag, that stand behind others in their lane.
+// Adds the ends of messages to and from other nodes, each by its tag, that stand behind others in their lane.
 void add_queued_messages(const Evidence& e, const std::vector<scheduler::Head>& heads,
                          const scheduler::Head& head, Snapshot& snapshot) {
   const scheduler::LaneQueue& queue = e.graph.lanes()[head.rank].lane(head.lane);

@@ -31,12 +31,12 @@ struct Evidence {
   const scheduler::Graph& graph;
   const DirectPages* direct_pages = nullptr;  // nullptr: there is no direct path
   const RankTable<RankFacts>& ranks;
-  const StragglerStatistics* stragglers = nullptr;  // nullptr: nobody measures
+  const StragglerStatistics* stragglers = nullptr;  // nullptr: nothing is measured
   blame::AskedDaemon asked{};
 };
 
-// Everything except the states of processes, which cost system calls. Of ranks on other nodes nothing is
-// known here.
+// The snapshot without the states of processes, which cost system calls. Ranks on other nodes are unknown
+// here.
 blame::Snapshot snapshot_of(const Evidence& evidence);
 // Adds what the supervisor needs to merge the snapshots of several nodes (api/base/blame/merge.hpp).
 void add_for_merge(const Evidence& evidence, blame::Snapshot& snapshot);
@@ -47,7 +47,7 @@ std::optional<std::size_t> wait_on_lane(const blame::Snapshot& snapshot, const s
 // The wait of the direct path in which the group's member `rank` is.
 std::optional<std::size_t> wait_run_by(const blame::Snapshot& snapshot, GroupId group, std::uint32_t rank);
 
-// Looks at the processes of ranks that somebody waits for: those of wait `about` first, and at most
+// Looks at the processes of ranks for which others wait: those of wait `about` first, and at most
 // `looks_max`. Without `about`, then also at those of all other ranks.
 void look_at_processes(blame::Snapshot& snapshot, const RankTable<RankFacts>& ranks,
                        const ProcessProbe& probe, std::optional<std::size_t> about, std::size_t looks_max);

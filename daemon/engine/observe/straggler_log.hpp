@@ -1,5 +1,5 @@
-// StragglerLog: decides when the log may speak of a group's late ranks. On a busy machine flags change all
-// the time, and nobody reads a log full of them.
+// StragglerLog: decides when the log may report a group's late ranks. On a busy machine flags change all the
+// time, and a log full of them is of no use.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -13,7 +13,7 @@
 
 namespace muster::engine {
 
-// Owns    when each group was last spoken of, and whether anybody was late then.
+// Owns    the time of each group's latest report, and whether any rank was late then.
 // Thread  under the engine's lock.
 // Bound   an entry for each group whose flags have changed.
 // Fails   never.

@@ -137,8 +137,8 @@ bool StragglerStatistics::all_of(std::span<const Sighting> operation) const {
   return true;
 }
 
-// Nobody can come to an operation before all have come to the one before. A member reads the clock after its
-// arrival, so its time may be a little earlier, but less than what makes anybody late. The first operation of
+// No member can come to an operation before all have come to the one before. A member reads the clock after
+// its arrival, so its time may be a little earlier, but by less than counts as late. The first operation of
 // an epoch only sets the mark for the next: ranks come to it as they were started.
 void StragglerStatistics::count(std::span<const Sighting> operation) {
   GroupState& state = groups_[operation.front().group];

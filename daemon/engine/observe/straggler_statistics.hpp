@@ -18,8 +18,8 @@ namespace muster::engine {
 // Thread  under the engine's lock.
 // Bound   met(): a store and an addition a member. look(): kRecordsALook records over all ranks, or
 //         kRecordsMin of each if that is more; faster operations are sampled.
-// Fails   never. Records are the word of their ranks: an operation with an impossible record is not counted.
-//         With possible records a rank can call itself late, and others late by no more than the time since
+// Fails   never. Records are claims of their ranks: an operation with an impossible record is not counted.
+//         With possible records a rank can report itself late, and others late by no more than the time since
 //         the operation before.
 class StragglerStatistics {
  public:
@@ -44,7 +44,7 @@ class StragglerStatistics {
 
   // A collective of the engine path, at which all members have arrived.
   void met(const scheduler::Step& step);
-  // Reads what the members have recorded since the last look, where there is a direct path, and judges.
+  // Reads the records of the members since the last look, where there is a direct path, and judges them.
   // Appends the flags that have changed.
   void look(const DirectPages* direct_pages, Instant now, std::vector<Change>& changes);
 

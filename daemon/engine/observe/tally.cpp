@@ -149,7 +149,7 @@ void Tally::write_rank(Rank rank, const Counted& counted, const DirectPages* dir
     set(RankCount::kRunBytes, own.bytes_moved);
   }
   if (session == nullptr) return;
-  // Trusted: only the engine can write the page, which is sealed against everybody else.
+  // Trusted: the page is sealed, so only the engine can write it.
   const shm::CounterReader own(session->page().page());
   set(RankCount::kPid, static_cast<std::uint64_t>(session->options().pid));
   set(RankCount::kStepsCompleted, own.value(Counter::kStepsCompleted));

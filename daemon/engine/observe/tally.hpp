@@ -1,4 +1,4 @@
-// Tally: counts what `muster top` shows, and writes it to the job's counters now and then.
+// Tally: counts the figures of `muster top`, and writes them to the job's counters now and then.
 #pragma once
 
 #include "api/shm/job_counters.hpp"
@@ -46,7 +46,7 @@ class Tally {
   // Renames the group. Its numbers go on in another row, so that a reader does not mix up the names.
   void name_group(GroupId group, std::string_view name);
 
-  // What the group's communicator has counted so far.
+  // The traffic that the group's communicator has counted so far.
   void set_traffic(GroupId group, transport::Communicator::Traffic traffic);
 
   // Each start is submitted once and retired once, whatever becomes of its client.

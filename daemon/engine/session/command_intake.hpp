@@ -19,7 +19,7 @@ namespace muster::engine {
 // Owns    the commands that are copied ahead, and the new counts that the client has sent for plans.
 // Thread  under the engine's lock.
 // Bound   one batch of commands copied ahead.
-// Fails   drain: kProtocol with what the client did wrong; the engine then ends the session.
+// Fails   drain: kProtocol with the client's fault; the engine then ends the session.
 class CommandIntake {
  public:
   // Commands a turn, so that one client cannot hold the others up.

@@ -1,4 +1,4 @@
-// On which nodes the members of a group are.
+// The nodes of a group's members.
 #pragma once
 
 #include "api/base/nodes/span.hpp"
@@ -7,7 +7,7 @@
 
 namespace muster::engine {
 
-// Of a group with members on this node.
+// The span of a group with members on this node.
 transport::Span span_of(const scheduler::Group& group, const World& world);
 
 }  // namespace muster::engine

@@ -1,14 +1,14 @@
-// GroupTable: which groups a job has, and by which handle clients know them. Groups of the mesh and of each
+// GroupTable: the groups of a job, and the handles by which clients know them. Groups of the mesh and of each
 // rank alone exist from the start. Ranks make the others when they go on without a lost rank, or with one
 // more (muster_group_make, _shrink, muster_mesh_make).
 //
 // A group made by name is found by its name and ranks, so that its members need not talk to get the same one.
 // A group of a made mesh is found through the mesh; a group of a shrink (ShrinkRounds) only by its members. A
-// group lives as long as anybody holds it. A handle is never given twice.
+// group lives as long as it has a holder. A handle is never given twice.
 //
-// The limit counts what one session holds, so a call fails because of that rank's own calls alone. There is
-// as much room again for groups that some members have not made yet, or have freed early. If that is full,
-// the caller is told to wait.
+// The limit counts the groups that one session holds, so a call fails because of that rank's own calls alone.
+// There is as much room again for groups that some members have not made yet, or have freed early. If that is
+// full, the caller is told to wait.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -30,7 +30,7 @@
 
 namespace muster::engine {
 
-// Who keeps a made group: a session, or a mesh.
+// The holder of a made group: a session, or a mesh.
 struct Holder {
   enum class Kind : std::uint8_t { kSession, kMesh };
   Kind kind = Kind::kSession;
@@ -52,9 +52,10 @@ struct MadeMesh {
 };
 
 // Owns    the names, ranks and holders of made groups, the made meshes, and the default deadline of each
-// group. Thread  the conductor changes it under the engine's lock; the conductor, or whoever has the lock,
-// reads. Bound   held_max made groups a session and rank, with those of its meshes; kRoom * held_max places a
-// rank. Fails   find: STALE. may_hold: NO_RESOURCE, which names the limit. make: BUSY.
+//         group.
+// Thread  the conductor changes it under the engine's lock; the conductor, or the holder of the lock, reads.
+// Bound   held_max made groups a session and rank, with those of its meshes; kRoom * held_max places a rank.
+// Fails   find: STALE. may_hold: NO_RESOURCE, which names the limit. make: BUSY.
 class GroupTable {
  public:
   struct Sizes {
@@ -63,7 +64,7 @@ class GroupTable {
     std::uint32_t held_max = 0;
   };
   static constexpr std::uint32_t kRoom = 2;
-  static constexpr std::uint32_t kGroupsMax = 1u << 16;  // what a handle can tell apart
+  static constexpr std::uint32_t kGroupsMax = 1u << 16;  // as many as a handle can distinguish
   GroupTable(Sizes sizes, std::uint64_t epoch);
 
   // All places, in this order: groups of the mesh, single ranks, made groups.
@@ -76,7 +77,7 @@ class GroupTable {
   // A made group must be held by the asker's session, or by a mesh that it holds.
   Result<GroupId> find(std::uint64_t handle, Rank asker, SessionId session) const;
 
-  // What an operation of the group may wait by default; 0: what the job says.
+  // The default timeout of the group's operations; 0: that of the job.
   Nanos deadline(GroupId group) const { return deadlines_[group.value]; }
   void set_deadline(GroupId group, Nanos deadline) { deadlines_[group.value] = deadline; }
 
@@ -89,7 +90,7 @@ class GroupTable {
   Status may_hold(Rank rank, SessionId session, std::uint32_t more) const;
   // A made group is held by some of its members only: the others are about to make it, or have freed it.
   bool in_transit() const;
-  // Enters a new group, which nobody holds yet. It takes the place that has been free for longest, so that
+  // Enters a new group, which has no holder yet. It takes the place that has been free for longest, so that
   // records of its former group are gone by then.
   Result<GroupId> make(std::string_view name, std::span<const Rank> ranks, Found found);
   void hold(GroupId group, Holder holder);

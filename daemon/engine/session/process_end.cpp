@@ -32,8 +32,8 @@ ProcessEnd end_of(int wait_status) {
 }
 
 // exit_code is the 50th field behind the state, which stands behind the last ')': proc_pid_stat(5). It is 0
-// for somebody who may not know it too. Who may is told that a zombie has no program any more, and not
-// EACCES.
+// also for a reader without permission. Only a reader with permission gets ENOENT for the program of a
+// zombie; others get EACCES.
 std::optional<ProcessEnd> of_zombie(std::int32_t pid) {
   constexpr int kFieldsToExitCode = 49;
   const std::string folder = fmt::format("/proc/{}", pid);
@@ -56,7 +56,7 @@ std::optional<ProcessEnd> of_zombie(std::int32_t pid) {
   return known ? std::optional(end_of(wait_status)) : std::nullopt;
 }
 
-// A zombie keeps its number, until its parent has asked.
+// A zombie keeps its pid until its parent has collected the status.
 bool keeps_its_number(const shm::Descriptor& pidfd) {
   return syscall(SYS_pidfd_send_signal, pidfd.get(), 0, nullptr, 0) == 0 || errno == EPERM;
 }
@@ -64,7 +64,7 @@ bool keeps_its_number(const shm::Descriptor& pidfd) {
 }  // namespace
 
 std::optional<ProcessEnd> how_ended(const shm::Descriptor& pidfd, std::int32_t pid) {
-  for (int look = 0; look < 2; ++look) {  // its parent may ask between the two questions
+  for (int look = 0; look < 2; ++look) {  // its parent may collect it between the two questions
     PidfdInfo info{.mask = kExit};
     if (ioctl(pidfd.get(), kGetInfo, &info) == 0 && (info.mask & kExit) != 0) return end_of(info.exit_code);
     const auto end = pid > 0 ? of_zombie(pid) : std::nullopt;

@@ -1,4 +1,4 @@
-// What a process does, as the kernel says: the interface that reports use, and the reader behind it.
+// The state of a process, as the kernel reports it: the interface for reports, and the reader behind it.
 #pragma once
 
 #include "api/base/blame/snapshot.hpp"
@@ -59,7 +59,7 @@ struct ProcessStat {
 };
 std::optional<ProcessStat> parse_process_stat(std::string_view line);
 
-// Of the process behind the pidfd.
+// Whether the process behind the pidfd has ended.
 bool has_ended(const shm::Descriptor& pidfd);
 
 }  // namespace muster::engine

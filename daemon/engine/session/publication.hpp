@@ -1,4 +1,5 @@
-// Publication: what the engine tells a session's client in shared memory, and how it wakes the client.
+// Publication: the data for a session's client in shared memory, and the way in which the engine wakes the
+// client.
 #pragma once
 
 #include "api/base/nodes/span.hpp"

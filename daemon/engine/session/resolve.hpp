@@ -18,7 +18,7 @@
 
 namespace muster::engine {
 
-// What a plan may refer to.
+// The objects to which a plan may refer.
 struct Scope {
   Rank rank;
   SessionId session;

@@ -38,7 +38,7 @@ class Session {
 
   // How many plans and shared buffers name the group.
   std::size_t uses(GroupId group) { return plans_.of(group) + buffers_.shared_by(group); }
-  // What the session's client may refer to, among those groups.
+  // The objects to which the session's client may refer. `groups`: all groups of the job.
   Scope scope(std::span<const scheduler::Group> groups) const;
 
  private:

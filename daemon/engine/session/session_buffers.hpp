@@ -28,7 +28,7 @@ struct Buffer {
 // Fails   add: NO_RESOURCE. free: STALE, BUSY.
 class SessionBuffers {
  public:
-  // Memory that nobody uses any more. Let go of it without the engine's lock, since that may take long.
+  // Memory without users. Let go of it without the engine's lock, since that may take long.
   using Gone = std::vector<std::shared_ptr<device::Memory>>;
 
   SessionBuffers(std::uint32_t buffers_max, Arena& arena, shm::CounterWriter& counters)

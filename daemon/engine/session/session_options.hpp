@@ -1,4 +1,4 @@
-// What a session gets when it begins.
+// SessionOptions: the parameters of a new session.
 #pragma once
 
 #include "api/base/clock.hpp"

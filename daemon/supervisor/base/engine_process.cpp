@@ -137,7 +137,7 @@ void EngineProcess::kill() {
 }
 
 // A kept descriptor with a pidfd's name that is no pidfd: nobody could wait for its end. An engine behind it
-// hears that its channel is closed.
+// sees that its channel is closed.
 void EngineProcess::end_if_no_process(int error) {
   if (error != EBADF || no_process_ != 0) return;
   MUSTER_LOG(kError, "supervisor", "engine {}: what was kept of it is no process; it is taken for ended",

@@ -35,7 +35,8 @@ struct Options {
   std::uint64_t memory_per_user_max = 0;
   std::uint32_t ranks_per_job_max = 256;
   bool auto_create_jobs = true;
-  // Of a job that a Hello made, once its ranks have left. So long it also waits for a node that is away.
+  // A job that a Hello made stays so long after its ranks have left. It also waits so long for an absent
+  // node.
   Nanos made_job_linger = std::chrono::seconds(60);
   Nanos idle_timeout = std::chrono::seconds(30);  // of a connection that owns no job and asks nothing
   Nanos drain_timeout = std::chrono::seconds(10);

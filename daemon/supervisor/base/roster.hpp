@@ -1,4 +1,4 @@
-// Roster: the nodes of the cluster, and how they reach and trust each other, as this node's files say.
+// Roster: the nodes of the cluster, and how they reach and trust each other, by this node's files.
 #pragma once
 
 #include "daemon/control/link/tcp.hpp"
@@ -17,7 +17,7 @@ namespace muster::supervisor {
 enum class Trust : std::uint8_t { kCertificates, kSecret, kPlainText };
 std::string_view trust_text(Trust trust);
 
-// What this node proves itself with, from its files.
+// This node's credentials, read from its files.
 struct OwnCredentials {
   std::shared_ptr<const control::Credentials> credentials;  // null: plain text
   std::optional<control::Validity> validity;                // of a certificate

@@ -1,4 +1,4 @@
-// Fields of messages from other nodes. What is missing or of another type counts as empty, as 0, or
+// Fields of messages from other nodes. A field that is missing or of another type counts as empty, as 0, or
 // as false; texts are cut.
 #pragma once
 

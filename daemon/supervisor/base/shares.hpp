@@ -1,5 +1,5 @@
-// Shares: how much of one quantity each user has, and who may have more: connections of one kind, jobs,
-// sessions, bytes of memory. A sans-IO core: the supervisor carries out what it decides.
+// Shares: how much of one quantity each user has, and which users may have more. Quantities are connections
+// of one kind, jobs, sessions, bytes of memory. A sans-IO core: the supervisor carries out what it decides.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -66,7 +66,7 @@ class Shares {
   std::uint64_t share(Account who) const;
   std::uint32_t governor() const { return governor_; }
   bool governs(Account who) const { return who.container == 0 && (who.uid == 0 || who.uid == governor_); }
-  // Why the user has no room: who has how much of what, and who may do what about it. kNoResource.
+  // Why the user has no room: the amounts that users have, and the remedies, with their users. kNoResource.
   Status refusal(Account who, const Words& words) const;
   // Whether `amount` is within the user's share, whatever anybody has now. kNoResource.
   Status fits(Account who, std::uint64_t amount, const Words& words) const;

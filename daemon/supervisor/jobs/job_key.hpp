@@ -1,5 +1,5 @@
-// The key of a job: whoever shows it and the job's name is of that job, in whatever container or on whatever
-// node. Only its digest is kept, sent and logged.
+// The key of a job. A client that shows it with the job's name belongs to that job, in any container and on
+// any node. Only the key's digest is kept, sent and logged.
 #pragma once
 
 #include "api/base/result.hpp"

@@ -33,7 +33,7 @@ class JobMemory {
   // Refreshes now, and then once in kPeriod: engines take and give back memory without a message.
   void refresh();
 
-  // What an engine needs to count its memory.
+  // The page and slot in which an engine counts its memory.
   struct Slot {
     int page = -1;
     std::uint32_t slot = 0;

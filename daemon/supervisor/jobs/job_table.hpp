@@ -1,4 +1,4 @@
-// JobTable: which jobs exist, who may claim which rank of them, and by which token. A sans-IO core: no
+// JobTable: the jobs, the ranks of them that clients may claim, and the tokens for that. A sans-IO core: no
 // process, socket, clock or random source inside; its callers carry out what it decides.
 #pragma once
 
@@ -72,7 +72,7 @@ Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world);
 //
 // Owns    the jobs and their claims.
 // Thread  the supervisor's loop.
-// Bound   jobs by owner, as `places` says. Adopted jobs count too, also above that bound.
+// Bound   jobs by owner, as `places` says. Jobs of a predecessor count too, also above that bound.
 // Fails   each call with what the claimant or the administrator must change.
 class JobTable {
  public:

@@ -11,7 +11,7 @@ namespace muster::supervisor {
 
 // Owns    a page for each user who has jobs (api/shm/memory_page.hpp).
 // Thread  the supervisor's loop.
-// Bound   as Shares, in bytes. What engines report counts up to their user's share. Users who take memory at
+// Bound   as Shares, in bytes. Reports of engines count up to their user's share. Users who take memory at
 //         once may pass the node's limit until the next refresh().
 // Fails   enter: kNoResource.
 class MemoryShares {
@@ -20,7 +20,7 @@ class MemoryShares {
 
   // Takes over a predecessor's page of that user. False if it is invalid.
   bool adopt(Account who, shm::Descriptor page);
-  // Finds a predecessor's job in an adopted page. False: its memory is not counted.
+  // Finds a predecessor's job in a page that was taken over. False: its memory is not counted.
   bool adopt_job(Account who, std::uint64_t job);
   // Gives a new job a slot in its owner's page. True if that page is new.
   Result<bool> enter(Account who, std::uint64_t job);
@@ -29,11 +29,11 @@ class MemoryShares {
   bool empty() const { return pages_.empty(); }
   // nullptr: the user has no page.
   const shm::MemoryPage* page(Account who) const;
-  // What the jobs of each user report now, up to its share.
+  // The memory that the jobs of each user report now, up to its share.
   Shares held() const;
-  // What one job reports.
+  // The memory that one job reports.
   std::uint64_t held_by(Account who, std::uint64_t job) const;
-  // So many bytes more than the user may hold, if a job of his takes `bytes` more. 0: they fit.
+  // The bytes by which the user would pass his limit, if a job of his takes `bytes` more. 0: they fit.
   std::uint64_t lacking(Account who, std::uint64_t bytes) const;
   // Sets what each user may still take, from what is left now.
   void refresh();

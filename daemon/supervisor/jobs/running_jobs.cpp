@@ -329,7 +329,7 @@ void RunningJobs::watch_idle(const std::string& name) {
     return;
   }
   if (job.linger != 0 || job.idle) return;
-  // Whoever has asked for a temporary job that its ranks have not gathered ends it.
+  // A temporary job that its ranks have not gathered does not count as idle: its requester ends it.
   if (!entry.spec.temporary() || entry.spec.gathered) job.idle_since = ++idles_;
   const std::string why = fmt::format("the last rank of job {} has left", name);
   if (std::exchange(job.hurried, false)) return give_way(name, why, Idle::kInHaste);

@@ -59,7 +59,7 @@ class RunningJobs {
     std::function<void(ConnectionId)> owned;     // the connection has one job more; called before the save
     std::function<void(ConnectionId)> disowned;  // and one less
     std::function<void(const std::string& job, const Status&)> ready;  // or why it never will be
-    // What the engine says of that of another node: it is connected, or why it is not.
+    // The engine's report on another node's engine: it is connected, or why it is not.
     std::function<void(const std::string& job, const EngineEvent&)> heard;
     std::function<void(const std::string& job, const Status& why)> ending;
     // The engine is gone, and the table does not have the job any more.
@@ -112,9 +112,9 @@ class RunningJobs {
   void commit(const std::string& name);
   // Takes over a predecessor's job as kAdopting. The channel and pidfd of its engine are valid.
   void adopt(const SavedJob& saved, KeptEngine engine);
-  // An adopted engine has not made its job: its predecessor was killed before it had asked.
+  // An engine that was taken over has not made its job: the predecessor was killed before it had asked.
   void begin_anew(const std::string& name);
-  // An adopted engine has reported, and the table has the report.
+  // An engine that was taken over has reported, and the table has the report.
   void taken_over(const std::string& name);
   // From now on no further job is made.
   void close() { closed_ = true; }
@@ -125,12 +125,12 @@ class RunningJobs {
   void end(const std::string& name, const std::string& why, Nanos time = kEngineEndTime);
   void end_all(const std::string& why, Nanos time = kEngineEndTime);
   void end_owned_by(ConnectionId owner);
-  // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. If a
-  // temporary job has parts on other nodes, this one is vacant then. To be called when a rank of the job
-  // becomes held or free.
+  // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. A part
+  // of a temporary job on several nodes is idle then, and does not end alone. To be called when a rank of the
+  // job becomes held or free.
   void watch_idle(const std::string& name);
-  // A job without ranks ends at once, or is vacant here if it has parts on other nodes; one that has a rank
-  // still, as soon as that has left. Ranks that come to it wait for the next job of its name.
+  // A job without ranks ends at once, or is idle here if it has parts on other nodes. A job that still has a
+  // rank does so as soon as that has left. Ranks that come to it wait for the next job of its name.
   void give_way(const std::string& name, const std::string& why, Idle how);
   // Ranks that come to a job wait: it has none, and may be about to end. False: they may attach again.
   void hold_ranks(const std::string& name, bool held);

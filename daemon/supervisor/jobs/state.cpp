@@ -135,7 +135,7 @@ Result<SavedToken> token_from(const Json& json, const SavedJob& job) {
   return token;
 }
 
-// Newer than version 1: they may be missing. They matter less than the job: whatever is no origin is left
+// Newer than version 1: they may be missing. They matter less than the job: a value that is no origin is left
 // out.
 std::vector<SavedOrigin> origins_from(const Json& json, const SavedJob& job) {
   std::vector<SavedOrigin> origins;

@@ -1,12 +1,12 @@
-// State: what a supervisor leaves to its successor, and its bytes. It holds only what engines cannot say;
-// engines report which ranks are attached.
+// State: the facts that a supervisor leaves to its successor, and their bytes. It holds only facts that
+// engines cannot report; engines report which ranks are attached.
 //
 //   StateHeader | body: JSON, `length` bytes
 //
 // A reader takes a state if it understands its version, or a later one that allows it (oldest_reader). It
 // keeps unknown fields of the state, of a job and of its spec, unread, so that a later version finds them
 // again after a step back. A version that cannot accept this names itself as the oldest reader. A newer field
-// may be missing when it is read. The bytes are checked like a stranger's.
+// may be missing when it is read. The bytes are checked as if any program had written them.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -54,7 +54,7 @@ struct SavedToken {
   std::string text;
 };
 
-// The Slurm job of which a rank is, or was last, as it was seen and as it has said.
+// The Slurm job of which a rank is, or was last: as the daemon has seen it, and as the rank has claimed.
 struct SavedOrigin {
   std::uint32_t rank = 0;
   std::string seen, said;

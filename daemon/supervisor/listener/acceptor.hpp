@@ -1,4 +1,4 @@
-// Acceptor: takes connections at the listeners, and keeps the listeners open.
+// Acceptor: accepts connections at the listeners, and keeps the listeners open.
 #pragma once
 
 #include "api/shm/peer.hpp"
@@ -11,7 +11,7 @@
 
 namespace muster::supervisor {
 
-// Owns    the listeners, the watches on its sockets, and one descriptor in reserve.
+// Owns    the listeners, the watches on their sockets, and one descriptor in reserve.
 // Thread  the supervisor's loop.
 // Bound   the kernel's accept queues. It looks after the listeners once in Listeners::kLookPeriod.
 // Fails   never. If no descriptor is free, it gives up the one in reserve, to tell a client so.
@@ -22,9 +22,10 @@ class Acceptor {
   Acceptor(control::Loop& loop, const Clock& clock, DescriptorStore& store, Listeners listeners,
            Accepted accepted);
 
-  // Takes connections and looks after the listeners from now on.
+  // Accepts connections and looks after the listeners from now on.
   void start() { look(); }
-  // Keeps the listeners's descriptors. Takes their names out of `known`, the names that a predecessor kept.
+  // Keeps the descriptors of the listeners. Takes their names out of `known`, the names that a predecessor
+  // kept.
   void keep(std::set<std::string>& known) { listeners_.keep_in(store_, known); }
   void believe_managers_stood() { listeners_.believe_managers_stood(); }
   const Listeners& listeners() const { return listeners_; }

@@ -1,5 +1,5 @@
-// CgroupOrigin: which container, pod or Slurm step a process belongs to, as its cgroup says. RankOrigin: that
-// of a rank, with what it says itself.
+// CgroupOrigin: the container, pod or Slurm step of a process, by its cgroup. RankOrigin: that of a rank,
+// with the origin that the rank claims.
 #pragma once
 
 #include "daemon/control/identity.hpp"
@@ -11,7 +11,7 @@
 
 namespace muster::supervisor {
 
-// Empty where the cgroup does not say it. A user may have made his cgroup himself, so this is for people to
+// Empty where the cgroup does not show it. A user may have made his cgroup himself, so this is for people to
 // read; `muster end --of` finds jobs by it, among those that the caller may end anyway.
 struct CgroupOrigin {
   std::string container;   // its id, of 64 hexadecimal digits in most runtimes
@@ -28,7 +28,7 @@ CgroupOrigin origin_in(std::string_view cgroups);
 // The caller holds the process by a pidfd, and looks afterwards whether it has ended. Empty if it cannot be
 // read, and for pid 0.
 CgroupOrigin origin_of(std::int32_t pid);
-// What a rank says of itself: "1234.0" or "1234". Anything else is none.
+// The Slurm step that a rank claims: "1234.0" or "1234". Any other text gives an empty origin.
 CgroupOrigin origin_said(std::string_view slurm);
 // "container 3f2a…", "pod 1b4e…, container 3f2a…", "step 0 of Slurm job 1234"; empty: of none.
 std::string text_of(const CgroupOrigin& origin);
@@ -44,7 +44,7 @@ struct RankOrigin {
 };
 // "container 3f2a…; as it says itself, step 0 of Slurm job 1234, host pod-7".
 std::string text_of(const RankOrigin& origin);
-// Of rank `who`. `host`: of letters, digits, '-', '.' and '_'; any other counts as none.
+// The origin of rank `who`. `host`: of letters, digits, '-', '.' and '_'; any other counts as none.
 RankOrigin origin_of_rank(std::int32_t pid, const control::Identity& who, std::string_view slurm,
                           std::string_view host);
 

@@ -31,17 +31,16 @@ struct Caller {
   control::Actor actor;
   std::uint32_t gid = 0;
 };
-// Answers one command, with descriptors that stay the caller's. A client that has left hears nothing.
+// Answers one command, with descriptors that stay the caller's. A client that has left gets nothing.
 using Reply = std::function<void(control::Json, std::span<const int>)>;
-// How long engines and other nodes may take for the command: as long as it says (`wait_ns`), `most` at most.
+// The time that engines and other nodes may take for the command: its `wait_ns`, but `most` at most.
 Nanos timeout_in(const control::Json& command, Nanos most);
 
 // Owns    the sockets.
 // Thread  the supervisor's loop.
 // Bound   kSilent silent connections, each for kHandshakeTime: a new one replaces the oldest of the account
-// that
-//         has most. kCommands connections that have sent a command; one more is refused. Each of these may
-//         have kQuestionsMax unanswered commands; idle_timeout ends one that neither asks nor owns a job.
+//         that has most. kCommands connections that have sent a command; one more is refused. Each of these
+//         may have kQuestionsMax unanswered commands; idle_timeout ends one that neither asks nor owns a job.
 // Fails   never. A bad message ends its connection.
 class Connections {
  public:

@@ -1,4 +1,4 @@
-// Door: by which of the daemon's sockets a client has come.
+// Door: the one of the daemon's sockets by which a client has come.
 #pragma once
 
 #include <cstdint>

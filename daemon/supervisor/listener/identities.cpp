@@ -67,7 +67,7 @@ Identities::Identities(Rule rule)
       own_pid_namespace_(own_number("/proc/self/ns/pid")),
       own_user_namespace_(own_number("/proc/self/ns/user")) {}
 
-// Of two clients of one place the second one's descriptors are closed again.
+// All clients of one place share its first descriptors; those of later clients are closed again.
 std::shared_ptr<const control::NamespaceHandles> Identities::hold(const Place& place,
                                                                   control::NamespaceHandles handles) {
   if (auto held = places_[place].lock()) return held;
@@ -110,7 +110,8 @@ Account Identities::account_of_users(const shm::Descriptor& user_namespace, std:
   return Account(0, container != 0 ? container : number_of(users));
 }
 
-// Whoever made the outermost pid namespace has made the container. What is made within it changes nothing.
+// The maker of the outermost pid namespace is the maker of the container. Namespaces inside it change
+// nothing.
 Account Identities::account_of_pids(const shm::Descriptor& pid_namespace) const {
   const shm::Descriptor pids = outermost(pid_namespace, own_pid_namespace_);
   const shm::Descriptor users(ioctl(pids.get(), NS_GET_USERNS));

@@ -1,4 +1,4 @@
-// Identities: who a connected process is (daemon/control/identity.hpp).
+// Identities: the identity of a connected process (daemon/control/identity.hpp).
 #pragma once
 
 #include "api/shm/peer.hpp"
@@ -20,8 +20,10 @@ struct PendingClient {
 };
 
 // Owns    nothing but a list of the places that clients and jobs hold: two of one place share its
-// descriptors. Thread  the supervisor's loop. Bound   a few system calls a question. kPendingPlaces places,
-// more than jobs have, are counted on. Fails   never: a process whose namespaces cannot be read is foreign.
+//         descriptors.
+// Thread  the supervisor's loop.
+// Bound   a few system calls a question. kPendingPlaces places, more than jobs have, are counted on.
+// Fails   never: a process whose namespaces cannot be read is foreign.
 class Identities {
  public:
   // kUidAlone: a private daemon serves one run of one user, wherever its ranks are.

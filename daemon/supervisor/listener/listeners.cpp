@@ -47,7 +47,7 @@ Result<Listeners> Listeners::open(Options options, Kept kept) {
   return listeners;
 }
 
-// An inherited directory is the daemon's, even if another process has the lock now.
+// A directory that was taken over is the daemon's, even if another process has the lock now.
 Status Listeners::take_place(Kept& kept) {
   if (kept.directory && (kept.ranks || kept.directory->lock_stands()))
     directory_.emplace(*std::move(kept.directory));

@@ -2,14 +2,13 @@
 // place. It repairs them when they are removed.
 //
 // 1. Nobody opens or repairs a place without its lock, where a lock is possible. The lock outlives the files,
-//    and a successor inherits it.
+//    and a successor takes it over.
 // 2. look() finds out whether the paths still lead to the daemon's sockets. If not, it makes directory and
 //    socket anew. Clients that had connected before are in the former socket's queue, and are let in first.
 //    A manager's socket is not replaced if its file was never seen: other processes may see it.
 // 3. A foreign file in the way is named in the log. It is never removed, followed or changed.
 // 4. The ranks' socket is the only file in its folder, which containers mount, unless the settings put it at
-// another
-//    place. Who governs uses the other door, which no container has.
+//    another place. Governors use the control socket, which no container has.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -51,7 +50,7 @@ class Listeners {
 
     std::string path_of(Door door) const;
   };
-  // What a predecessor has kept, as far as it came.
+  // The descriptors that a predecessor has kept, as far as they came.
   struct Kept {
     std::optional<ListenSocket> ranks;
     std::optional<ListenSocket> control;
@@ -72,7 +71,7 @@ class Listeners {
   bool look(Instant now);
   // The next connection, those of the former socket first. As ListenSocket::accept.
   Result<shm::Descriptor> accept(Door door) const;
-  // A client waits at the former socket, which nobody watches any more.
+  // A pending client waits at the former socket, which nobody watches any more.
   bool has_former_client(Door door) const;
 
   // nullptr: a foreign file is in the way of the control socket, or its directory is gone.

@@ -1,4 +1,4 @@
-// RefusalLog: the log lines about refused clients. Whoever tries tokens or other users' jobs is seen, and
+// RefusalLog: the log lines about refused clients. Clients that try tokens or other users' jobs are seen, and
 // cannot fill the disk. A sans-IO core: time is passed in, and the caller writes the line.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace muster::supervisor {
 
-// Who was refused.
+// The refused client.
 struct Refused {
   control::Identity who;
   std::int32_t pid = 0;  // 0: not visible

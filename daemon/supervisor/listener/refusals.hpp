@@ -1,4 +1,4 @@
-// Refusals: logs who was refused, as often as RefusalLog allows.
+// Refusals: logs refused clients, as often as RefusalLog allows.
 #pragma once
 
 #include "daemon/control/loop.hpp"

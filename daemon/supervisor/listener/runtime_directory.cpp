@@ -89,8 +89,8 @@ Status RuntimeDirectory::Folder::open(mode_t mode, bool may_be_link) {
   struct stat found {};
   if (!opened.valid() || fstat(opened.get(), &found) != 0)
     return failure(Code::kStale, "{} has just been removed", path);
-  // At the start an administrator may have given the directory to whom he likes; later nobody comes in its
-  // place. The folders in it are this user's always.
+  // At the start the directory may be another user's, as an administrator has decided. Later no other user's
+  // directory may take its place. The folders in it are this user's always.
   const bool known = made || !may_be_link ? found.st_uid == geteuid()
                      : !facts             ? true
                                           : is_trusted(found.st_uid) || found.st_uid == facts->st_uid;
@@ -139,7 +139,7 @@ Status RuntimeDirectory::mend(const Access& access, int lock_tries) {
 Status RuntimeDirectory::mend_once(const Access& access, int lock_tries) {
   if (!base_.stands()) MUSTER_RETURN_IF_ERROR(base_.open(access.mode, true));
   MUSTER_RETURN_IF_ERROR(give(access));
-  flock(base_.descriptor.get(), LOCK_EX | LOCK_NB);  // for cleaners; who holds it instead is no harm
+  flock(base_.descriptor.get(), LOCK_EX | LOCK_NB);  // for cleaners; another holder does no harm
   if (!own_.stands()) {
     Folder fresh{own_.path, {}, {}};
     MUSTER_RETURN_IF_ERROR(fresh.open(kOwnMode, false));

@@ -13,8 +13,8 @@
 
 namespace muster::supervisor {
 
-// Whoever may pass through the directory may connect. Its mode and group follow the settings if it belongs to
-// this user; a directory of another user keeps them.
+// Any user that may pass through the directory may connect. Its mode and group follow the settings if it
+// belongs to this user; a directory of another user keeps them.
 //
 // The lock is a flock on the folder `daemon`, which only this user can open: neither a member of the group
 // nor a container can hold it. It keeps a second daemon away, also one in another network namespace. The
@@ -67,7 +67,7 @@ class RuntimeDirectory {
     std::optional<struct stat> facts;  // as it was opened; none: it never was
 
     bool stands() const;
-    // Opens or makes it. `former`: whose place it takes. kStale: it has just gone.
+    // Opens or makes it. kStale: it has just gone.
     Status open(mode_t mode, bool may_be_link);
   };
   explicit RuntimeDirectory(const std::string& path);

@@ -27,7 +27,7 @@ const Json& DataPath::describe(const InterfaceRule& rule) {
   return described_;
 }
 
-// Where the library chooses, the way of the daemons is the best guess.
+// Where the library chooses, the daemons' own path is the best guess.
 Status DataPath::choose(const InterfaceRule& rule) {
   MUSTER_ASSIGN_OR_RETURN(const auto choice, interfaces_of_network(network_, rule));
   described_ = {{"uses", choice.text()}, {"why", choice.why}, {"mtu", choice.mtu}};

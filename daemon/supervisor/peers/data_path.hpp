@@ -1,5 +1,5 @@
-// DataPath: by which interface this node exchanges the data of its jobs, and where other nodes try the way to
-// it; and the same of a peer, as it says.
+// DataPath: the interface by which this node exchanges the data of its jobs, and the address at which other
+// nodes try the path to it. of_peer() gives the same of a peer, as the peer reports it.
 #pragma once
 
 #include "api/base/network/interface_choice.hpp"
@@ -16,19 +16,19 @@ namespace muster::supervisor {
 // Owns    the far end of trials, once there is an address.
 // Thread  the supervisor's loop.
 // Bound   one listener.
-// Fails   never: what cannot be had is said.
+// Fails   never: an interface or address that cannot be had is reported as "trouble".
 class DataPath {
  public:
-  // `network`: of the cluster; empty: none, and the way is that of the daemons.
+  // `network`: of the cluster; empty: none, and the path is that of the daemons.
   DataPath(control::Loop& loop, std::string network) : loop_(loop), network_(std::move(network)) {}
 
-  // For others and for command lines: {"uses", "why", "mtu", "address", "port"}, the last two if an address
-  // is known, or {"trouble"}. What is new goes to the log.
+  // For other nodes and command lines: {"uses", "why", "mtu", "address", "port"}, the last two if an address
+  // is known, or {"trouble"}. A change goes to the log.
   const control::Json& describe(const InterfaceRule& rule);
   // As it was described last; null before.
   const control::Json& described() const { return described_; }
 
-  // What a peer says of its own, without what cannot be.
+  // A peer's description of its own path, without fields that cannot be true.
   static control::Json of_peer(const control::Json& said);
 
  private:

@@ -85,7 +85,7 @@ Liveness::Loss Liveness::lose(const std::string& name, Peer& peer, Instant now, 
   return {name, std::move(why)};
 }
 
-// A peer may be lost that is heard: it must learn of that too.
+// A peer may be lost though its messages still arrive: it must learn of that too.
 Nanos Liveness::silence(const std::string& name, Instant now) const {
   const auto it = peers_.find(name);
   if (it == peers_.end()) return Nanos::max();

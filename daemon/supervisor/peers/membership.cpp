@@ -25,7 +25,7 @@ std::string hash_of(const std::vector<std::string>& lines) {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
-// A text field of a stranger, cut to what can be shown.
+// A text field of an unverified peer, cut to what can be shown.
 std::string text_in(const Json& json, const char* name, std::size_t bytes_max) {
   const auto field = json.find(name);
   if (field == json.end() || !field->is_string()) return {};

@@ -1,9 +1,9 @@
 // Membership: which nodes of the cluster this node knows, when it dials them, and what it asks of a node that
 // greets. A sans-IO core: time is passed in, and Peers carries out what it decides.
 //
-// Of two nodes the one that stands first in the cluster file dials. Each side sends a greeting; each checks
-// the other's and answers with a welcome, or with a refusal that says why. A peer is up once it has welcomed
-// this node and is welcome here.
+// The first node of a pair in the cluster file dials the other. Each side sends a greeting. Each checks the
+// other's greeting and answers with a welcome, or with a refusal that gives the reason. A peer is up once it
+// has welcomed this node and is welcome here.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -21,7 +21,7 @@
 
 namespace muster::supervisor {
 
-// The version of greetings and of all that is said after them.
+// The version of greetings and of all messages after them.
 constexpr std::uint32_t kPeerProtocol = 9;
 
 enum class PeerState : std::uint8_t {

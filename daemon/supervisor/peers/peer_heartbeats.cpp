@@ -56,7 +56,7 @@ void PeerHeartbeats::heard(const std::string& peer, Instant at) {
   liveness_.heard(peer, at, clock_.now());
 }
 
-// Nobody is accused as long as what has come lies unread.
+// No peer is accused as long as datagrams lie unread.
 void PeerHeartbeats::on_time() {
   timer_ = loop_.after(Liveness::kPeriod, [this] { on_time(); });
   on_datagrams();

@@ -1,5 +1,5 @@
-// PeerHeartbeats: the heartbeats between this node and its peers. It sends and takes the datagrams, keeps the
-// time of Liveness, and reports what that decides.
+// PeerHeartbeats: the heartbeats between this node and its peers. It sends and receives the datagrams, keeps
+// the time of Liveness, and reports its decisions.
 #pragma once
 
 #include "daemon/control/link/heartbeat.hpp"

@@ -138,7 +138,7 @@ void Peers::on_dialled(const std::string& name, Result<shm::Descriptor> socket) 
   open_link(*std::move(socket), std::move(connection));
 }
 
-// OrphanedEngines that say nothing must not keep members out: the oldest makes room.
+// Pending clients that send nothing must not keep members out: the oldest makes room.
 void Peers::on_clients() {
   auto client = listener_->accept();
   if (!client) return;
@@ -155,8 +155,8 @@ void Peers::on_clients() {
 
 void Peers::open_link(shm::Descriptor socket, Connection connection) {
   const Id id = next_++;
-  // A certificate says who is there, and the greeting is held against it: so the other side hears what is
-  // wrong. A secret says no name.
+  // A certificate names its node, and the greeting is compared with that, so the other side learns what is
+  // wrong. A secret gives no name.
   const std::string wanted = roster_.trust == Trust::kSecret ? connection.name : std::string();
   const auto role = connection.dialled ? TlsStream::Role::kClient : TlsStream::Role::kServer;
   Connection& kept = connections_.emplace(id, std::move(connection)).first->second;
@@ -195,7 +195,7 @@ void Peers::on_heard(Id id, const Json& frame) {
     connection.path = DataPath::of_peer(frame.value("path", Json::object()));
     return conclude(id);
   }
-  // A firewall that drops datagrams alone loses nobody: the answer is evidence, whatever it says.
+  // A firewall that drops only datagrams makes no peer lost: the answer is evidence, whatever it contains.
   if (connection.up && frame.contains("ping")) return connection.link->send({{"pong", true}});
   if (connection.up && frame.contains("pong")) return;
   if (connection.up) return events_.heard(connection.name, frame);
@@ -264,7 +264,7 @@ void Peers::on_ended(Id id, const Status& why) {
   dial_due();
 }
 
-// Of a peer that has shown who it is.
+// Bytes are evidence that a peer lives only once the peer has identified itself.
 void Peers::on_alive(Id id) {
   const Connection& connection = connections_.at(id);
   if (!connection.greeting.is_null()) heartbeats_.heard(connection.name, clock_.now());
@@ -275,7 +275,7 @@ void Peers::on_suspect(const std::string& peer) {
   events_.suspected(peer);
 }
 
-// Its link is not waited for: nobody may be there to answer the goodbye.
+// The loss does not wait for the link: perhaps nobody is there to answer the goodbye.
 void Peers::on_lost(const std::string& peer, const Status& why) {
   membership_.lost(peer, why);
   tell(peer, why);

@@ -1,6 +1,6 @@
-// Peers: the connections to the supervisors of the cluster's other nodes. It listens, dials, proves and
-// checks who is there, and carries messages. Membership decides, and PeerHeartbeats says whether a peer
-// lives; what messages say is others' matter.
+// Peers: the connections to the supervisors of the cluster's other nodes. It listens and dials, proves this
+// node's identity and checks that of the peer, and carries messages. Membership decides, and PeerHeartbeats
+// reports whether a peer lives; other classes interpret the messages.
 #pragma once
 
 #include "daemon/control/link/peer_link.hpp"
@@ -24,12 +24,11 @@
 
 namespace muster::supervisor {
 
-// Owns    listener, dials and links, the heartbeats, and the far end of trials of the way.
+// Owns    listener, dials and links, the heartbeats, and the far end of path trials.
 // Thread  the supervisor's loop.
-// Bound   one link for each member, kStrangersMax that have not said who they are, kRefusalsMax refusals.
+// Bound   one link for each member, kStrangersMax that are not identified yet, kRefusalsMax refusals.
 // Fails   open: as TcpListener::open and PeerHeartbeats::open, and the Status of load_credentials. Later
-// faults are
-//         states of peers.
+//         faults are states of peers.
 class Peers {
  public:
   static constexpr std::size_t kStrangersMax = 64;
@@ -40,12 +39,12 @@ class Peers {
 
   // All are called on the loop's thread, and may call back into this object.
   struct Events {
-    std::function<control::Json()> jobs;  // what a greeting says of this node's parts of spanning jobs
+    std::function<control::Json()> jobs;  // this node's parts of spanning jobs, for a greeting
     std::function<void(const std::string& peer, const control::Json& jobs)> up;
     std::function<void(const std::string& peer, const Status& why)> down;
     std::function<void(const std::string& peer, const control::Json&)> heard;
-    // Each period as long as nothing is heard of the peer, though it is not lost yet: who knows of others
-    // that have heard it says so by vouch().
+    // Called each period as long as the peer is silent, though it is not lost yet. An object that knows of
+    // evidence from elsewhere reports it by vouch().
     std::function<void(const std::string& peer)> suspected = [](const std::string&) {};
     // kPeerLost. Once, until it is up anew; before `down`, if a link stood.
     std::function<void(const std::string& peer, const Status& why)> lost = [](const std::string&,
@@ -58,11 +57,12 @@ class Peers {
 
   // Reads the credentials, listens and dials.
   Status open();
-  // False: the peer is not up, and hears nothing.
+  // False: the peer is not up, and gets nothing.
   bool send(const std::string& peer, const control::Json& message);
-  // Somebody here counts on the peer. If it does not come up and nobody vouches for it, it is lost.
+  // An object here counts on the peer. If it does not come up and no other evidence comes, it is lost.
   void expect(const std::string& peer) { heartbeats_.expect(peer); }
-  // Somebody else has heard the peer at that time, such as an engine its engines.
+  // There is other evidence of the peer at that time, such as a message from its engine to this node's
+  // engine.
   void vouch(const std::string& peer, Instant heard_at) { heartbeats_.heard(peer, heard_at); }
   bool is_up(std::string_view peer) const { return membership_.is_up(peer); }
   const std::string& here() const { return roster_.here; }
@@ -81,7 +81,7 @@ class Peers {
  private:
   struct Connection {
     std::unique_ptr<control::PeerLink> link;
-    std::string name;  // whom this node has dialled, or who has greeted; empty: not known
+    std::string name;  // the node that was dialled, or that has greeted; empty: not known
     std::string from;  // "10.0.0.2:40112"
     bool dialled = false;
     std::string clock;       // how the peer's differs from this node's; empty: they agree
@@ -119,7 +119,7 @@ class Peers {
   const Roster& roster_;
   const std::function<control::WallTime()> wall_time_;
   const Events events_;
-  const InterfaceRule interfaces_;  // what the files say
+  const InterfaceRule interfaces_;  // by the files
   OwnCredentials own_;
   Membership membership_;
   PeerHeartbeats heartbeats_;
@@ -128,7 +128,7 @@ class Peers {
   std::map<std::string, std::unique_ptr<control::TcpDial>> dials_;
   DataPath path_;
   std::map<std::string, std::string> reached_at_;  // by peer: the address of this node of its last connection
-  std::map<std::string, control::Json> paths_;     // by peer: as it has said last
+  std::map<std::string, control::Json> paths_;     // by peer: as it last reported
   std::deque<Refusal> refusals_;
   std::map<std::string, std::pair<std::string, Instant>> told_;  // by peer: the last line of the log
   control::Loop::Watch clients_ = 0;

@@ -112,7 +112,7 @@ std::optional<World> world_of(const std::vector<Cluster::Host>& hosts, std::uint
   return *std::move(world);
 }
 
-// What all nodes must have alike of a job.
+// The properties of a job that must be alike on all nodes.
 std::string line_of(const control::JobSpec& spec, std::uint64_t ranks) {
   std::string line =
       fmt::format("job {}: {} ranks, mesh {}, claim {}, deadline {} ms, digests {}", spec.name, ranks,

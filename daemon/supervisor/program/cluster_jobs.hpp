@@ -18,7 +18,7 @@ namespace muster::supervisor {
 tl::expected<mesh::Mesh, config::Diagnostic> mesh_of(const config::Cluster& cluster,
                                                      const config::JobEntry& job);
 
-// What the file says of the interfaces of the host `here`.
+// The file's rule for the interfaces of the host `here`.
 InterfaceRule interfaces_of(const config::Cluster& cluster, std::string_view here);
 
 // Limits on what a file may ask for (limits.*).

@@ -14,7 +14,7 @@ using control::Packet;
 
 constexpr std::size_t kTextOfOneNodeMax = std::size_t{1} << 30;  // it is passed on, and not read
 constexpr std::size_t kKindBytes = 32;                           // of a report, in a message
-constexpr std::size_t kAskerBytes = 32;     // of the asker's command, in the reason that ranks hear
+constexpr std::size_t kAskerBytes = 32;     // of the requester's command, in the reason that ranks get
 constexpr std::size_t kRankTextBytes = 32;  // of a bad rank in a message
 constexpr std::size_t kOfBytes = 64;        // of a bad batch job in a message
 
@@ -22,7 +22,7 @@ void refuse(const Reply& reply, const Status& why) {
   reply(control::failed(why), {});
 }
 
-// Why a job ends: who has asked for it, with which command.
+// The reason for the end of a job: the requester, and the command.
 std::string ended_by(const Caller& caller, const Json& body) {
   const auto by = body.find("by");
   const bool said = by != body.end() && by->is_string();
@@ -165,7 +165,7 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
   const auto made = [this, caller, name = spec->id(), reply](const Status& status) {
     status.ok() ? answer_created(caller, name, reply) : refuse(reply, status);
   };
-  // Whoever asks hears which node is too slow, before it stops waiting.
+  // The answer comes before the caller stops waiting, and can so name the node that is too slow.
   const Nanos patience =
       body.contains("wait_ns") ? timeout_in(body, control::kJobDurationMax) : JobMaking::kPrepareTime;
   const Status begun = spanning_.make(*std::move(spec), caller.gid, {caller.id, made, patience});
@@ -250,7 +250,7 @@ void JobCommands::hang(const Caller& caller, const Json& body, const Reply& repl
       });
 }
 
-// Of all nodes, each as it knows its own part. Who asks merges them.
+// Gathers the reports of all nodes, each about its own part. The caller merges them.
 void JobCommands::reports(const Caller& caller, const Json& body, const Reply& reply) {
   const auto job = job_for(caller, body);
   if (!job) return refuse(reply, job.error());

@@ -55,7 +55,7 @@ NodeCosts costs_of(const config::Settings& settings) {
           per_us(settings.costs.memory_rate)};
 }
 
-// However it is written.
+// In one form, however it is written.
 std::string directory_of(const config::Settings& settings) {
   const std::filesystem::path directory = std::filesystem::path(settings.node.runtime_directory) / "";
   return directory.lexically_normal().parent_path();
@@ -117,8 +117,8 @@ Result<OwnCredentials> load_shared_secret(const std::string& file, const std::st
   return OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)), std::nullopt};
 }
 
-// By which host of the cluster file this node goes: the name of its settings, else the system's, whole or up
-// to its first dot.
+// The host of the cluster file that this node is. Its name is that in its settings, else the system's, whole
+// or up to its first dot.
 Result<std::string> own_name(const config::Settings& settings,
                              const std::vector<config::Cluster::Host>& hosts) {
   std::array<char, HOST_NAME_MAX + 1> system{};

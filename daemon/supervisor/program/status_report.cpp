@@ -20,7 +20,7 @@ using control::Packet;
 // Other nodes get less time than the whole answer, so that it says why one has not answered.
 constexpr int kOthersTenths = 9;
 
-// What a user has, and its shares.
+// The jobs, sessions and memory of a user, and its shares.
 Json of_account(const Account& account, const Shares& jobs, const Shares& sessions, const Shares& memory) {
   return Json{{"uid", account.uid},
               {"container", account.container},

@@ -197,7 +197,7 @@ Drain::Events Supervisor::events_of_drain() {
           .ended = [this] { loop_.after(kLastAnswerTime, [this] { loop_.stop(); }); }};
 }
 
-// Jobs that wait for a place come before ranks that create a deserted job again.
+// Jobs that wait for a place come before ranks that create an idle job again.
 void Supervisor::on_gone(const std::string& job, const Status& why, bool reaped) {
   spanning_.on_gone(job, why);
   if (!reaped) claims_.turn_away(job, for_ranks(job, why));
@@ -207,7 +207,7 @@ void Supervisor::on_gone(const std::string& job, const Status& why, bool reaped)
   evictions_.on_change();
 }
 
-// What ranks hear that have waited for the job. One that is made again is no reason for them to give up.
+// The status for ranks that have waited for the job. If it is made again, they need not give up.
 Status Supervisor::for_ranks(const std::string& job, const Status& why) const {
   const Status awaited = spanning_.awaited(job);
   return awaited.code() == Code::kBusy && !jobs_.closed() ? awaited : why;

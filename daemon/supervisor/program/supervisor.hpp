@@ -5,16 +5,16 @@
 // This class makes the objects below, connects them, and runs the loop. Each object knows only those that it
 // was given, and reports to the others through callbacks:
 //
-//   JobTable      who has which rank of which job           SavedState   what a successor must find
-//   RunningJobs   engines                                   JobMemory    pages of their users' memory
-//   Retries       claims and jobs that ask again            Refusals     what the log says of refusals
-//   Claims        ranks that come                           Connections  command lines, silent ones
-//   Acceptor      the listeners                              Takeover     a predecessor's jobs
-//   Drain         the end                                   Handover     a successor
-//   Peers         supervisors of other nodes                SpanningJobs jobs of several nodes
-//   PeerQuestions what nodes ask each other                 RendezvousService   ranks that wait for all
-//   others NodeTexts     what this node says of a job, as text     GatheredTexts what all of its nodes say
-//   JobCommands, StatusReport, CommandService               what command lines may ask
+//   JobTable       jobs, and the holders of their ranks   SavedState         the facts for a successor
+//   RunningJobs    engines                                JobMemory          pages of their users' memory
+//   Retries        claims and jobs that ask again         Refusals           log lines on refusals
+//   Claims         ranks that come                        Connections        command lines, silent clients
+//   Acceptor       the listeners                          Takeover           a predecessor's jobs
+//   Drain          the end                                Handover           a successor
+//   Peers          supervisors of other nodes             SpanningJobs       jobs of several nodes
+//   PeerQuestions  questions between nodes                RendezvousService  ranks that wait for all others
+//   NodeTexts      this node's reports on a job, as text  GatheredTexts      the reports of all its nodes
+//   JobCommands, StatusReport, CommandService             answers to command lines
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -52,16 +52,15 @@
 
 namespace muster::supervisor {
 
-// How the listeners is opened for these options.
+// The options of the listeners for a supervisor with these options.
 Listeners::Options listeners_of(const Options& options);
 
 // Owns    the loop and the objects above.
 // Thread  run()'s, alone.
 // Bound   those of its objects.
 // Fails   open: as Listeners::open, SavedState::create and SignalQueue::open; as Peers::open, or if a
-// configured
-//         job does not start, while no other job runs. If a predecessor's state cannot be read, its engines
-//         are ended, and this supervisor begins anew.
+//         configured job does not start, while no other job runs. If a predecessor's state cannot be read,
+//         its engines are ended, and this supervisor begins anew.
 class Supervisor {
  public:
   // `inherited`: what a predecessor left.

@@ -86,7 +86,7 @@ void GatheredTexts::hear(const std::shared_ptr<Collection>& all, std::uint32_t n
   coming.text.size() < coming.bytes ? ask(all, node) : conclude(all, node, {});
 }
 
-// A peer may say anything: only the part that was asked for is taken, and only in full.
+// A peer may send anything: only the part that was asked for is taken, and only in full.
 Status GatheredTexts::take(Collection& all, std::uint32_t node, const Json& part) {
   Collection::Coming& coming = all.coming[node];
   const std::string& name = all.texts[node].node;

@@ -17,7 +17,7 @@ namespace muster::supervisor {
 // Owns    nothing: each gathering lives as long as its questions are open.
 // Thread  the supervisor's loop.
 // Bound   kTime for a gathering; KeptTexts::kTextBytesMax for each node's text, and kBytesMax for all texts
-//         that are held at once. What a peer says is checked: it gives the parts that were asked for, in
+//         that are held at once. Answers of peers are checked: each has the parts that were asked for, in
 //         full.
 // Fails   each node: as PeerQuestions; kProtocol; kNoResource. Each names the node.
 class GatheredTexts {
@@ -53,11 +53,11 @@ class GatheredTexts {
   const Clock& clock_;
   const JobTable& table_;
   PeerQuestions& questions_;
-  std::size_t held_ = 0;  // bytes that open gatherings have taken, or were told of
+  std::size_t held_ = 0;  // bytes that open gatherings have received or expect
 };
 
-// What a command line gets: {"nodes": [{"node", "ranks", "bytes"}]}, and all texts end to end in that order.
-// A node without a text has "why" and "status" in the place of "bytes".
+// The answer to a command line: {"nodes": [{"node", "ranks", "bytes"}]}, and all texts end to end in that
+// order. A node without a text has "why" and "status" in the place of "bytes".
 struct TextsOfNodes {
   control::Json result;
   std::string text;

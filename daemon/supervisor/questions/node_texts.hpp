@@ -1,4 +1,4 @@
-// NodeTexts: what this node knows of its part of a job, as text, for a command line that shows all nodes.
+// NodeTexts: this node's reports on its part of a job, as text, for a command line that shows all nodes.
 //
 //   flight   what its ranks have run: daemon/control/README.md, `flight` of an engine
 //   groups   the groups that it knows: `groups` of an engine
@@ -16,7 +16,7 @@ namespace muster::supervisor {
 
 // Owns    nothing.
 // Thread  the supervisor's loop.
-// Bound   as EngineProcess::ask. A text of an engine may be of any size, and anything: who reads it checks.
+// Bound   as EngineProcess::ask. A text of an engine may be of any size, and anything: its reader checks it.
 // Fails   each question: the engine's error; kState (there are no counters yet); kProtocol.
 class NodeTexts {
  public:

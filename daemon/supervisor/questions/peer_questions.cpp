@@ -124,7 +124,7 @@ void PeerQuestions::ask_here(const std::string& job, const std::string& command,
   });
 }
 
-// Once for each question: what comes later is no answer any more.
+// Once for each question: later messages are no answers to it.
 void PeerQuestions::conclude(std::uint64_t number, Result<Json> result) {
   auto node = questions_.extract(number);
   if (node.empty()) return;

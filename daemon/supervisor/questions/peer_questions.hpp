@@ -1,5 +1,5 @@
-// PeerQuestions: what a supervisor asks those of other nodes about a job that they share, and what it answers
-// them. It also asks all nodes of a job at once, this one too.
+// PeerQuestions: the questions between supervisors about a job that their nodes share, and the answers. It
+// also asks all nodes of a job at once, this one too.
 //
 // A question is {"question": N, "job", "epoch", "command"}, and {"answer": N, …} has the rest of an answer to
 // a command: "ok" with "result", or "status" and "error". Only commands that change nothing may be asked, and
@@ -57,7 +57,8 @@ class PeerQuestions {
   using Answered = std::function<void(Result<control::Json>)>;
   using AllAnswered = std::function<void(std::vector<NodeAnswer>)>;
   // Asks the engines of all of the job's nodes. `all_answered` gets an answer of each, in the order of the
-  // world's nodes, once all are there, perhaps at once. Who has not answered within `time` gives kTimeout.
+  // world's nodes, once all are there, perhaps at once. A node that has not answered within `time` gives
+  // kTimeout.
   void ask_nodes(const Job& job, const std::string& command, Nanos time, AllAnswered all_answered);
 
   // Asks one of the job's nodes, perhaps this one. `question`: "command", and what belongs to it.
@@ -84,7 +85,7 @@ class PeerQuestions {
     std::string peer;
     std::uint64_t number = 0;
   };
-  // What peers ask of one job's engine.
+  // The subject of peers' questions to one job's engine.
   using Subject = std::pair<std::uint64_t, std::string>;  // the job's epoch, the command
 
   void ask_here(const std::string& job, const std::string& command, std::uint64_t number);
@@ -92,7 +93,7 @@ class PeerQuestions {
   void hear_question(const std::string& peer, std::uint64_t number, const control::Json& message);
   void hear_answer(const std::string& peer, std::uint64_t number, const control::Json& message);
   Status may_ask(const std::string& peer, const Job* job, const std::string& command) const;
-  // `result_for`: a peer's name gives what it hears.
+  // `result_for`: gives the result for the peer of that name.
   using ResultFor = std::function<Result<control::Json>(const std::string& peer)>;
   void answer_all(const Subject& subject, const ResultFor& result_for);
   void answer(const Asker& asker, control::Json body) const;

@@ -62,7 +62,7 @@ Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Eviction
       options_(options),
       events_(std::move(events)) {}
 
-// Whoever governs may attach to any job, also at the ranks' door.
+// A governor may attach to any job, also at the ranks' door.
 control::Actor Claims::actor_of(const Client& client) {
   return {client.peer.who, control::is_governor(client.peer.who, geteuid()), client.key};
 }
@@ -191,7 +191,7 @@ Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view
   return spec;
 }
 
-// ---- at the rendezvous_service -------------------------------------------------------------------------
+// ---- at the rendezvous -------------------------------------------------------------------------
 
 // A launcher that says that all ranks are here need not wait for them.
 bool Claims::must_gather(const Client& client) const {
@@ -207,7 +207,7 @@ void Claims::gather(Client client, std::string_view mesh) {
   if (!ticket) return refuse(client, ticket.error());
   client.ticket = *ticket;
   client.watch = loop_.watch(client.socket.get(), [this, ticket = *ticket] {
-    // Whoever waits has nothing to say: it has ended, or breaks the rules.
+    // A waiting rank has nothing to send: it has ended, or breaks the protocol.
     refuse_gathered(ticket, failure(Code::kProtocol, "a rank spoke before it was welcome"));
   });
   waiting_[job].clients.push_back(std::move(client));
@@ -252,7 +252,7 @@ void Claims::refuse_gathered(std::uint64_t ticket, const Status& why) {
 void Claims::all_gathered(const RendezvousRank::Job& job, const std::string& mesh) {
   for (Client& client : take_gathered([&job](const Client& waiting) { return gathers(waiting) == job; })) {
     client.gathered = true;
-    // The first of them makes the job, and any may have said the mesh.
+    // The first of them makes the job, and any of them may have named the mesh.
     const bool said = client.hello.mesh[0] != '\0';
     const Status set = said ? Status() : shm::set_text(client.hello.mesh, mesh, "the mesh");
     set.ok() ? admit(std::move(client)) : refuse(client, set);
@@ -263,7 +263,7 @@ void Claims::disperse(const Status& why) {
   for (const Client& client : take_gathered([](const Client&) { return true; })) refuse(client, why);
 }
 
-// Of those that wait at the rendezvous_service. They wait there no longer.
+// Takes clients away from the rendezvous, where they wait no longer.
 std::vector<Claims::Client> Claims::take_gathered(const std::function<bool(const Client&)>& which) {
   std::vector<Client> taken;
   for (auto& [job, waiting] : waiting_) {
@@ -278,7 +278,7 @@ std::vector<Claims::Client> Claims::take_gathered(const std::function<bool(const
   return taken;
 }
 
-// It waits at the rendezvous_service no longer.
+// The client waits at the rendezvous no longer.
 void Claims::depart(Client& client) {
   if (client.ticket == 0) return;
   loop_.unwatch(std::exchange(client.watch, 0));

@@ -3,10 +3,9 @@
 //
 //   Hello -> checked -> (job made) -> claimed -> attached by the engine, or refused
 //
-// In between, a rank may wait: for the engine's first report, for the end of a deserted job, for room in the
+// In between, a rank may wait: for the engine's first report, for the end of an idle job, for room in the
 // engine's channel, or for the end of the rank's former process. In a cluster, a rank of a job that is not
-// there waits for the others at the rendezvous_service, unless its launcher says that all of them are on this
-// node.
+// there waits for the others at the rendezvous, unless its launcher says that all of them are on this node.
 #pragma once
 
 #include "api/shm/control.hpp"
@@ -33,7 +32,7 @@ namespace muster::supervisor {
 // Thread  the supervisor's loop.
 // Bound   sessions_max, by account: ranks that are held, and ranks that wait without a claim. Retries bounds
 //         how many of these try again, and how often.
-// Fails   never. A refused rank hears why.
+// Fails   never. A refused rank gets the reason.
 class Claims {
  public:
   struct Events {
@@ -45,17 +44,16 @@ class Claims {
 
   // Takes a rank's first message, which nobody has checked.
   void hear(shm::Descriptor socket, PendingClient peer, std::span<const std::byte> hello);
-  // The job's engine has reported, or never will: ranks that wait for it go on, or hear why not.
+  // The job's engine has reported, or never will: ranks that wait for it go on, or get the reason.
   void job_reported(const std::string& job, const Status& status);
-  // The job ends: ranks that wait for it hear why.
+  // The job ends: ranks that wait for it get the reason.
   void turn_away(const std::string& job, const Status& why);
   // The job is gone: ranks that have waited for its end begin anew.
   void admit_waiting(const std::string& job);
-  // What the rendezvous_service has decided: a rank is refused; or this node makes the job, and all its ranks
-  // go on.
+  // The decisions of the rendezvous: a rank is refused; or this node makes the job, and all its ranks go on.
   void refuse_gathered(std::uint64_t ticket, const Status& why);
   void all_gathered(const RendezvousRank::Job& job, const std::string& mesh);
-  // No rank waits at the rendezvous_service any more.
+  // No rank waits at the rendezvous any more.
   void disperse(const Status& why);
 
   // Counts held ranks, and ranks that wait for their job without a claim.
@@ -72,7 +70,7 @@ class Claims {
     bool applied = false;            // it has waited for its job's place once
     bool claimed = false;            // it holds its rank in the table
     bool gathered = false;           // the other ranks are here too
-    std::uint64_t ticket = 0;        // of the rendezvous_service, where it waits; 0: it does not
+    std::uint64_t ticket = 0;        // of the rendezvous, where it waits; 0: it does not
     control::Loop::Watch watch = 0;  // of its end, while it waits there
   };
   struct Waiting {

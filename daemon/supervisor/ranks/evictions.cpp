@@ -9,7 +9,7 @@ namespace muster::supervisor {
 bool Evictions::is_candidate(const Job& job, const control::Actor& owner) const {
   const bool own = JobTable::is_own(job, owner);
   if (own && job.spec.owner.account == owner.who.account) return true;
-  // What another account has gives nothing to a share that is used up.
+  // The end of another account's job makes no room in a share that is used up.
   if (table_.places().share_used(owner.who.account)) return false;
   // Its container is gone, and nobody comes back to it: it has no key, or the requester has shown its key.
   return (own || control::key_in(job.spec.scope).empty()) && job.spec.owner.is_gone();

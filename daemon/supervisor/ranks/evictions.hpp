@@ -30,7 +30,7 @@ class Evictions {
   bool make_room(const control::Actor& owner, const std::string& wanted);
   // Ends that job if it is idle and the owner's own. False: it is not.
   bool replace(const std::string& job, const control::Actor& owner, const std::string& wanted);
-  // The job's engine lacks so many bytes. It hears once a job is gone, or that none can make room.
+  // The job's engine lacks so many bytes. The engine is told once a job is gone, or that none can make room.
   void make_memory(const std::string& job, std::uint64_t bytes);
   // A job is gone, or one that was to give way goes on.
   void on_change();

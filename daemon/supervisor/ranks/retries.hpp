@@ -36,7 +36,7 @@ class Retries {
 
   // Whether one more of that account may wait. Applicants who have left make room.
   bool has_room(const Account& account);
-  // What stands in the way may just be leaving: whether to try again, after so many attempts.
+  // Whether to try again after so many attempts: the obstacle may just be about to leave.
   bool may_try_again(int attempts, const Account& account);
   // Calls `again` soon. Until then it counts as waiting.
   void try_again(int attempts, const Account& account, std::function<void()> again);

@@ -38,7 +38,7 @@ bool EngineLinks::has(std::string_view node) const {
   return std::any_of(others_.begin(), others_.end(), [&](const Other& other) { return other.node == node; });
 }
 
-// A node that has never heard of a temporary job can begin its part by that.
+// A node that does not know a temporary job can begin its part by this message.
 Json EngineLinks::about(const char* step) const {
   Json message{{"job", spec_.id()}, {"epoch", epoch_}, {"step", step}};
   if (spec_.temporary()) message["wish"] = request_of(spec_);
@@ -198,7 +198,7 @@ void EngineLinks::on_suspected(const std::string& node) {
   });
 }
 
-// The engine ends what needs the node.
+// The engine ends the operations that need the node.
 void EngineLinks::give_up(Other& other, const Status& why, Fate fate) {
   tell_lost(other, why, fate);
   apart(other, why);
@@ -225,8 +225,8 @@ void EngineLinks::apart(Other& other, const Status& why) {
 
 // ---- attempts ----------------------------------------------------------------------------------
 
-// Asks the engine where it is, and what it has to other nodes. Nothing is called if the tie has changed
-// meanwhile.
+// Asks the engine for its address, and for its connections with other nodes. `answered` is not called if the
+// link has changed meanwhile.
 void EngineLinks::ask_network(Other& other, std::function<void(const Result<Links>&)> answered) {
   jobs_.ask(spec_.id(), Json{{"command", "network"}}, {},
             [this, &other, round = other.round,
@@ -278,7 +278,7 @@ void EngineLinks::reconcile(Other& other) {
     other.timer = loop_.after(kAnswerTime, too_late);
     peers_.send(other.node, about("apart"));
   }
-  // Else the node begins its part when it has heard of this one.
+  // Else the node begins its part when it has received the news of this one.
 }
 
 void EngineLinks::heard(const std::string& node, const std::string& step, const Json& message) {

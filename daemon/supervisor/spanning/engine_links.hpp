@@ -1,13 +1,14 @@
 // EngineLinks: the connections between this node's engine of a job and those of the job's other nodes, once
 // the part runs. It tells the engine which node is lost, and has it connect again with one that is back.
 //
-// Of two nodes the first in the job's list asks. It says `join`, with its engine's address and the generation
-// of the last connection between the two. The other answers `here`, with its address and a new generation,
-// and both engines connect. The second node that finds itself apart says `apart`, and is asked. A node that
-// hears `join` and has no part begins one. A part that ends is told as `gone`.
+// The first node of a pair, in the job's order, asks. It sends `join`, with its engine's address and the
+// generation of the last connection between the two. The other answers `here`, with its address and a new
+// generation, and both engines connect. If the second node finds itself disconnected, it sends `apart`, and
+// the first one asks. A node that receives `join` and has no part begins one. `gone` reports the end of a
+// part.
 //
-// Groups may go on without a node if the engine knows that it is dead, or silent while others are not. Dead
-// is a node whose own supervisor says so: by `gone`, or when it comes up without the part that it had.
+// Groups may go on without a node if the engine knows that it is dead, or silent while others are not. A node
+// is dead if its own supervisor says so: by `gone`, or when it comes up without the part that it had.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -48,9 +49,9 @@ class EngineLinks {
   void begin_connected(std::uint64_t epoch);
   // It is connected with none.
   void begin_disconnected(std::uint64_t epoch);
-  // It was adopted: it says itself with whom it is connected.
+  // The engine was taken over from a predecessor: it reports its connections itself.
   void begin_adopted(std::uint64_t epoch);
-  // The part ends. `why`: told to the other nodes; nullptr: they know.
+  // The part ends. `why`: sent to the other nodes; nullptr: they know.
   void end(const Status* why);
   bool stands() const { return epoch_ != 0; }
   // Each node that is up and has a part of this epoch is connected, or could not be.
@@ -70,7 +71,7 @@ class EngineLinks {
   void on_down(const std::string& node);
   // The node is given up.
   void on_lost(const std::string& node, const Status& why);
-  // Nothing is heard of the node's supervisor: perhaps the engine hears of its engine.
+  // The node's supervisor is silent. Perhaps this node's engine still receives from the node's engine.
   void on_suspected(const std::string& node);
   // `join`, `here`, `apart`, `gone`.
   void heard(const std::string& node, const std::string& step, const control::Json& message);
@@ -85,11 +86,11 @@ class EngineLinks {
   struct Other {
     std::string node;
     NodeIndex index;
-    std::uint64_t epoch = 0;  // of its part, as far as it has said; 0: it has none
+    std::uint64_t epoch = 0;  // of its part, as it last reported; 0: it has none
     State state = State::kDisconnected;
     std::uint32_t generation = 0;  // of the connection, or of the attempt
-    std::uint32_t failures = 0;    // attempts since it was last up, or was joined
-    Status why;                    // it is apart
+    std::uint32_t failures = 0;    // attempts since it was last up or connected
+    Status why;                    // it is disconnected
     std::optional<Call> asked;     // its `join`, until this node's engine can answer
     std::uint64_t round = 0;       // counts changes: an answer to an earlier question is out of date
     control::Loop::Watch timer = 0;

@@ -70,7 +70,7 @@ void IdleJob::set(Idle idle) {
   look();
 }
 
-// Looks whether nobody has ranks of the job, as far as can be known. A node that is away may only have been
+// Checks whether no node has ranks of the job, as far as can be known. A node that is away may only have been
 // upgraded.
 void IdleJob::look() {
   const bool is_makers = spec_.asked_on == around_.peers.here();
@@ -92,7 +92,7 @@ void IdleJob::look() {
   });
 }
 
-// The first node that is there asks. It hears of the same vacancies.
+// The first node that is there asks. All nodes receive the same `vacant` messages.
 void IdleJob::close() {
   const auto nodes = spec_.world.nodes();
   const auto first = std::find_if(nodes.begin(), nodes.end(), [this](const std::string& node) {

@@ -1,15 +1,14 @@
-// IdleJob: when a job of several nodes ends because it has no rank any more, as one of its nodes goes through
-// it.
+// IdleJob: ends a job of several nodes once it has no rank any more. This is the part of one of its nodes.
 //
-// A job that only its ranks have asked for has nobody who ends it. A node tells the others (`vacant`) when
-// its last rank has left, and when one comes again. Once all are vacant, the first of them asks the others
-// (`closing`). From then on ranks that come wait. Each answers (`closed`) whether it is still vacant. If all
-// are, the job ends, and the ranks that wait meet for another one. Else the first says so (`reopen`). So no
-// rank is attached to a job that has been given up.
+// A job that only its ranks have asked for has no owner who ends it. A node tells the others (`vacant`) when
+// its last rank has left, and when one comes again. Once all nodes are idle, the first of them asks the
+// others (`closing`). From then on ranks that come wait. Each node answers (`closed`) whether it is still
+// idle. If all are, the job ends, and the ranks that wait gather for another one. Otherwise the first node
+// sends `reopen`. So no rank is attached to a job that has been given up.
 //
-// Each waits for Options::made_job_linger before it is vacant, unless one says `hurry`. A node that is away
-// counts as vacant after the same time. A job whose maker's node is away ends in the same way, on the nodes
-// that are there. While its maker is there, that ends it.
+// Each node waits for Options::made_job_linger before it counts as idle, unless one sends `hurry`. A node
+// that is away counts as idle after the same time. A job whose maker's node is away ends in the same way, on
+// the nodes that are there. While its maker is there, the maker ends it.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -45,7 +44,7 @@ class IdleJob {
 
   // This node's part begins, in that epoch; no rank has left it yet.
   void begin(std::uint64_t epoch);
-  // Ranks may use the part. Until it ends, this node may find that nobody does.
+  // Ranks may use the part. From now on, until it ends, this node may find the job idle.
   void open();
   void end();
   // No rank is here, or one is again.
@@ -77,7 +76,7 @@ class IdleJob {
   bool hurries_ = false;  // all nodes know that the owner needs the room
   bool without_maker_ = false;
   std::set<std::string> idle_others_;
-  std::set<std::string> away_;  // for so long that they count as vacant
+  std::set<std::string> away_;  // for so long that they count as idle
   control::Loop::Watch away_timer_ = 0;
   std::optional<std::set<std::string>> unanswered_;  // this node has asked, and these have not answered
   std::string asked_by_;                             // that node has asked, and has not decided yet

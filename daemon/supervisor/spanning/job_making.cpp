@@ -24,14 +24,14 @@ Status status_in(const Json& message) {
   return cut(control::status_of(message));
 }
 
-// What a peer answers to `prepare`.
+// The peer's engine, by its answer to `prepare`, or its failure.
 Result<RunningJobs::HeldEngine> prepared_in(const Json& message) {
   MUSTER_RETURN_IF_ERROR(status_in(message));
   MUSTER_ASSIGN_OR_RETURN(auto address, control::address_in(message));
   return RunningJobs::HeldEngine{std::move(address), said_text(message, "groups")};
 }
 
-// Who cannot connect may use another interface than was meant.
+// The interface of this node, and why: if engines cannot connect, another one may have been meant.
 std::string interfaces_text(const std::string& here, const std::string& network, const InterfaceRule& rule) {
   const auto choice = interfaces_of_network(network, rule);
   if (!choice) return choice.error().message();
@@ -185,7 +185,7 @@ void JobMaking::prepared(const std::string& node, const Result<RunningJobs::Held
   connect(addresses);
 }
 
-// Asks this node's engine to connect with the others. Its words tell how that ended.
+// Asks this node's engine to connect with the others. It reports the outcome by on_word().
 void JobMaking::connect(std::span<const control::EngineAddress> addresses) {
   state_ = State::kConnecting;
   unconnected_.clear();

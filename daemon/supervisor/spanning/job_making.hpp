@@ -3,8 +3,8 @@
 // The job's leader has drawn the job's epoch, and asks each node for its part (`prepare`). A node starts its
 // engine, answers with the engine's network address (`prepared`), and holds its ranks back. When all have
 // answered well, the leader gives the addresses to all (`connect`). Each node's engine connects with the
-// others, and the node says how that ended (`connected`). When all have, the leader says `commit`, and ranks
-// attach. After any failure it says `end` instead.
+// others, and the node reports the outcome (`connected`). When all are connected, the leader sends `commit`,
+// and ranks attach. After any failure it sends `end` instead.
 #pragma once
 
 #include "daemon/control/engine_address.hpp"
@@ -24,8 +24,8 @@ namespace muster::supervisor {
 
 // Owns    what the attempt waits for.
 // Thread  the supervisor's loop.
-// Bound   the nodes of the job; at the leader a time from begin() to the end, unless another is given
-//         kPrepareTime.
+// Bound   the nodes of the job; at the leader a time from begin() to the end: kPrepareTime, unless another is
+//         given.
 // Fails   by `ended`.
 class JobMaking {
  public:
@@ -45,16 +45,16 @@ class JobMaking {
   void begin(std::uint64_t epoch, Nanos patience);
   // This node's engine has answered, or could not be started.
   void held(const Result<RunningJobs::HeldEngine>& engine);
-  // What this node's engine says of that of another node.
+  // Takes the report of this node's engine on that of another node.
   void on_word(const EngineEvent& word);
   // `prepared`, `connect`, `connected` or `commit`, of this epoch.
   void hear(const std::string& peer, const std::string& step, const control::Json& message);
-  // It is over, whatever is still said.
+  // The attempt is over; later messages do not count.
   void stop();
 
   // The engine stands, so its end is news.
   bool holds() const { return state_ > State::kPreparing; }
-  // What is still waited for, as far as this node knows.
+  // The steps that are still missing, as far as this node knows.
   std::string lacks() const;
 
  private:
@@ -84,8 +84,8 @@ class JobMaking {
   const Events events_;
   State state_ = State::kIdle;
   std::uint64_t epoch_ = 0;
-  // For the leader: who has not answered yet; where the engines are, and the hashes of their lists of groups,
-  // by NodeIndex.
+  // For the leader: the nodes that have not answered yet; the addresses of the engines, and the hashes of
+  // their lists of groups, by NodeIndex.
   std::set<std::string> unanswered_;
   std::vector<control::EngineAddress> addresses_;
   std::vector<std::string> groups_;

@@ -1,5 +1,5 @@
-// A temporary job, as the node where a user has asked for it tells the job's other nodes. What the wish does
-// not say, such as limits, each node's administrator says.
+// A request for a temporary job: the node where a user has made it sends it to the job's other nodes. Each
+// node's administrator sets what the request leaves out, such as limits.
 #pragma once
 
 #include "daemon/control/job.hpp"

@@ -26,7 +26,7 @@ bool is_user(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() && std::to_string(uid) == text;
 }
 
-// Of a message that speaks of a job at all. kProtocol.
+// The job of a message. kProtocol: the message names no job.
 Result<Rendezvous::Job> job_said(const Json& body) {
   Rendezvous::Job job;
   job.of = said_text(body, "of");
@@ -265,8 +265,9 @@ Status Rendezvous::contradiction(const Job& job, const std::string& peer, const 
   return {};
 }
 
-// What a peer said before it knew who is here may be over: its ranks have left since, and a launcher has
-// started their successors here. Nothing is decided by that; the peer is asked.
+// A peer's message may be out of date if it was sent without knowledge of the ranks here. The peer's ranks
+// may have left since, and a launcher may have started their successors here. Such a message decides nothing;
+// the peer is asked.
 bool Rendezvous::is_fresh(const Job& job, const There& there) const {
   return there.heard == here_.at(job).change;
 }
@@ -278,7 +279,7 @@ void Rendezvous::ask(const Job& job, const std::string& peer) {
   orders_.outgoing.back().message["gathering"]["asks"] = true;
 }
 
-// Asks whoever does not know who is here.
+// Asks each peer that does not know the ranks here.
 bool Rendezvous::all_are_fresh(const Job& job) {
   bool all = true;
   for (const auto& [peer, there] : peers_of(job)) {
@@ -309,7 +310,7 @@ void Rendezvous::look(const Job& job) {
 }
 
 // Once all ranks have come, the first of their nodes makes the job; the others wait for it. Peers that
-// contradict each other settle it between them.
+// contradict each other resolve it among themselves.
 void Rendezvous::make(const Job& job) {
   Here& here = here_.at(job);
   const Peers& peers = peers_of(job);
@@ -336,7 +337,8 @@ void Rendezvous::make(const Job& job) {
 
 // ---- time and words ----------------------------------------------------------------------------
 
-// If one gives up, the job cannot be: all hear who has come, while it is known.
+// If one rank gives up, the job cannot be made. All get the list of the ranks that have come, while it is
+// known.
 void Rendezvous::expire(Instant now, const std::string& away) {
   for (const Job& job : jobs()) {
     const auto& ranks = here_.at(job).ranks;

@@ -3,16 +3,16 @@
 //
 // Each node tells all others which ranks of which job have come to it, again after each change. A job is a
 // name, and a user or a key: by its key nodes know a job whose ranks are in containers. Once every rank of
-// the world is on some node, the first of these nodes in the cluster file makes the job. What contradicts
-// itself is refused on all nodes that know of it: two sizes of the world, two meshes, one rank on two nodes.
-// A node that refuses its ranks says so to the others, with the reason.
+// the world is on some node, the first of these nodes in the cluster file makes the job. All nodes that know
+// of a contradiction refuse their ranks: two sizes of the world, two meshes, one rank on two nodes. A node
+// that refuses its ranks tells the others the reason.
 //
 // A message is {"gathering": {"job", "of", "world", "mesh", "round", "change", "heard", "ranks": [first,
 // count, …]}}; no ranks: none are left. With "asks", the receiver answers with one of its own. Or it is
 // {"gathering": {"job", "of", "round", "status", "failed"}}. A round is one gathering on one node. `failed`
-// has the receiver's, so it cannot end a later one; 0: the sender has not heard of it. `change` counts what
-// came and left on the sender's node, and `heard` is the last of the receiver's that the sender knows. A node
-// makes a job, or refuses one, only by what others said while they knew who is here.
+// has the receiver's, so it cannot end a later one; 0: the sender does not know it. `change` counts the
+// arrivals and departures on the sender's node, and `heard` is the last of the receiver's that the sender
+// knows. A node makes a job, or refuses one, only by messages whose senders knew the ranks here.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -50,7 +50,7 @@ struct RendezvousRank {
   Instant until{0};  // it waits no longer
 };
 
-// Owns    who waits here, and what the others have said.
+// Owns    the ranks that wait here, and the last messages of the other nodes.
 // Thread  the supervisor's loop.
 // Bound   kRanksOnNodeMax ranks here for each job; kOfAPeerMax jobs of each peer, with as many ranks each.
 // Fails   come: kBadArgument (world), kConfig (mesh), kDuplicate (rank), all about ranks of this node.
@@ -68,7 +68,7 @@ class Rendezvous {
     std::string peer;
     control::Json message;
   };
-  // Whose the job is on this node: whoever has its lowest rank here.
+  // The owner of the job on this node: the user of its lowest rank here.
   struct Owner {
     control::Identity who;
     std::uint32_t gid = 0;
@@ -78,7 +78,7 @@ class Rendezvous {
     Job job;
     std::uint64_t round = 0;
     Owner owner;
-    std::string mesh;                    // empty: nobody has said one
+    std::string mesh;                    // empty: no rank has named one
     std::vector<std::string> nodes;      // in the order of the cluster file; one: all ranks are here
     std::vector<std::uint32_t> node_of;  // by rank, an index in `nodes`
   };
@@ -91,16 +91,16 @@ class Rendezvous {
   explicit Rendezvous(const Roster& roster) : roster_(roster) {}
 
   Status come(RendezvousRank rank);
-  // It is attached, or dead, or was told another reason.
+  // The rank is attached, or dead, or was refused for another reason.
   void leave(std::uint64_t ticket);
   // The placement of that round could not be carried out: all that wait for it are refused, on all nodes.
   void failed(const Job& job, std::uint64_t round, const Status& why);
 
-  // What a peer says. Whoever it may be of the cluster, it is believed.
+  // Takes a peer's message. All nodes of the cluster are believed.
   static bool is_one(const control::Json& message) { return message.contains("gathering"); }
   Status heard(const std::string& peer, const control::Json& message);
   void on_up(const std::string& peer);
-  // What it has said counts no longer.
+  // The peer's messages count no longer.
   void on_down(const std::string& peer);
 
   // Once one rank of a job will wait no longer, all that wait for the job are refused, on other nodes too.
@@ -108,9 +108,9 @@ class Rendezvous {
   void expire(Instant now, const std::string& away);
   std::optional<Instant> next_deadline() const;
 
-  // What there is to do since the last call.
+  // Takes the orders since the last call.
   Orders take();
-  // Who has come where, and who is missing; empty: nobody waits for that job here.
+  // The ranks that have come to each node, and the missing ones; empty: nobody waits for that job here.
   std::string text_of(const Job& job) const;
   std::vector<Job> jobs() const;
   // Nothing: nobody waits for that job here.

@@ -120,7 +120,7 @@ Result<control::JobSpec> RendezvousService::spec_of(const Rendezvous::Placement&
   return spec;
 }
 
-// For a message: not of all, if there are many.
+// The nodes that are away, for a message; not all, if there are many.
 std::string RendezvousService::away() const {
   std::string all;
   std::size_t count = 0;

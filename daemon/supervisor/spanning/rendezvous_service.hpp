@@ -1,5 +1,5 @@
-// RendezvousService: where ranks of launchers meet that start them on several nodes. It carries out what
-// Rendezvous decides: it talks with the other nodes, has the job made, and refuses ranks.
+// RendezvousService: the meeting point of ranks that a launcher starts on several nodes. It carries out the
+// decisions of Rendezvous: it exchanges messages with other nodes, has the job made, and refuses ranks.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -19,19 +19,19 @@ namespace muster::supervisor {
 
 // Owns    the gathering, and its timers.
 // Thread  the supervisor's loop.
-// Bound   as Rendezvous. The ranks' sockets are their owner's, who bounds them.
+// Bound   as Rendezvous. The caller owns the ranks' sockets, and bounds them.
 // Fails   come: as Rendezvous. Later failures are refusals.
 class RendezvousService {
  public:
-  // The others hear of ranks that come at the same time at once.
+  // Ranks that come within this time are announced to the other nodes together.
   static constexpr Nanos kPause = std::chrono::milliseconds(2);
-  // So long before a rank gives up it hears why: a tenth of its patience, and this at most.
+  // A rank gets the reason so long before it gives up: a tenth of its timeout, and this at most.
   static constexpr Nanos kToldBefore = std::chrono::seconds(1);
 
   // Both are called on the loop, never within a call of this object.
   struct Events {
     std::function<void(std::uint64_t ticket, const Status& why)> refuse;
-    // All ranks are on this node. `mesh`: empty, nobody has said one.
+    // All ranks are on this node. `mesh`: empty, no rank has named one.
     std::function<void(const RendezvousRank::Job& job, const std::string& mesh)> all_here;
   };
   RendezvousService(control::Loop& loop, const Clock& clock, SpanningJobs& spanning, Peers& peers,

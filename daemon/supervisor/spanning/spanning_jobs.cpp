@@ -85,7 +85,7 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
     if (node != around_.peers.here() && !around_.peers.is_up(node))
       return failure(Code::kBusy, "job {} needs node {}: {}; try again (`muster status`)", name, node,
                      around_.peers.why_not(node));
-  // Before any node hears of it: who reads a frame that is too large ends the connection.
+  // Before any node gets it: the reader of a frame that is too large ends the connection.
   const Json longest{{"job", name},
                      {"epoch", std::numeric_limits<std::uint64_t>::max()},
                      {"step", "prepare"},
@@ -116,19 +116,19 @@ void SpanningJobs::receive_request(const std::string& peer, const std::string& j
     parts_.at(job)->hear(peer, step, epoch, message);
     return forget_if_over(job);
   }
-  // Another node asks a node that was started anew again and again, until ranks of the job come there.
+  // A peer repeats its request to a node that was started anew, until ranks of the job come there.
   if (entered.code() != Code::kNotFound || step == "prepare")
     MUSTER_LOG(kWarning, "supervisor", "node {} has asked for a part of job {}: {}", peer, job.substr(0, 64),
                entered.message());
   Json answer{{"job", job}, {"epoch", epoch}, {"step", "prepared"}};
   answer.update(control::failed(entered));
-  // Whoever asked for the job here has left without a word: this daemon was started anew.
+  // This daemon was started anew, so the requester of the job here is gone without notice.
   if (entered.code() == Code::kJobEnded)
     answer = {{"job", job}, {"epoch", epoch}, {"step", "end"}, {"why", entered.message()}, {"again", false}};
   around_.peers.send(peer, answer);
 }
 
-// Its daemon is believed in whose wish it is, as the cluster's nodes are.
+// The peer is believed about the identity of the requester, as all nodes of the cluster are.
 Result<SpanningJobs::Requested> SpanningJobs::request_in(const std::string& peer, const std::string& job,
                                                          const Json& message) const {
   Requested requested;
@@ -144,8 +144,8 @@ Result<SpanningJobs::Requested> SpanningJobs::request_in(const std::string& peer
   return requested;
 }
 
-// A user has the same number on all nodes. On this node a job with a key belongs to whoever's ranks wait for
-// it here.
+// A user has the same number on all nodes. A job with a key belongs on this node to the user whose ranks wait
+// for it here.
 Status SpanningJobs::find_owner(Requested& requested) const {
   control::JobSpec& spec = requested.spec;
   if (!spec.gathered || control::key_in(spec.scope).empty()) {
@@ -213,7 +213,7 @@ void SpanningJobs::on_idle(const std::string& job, Idle idle) {
   forget_if_over(job);
 }
 
-// ---- what others hear --------------------------------------------------------------------------
+// ---- reports -----------------------------------------------------------------------------------
 
 Json SpanningJobs::parts() const {
   Json parts = Json::array();

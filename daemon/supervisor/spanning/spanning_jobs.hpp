@@ -17,21 +17,22 @@ namespace muster::supervisor {
 // Owns    this node's part of each job.
 // Thread  the supervisor's loop.
 // Bound   the jobs of the cluster file, Options::jobs_max temporary ones, and one request that waits for
-// each. Fails   as SpanningPart; make: as it says.
+//         each.
+// Fails   as SpanningPart; make: as it says.
 class SpanningJobs {
  public:
-  // Whose ranks wait here for a job that they gather; nothing: nobody's.
+  // The owner of the ranks that wait here for a job that they gather; nothing: no rank waits.
   using OwnerHere = std::function<std::optional<Rendezvous::Owner>(const RendezvousRank::Job&)>;
   SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
                Peers& peers, const Options& options, OwnerHere owner_here);
 
-  // To be called once, after a predecessor's jobs were adopted.
+  // To be called once, after a predecessor's jobs were taken over.
   void start();
   // Whether it is a job of several nodes.
   bool has(const std::string& job) const { return parts_.contains(job); }
   // Makes a temporary job on its nodes, of which this is one. It ends on all of them with its owner's
-  // connection. `wish.made` hears that it is ready, or why it cannot be, unless this fails: kDuplicate, kBusy
-  // (a node is away).
+  // connection. Calls `wish.made` when it is ready, or with the reason why it cannot be, unless this fails:
+  // kDuplicate, kBusy (a node is away).
   Status make(control::JobSpec spec, std::uint32_t gid, SpanningPart::Request request);
 
   // This node's parts that ranks may use, for a greeting.
@@ -43,11 +44,11 @@ class SpanningJobs {
 
   void on_up(const std::string& peer, const control::Json& its_parts);
   void on_down(const std::string& peer, const Status& why);
-  // Nothing is heard of the peer; and then: it is given up.
+  // The peer is silent; and then: it is given up.
   void on_suspected(const std::string& peer);
   void on_lost(const std::string& peer, const Status& why);
   void heard(const std::string& peer, const control::Json& message);
-  // What RunningJobs reports of any job.
+  // The reports of RunningJobs on any job.
   void on_word(const std::string& job, const EngineEvent& word);
   void on_ending(const std::string& job, const Status& why);
   void on_gone(const std::string& job, const Status& why);

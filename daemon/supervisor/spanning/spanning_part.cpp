@@ -53,7 +53,7 @@ void SpanningPart::adopt(std::uint64_t epoch) {
   links_.begin_adopted(epoch);
 }
 
-// ---- what people hear --------------------------------------------------------------------------
+// ---- reports -----------------------------------------------------------------------------------
 
 Status SpanningPart::awaited() const {
   const std::string& job = spec_.id();
@@ -185,8 +185,8 @@ void SpanningPart::end(const std::string& why, Again again) {
   if (around_.table.find(spec_.id(), epoch_) != nullptr) around_.jobs.end(spec_.id(), why);
 }
 
-// Ends that began here, by a user's wish or with the daemon, are told to the other nodes. The daemon's end
-// takes only this node away.
+// Reports an end that began here, by a user's request or with the daemon, to the other nodes. The daemon's
+// end takes only this node away.
 void SpanningPart::on_ending(const Status& why) {
   if (told_) return;
   why_ = why;
@@ -241,8 +241,8 @@ void SpanningPart::on_up(const std::string& peer, std::uint64_t its_epoch) {
   look_at(peer);
 }
 
-// What is known of the peer's part is new. One of another life of the job, on a node before this one: this
-// node joins that.
+// Acts on news of the peer's part. If a node before this one has another life of the job, this node joins
+// that.
 void SpanningPart::look_at(const std::string& peer) {
   if (links_.yields_to(peer)) {
     told_ = true;

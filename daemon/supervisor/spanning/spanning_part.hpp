@@ -1,12 +1,12 @@
 // SpanningPart: this node's part of one job that has ranks on several nodes.
 //
 // Such a job is made on all of its nodes or on none (job_making.hpp). A node that loses the leader before it
-// has heard `commit` ends its part, so nothing is left half made. Once made, the job lives as long as a part
-// of it.
+// has received `commit` ends its part, so nothing is left half made. Once made, the job lives as long as a
+// part of it.
 //
 // A user who ends the job ends it on all nodes. A part that ends for another reason, or whose node is lost,
 // leaves the others as they are: its members are lost to their groups. The node begins its part again as soon
-// as it can, with the job's epoch, and the engines connect anew (engine_ties.hpp). If no part is left, the
+// as it can, with the job's epoch, and the engines connect anew (engine_links.hpp). If no part is left, the
 // leader makes the job again. A temporary job, which a user has asked for, is not made again.
 //
 // A job that only its ranks have asked for ends once no node has any (idle_job.hpp), and so does one whose
@@ -33,7 +33,7 @@ namespace muster::supervisor {
 // Owns    what the part waits for.
 // Thread  the supervisor's loop.
 // Bound   the nodes of the job.
-// Fails   never: a job that cannot be made says why in the log and in awaited(). One of the cluster file is
+// Fails   never: the log and awaited() give the reason why a job cannot be made. One of the cluster file is
 //         tried again; a temporary one is over.
 class SpanningPart {
  public:
@@ -47,7 +47,7 @@ class SpanningPart {
     Peers& peers;
     const Options& options;
   };
-  // By whose wish a temporary job is made here; of all others nothing.
+  // The request by which a temporary job is made here; empty for all other jobs.
   struct Request {
     ConnectionId owner = 0;
     RunningJobs::OnReady made;                 // it is ready on all nodes, or why it is not
@@ -64,14 +64,14 @@ class SpanningPart {
   bool has(std::string_view node) const { return links_.has(node); }
   // The job is over, and is not made again.
   bool over() const { return state_ == State::kOver; }
-  // Of this node's part, if ranks may use it; else 0.
+  // The epoch of this node's part, if ranks may use it; else 0.
   std::uint64_t ready_epoch() const { return state_ == State::kReady ? epoch_ : 0; }
   // Why the job is not there yet. kOk: it is.
   Status awaited() const;
-  // What people should know: why it is not there, or which nodes are missing; empty: nothing.
+  // The trouble to report: why the job is not there, or which nodes are missing; empty: none.
   std::string news() const;
 
-  // A predecessor's engine has it.
+  // A predecessor's engine has the part.
   void adopt(std::uint64_t epoch);
   // Begins the part, if it can be begun now.
   void try_begin();
@@ -88,7 +88,7 @@ class SpanningPart {
   void on_word(const EngineEvent& word);
   void on_ending(const Status& why);
   void on_gone(const Status& why);
-  // Whoever has asked for it has left; if it has an engine, that ends.
+  // The requester has left; if the job has an engine, that ends.
   void on_left(ConnectionId owner);
   // No rank of a temporary job is here, or one is again.
   void on_idle(Idle idle) { idle_job_.set(idle); }

@@ -24,8 +24,8 @@ class OrphanedEngines {
 
   explicit OrphanedEngines(control::Loop& loop) : loop_(loop) {}
 
-  // Asks the engine to stop: its clients hear why, and have time to leave. An engine without a channel, or
-  // one with another protocol, is killed. `first_serial`: as in EngineProcess::Options.
+  // Asks the engine to stop: its clients get the reason, and have time to leave. An engine without a channel,
+  // or one with another protocol, is killed. `first_serial`: as in EngineProcess::Options.
   void end(shm::Descriptor channel, shm::Descriptor pidfd, std::uint32_t first_serial,
            const std::string& why);
   void kill(shm::Descriptor channel, shm::Descriptor pidfd);

@@ -30,12 +30,11 @@ bool holds_check_answer(std::string_view words, const std::string& nonce, std::u
                         std::uint32_t protocol);
 
 // Owns    a child `PROGRAM ARGUMENTS --check-state 3 --check-nonce NONCE --check-directory PATH`, until it
-// has
-//         ended. Destruction kills it.
+//         has ended. Destruction kills it.
 // Thread  the supervisor's loop.
 // Bound   kTime; kWordsMax bytes of its output.
-// Fails   start: kNoResource. `done`: kTimeout; kVersion with the program's output, also
-//         if it exits with 0 and no check_answer(). The loop calls `done` once; it may destroy this object.
+// Fails   start: kNoResource. `done`: kTimeout; kVersion with the program's output, also if it exits with 0
+//         and no check_answer(). The loop calls `done` once; it may destroy this object.
 class ProgramCheck {
  public:
   static constexpr Nanos kTime = std::chrono::seconds(5);

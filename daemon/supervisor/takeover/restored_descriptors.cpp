@@ -102,9 +102,9 @@ void RestoredDescriptors::put_listening(Inherited inherited) {
   if (!place) place.emplace(*std::move(adopted));
 }
 
-// Of two sockets for ranks the manager's counts, since its unit names it. Exception: a socket of ours has
-// taken its path, so clients find ours. A socket of ours at another path is useless: the settings have
-// changed.
+// The manager's socket for ranks counts before one of ours, since its unit names it. Exception: a socket of
+// ours has taken its path, so clients find ours. A socket of ours at another path is useless: the settings
+// have changed.
 Listeners::Kept RestoredDescriptors::listeners(const Listeners::Options& options) {
   const bool healed = ranks_ && managers_ && ranks_->path() == managers_->path() && ranks_->stands();
   if (managers_ && !healed) {

@@ -15,7 +15,7 @@
 
 namespace muster::supervisor {
 
-// Owns    the descriptors, until they are taken out. Of two for the same use the second is closed.
+// Owns    the descriptors, until they are taken out. The second of two for the same use is closed.
 // Thread  a value; one at a time.
 // Bound   as many as came.
 // Fails   never. A descriptor that does not fit its name is closed, and logged.
@@ -23,7 +23,7 @@ class RestoredDescriptors {
  public:
   RestoredDescriptors(std::vector<Inherited> inherited, const std::string& runtime_directory);
 
-  // The listeners's descriptors, as far as they belong together.
+  // The descriptors of the listeners, as far as they belong together.
   Listeners::Kept listeners(const Listeners::Options& options);
 
   shm::Descriptor state;

@@ -1,4 +1,5 @@
-// SavedState: the state that this supervisor leaves to a successor, and what it read of a predecessor's.
+// SavedState: the state that this supervisor leaves to a successor, and the one that it read of a
+// predecessor.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -20,7 +21,7 @@ class SavedState {
   struct Predecessor {
     bool understood = false;  // its state was read, and this program speaks its engines' protocol
     std::vector<SavedJob> jobs;
-    // What engines hear whose job is not in the state.
+    // The reason for engines whose job is not in the state.
     std::string why_lost = "the daemon was restarted, and no state of its predecessor came with the job";
     bool speaks_alike = true;  // as far as is known, its engines speak this program's protocol
   };

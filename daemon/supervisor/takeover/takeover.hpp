@@ -2,8 +2,8 @@
 //
 //   what was kept -> the state -> its jobs, with their engines -> each engine's report -> over
 //
-// The state holds what engines cannot say; the engines report the rest. What the state does not name is ended
-// and discarded.
+// The state holds the facts that engines cannot report; the engines report the rest. Engines that the state
+// does not name are ended, and other descriptors are discarded.
 #pragma once
 
 #include "api/base/clock.hpp"
@@ -22,7 +22,7 @@
 
 namespace muster::supervisor {
 
-// Owns    the orphaned_engines (engines without a job), and how long the takeover took.
+// Owns    the orphaned engines, which have no job, and how long the takeover took.
 // Thread  the supervisor's loop.
 // Bound   what was kept.
 // Fails   never. A job that cannot be taken over is ended, and says why.

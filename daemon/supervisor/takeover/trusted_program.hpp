@@ -10,10 +10,10 @@
 
 namespace muster::supervisor {
 
-// Whoever may write the program, or rename a folder above it, could run what he likes as the daemon's user.
-// So it lies in a folder that the settings name, and it and all folders above it belong to root or to this
-// user, and nobody else may write to them. A sticky folder, such as /tmp, counts as safe: others cannot
-// rename what lies in it.
+// A user that may write the program, or rename a folder above it, could run any code as the daemon's user. So
+// it lies in a folder that the settings name. It and all folders above it belong to root or to this user, and
+// nobody else may write to them. A sticky folder, such as /tmp, counts as safe: others cannot rename a file
+// in it.
 //
 // Owns    the open file.
 // Thread  a value; one at a time.

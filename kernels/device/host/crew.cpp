@@ -10,7 +10,7 @@
 namespace muster::device::host {
 namespace {
 
-// The sentinel wakes after this time even if no bell rings. It only bounds the harm of a IdleProgress whose
+// The sentinel wakes after this time even if no bell rings. It only bounds the harm of an IdleProgress whose
 // bell fails.
 constexpr Nanos kSentinelNap{100'000'000};
 
@@ -159,10 +159,10 @@ Status Crew::await_stream(StreamSlot* slot) {
   return {};
 }
 
-// ---- who is told -------------------------------------------------------------------------------
+// ---- wakes -------------------------------------------------------------------------------------
 
 // Rings a sleeper for each part that no looking worker will take, and until so many look. The sentinel comes
-// first: while a worker polls, those who bring work need not ring bells.
+// first: while a worker polls, threads with new work need not ring bells.
 Crew::Wakes Crew::plan(const Effect& effect, std::uint32_t lookers_min) {
   Wakes wakes;
   wakes.progress = effect.progress && blocked_ > 0;
@@ -196,7 +196,7 @@ void Crew::work_with(std::uint32_t workers) {
     const auto lock = brief_lock();
     if (!workers_.set_working(workers)) return;
     Effect effect = queues_.take_in();
-    effect.ready = true;  // there may be parts for those who work anew
+    effect.ready = true;  // there may be parts for the workers that join
     wakes = plan(effect);
   }
   wake(wakes);

@@ -4,9 +4,9 @@
 // asleep on its own bell; or the one sentinel, asleep inside IdleProgress::wait. A thread that rings a worker
 // counts it as looking at once, under the lock, so that two threads never count on the same sleeper.
 //
-// Of the workers only some may be meant to work (workers.hpp). One that is not sleeps on its bell as soon as
-// it has looked up. It may have been told of work that no other knows of. So it leaves another that looks, by
-// a ring if need be, and whoever lies down next looks once more.
+// Only the first workers may be meant to work (workers.hpp). Any other one sleeps on its bell as soon as it
+// looks up. It may be the only worker that knows of some work. So it makes sure that another one looks, by a
+// ring if need be, and the next worker to lie down looks once more.
 //
 // An issuing thread takes no lock while a worker looks. That worker takes in the arrivals, after its turn of
 // progress at the latest, and rings others for parts that it cannot run alone. A worker stops looking when it
@@ -63,7 +63,7 @@ class Crew {
   bool stopped() const noexcept { return stopping_.load(std::memory_order_acquire); }
 
   std::uint32_t workers() const noexcept { return workers_.size(); }
-  // So many of them work from now on: at least one, at most all. The others sleep after the part that they
+  // From now on so many of them work: at least one, at most all. The others sleep after the part that they
   // run.
   void work_with(std::uint32_t workers);
 
@@ -107,7 +107,7 @@ class Crew {
   Workers workers_;
   bool guarded_ =
       false;  // a worker is inside IdleProgress::wait, rung or not; a second one there could take its wake
-  bool look_again_ = false;  // a worker that may know of work has left; who lies down next looks for it
+  bool look_again_ = false;  // a worker that may know of work has left; the next to lie down looks for it
   std::atomic<std::uint32_t> looking_{0};  // changed under the lock, read anywhere
   std::uint32_t blocked_ = 0;              // callers asleep in await()
   std::condition_variable progress_;

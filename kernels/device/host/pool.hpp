@@ -20,8 +20,8 @@ class Crew;
 // Bound   workers, streams_max, depth. A running part is never interrupted: keep it under a millisecond.
 // Fails   start only (kNoResource: threads).
 //
-// Order   A free worker takes a part of the most urgent ready stream. Of equal streams it takes the one that
-//         fewest workers serve, then the next in turn. So beside a wide task one of two workers serves a
+// Order   A free worker takes a part of the most urgent ready stream. Among equal streams it takes the one
+//         with the fewest workers, then the next in turn. So beside a wide task one of two workers serves a
 //         chain of small ones. A worker without a part does a turn of progress, unless another is on
 //         progress. Idle for `spin`, it arms and sleeps: threads often outnumber cores, so no spin is
 //         unbounded. The end of a task never waits for a sleeper. The finishing worker takes the next part or
@@ -30,8 +30,8 @@ class Crew;
 // Number  All workers are made at start and work. The owner may let fewer of them work, and more again.
 // Blocking  Event::synchronize and Stream::synchronize sleep, so a worker thread must not call them; on a
 //         manual pool they run the parts themselves. Closing a stream drops tasks that have not started,
-//         waits for its running parts, and releases those who wait for its records. Afterwards no worker
-//         touches a task's context.
+//         waits for its running parts, and releases the threads that wait for its records. Afterwards no
+//         worker touches a task's context.
 class Pool {
  public:
   static Result<std::unique_ptr<Pool>> start(const PoolOptions& options);
@@ -43,7 +43,7 @@ class Pool {
   // later.
   void halt();
   std::uint32_t workers() const noexcept;
-  // So many of the workers work from now on: at least one, at most all. The others sleep, and wake no more
+  // From now on so many of the workers work: at least one, at most all. The others sleep, and do not wake
   // until they are to work again.
   void work_with(std::uint32_t workers);
   // Runs one ready part, or else one turn of progress, on the calling thread. Only for a pool of

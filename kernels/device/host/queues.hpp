@@ -48,7 +48,7 @@ struct Entry {
 };
 
 // One stream. It lives as long as its Queues, and its counters never restart. So a worker with an old pointer
-// finds that its generation is over, whoever uses the slot now.
+// finds that its generation is over, whichever stream uses the slot now.
 struct StreamSlot {
   StreamSlot(std::size_t depth, Priority p) : entries(depth), priority(p) {}
 

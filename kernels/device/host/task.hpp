@@ -16,9 +16,9 @@ struct Task {
   std::uint32_t parts = 1;
 };
 
-// What an idle worker does between tasks: the engine's turn of progress (drain rings, schedule, publish).
+// The work of an idle worker between tasks: the engine's turn of progress (drain rings, schedule, publish).
 //
-// Owns    all that its implementer needs for a turn.
+// Owns    everything that its implementer needs for a turn.
 // Thread  do_work and arm: one worker at a time. wait: any other worker, after arm. wake: any thread, any
 //         time; it must not block or take locks that do_work holds. A wake before the wait makes that wait
 //         return at once.
@@ -30,11 +30,11 @@ struct Task {
 class IdleProgress {
  public:
   virtual ~IdleProgress() = default;
-  // One turn; returns how much was done. Waits for no work, and for no lock that is held for longer than a
-  // turn. May enqueue on streams; that work starts after the turn.
+  // One turn; returns how much was done. It does not wait for work, or for a lock that is held for longer
+  // than a turn. It may enqueue on streams; that work starts after the turn.
   virtual std::size_t do_work() = 0;
-  // Announces that no worker polls, so that those who bring work must ring a bell. Returns false if work came
-  // in meanwhile; then the worker must not wait.
+  // Announces that no worker polls, so that threads with new work must ring a bell. Returns false if work
+  // came in meanwhile; then the worker must not wait.
   virtual bool arm() = 0;
   // Sleeps until a bell, wake(), or `bound`.
   virtual void wait(Nanos bound) = 0;

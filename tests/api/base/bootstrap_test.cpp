@@ -25,8 +25,7 @@ std::string refusal(std::map<std::string, std::string, std::less<>> variables) {
   return identity ? "" : identity.error().message();
 }
 
-// Goal:   who exports a variable without a value is told, whichever it is: nothing could be meant by it, or
-//         the default.
+// Goal:   each variable without a value is refused: it might mean nothing, or the default.
 TEST(Bootstrap, RefusesEachOfItsVariablesThatIsEmpty) {
   for (const Variable& variable : rank_variables())
     EXPECT_THAT(refusal({{std::string(variable.name), ""}}),
@@ -67,7 +66,7 @@ TEST(Bootstrap, NamesAWrongRankWithItsValue) {
               HasSubstr("MUSTER_LOCAL_RANK='x'"));
 }
 
-// Goal:   who runs a program in a batch script without srun hears so at once, and not after a deadline.
+// Goal:   a program in a batch script without srun gets the error at once, and not after a deadline.
 TEST(Bootstrap, TakesNoBatchScriptForATask) {
   const auto in_step = [](const char* step, const char* tasks) {
     std::map<std::string, std::string, std::less<>> all{

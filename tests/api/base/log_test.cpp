@@ -85,7 +85,7 @@ TEST(Log, WritesAnObjectPerLineAsJson) {
 }
 
 // Goal: whatever a client puts into a name, the log has one line for one fact and the terminal gets no
-// command.
+//       command.
 TEST(Log, LetsNobodyForgeASecondLine) {
   const std::string forged = "x\n<0>kernel: panic\r\x1b[2Jy\x7f z\u2028w\u0085v\u009b";
   for (const Format format : {Format::kText, Format::kJournal}) {

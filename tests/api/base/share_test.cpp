@@ -209,7 +209,7 @@ TEST(ShareCheck, LetsABlockLieInAGap) {
   EXPECT_THAT(check(c, share, 64 + 20, 64, 3), HasSubstr("overlap"));
 }
 
-// Goal:   what is written in place must not be read for another block as well.
+// Goal:   memory that is written in place must not be read for another block as well.
 TEST(ShareCheck, RefusesASourceBlockOverTheOneInPlace) {
   const Counts offsets{0, 4, 2};
   const Collective c = collective(MUSTER_REDUCE_SCATTER, 4);

@@ -51,7 +51,7 @@ TEST(SpscQueue, CountsItsPositions) {
   }
 }
 
-// Goal:   what was written before a push is seen by who takes it, and a place is not used again too early.
+// Goal:   the consumer sees all writes before a push, and a place is not used again too early.
 TEST(SpscQueue, HandsOverBetweenTwoThreads) {
   struct Value {
     std::uint64_t number;

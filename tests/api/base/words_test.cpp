@@ -30,7 +30,7 @@ TEST(Words, KeepTheOrderOfAGroup) {
   EXPECT_EQ(rank_list(std::vector<std::uint32_t>{0, 1, 2, 3, 7}), "0-3 7");
 }
 
-// Goal:   who reads of a deadline knows how long it was, and what gives more time.
+// Goal:   the text of a passed deadline names its length, and the settings that give more time.
 TEST(Words, SayHowLongADeadlineWas) {
   EXPECT_EQ(
       passed_deadline(std::chrono::seconds(60)),

@@ -79,7 +79,7 @@ TEST_F(Batch, StartsAllOrNone) {
   });
 }
 
-// Goal:   what the lane has no room for is refused as a whole.
+// Goal:   a batch for which the lane has no room is refused as a whole.
 TEST_F(Batch, IsRefusedWhereItsLaneIsFull) {
   with_ranks(1, [&](Member& member) {
     const Vector v = vector_of(member, 8);

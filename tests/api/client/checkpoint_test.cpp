@@ -103,8 +103,7 @@ void work_in(const std::string& folder) {
 }
 
 // Goal:   ranks that do not share the folder of a run are told so, not that a file is missing that none of
-// them
-//         has named.
+//         them has named.
 TEST_F(Checkpoint, AFolderThatRanksDoNotShareIsCalledSo) {
   with_ranks(2, [&](Member& m) {
     work_in(folder_.path() + "/node" + std::to_string(m.rank));
@@ -128,7 +127,7 @@ TEST_F(Checkpoint, AFolderThatRanksDoNotShareIsCalledSo) {
 }
 
 // Goal:   a rank that has no column of a tensor saves and loads with the others, whatever strides its view
-// has.
+//         has.
 TEST_F(Checkpoint, ARankWithoutAColumnTakesPart) {
   with_ranks(2, [&](Member& m) {
     for (const std::int64_t stride : {0, 1, 7, -1}) {
@@ -169,7 +168,7 @@ TEST_F(Checkpoint, ReplicasWriteEachBoxOnce) {
 }
 
 // Goal:   replicas that have trained apart are no checkpoint: all hear which tensor, and whose; unless it is
-// allowed.
+//         allowed.
 TEST_F(Checkpoint, ReplicasThatDifferAreTold) {
   mesh = "dp_replicate=2,dp_shard=2,tp=2";
   with_ranks(8, [&](Member& m) {
@@ -301,7 +300,7 @@ TEST_F(Checkpoint, MomentsAreReshardedAndNamesCanBeFiltered) {
   });
 }
 
-// Goal:   case C6: what is written is what lay there when the call returned.
+// Goal:   case C6: the checkpoint has the bytes that lay there when the call returned.
 TEST_F(Checkpoint, AnAsyncSaveHasWhatLayThereWhenItReturned) {
   with_ranks(2, [&](Member& m) {
     SavedArray w = rows(m, "w", {4096, 1024});
@@ -378,7 +377,7 @@ TEST_F(Checkpoint, TheNewestAreKeptAndANameIsTakenOnce) {
   });
 }
 
-// Goal: what one rank is refused is an error at all, and the previous checkpoint stays.
+// Goal: a refusal at one rank is an error at all ranks, and the previous checkpoint stays.
 TEST_F(Checkpoint, OneRanksRefusalIsAnErrorAtAll) {
   with_ranks(3, [&](Member& m) {
     SavedArray w = rows(m, "w", {9, 2});
@@ -474,7 +473,7 @@ TEST_F(Checkpoint, TheNewestSaysWhatIsDamaged) {
   });
 }
 
-// Goal: what a killed saver has left goes with the next save, also where all checkpoints are kept.
+// Goal: the next save removes the remains of a killed saver, also where all checkpoints are kept.
 TEST_F(Checkpoint, LeftoversGoThoughAllAreKept) {
   fs::create_directories(run() + "/step-000000000001.partial-000000000000abcd");
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

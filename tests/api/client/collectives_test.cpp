@@ -1,4 +1,4 @@
-// Every collective through the C API, by several ranks of a real node; and what it refuses.
+// Every collective through the C API, by several ranks of a real node; and its refusals.
 #include <muster/muster.h>
 
 #include "tests/api/client/session_fixture.hpp"
@@ -40,7 +40,7 @@ class Collectives : public muster::test::Session {
       for (int i = 0; i < 64; ++i) sources_[rank].data[i] = static_cast<float>(100 * rank + i);
     }
   }
-  // What the rank says, from its source to its target, where the operation has such.
+  // The rank's description of the operation, with its source and its target where the operation has them.
   muster_collective say(int rank, muster_op op, std::uint64_t count = 0) {
     muster_collective c = MUSTER_COLLECTIVE_INIT;
     c.op = op;
@@ -53,7 +53,7 @@ class Collectives : public muster::test::Session {
     c.count = count;
     return c;
   }
-  // Starts what each rank says and gives back how it ended.
+  // Starts each rank's operation and returns its outcome.
   std::array<muster_status_t, kWorld> collect(const std::function<muster_collective(int)>& said) {
     std::array<muster_point, kWorld> points{};
     std::array<muster_status_t, kWorld> status{};
@@ -214,7 +214,7 @@ TEST_F(Collectives, ExchangesTheFacesOfAHalo) {
   expect_well([&](int rank) {
     const int left = (rank + kWorld - 1) % kWorld;
     const int right = (rank + 1) % kWorld;
-    // What goes to oneself lies behind the field.
+    // The face that a rank sends to itself lies behind the field.
     const muster_tensor row = muster_view1(sources_[rank].buffer, 40 * sizeof(float), MUSTER_F32, 4);
     sends[rank] = {muster_face{left, 0, column(rank, 1)}, muster_face{right, 1, column(rank, 6)},
                    muster_face{rank, 2, row}};
@@ -262,7 +262,7 @@ TEST_F(Collectives, MeetsWithNothingToGive) {
     });
 }
 
-// ---- what ranks disagree on ------------------------------------------------------------------------
+// ---- disagreements of ranks ------------------------------------------------------------------------
 
 TEST_F(Collectives, SaysWhoMeantSomethingElseAndWhere) {
   const auto status = collect([&](int rank) {
@@ -290,7 +290,7 @@ TEST_F(Collectives, NamesThePairThatDiffers) {
   EXPECT_EQ(targets_[0].data[0], -1.0f);
 }
 
-// ---- what is refused ---------------------------------------------------------------------------------
+// ---- refusals ----------------------------------------------------------------------------------------
 
 TEST_F(Collectives, RefusesPeersThatAreNone) {
   for (const muster_op op : {MUSTER_BROADCAST, MUSTER_REDUCE, MUSTER_GATHER, MUSTER_SCATTER, MUSTER_SEND}) {
@@ -376,8 +376,8 @@ TEST_F(Collectives, RefusesListsThatAreNotThereOrNotIts) {
   expect_refused(c, MUSTER_ERR_BAD_ARGUMENT, "op 13");
 }
 
-// Goal:   what stands in a field that the operation has at no member is said, and not dropped: it was meant
-//         for something.
+// Goal:   a value in a field that the operation has at no member is refused, not dropped: the caller meant
+//         something by it.
 TEST_F(Collectives, RefusesFieldsThatItDoesNotHave) {
   const muster_face face{};
   const std::uint64_t count = 1;
@@ -480,7 +480,7 @@ TEST_F(Collectives, TellsOneShotsApartByTheirLists) {
   }
 }
 
-// Goal:   what a rank does not use makes no plan of its own, so that garbage there fills no cache.
+// Goal:   unused fields of a rank make no plan of their own, so that garbage there fills no cache.
 // Method: a count beside a list of counts, another each time.
 TEST_F(Collectives, KeepsOnePlanWhateverStandsBesideAListOfCounts) {
   const std::uint64_t one = 1;

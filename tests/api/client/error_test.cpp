@@ -1,4 +1,4 @@
-// What leaves the C API of what a library throws, and when the last error changes.
+// The C API turns exceptions of libraries into status codes. The last error changes with failed calls alone.
 #include "api/client/error.hpp"
 
 #include <new>
@@ -34,7 +34,7 @@ TEST(LastError, IsThisThreadsOwn) {
   EXPECT_STREQ(muster_last_error(), "mine");
 }
 
-// Goal:   memory that is not there is a limit; what else is thrown is our own defect, and said to be.
+// Goal:   an exception for missing memory is reported as a limit; any other exception as a defect of Muster.
 TEST(Guarded, TellsAWantOfMemoryFromADefect) {
   EXPECT_EQ(guarded([]() -> Status { throw std::bad_alloc(); }), MUSTER_ERR_NO_RESOURCE);
   EXPECT_NE(std::string(muster_last_error()).find("no memory left"), std::string::npos);

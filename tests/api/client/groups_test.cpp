@@ -207,8 +207,8 @@ TEST_F(Groups, StayBusyWhilePlansUseThemAndNeverComeBackUnderTheirHandle) {
   });
 }
 
-// Goal:   who makes a group again that a peer still holds is in it as far as before, so that nobody meets
-//         what was there in an earlier round.
+// Goal:   a rank that makes a group again which a peer still holds keeps its position there. So no member
+//         meets an operation of an earlier round.
 // Method: rounds of making, reducing and freeing with no meeting between them but the reduction; each
 //         round's numbers are its own, a rank now and then sleeps, and every other round something goes on
 //         in the world group between.
@@ -232,7 +232,7 @@ TEST_F(Groups, MeetNothingOldWhenTheyAreMadeAgainAtOnce) {
   });
 }
 
-// Goal:   what was staged for a group that is gone since is no matter for the next operation.
+// Goal:   data staged for a freed group does not hold up the next operation.
 // Method: reductions in slices, in one group and then, when it is freed, in another.
 TEST_F(Groups, LeaveNothingBehindThatTheNextOneWaitsFor) {
   constexpr std::size_t kSliced = 200'000;
@@ -256,7 +256,7 @@ TEST_F(Groups, LeaveNothingBehindThatTheNextOneWaitsFor) {
   });
 }
 
-// Goal:   who heard of a loss in a group that is gone since may leave.
+// Goal:   a rank may leave after it got a loss in a group that it has freed since.
 // Method: rank 2 leaves; the others hear of it in a made group, free it, and leave one after the other; the
 //         engine lives.
 TEST_F(Groups, AreForgottenWithWhatWasHeardInThem) {
@@ -291,7 +291,7 @@ TEST_F(FewGroups, AreBoundedAndTheBoundIsNamed) {
     ASSERT_EQ(muster_barrier(member.session, member.group), MUSTER_OK);
     expect_sum(member, make(member, {0, 1}, "e"), 3.0f);
   });
-  // What a session had ends with it.
+  // Closing a session frees its groups.
   with_ranks(2, [&](Member& member) {
     for (const char* name : {"f", "g", "h", "i"}) expect_sum(member, make(member, {0, 1}, name), 3.0f);
   });
@@ -435,10 +435,9 @@ TEST_F(FewGroups, MayBeMadeAndFreedForEver) {
   });
 }
 
-// Goal:   who waits for room that nobody frees hears at the deadline what has run out.
+// Goal:   a call that waits in vain for room gets an error at its deadline, which names the missing resource.
 // Method: two ranks make as many groups with rank 0 as they may hold, which rank 0 never makes: its segment
-// is
-//         full. Once one of them is freed, the next fits.
+//         is full. Once one of them is freed, the next fits.
 TEST_F(FewGroupsInShortTime, SayWhatHasRunOutWhereOthersFreeNone) {
   std::barrier<> step(3);
   with_ranks(3, [&](Member& member) {
@@ -495,7 +494,7 @@ TEST_F(FewGroups, MakeAMeshWholeOrNotAtAll) {
 
 // Goal:   memory in a group of a mesh goes with it: nobody could find either again.
 // Method: more lives than there are groups, each with a mesh and shared memory in it, and no word of
-// farewell.
+//         farewell.
 TEST_F(FewGroups, TakeSharedMemoryWithThemWhereNobodyCouldFindItAgain) {
   for (int life = 0; life < 8; ++life) {
     with_ranks(2, [&](Member& member) {

@@ -105,7 +105,7 @@ TEST_F(Interrupt, EndsAnObjectForItsWholeGroup) {
 
 // Goal:   members that have agreed and wait in the engine get away as well, each told once.
 // Method: in the engine rank 1 comes late to what both have agreed on: in front of it on its lane stands a
-// fill that waits for an operation of another group, to which rank 0 comes once it has been told.
+//         fill that waits for an operation of another group, to which rank 0 comes once it has been told.
 TEST_F(Interrupt, EndsWhatWaitsInTheEngine) {
   with_ranks(2, [&](Member& member) {
     const Vector v = vector_of(member, kLarge);
@@ -201,7 +201,7 @@ TEST_F(Interrupt, IsTakenByTheNextCallThatWaits) {
   });
 }
 
-// Goal:   who hears of a failure is not interrupted in what it does about that.
+// Goal:   a caller that gets another failure is not interrupted while it handles that failure.
 TEST_F(Interrupt, IsSpentOnACallThatFailsOtherwise) {
   std::atomic<bool> raised{false};
   with_ranks(2, [&](Member& member) {

@@ -74,7 +74,7 @@ TEST_F(Session, WritesATraceIntoWhatIsNoFile) {
 }
 
 // Goal:   nobody clears or takes the recording of another rank, and one whose owner has left is in nobody's
-// way.
+//         way.
 TEST_F(Session, HasOneRecordingAtATimeWhichIsWhoseBeganIt) {
   muster_session* owner = open(0, 2);
   muster_session* other = open(1, 2);

@@ -48,8 +48,7 @@ class Lanes : public muster::test::RunningRanks {
 
 // Goal:   two ranks use two groups in opposite order, each group on a lane of its own.
 // Method: each waits for its first group before it starts on the second, so on one lane they would wait for
-// each
-//         other until the deadline.
+//         each other until the deadline.
 TEST_F(Lanes, KeepTwoGroupsOutOfEachOthersOrder) {
   with_ranks(2, [&](Member& member) {
     const muster_group groups[] = {made(member, "a"), made(member, "b")};
@@ -129,7 +128,7 @@ TEST_F(Lanes, RefuseWhatCannotBe) {
 }
 
 // Goal:   a lane that has failed can be given up, its points keep their outcome, and one that is made again
-// goes on.
+//         goes on.
 TEST_F(Lanes, CanBeGivenUpAfterTheirFailure) {
   with_ranks(2, [&](Member& member) {
     const Vector v = vector_of(member, 1);

@@ -1,4 +1,5 @@
-// What a session says of its last failure: who is to blame, on both paths. Real supervisor and engine.
+// A session's report on its last failure names the ranks to blame, on both paths. Supervisor and engine are
+// real.
 #include <muster/muster.h>
 
 #include "tests/api/client/running_ranks.hpp"

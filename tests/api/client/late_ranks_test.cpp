@@ -167,7 +167,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, LateRanks, ::testing::ValuesIn(cases()), [](con
                      std::get<2>(info.param) == Comes::kBefore ? "before" : "after");
 });
 
-// Goal:   what ended a run is nothing to the next one, also for ranks that had never come.
+// Goal:   the cause that ended a run does not affect the next run, not even for ranks that had never come.
 TEST_F(Session, OfANewRunHearNothingOfTheOldOne) {
   constexpr int kRanks = 4;
   for (int rank : {0, 3}) {

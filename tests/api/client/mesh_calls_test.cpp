@@ -249,7 +249,7 @@ TEST_F(FewGroupsOfMeshes, NameNothingWhereThereIsNoRoomForTheGroup) {
   });
 }
 
-// Goal:   what is flattened in a made mesh goes with it.
+// Goal:   flattened dims of a made mesh go with it.
 TEST_F(FewGroupsOfMeshes, LoseTheirFlattenedNamesAndSlicesWithTheMesh) {
   with_ranks(4, [&](Member& member) {
     meet_and_leave(member);

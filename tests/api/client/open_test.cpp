@@ -114,7 +114,7 @@ class Exported {
   Variables variables_;
 };
 
-// Goal:   who starts ranks by hand, or by another launcher, hears what is wrong with what was exported.
+// Goal:   ranks started by hand, or by another launcher, get an error that names the wrong variable.
 TEST_F(Open, TellsVariablesThatAreEmptyWrongOrMisspelt) {
   struct Case {
     Variables variables;

@@ -30,7 +30,7 @@ muster_tensor dense(const Vector& v, const Numbers& shape) {
 
 class Redistributions : public RunningRanks {
  protected:
-  // What is refused, in member.error.
+  // Makes the plan; member.error gets the reason of a refusal.
   static muster_status_t plan(Member& member, const LayoutHandle& from, const muster_tensor& source,
                               const LayoutHandle& to, const muster_tensor& target, muster_plan* plan) {
     const muster_status_t status = muster_plan_redistribution(member.session, member.group, from.get(),
@@ -89,7 +89,8 @@ TEST_F(Redistributions, FromPartialToReplicateAreOneAllReduce) {
   });
 }
 
-// Goal:   case T13: what is reduced is divided at once, evenly or not, by rows, and by columns in pieces.
+// Goal:   case T13: a result is reduced and divided at once, evenly or not, by rows, and by columns in
+//         pieces.
 TEST_F(Redistributions, FromPartialToShardAreOneReduceScatter) {
   with_ranks(4, [&](Member& member) {
     const Numbers lengths = {0, 4, 1, 1};
@@ -185,7 +186,7 @@ TEST_F(Redistributions, OfSeveralPartialAxesAreOneOverTheirGroup) {
 // Goal: a rank that gives and gets nothing takes part, and so do all if nothing moves.
 TEST_F(Redistributions, ThatMoveNothingArePlansToo) {
   with_ranks(3, [&](Member& member) {
-    // Of one row only the first two ranks have something to do.
+    // The only row moves from rank 0 to rank 1. Rank 2 has nothing to do.
     const Numbers second = {0, 1, 0};
     muster_layout_axis given = shard("tp", 3, 0, MUSTER_SPLIT_GIVEN);
     given.lengths = second.data();
@@ -289,7 +290,7 @@ TEST_F(Redistributions, RefuseViewsThatAreNotTheRanksArray) {
     wrong.dims = -1;
     refused(source, wrong,
             "target has -1 dims; 0 to " + std::to_string(MUSTER_TENSOR_DIMS_MAX) + " are possible");
-    // What only the engine knows.
+    // The engine alone can find these errors.
     wrong = target;
     wrong.offset_bytes = 4096;
     muster_plan none = 7;

@@ -26,7 +26,7 @@ inline muster_layout_axis axis(const char* name, std::int32_t ranks, std::int32_
   return made;
 }
 
-// What one rank has of a tensor of f32.
+// One rank's part of a tensor of f32.
 class SavedArray {
  public:
   // `gap`: elements between two rows that belong to nobody.
@@ -71,7 +71,7 @@ class SavedArray {
   void fill(float base) {
     each([&](float& element, std::int64_t place) { element = base + static_cast<float>(place); });
   }
-  // How many elements are not what fill() has made.
+  // The number of elements that differ from those of fill().
   int wrong(float base) {
     int count = 0;
     each([&](float& element, std::int64_t place) { count += element != base + static_cast<float>(place); });

@@ -86,7 +86,7 @@ class Rank {
     part.row = index_ * part.rows;
     return part;
   }
-  // What the rules of a Llama give to this rank. A bias is one row.
+  // The part of `whole` that the rules of a Llama give to this rank. A bias is one row.
   Part part_of(const char* name, const Matrix& whole) const {
     const bool is_bias = whole.size() == 1;
     const std::int64_t shape[] = {static_cast<std::int64_t>(is_bias ? whole[0].size() : whole.size()),
@@ -157,7 +157,8 @@ class Rank {
     c.source = c.target = {tensor.buffer, 0};
     ok(muster_run(member_.session, &c, 0));
   }
-  // What muster_tp_collective says for this moment: returns what is read after it.
+  // Runs the collective that muster_tp_collective names for this moment. Returns its result, or `tensor` if
+  // there is none.
   muster_tensor moved(muster_tp_style style, muster_tp_moment moment, bool sequence_parallel,
                       const muster_tensor& tensor) const {
     muster_op op = 0;

@@ -88,7 +88,7 @@ struct Shape {
 };
 
 // Goal:   each element of each parameter counts once, whatever dims cut it and however many replicas there
-// are.
+//         are.
 TEST_F(TensorParallel, CountsEachGradientOnce) {
   for (const Shape& shape :
        {Shape{1, "dp_shard=1"}, Shape{2, "tp=2,dp_shard=1"}, Shape{8, "dp_replicate=2,dp_shard=2,tp=2"},
@@ -111,7 +111,7 @@ TEST_F(TensorParallel, CountsEachGradientOnce) {
   }
 }
 
-// Goal:   case T6. What tp cuts adds on each rank, what it does not cut counts on its first rank alone.
+// Goal:   case T6. A parameter that tp cuts counts on each rank; any other counts on tp's first rank alone.
 // Method: the column weight has 6 elements of 1 at tp 0, and 6 of 2 at tp 1: 6 and 24. The row weight has 6
 //         of 0 and 6 of 1: 6. The norm has 3 of 4 at both: 48, once. In all 84, of which 6 are zeros of 27.
 TEST_F(TensorParallel, NormsAndCountsKnowWhatTpCuts) {
@@ -132,8 +132,8 @@ TEST_F(TensorParallel, NormsAndCountsKnowWhatTpCuts) {
   }
 }
 
-// Goal:   what is not finite at one rank alone is seen by all, wherever that rank is in tp and dp; and the
-//         next step is clean.
+// Goal:   all ranks notice a value that is not finite at one rank alone, wherever that rank is in tp and dp.
+//         The next step is clean.
 TEST_F(TensorParallel, NormsAreTheCheckForOverflow) {
   mesh = "dp_replicate=2,dp_shard=1,tp=2";
   with_ranks(4, [&](Member& member) {

@@ -206,7 +206,7 @@ TEST_F(UnitsBroadcast, ComparesTheUnitsFirst) {
   });
 }
 
-// Goal:   who is sharded over dims of which nobody knows the replicas hears it, before anything moves.
+// Goal:   a unit sharded over dims with unknown replicas is refused before anything moves.
 TEST_F(UnitsBroadcast, RefusesOtherDims) {
   mesh = "dp_shard=4,ep=2";
   with_ranks(4, [&](Member& member) {

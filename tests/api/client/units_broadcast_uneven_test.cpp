@@ -267,9 +267,8 @@ TEST_F(UnitsBroadcastUneven, OfShards) {
   }
 }
 
-// Goal:   gathers and reductions of such units too: what tp cuts unevenly, leaves empty at a rank, or does
-// not
-//         cut, and what is summed over tp between them.
+// Goal:   gathers and reductions of such units too. Their parameters are cut unevenly by tp, empty at a rank,
+//         or not cut; among them are parameters that are summed over tp.
 TEST_F(UnitsBroadcastUneven, AStepReducesThemToo) {
   constexpr std::uint32_t kSummed = MUSTER_PARAMETER_SUMMED_OVER_TP;
   for (const std::uint32_t flags : {std::uint32_t{0}, std::uint32_t{MUSTER_UNITS_ACCUMULATE},
@@ -297,7 +296,7 @@ TEST_F(UnitsBroadcastUneven, AStepReducesThemToo) {
           const int tp = member.rank % 2;
           for (const int scale : {8, 16}) {
             unit.step(static_cast<float>(scale * member.rank));
-            // Of ranks 0, 2, 4 and 6, or of 1, 3, 5 and 7.
+            // The mean of ranks 0, 2, 4 and 6, or of ranks 1, 3, 5 and 7; then the sum of both means.
             unit.expect_gradients(static_cast<float>(scale * (3 + tp)), static_cast<float>(scale * 7));
           }
           meet_and_leave(member);

@@ -300,7 +300,8 @@ TEST_F(UnitCases, GiveTheirMemoryBack) {
   });
 }
 
-// Goal:   who is refused a budget hears the smallest one, which is then enough, however many are prefetched.
+// Goal:   a refused budget is reported with the smallest one. That is enough, however many units are
+//         prefetched.
 TEST_F(UnitCases, HearTheLeastBudgetWhereOneIsRefused) {
   constexpr std::uint64_t kUnit = 64 * sizeof(float);
   const std::vector<UnitSpec> specs = {{"root", {{{8, 8}}}, MUSTER_RESHARD_DEFAULT, MUSTER_UNIT_ROOT},

@@ -25,7 +25,7 @@ struct Wanted {
 
 class UnitCoverage : public RunningRanks {
  protected:
-  // What the first step of a set with one unit says.
+  // The status of the first step of a set with one unit.
   static muster_status_t first_step(Member& member, const muster_unit_options& said,
                                     const std::vector<Wanted>& parameters, std::uint32_t set_flags = 0) {
     muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
@@ -93,7 +93,7 @@ TEST_F(UnitCoverage, RefusesReplicasThatNobodyNames) {
   });
 }
 
-// Goal:   whoever means it says so, and a frozen parameter trains nowhere.
+// Goal:   a parameter may be declared local, or frozen: a frozen parameter trains nowhere.
 TEST_F(UnitCoverage, LetsReplicasBeLocalOrFrozen) {
   mesh = "dp_replicate=2,dp_shard=2";
   with_ranks(4, [&](Member& member) {

@@ -29,7 +29,7 @@ constexpr std::int64_t kDeadlineNs = 400'000'000;  // of what others wait for in
 constexpr unsigned int kHangSeconds = 120;         // beyond which a program has hung
 constexpr int kTrying = 8;                         // so often ranks hear of one failure each, until they meet
 
-// ---- what all ranks draw alike -----------------------------------------------------------------
+// ---- draws common to all ranks -----------------------------------------------------------------
 
 struct UnitShape {
   std::vector<std::int64_t> sizes;  // of its parameters
@@ -95,7 +95,8 @@ Pass draw_pass(Draw& draw, const Program& program, std::uint32_t flags) {
     auto& unused = pass.unused.emplace_back();
     for (std::size_t p = 0; p < unit.sizes.size(); ++p)
       if (p != unit.frozen && draw.one_in(3)) unused.push_back(p);
-    // Of a unit that nobody uses nothing is sent, and so a rank that leaves out its backward meets nobody.
+    // Each unit keeps a used parameter: a wholly unused unit sends nothing, and then no rank would notice
+    // another that leaves out its backward.
     const std::size_t trained = unit.sizes.size() - (unit.frozen < unit.sizes.size() ? 1 : 0);
     if (unused.size() == trained) unused.clear();
   }
@@ -130,7 +131,7 @@ Program draw_program(Draw& draw) {
                                                                         MUSTER_BACKWARD_SHARDS_ONLY})));
     step.push_back(draw_pass(draw, program, 0));
   }
-  // In the last step all ranks meet in all units: whoever has not heard by then hears there.
+  // All ranks meet in all units in the last step. A rank without an error until then gets it there.
   for (Pass& pass : program.steps.back())
     for (auto& unused : pass.unused) unused.clear();
   return program;
@@ -462,7 +463,8 @@ TEST_F(UnitsDepartures, AreHeardOfOrChangeNoNumber) {
     for (std::size_t r = 0; r < outcomes.size(); ++r)
       EXPECT_TRUE(failed(outcomes[r]) || right(program, departure, outcomes[r]))
           << "rank " << r << " has other numbers and hears nothing";
-    // What the rank that departs hears alone is its own mistake, which has cost nobody anything.
+    // An error at the departing rank alone is that rank's own mistake, and harms no other rank. If any other
+    // rank fails, all ranks must fail.
     if (others(failed))
       for (std::size_t r = 0; r < outcomes.size(); ++r)
         EXPECT_TRUE(failed(outcomes[r])) << "rank " << r << " hears nothing of what others heard: "

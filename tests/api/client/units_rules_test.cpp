@@ -319,7 +319,7 @@ TEST_F(UnitRules, SayHowRanksDiffer) {
   });
 }
 
-// Goal:   what one rank alone is refused is an error at all.
+// Goal:   a refusal at one rank alone is an error at all ranks.
 TEST_F(UnitRules, SayWhatOneRankWasRefused) {
   with_ranks(3, [&](Member& member) {
     muster_lane lane = 0;
@@ -373,7 +373,7 @@ TEST_F(UnitRules, DoNotWaitForARankThatWasRefused) {
   });
 }
 
-// Goal:   case F17: what no rank used has a gradient of zeros, and the step ends.
+// Goal:   case F17: a parameter that no rank used has a gradient of zeros, and the step ends.
 TEST_F(UnitRules, EndWithAParameterThatNobodyUsed) {
   with_ranks(2, [&](Member& member) {
     OneUnit unit(member, MUSTER_UNIT_OPTIONS_INIT);

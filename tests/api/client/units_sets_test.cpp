@@ -122,8 +122,7 @@ TEST_F(UnitSets, AreAllRanksAlsoWhereUnitsNameNoDim) {
 }
 
 // Goal:   case T4: 6 elements over 8 ranks, as heads of which there are too few, leave two ranks nothing.
-// That
-//         is a warning, and gradients are right.
+//         That is a warning, and gradients are right.
 TEST_F(UnitSets, WarnOfRanksThatHaveNoPartOfAParameter) {
   mesh = "dp_shard=1,tp=8";
   with_ranks(8, [&](Member& member) {

@@ -103,7 +103,7 @@ std::vector<UnitSpec> equal_units(int blocks, std::int32_t after_forward = MUSTE
 
 class SlowLanes : public RunningRanks {
  protected:
-  // What the ranks have of all gradients after a second step, in whose backward a lane stood still.
+  // The ranks' shards of all gradients after a second step. If `slow`, a lane stood still in its backward.
   using Shards = std::vector<std::vector<float>>;
   Shards gradients(bool slow) {
     Shards found(4);
@@ -152,7 +152,7 @@ class SlowLanes : public RunningRanks {
     };
   }
 
-  // What the ranks have of all parameters after ten steps, of which the first finds the order of the units.
+  // The ranks' shards of all parameters after ten steps. The first step finds the order of the units.
   Shards trained(const std::string& shape, std::int32_t after_forward, const Slow& slow,
                  std::uint32_t prefetch = 1) {
     Shards found(4);
@@ -221,7 +221,7 @@ class SlowLanes : public RunningRanks {
       model.before_computing = [&](std::span<const muster_point> ready) { compute.hold(ready); };
       ok(muster_step_begin(model.units, MUSTER_POINT_NONE, 0));
       for (int pass = 0; pass < 2 * kUnits; ++pass) {
-        // What is gathered next needs the place of what was computed with last.
+        // The next gathered unit needs the place of the unit that was computed with last.
         const muster_point latest = pass == 0 ? MUSTER_POINT_NONE : model.latest();
         gather.hold({&latest, 1});
         if (pass < kUnits)

@@ -183,9 +183,8 @@ TEST_F(Units, ShareOneCopyOnANode) {
   });
 }
 
-// Goal:   ranks that could share, beside ranks of the same dim that cannot, hear that they differ. Of six
-// ranks
-//         three are on each node, so the middle group of shards spans both.
+// Goal:   ranks that can share get a mismatch if other ranks of the same dim cannot share. Each node has
+//         three of the six ranks, so the middle group of shards spans both nodes.
 TEST_F(Units, ShareInAllGroupsOrInNone) {
   mesh = "dp_replicate=3,dp_shard=2";
   with_ranks(6, [&](Member& member) {

@@ -166,7 +166,7 @@ TEST_F(UnitsUnused, MustBeTheSameAtAllRanks) {
         const Experts experts(member);
         EXPECT_EQ(experts.step(member.rank == 0 ? *mine : *other), MUSTER_ERR_MISMATCH);
         EXPECT_THAT(muster_last_error(), ::testing::HasSubstr("experts"));
-        // Of another node a rank hears the tag alone.
+        // The report on a rank of another node has its tag alone.
         EXPECT_THAT(muster_last_error(), ::testing::HasSubstr(node_.several() ? "(experts" : parameters));
         ok(muster_step_abandon(experts.units));
         EXPECT_EQ(experts.step({0, 2}), MUSTER_OK) << "and the next step is well";

@@ -78,7 +78,7 @@ TEST(ModelUnits, HaveNoHeadIfItIsTheEmbedding) {
   EXPECT_EQ(model_units(Options{.layers = 3, .tied = true}).size(), 4U);
 }
 
-// Goal:   what a mesh becomes when ranks are lost: cp and tp as they were, and as many ranks as can be.
+// Goal:   after a loss of ranks, the mesh keeps cp and tp, and as many ranks as possible.
 TEST(SmallerMesh, KeepsWhatItCan) {
   const auto smaller = [](const char* degrees, std::int64_t ranks, std::int64_t batch) {
     Mesh mesh;

@@ -68,8 +68,8 @@ std::vector<Bar> bars_in(const std::string& html) {
   return bars;
 }
 
-// Goal:   what the program itself writes is explained: parameters and gradients have their colours, and each
-//         bar says its step and its unit.
+// Goal:   the page explains the program's own records: parameters and gradients have their colours, and each
+//         bar names its step and its unit.
 TEST(TrainLmPageOfARun, SaysWhatTheBarsAre) {
   const muster::test::Folder folder;
   std::ifstream file(page_of_real_run(folder));

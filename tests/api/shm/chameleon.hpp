@@ -16,7 +16,8 @@ struct ChameleonAtomics {
   template<class T>
   using Word = T;
 
-  // What to answer: the stored value, which load of this word it is (from 1), and the word's address.
+  // Chooses the value that a load sees. Gets the stored value, the number of this load of the word (from 1),
+  // and the word's address.
   static inline std::function<std::uint64_t(std::uint64_t stored, int nth, const void* word)> answer;
   static inline std::map<const void*, int> loads;
 

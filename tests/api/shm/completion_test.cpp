@@ -214,8 +214,8 @@ TEST(Completion, RemembersAResetOnlyOfALaneThatStands) {
   EXPECT_EQ(s.reader.remember_reset(kLanesMax, 1), Code::kBadArgument);
 }
 
-// Goal:   who resets only what is seen stopped loses no verdict, though a failure comes right behind the
-//         look.
+// Goal:   a client that resets only lanes it has seen stopped loses no verdict, even if a failure comes right
+//         after it has looked.
 // Method: 10 to 20 are in flight when the client looks; then 10 fails, before its command could be there.
 TEST(Completion, TellsWhetherALaneHasAFailureThatIsNotReset) {
   Session s;

@@ -10,8 +10,7 @@ namespace muster::shm {
 namespace {
 
 // Goal:   each way to name a daemon leads to its sockets: the directory, the ranks' socket, and the place
-// where
-//         former releases listened.
+//         where former releases listened.
 TEST(Endpoint, NamesADaemonInThreeWays) {
   const test::Folder folder;
   std::filesystem::create_directory(folder.path() + "/ranks");

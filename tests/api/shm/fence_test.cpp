@@ -26,7 +26,7 @@ class Gate {
   std::atomic<std::uint64_t> arrived_{0};
 };
 
-// Goal:   of a light and a heavy side at least one sees the other's store, each time.
+// Goal:   at least one of a light and a heavy side sees the other's store, each time.
 // Method: both store and look at once, round after round. With no fence at all about one round in a hundred
 //         sees neither, on x86.
 TEST(Fence, LightAndHeavySideNeverMissEachOther) {

@@ -34,7 +34,8 @@ TEST(JobCounters, AreReadAsTheyWereWritten) {
   EXPECT_EQ(reader.beat(), Instant(9));
 }
 
-// Goal:   who looks at a row twice can tell that it is another group's, and never sees the former's counts.
+// Goal:   a reader that reads a row twice can detect a new group in it, and never sees the old group's
+//         counts.
 TEST(JobCounters, GiveARowToAnotherGroupWithNothingOfTheFormer) {
   auto writer = *JobCountersWriter::create(1, std::vector<std::string>{"mesh", ""}, 7, memory_headroom());
   const auto reader = *JobCountersReader::attach(Descriptor(dup(writer.descriptor())));

@@ -88,8 +88,7 @@ INSTANTIATE_TEST_SUITE_P(Sources, PeerTest,
                          testing::Values(PidfdSource::kBest, PidfdSource::kSocket, PidfdSource::kNumber));
 
 // Goal:   a process that this one cannot see is served where the kernel gives a handle on it, and else
-// refused with
-//         the remedy.
+//         refused with the remedy.
 // Method: a child in a pid namespace of its own looks at this process, which has connected to it.
 TEST_P(PeerTest, KnowsOneThatItCannotSee) {
   int ends[2];

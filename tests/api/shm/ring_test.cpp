@@ -152,7 +152,7 @@ TEST(Ring, RefusesASlotThatWasNotPublished) {
 
 // Goal:   each byte of a command is fetched once, and a slot rewritten meanwhile is noticed.
 // Method: memory that answers differently each time. The words of a slot may be read once, its sequence
-// twice.
+//         twice.
 TEST(Ring, FetchesEachWordOnce) {
   ChameleonAtomics::reset();
   Ring<ChameleonAtomics> ring;

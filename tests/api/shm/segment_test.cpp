@@ -276,7 +276,7 @@ TEST(Segments, SubmissionSegmentCannotBeTakenAway) {
 
 // Goal:   a client sleeps on a page that it can only read, and an engine in another process wakes it.
 // Method: the child maps like a client and waits long; the parent publishes once the child's flag says that
-// it sleeps.
+//         it sleeps.
 TEST(Segments, AClientSleepsOnAReadOnlyPage) {
   const Engine engine;
   const pid_t child = fork();

@@ -347,7 +347,7 @@ TEST_F(SocketTest, RefusesASocketOfAnotherKind) {
 
 // Goal:   a refusal says whose directory it is and who was refused.
 // Method: another process gives up root, if it had it, and tries a directory and a socket that are root's
-// alone.
+//         alone.
 TEST_F(SocketTest, NamesAMissingPermission) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become a user without rights";
   const auto listener = Listener::open(path_, {.mode = 0600});

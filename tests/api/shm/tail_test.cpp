@@ -25,7 +25,7 @@ muster_tensor tensor_of(std::mt19937_64& random, std::int32_t dims) {
   return t;
 }
 
-// Goal:   what is written is what is read, whatever the dims, and takes no more room than they need.
+// Goal:   written tails are read back equal, whatever the dims, and take no more room than the dims need.
 TEST(Tail, GivesFacesBackWithTheirDims) {
   std::mt19937_64 random(1);
   std::vector<muster_face> faces;
@@ -60,8 +60,7 @@ TEST(Tail, GivesAKernelBack) {
 }
 
 // Goal:   a kernel with more than there is room for is carried as far as there is room, with its true counts,
-// so
-//         that its refusal can name them.
+//         so that its refusal can name them.
 TEST(Tail, CarriesCountsThatAreTooLarge) {
   muster_kernel kernel = muster_kernel_of(1);
   for (int i = 0; i < 40; ++i) {

@@ -117,7 +117,7 @@ class NetworkSide final : public Side {
   std::unique_ptr<transport::Endpoint> endpoint_;
 };
 
-// What the kernel's TCP gives by itself.
+// Plain TCP of the kernel, for comparison.
 class StreamSide final : public Side {
  public:
   explicit StreamSide(int socket) : socket_(socket) {}

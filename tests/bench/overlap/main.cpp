@@ -295,8 +295,8 @@ class BehindBulk {
   }
 
  private:
-  // Exchanges until the time is over, or some rank says that it is. Of each how long this rank waited; the
-  // one during which it is over is left out.
+  // Exchanges until the time is over on some rank, or `over` returns true there. Returns this rank's wait in
+  // each exchange, without the last one.
   std::vector<double> exchange_for(double seconds, const std::function<bool()>& over) {
     std::vector<double> took;
     const double end = now() + seconds;

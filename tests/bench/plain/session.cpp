@@ -1,6 +1,6 @@
 // The part of the C API that train_lm uses, without Muster: one rank in one process, no daemon and no shared
 // memory. A start runs its kernel at once, on the cores of this process; points are reached when they are
-// given. What train_lm needs more with it is what the runtime costs.
+// returned. The runtime's cost is the extra time that train_lm needs with Muster.
 #include "tests/bench/plain/cores.hpp"
 
 #include "api/base/dtype.hpp"

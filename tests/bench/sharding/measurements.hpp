@@ -1,4 +1,4 @@
-// What sharding_rank measures. Each is run by all ranks of a job, and rank 0 prints one line of JSON.
+// The measurements of sharding_rank. All ranks of a job run each one, and rank 0 prints one line of JSON.
 #pragma once
 
 #include "tests/bench/sharding/rank.hpp"

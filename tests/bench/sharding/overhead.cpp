@@ -34,7 +34,7 @@ double one_step(Rank& rank, UnitSet& set, int units) {
   return called;
 }
 
-// What those units do, as starts of the same collectives: gather each twice, reduce each once.
+// The work of those units, as plain starts of the same collectives: each gathered twice and reduced once.
 class ByHand {
  public:
   ByHand(Rank& rank, int units) : rank_(rank) {

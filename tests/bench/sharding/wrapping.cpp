@@ -46,8 +46,8 @@ std::vector<Module> modules_of(const WrappingOptions& o) {
   return modules;
 }
 
-// The kernels of a model of these shapes. What they compute means nothing, but they take their time, and read
-// and write whole parameters and whole gradients.
+// The kernels of a model of these shapes. Their results mean nothing. They take the real time, and read and
+// write whole parameters and whole gradients.
 class Work {
  public:
   Work(Rank& rank, const WrappingOptions& options) : rank_(rank), options_(options) {

@@ -36,7 +36,7 @@ TEST(DaemonLink, OutlivesBeingLetGoForSilence) {
   EXPECT_EQ(version, control::own_version());
 }
 
-// Goal:   what cannot have reached the daemon is asked again, also what must not be done twice.
+// Goal:   a question that cannot have reached the daemon is asked again, also if it must not be repeated.
 // Method: a question that may not be repeated, to a connection that the daemon has ended and nobody has read.
 TEST(DaemonLink, AsksAgainWhatNeverLeft) {
   test::Node node;

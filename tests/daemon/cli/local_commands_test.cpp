@@ -65,7 +65,7 @@ TEST(MeshCommand, AddsFlattensAndReadsThemFromAClusterFile) {
   EXPECT_NE(given.out.find("dp_tp"), std::string::npos);
 }
 
-// Goal:   what makes two hashes differ is a line that differs.
+// Goal:   two hashes differ only if a line differs.
 TEST(MeshCommand, ShowsTheFactsBehindTheHash) {
   const Ran two = muster({"mesh", "--world", "8", "--mesh", "dp_shard=4,tp=2", "--manifest"});
   EXPECT_EQ(two.code, 0) << two.err;
@@ -225,7 +225,7 @@ TEST(ConfigCommand, ShowsWhereFilesAreWrong) {
   EXPECT_EQ(muster({"config", "check", folder.path() + "/none.yaml"}).code, 2);
 }
 
-// Goal:   what is called good, the daemon takes: nodes, devices and limits are looked at too.
+// Goal:   the daemon takes every file that the check passes, with its nodes, devices and limits.
 TEST(ConfigCommand, RefusesWhatTheDaemonWouldRefuse) {
   const Ran nodes = muster({"config", "check", std::string(MUSTER_CONFIGS) + "/cluster.two-nodes.yaml"});
   EXPECT_EQ(nodes.code, 0) << nodes.err;
@@ -351,7 +351,7 @@ TEST(ConfigCommand, ExplainsKeysAndPrintsSchemas) {
   EXPECT_EQ(muster({"config", "schema", "other"}).code, 2);
 }
 
-// Goal:   what it says is what a rank would choose.
+// Goal:   it names the choice that a rank would make.
 // Method: the rule is asked for the same operation.
 TEST(PlanCommand, ExplainsWhatTheRuleChooses) {
   const Machine machine{2, 8, true};
@@ -552,7 +552,7 @@ TEST(PlanCommand, ChoosesByTheLinksOfAClusterFile) {
   EXPECT_EQ(muster({"plan", "explain", "all_reduce", "--ranks", "8", "--config", far}).code, 2);
 }
 
-// What it prints can be put into musterd.yaml, and a daemon would take it as it was measured.
+// The output can be put into musterd.yaml, and a daemon would take the costs as they were measured.
 TEST(PlanCommand, MeasuresCostsThatMusterdYamlTakes) {
   const Ran costs = muster({"plan", "costs"});
   ASSERT_EQ(costs.code, 0) << costs.err;

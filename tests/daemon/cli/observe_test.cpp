@@ -32,7 +32,7 @@ TEST_F(Observe, HangFindsAJobInWhichNothingWaitsHealthy) {
   EXPECT_EQ(ask({"hang", "--job", "nope"}).code, 4);
 }
 
-// Goal:   who does not say which job means the only one; where there are several, or none, that is said.
+// Goal:   without a name the only job is meant; where there are several, or none, the message tells so.
 TEST_F(Observe, AsksTheOnlyJobIfNoneIsNamed) {
   for (const char* question : {"hang", "groups", "top"}) {
     std::vector<std::string> words{question, "--json"};
@@ -157,7 +157,7 @@ TEST_F(Observe, DoctorChecksTheDaemonThatIsNamed) {
   EXPECT_EQ(by_name.code, 0) << by_name.out;
 }
 
-// Goal:   who else may write to the runtime directory may put another socket there, and doctor says so.
+// Goal:   doctor warns if another user may write to the runtime directory, and so put another socket there.
 TEST_F(Observe, DoctorLooksWhoMayWriteToTheRuntimeDirectory) {
   const std::filesystem::path folder = daemon_.folder().path() + "/run";
   const auto said_of = [&](mode_t mode) {

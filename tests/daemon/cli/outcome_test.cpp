@@ -11,7 +11,7 @@ Json printed(const Json& object) {
   return Json::parse(testing::internal::GetCapturedStdout());
 }
 
-// Goal:   who reads numbers as doubles, as JavaScript and jq do, reads what was written.
+// Goal:   a reader that takes numbers as doubles, as JavaScript and jq do, gets the value that was written.
 TEST(PrintJson, WritesWhatADoubleDoesNotHoldAsText) {
   constexpr std::int64_t kLast = (std::int64_t{1} << 53) - 1;
   const Json said = printed({{"small", 7},

@@ -30,7 +30,7 @@ TEST(Render, CallsTheEngineOfAReadyJobAloneSilent) {
   }
 }
 
-// Goal:   of a job of several nodes a reader sees who has come where, and why something is not known.
+// Goal:   the text on a job of several nodes shows which ranks came where, and why something is not known.
 TEST(Render, ShowsTheRanksOfEachNode) {
   Json job = silent("ready").at("jobs").at(0);
   job.update({{"answered", true}, {"nodes", {"a", "b", "c"}}, {"node", "b"}});
@@ -56,7 +56,7 @@ Json user(std::uint32_t uid, std::uint64_t jobs_share, std::uint64_t memory_shar
           {"memory_share_bytes", memory_share}};
 }
 
-// Goal:   who shares the node sees the shares; a daemon of one user says nothing of them.
+// Goal:   users who share the node see the shares; a daemon of one user does not mention them.
 TEST(Render, ShowsSharesWhereThereAreSome) {
   Json status{{"version", "1"}, {"socket", "/s"},        {"pid", 1},
               {"uptime_ns", 1}, {"jobs", Json::array()}, {"sessions", 5}};

@@ -1,4 +1,4 @@
-// What `muster run` refuses before a rank starts: with which code, and whether the text names the remedy.
+// Refusals of `muster run` before a rank starts: the exit code, and whether the text names the remedy.
 #include "tests/daemon/cli/program.hpp"
 
 #include <cerrno>
@@ -53,7 +53,7 @@ TEST(RunRefusal, ANamedDaemonThatIsNotThereIsNotReplaced) {
   EXPECT_EQ(own.code, 0) << own.err;
 }
 
-// Goal:   who has named a file, or something of a daemon that is gone, does not look for a daemon there.
+// Goal:   an endpoint that is a file, or a socket of a daemon that is gone, is named as that.
 TEST(RunRefusal, WhatIsNoSocketOfADaemon) {
   const Folder home;
   const std::string file = home.write("file", "");
@@ -107,7 +107,7 @@ void forbid(std::uint32_t number) {
     _exit(97);
 }
 
-// Goal:   who is in a sandbox hears that the sandbox forbids a call, and is sent to no limit.
+// Goal:   in a sandbox the message names the sandbox that forbids a call, and no limit.
 TEST(RunRefusal, ACallThatASandboxForbids) {
   const Folder home;
   for (const auto& [number, call] : {std::pair{SYS_eventfd2, "eventfd"}, {SYS_fallocate, "fallocate"}}) {
@@ -208,7 +208,7 @@ TEST(RunRefusal, TooFewOpenFilesWithTheNumberThatIsEnough) {
   ASSERT_NE(at, std::string::npos) << few.err;
   const Ran enough = with_files(std::stoul(few.err.substr(at + 10)));
   EXPECT_EQ(enough.code, 0) << enough.err;
-  // What is set stands, and is named where it is too much.
+  // A configured limit stays, and the text names it where it is too high.
   const Ran much = with_files(1500, {"MUSTER_SET_limits__sessions_max=1000"});
   EXPECT_EQ(much.code, 1);
   const std::size_t remedy = much.err.find("MUSTER_SET_limits__sessions_max=");

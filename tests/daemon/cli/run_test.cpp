@@ -319,7 +319,7 @@ TEST(Run, DoesNotWaitLongForAReaderOnceInterrupted) {
   EXPECT_EQ(running.wait().code, 143);
 }
 
-// Goal:   what the ranks wrote comes to a slow reader whole, also when they ended long before.
+// Goal:   the output of ranks comes to a slow reader whole, also when they ended long before.
 TEST(Run, LosesNothingToASlowReader) {
   const Folder home;
   Unread unread;
@@ -373,7 +373,7 @@ TEST(Run, SaysThatItsOutputCannotBeWritten) {
   EXPECT_EQ(ran.err, "muster run: standard output cannot be written: No space left on device\n");
 }
 
-// Goal:   what the user says about a private daemon's sessions stands, unless the ranks need more.
+// Goal:   the user's settings for a private daemon's sessions stay, unless the ranks need more.
 TEST(Run, APrivateDaemonHasRoomForItsRanks) {
   const Folder home, files;
   const std::string config = files.write("musterd.yaml", "limits:\n  sessions_max: 2\n");
@@ -482,7 +482,7 @@ TEST(RunOnADaemon, AFlattenedJobIsJoinedWithTheSameFlatten) {
   EXPECT_EQ(muster({"end", "--job", "flat", "--endpoint", daemon.socket()}).code, 0);
 }
 
-// Goal:   whoever meant a run of his own sees that it is not, and how to have one.
+// Goal:   a user who meant a run of his own sees that it is not, and how to have one.
 TEST(RunOnADaemon, SaysThatItJoinsOne) {
   const Daemon daemon;
   const Ran variable = muster({"run", "-n", "1", "--", "true"}, {"MUSTER_ENDPOINT=" + daemon.socket()});

@@ -1,4 +1,4 @@
-// A daemon that says what a test has written down, and remembers what it was asked.
+// A daemon that gives a test's answers, and remembers the questions.
 #pragma once
 
 #include "api/shm/socket.hpp"
@@ -29,7 +29,7 @@ namespace muster::test {
 // Fails   aborts the test program where the socket cannot be opened.
 class ScriptedDaemon {
  public:
-  // What a command is answered with, or a refusal: control::failed(). Nothing leaves the question open.
+  // The answer to a command, or a refusal: control::failed(). Nothing leaves the question open.
   using Script = std::function<std::optional<Json>(const std::string& command)>;
 
   explicit ScriptedDaemon(Script script, std::uint16_t interface = shm::kAbiVersion)
@@ -51,7 +51,7 @@ class ScriptedDaemon {
     const std::lock_guard lock(mutex_);
     return asked_;
   }
-  // How often it was asked so, and whether that comes to be.
+  // How often it was asked so, and whether it is asked within the time limit.
   std::ptrdiff_t count(const std::string& command) const {
     const std::vector<std::string> all = asked();
     return std::count(all.begin(), all.end(), command);
@@ -97,7 +97,7 @@ class ScriptedDaemon {
     return true;
   }
 
-  // As a daemon of another release does: its header alone can be read.
+  // Answers as a daemon of another release: only its header can be read.
   bool speak_otherwise(const shm::Descriptor& connection, std::uint32_t serial) const {
     shm::MessageHeader header;
     header.version = interface_;

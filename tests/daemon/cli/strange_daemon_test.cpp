@@ -34,7 +34,7 @@ TEST(StrangeDaemon, AnAnswerOfAnotherShapeIsAFailureAndNoCrash) {
   EXPECT_EQ(ask(vague, {"status", "--json"}).code, 0);
 }
 
-// Goal:   what a stranger's engine says moves no cursor and sets no title.
+// Goal:   a text of another user's engine moves no cursor and sets no title.
 TEST(StrangeDaemon, WritesNothingToTheTerminalButText) {
   const std::string hostile =
       "one\x1b]0;title\x07 two\xC2\x9B"

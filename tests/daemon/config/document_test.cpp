@@ -50,7 +50,7 @@ TEST(Document, KeepsThePlaceOfEveryNode) {
   EXPECT_EQ(root->find("missing"), nullptr);
 }
 
-// Goal:   what is not closed is told where it opens, not where the file ends.
+// Goal:   a bracket that is not closed is reported where it opens, not where the file ends.
 TEST(Document, SaysWhereABracketOpensThatIsNotClosed) {
   const auto told = [](const std::string& text, std::uint32_t line, std::uint32_t column, const char* what) {
     const Diagnostics found = read(text);
@@ -116,7 +116,7 @@ TEST(Document, RefusesWhatIsTooLarge) {
 
 // Goal:   a text made to be slow is refused or read in the time of a pass over it, errors included.
 // Method: pieces that make a reader look far ahead, or report often on one long line; the test's own limit is
-// the check.
+//         the check.
 TEST(Document, StaysLinearOnHostileText) {
   for (const char* piece :
        {"\"", "'",   "[],",    "{},",  "!a ",  "&a ",  "*a ",       "a: 1\n", "<<: 1\n",  "- a\n", ",",

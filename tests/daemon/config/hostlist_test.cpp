@@ -100,8 +100,8 @@ TEST(Hostlist, HoldsToTheLimitItIsGiven) {
   EXPECT_FALSE(expand_hosts("n", 0));
 }
 
-// Goal:   a short text asks for little memory. Method: a name as long as a file may be, times as many hosts
-// as a list may have, would be 64 GiB.
+// Goal:   a short text asks for little memory.
+// Method: a name as long as a file may be, times as many hosts as a list may have, would be 64 GiB.
 TEST(Hostlist, RefusesALongNameBeforeItIsMultiplied) {
   const auto expanded = expand_hosts("b," + std::string(1 << 20, 'a') + "[0-65000]");
   ASSERT_FALSE(expanded);

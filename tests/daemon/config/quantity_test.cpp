@@ -54,7 +54,7 @@ TEST(Quantity, ReadsDurations) {
   EXPECT_EQ(parse_duration("7ns").value(), Nanos(7));
 }
 
-// Goal: whoever gets a quantity wrong is told the right text, not only that it is wrong.
+// Goal:   the message on a wrong quantity shows the right text, not only that it is wrong.
 TEST(Quantity, SuggestsWhatWasMeant) {
   struct Row {
     std::string text, message, suggestion;
@@ -112,7 +112,7 @@ TEST(Quantity, IsWrittenInTheLargestUnitThatLeavesAWholeNumber) {
   EXPECT_EQ(format_duration(Nanos(0)), "0s");
 }
 
-// Goal:   what is written reads back as the same value, whatever the value.
+// Goal:   a written value reads back as the same value, whatever it is.
 // Method: random values of every magnitude, up to the 18 digits that the reader takes.
 TEST(Quantity, SurvivesWritingAndReading) {
   constexpr unsigned kSeed = 20240611;

@@ -28,7 +28,7 @@ TEST(Table, WrapsTheLastColumnWithinAHundredColumns) {
   EXPECT_GT(count, 4);
 }
 
-// What is the widest line, in characters.
+// The width of the widest line, in characters.
 std::size_t widest(const std::string& text) {
   std::istringstream lines(text);
   std::size_t most = 0;

@@ -10,8 +10,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Goal:   what was unwatched is not called any more, even if it was due already.
-// Method: everything is due before the loop runs, so that it finds all of it in one look; whoever comes first
+// Goal:   a timer that was unwatched is not called any more, even if it was due already.
+// Method: everything is due before the loop runs, so that it finds all of it in one look; the first callback
 //         takes the other one out.
 TEST(Loop, CallsNoTimerThatWasUnwatchedWhileItWasDue) {
   Loop loop;

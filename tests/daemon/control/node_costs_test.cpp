@@ -95,8 +95,9 @@ TEST(NodeCosts, AreNotReadFromWhatIsNoPlainFile) {
   EXPECT_EQ(kept_node_costs(folder.path()), std::nullopt);
 }
 
-// Goal:   the first job measures, later daemons read what it found.
-// Method: the machine's costs are made up. What is kept is changed by hand; the next book must say the same.
+// Goal:   the first job measures, later daemons read its measurement.
+// Method: the machine's costs are made up. The file is changed by hand; the next book must give the same
+//         costs.
 TEST(NodeCosts, AreKeptForALaterDaemon) {
   const test::Folder folder;
   const NodeCosts measured{245, 1500, 115120, 28780};
@@ -118,7 +119,7 @@ TEST(NodeCosts, AreKeptForALaterDaemon) {
       << "what was given has not been measured";
 }
 
-// Goal:   what a busy machine left unmeasured is no measurement.
+// Goal:   a busy machine that leaves costs unmeasured gives no measurement.
 TEST(NodeCosts, AreMeasuredAgainWhereTheMachineWasTooBusy) {
   const test::Folder folder;
   const NodeCosts in_part{0, 1688, 115120, 28780};

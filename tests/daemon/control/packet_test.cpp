@@ -51,7 +51,7 @@ TEST(Packet, CarriesABodyAndDescriptors) {
   EXPECT_EQ(receive_packet(pair.right).error().code(), Code::kPending);
 }
 
-// Goal:   what an engine says, which runs with its job's rights, takes no more memory than it may.
+// Goal:   a message of an engine, which runs with its job's rights, takes no more memory than it may.
 TEST(Packet, TakesOfAnEngineOnlySoMuch) {
   const Json many{{"list", std::vector<int>(kOfEngines.items_max, 1)}};
   const Json large{{"text", std::string(kOfEngines.bytes_max, 'x')}};

@@ -145,9 +145,8 @@ TEST_F(FailingStep, IsToldToAllItsMembersWhenItsLaunchFails) {
       "group dp_shard: all_reduce on lane small failed: MUSTER_ERR_NO_RESOURCE: no memory for the send");
 }
 
-// Goal:   a step that goes on outside is given up at its deadline: all members hear that, the engine and
-// other
-//         groups go on, and its memory stays in quarantine until it is over.
+// Goal:   a step that goes on outside is given up at its deadline. All members learn of that, the engine and
+//         other groups go on, and its memory stays in quarantine until it is over.
 TEST_F(FailingStep, IsGivenUpAtItsDeadlineAndStaysInQuarantine) {
   plan_once({.at_launch = {}, .late = {}, .delay = Nanos(0), .stalls = true, .lost = false});
   unending_ = 1;
@@ -256,8 +255,8 @@ TEST_F(FailingStep, OutlivesItsClientWithoutAHang) {
 }
 
 // Goal:   steps that fail in any way, on several lanes and groups at once, leave an engine that works.
-// Method: rounds of starts with faults from a seed. All members of a step hear the same of it, and its name;
-//         who hears of a failure resets the lane. Afterwards every lane of every group works.
+// Method: rounds of starts with faults from a seed. All members of a step get the same error, with its name;
+//         a member with an error resets the lane. Afterwards every lane of every group works.
 TEST_F(FailingStep, LeavesNothingBehindInRandomRounds) {
   constexpr std::array<muster_lane, 3> kLanes{MUSTER_LANE_SMALL, MUSTER_LANE_GATHER, MUSTER_LANE_ALLREDUCE};
   const std::uint64_t rounds = muster::test::property_cases(300);

@@ -68,8 +68,8 @@ class Priorities : public ::testing::Test {
   std::vector<std::uint64_t> bulk_, small_;
 };
 
-// Goal:   what is more urgent waits for no part that has not begun, what is as urgent for one, and what is
-//         less urgent for all.
+// Goal:   a more urgent operation waits for no part that has not begun. An equally urgent one waits for one
+//         part, and a less urgent one for all.
 // Method: a bulk reduction of which some parts have run, then a small one, for every two lanes.
 TEST_F(Priorities, HoldBetweenTheParts) {
   start(bulk_, MUSTER_LANE_ALLREDUCE);

@@ -64,7 +64,7 @@ class RingClient {
   Code test(std::uint64_t point) {
     return shm::CompletionReader(completion_.page(), submission_.writable_header()).test(point);
   }
-  // What has become of the latest start on the lane.
+  // The outcome of the latest start on the lane.
   Code latest(muster_lane lane) { return test(latest_point(lane)); }
   // The point of the latest start on the lane.
   std::uint64_t latest_point(muster_lane lane) const {
@@ -73,7 +73,7 @@ class RingClient {
   std::uint32_t quarantined(muster_lane lane) {
     return shm::CompletionReader(completion_.page(), submission_.writable_header()).quarantined(lane);
   }
-  // What has stopped the lane.
+  // The failure that has stopped the lane.
   Result<shm::LaneFailure> failure(muster_lane lane) {
     return shm::CompletionReader(completion_.page(), submission_.writable_header()).failure(lane);
   }

@@ -1,6 +1,6 @@
-// What a start costs in the engine, from its command in the ring to its launch: whole turns of a real engine,
-// whose pool the test drives by hand, are counted. Nothing is warm: the first start of each lane, plan and
-// pair counts like any other, and each turn has its timers to look at too.
+// The cost of a start in the engine, from its command in the ring to its launch. It counts whole turns of a
+// real engine, whose pool the test drives by hand. Nothing is warm: the first start of each lane, plan and
+// pair counts like any other, and each turn looks at its timers too.
 #include "daemon/engine/job/engine.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
@@ -397,9 +397,8 @@ class Launcher final : public device::host::IdleProgress {
   bool rung_ = false;
 };
 
-// Goal:   with real workers too, most of whom sleep: who launches in a turn of progress wakes nobody in it,
-// and
-//         all of them come after it.
+// Goal:   with real workers too, most of which sleep, a launch in a turn of progress wakes none of them
+//         there. They all come after it.
 TEST(StartCostOfATurn, IsTheSameWhileOtherWorkersSleep) {
   Launcher launcher;
   const auto pool =

@@ -1,4 +1,4 @@
-// What an engine holds for a large job of which few ranks are here.
+// The memory of an engine for a large job of which few ranks are here.
 #include "daemon/engine/job/engine.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
@@ -101,7 +101,7 @@ class OtherEngines {
   std::deque<Other> others_;
 };
 
-// What the network of the test holds itself, for connections that receive into the same memory.
+// The memory of the test's network itself, for connections that receive into the same memory.
 Held held_by_network(const control::JobSpec& spec) {
   OtherEngines others(spec.world);
   std::vector<std::byte> memory(transport::span::kMessageBytesMax);
@@ -123,7 +123,7 @@ Held held_by_network(const control::JobSpec& spec) {
   return {after.heap_bytes - before.heap_bytes, after.resident_bytes - before.resident_bytes};
 }
 
-// What an engine holds once its ranks have attached, and other nodes have connected.
+// The memory of an engine once its ranks have attached, and other nodes have connected.
 Held held_by_engine(const control::JobSpec& spec) {
   const SteadyClock clock;
   OtherEngines others(spec.world);

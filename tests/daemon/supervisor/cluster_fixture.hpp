@@ -100,7 +100,7 @@ class ClusterTest : public ::testing::Test {
                             control::validity_of(own.certificate).value()};
     };
   }
-  // The cluster's, and each node's state is kept. To be called before the nodes start.
+  // Sets the cluster's tie breaker, and keeps each node's state. To be called before the nodes start.
   void have_tie_breaker(const std::string& node) {
     for (const auto& each : nodes_) {
       const auto& keeper = keepers_.emplace_back(std::make_shared<StateKeeper>());
@@ -111,7 +111,7 @@ class ClusterTest : public ::testing::Test {
       };
     }
   }
-  // Of job "train", as the engine of each node was told, and will be told anew.
+  // Checks the tie breaker of job "train" in each node's saved state, from which a new engine gets it.
   void expect_tie_breaker(const std::string& node) const {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
       const auto jobs = keepers_.at(n)->jobs();
@@ -123,7 +123,7 @@ class ClusterTest : public ::testing::Test {
   void start_all() {
     for (const auto& node : nodes_) node->start();
   }
-  // The node dies without a word, and comes back with nothing.
+  // The node dies without notice, and comes back with nothing.
   void lose(std::size_t n) {
     nodes_[n] = nullptr;
     nodes_[n] = std::make_unique<test::Node>();
@@ -143,7 +143,7 @@ class ClusterTest : public ::testing::Test {
     EXPECT_TRUE(answer) << answer.error().text();
     return answer ? *std::move(answer) : Json::object();
   }
-  // What node `n` says of node `peer`.
+  // Node `n`'s entry for node `peer`.
   Json peer(std::size_t n, std::size_t peer) const {
     const Json all = status(n);
     for (const Json& entry : all.at("cluster").at("peers"))
@@ -165,7 +165,7 @@ class ClusterTest : public ::testing::Test {
     const Json there = job(n);
     return there.is_null() ? 0 : there.at("epoch").get<std::uint64_t>();
   }
-  // Why the jobs that are not there are not, as that node says.
+  // The node's reasons why jobs are not there.
   std::string waiting(std::size_t n) const {
     const Json said = status(n);
     std::string all;

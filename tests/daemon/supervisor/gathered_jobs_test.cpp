@@ -108,8 +108,7 @@ TEST_F(GatheredJobsTest, LastAsLongAsTheirRanks) {
 }
 
 // Goal:   a launcher that comes back with another number of ranks gets its job, though the former would stay
-// for long:
-//         all nodes give it up, also those that have none of the new ranks.
+//         long: all nodes give it up, also those that have none of the new ranks.
 TEST_F(GatheredJobsTest, MakeRoomForOneOfAnotherSize) {
   start(3);
   for (const auto& node : nodes_) node->options.made_job_linger = 1h;
@@ -243,7 +242,7 @@ TEST_F(GatheredJobsTest, MayBeOfOneNode) {
   EXPECT_TRUE(all_gone());
 }
 
-// Goal:   whoever waits in vain hears why, on each node.
+// Goal:   ranks that wait in vain get the reason, on each node.
 TEST_F(GatheredJobsTest, SayWhyTheyCannotBeMade) {
   start(3);
   nodes_[1]->options.ranks_per_job_max = 1;

@@ -25,7 +25,7 @@ inline Roster plain_roster(std::size_t count) {
   return roster;
 }
 
-// One of them, and what it has heard.
+// One of these nodes, and the messages that it has received.
 //
 // Owns    its connections; to destroy it is its death.
 // Thread  the test's.
@@ -50,7 +50,7 @@ struct LonePeer {
     const Status opened = peers.open();
     ASSERT_TRUE(opened.ok()) << opened.text();
   }
-  // What it says of that node: its state and why.
+  // Its report on that node: the state and the reason.
   std::string said_of(const std::string& node) const {
     const control::Json report = peers.report();
     for (const control::Json& entry : report.at("peers"))
@@ -60,8 +60,8 @@ struct LonePeer {
   }
 
   const Options options;
-  control::Json jobs = control::Json::array();  // what its greeting says
-  std::map<std::string, control::Json> up;      // the nodes that are up, and what their greetings said
+  control::Json jobs = control::Json::array();  // in its greeting
+  std::map<std::string, control::Json> up;      // the nodes that are up, with the jobs in their greetings
   std::vector<std::pair<std::string, control::Json>> heard;
   Peers peers;
 };

@@ -66,7 +66,7 @@ TEST(Musterd, ChecksThatReportsHaveAPlace) {
   EXPECT_EQ(musterd({"--check-config", "--set", "log.reports_directory=" + folder.path()}).err, "");
 }
 
-// What a daemon with this runtime directory says, from its start to its end.
+// The messages of a daemon with this runtime directory, from its start to its end.
 std::string said_in(const std::string& folder, const std::vector<std::string>& environment = {}) {
   Running daemon({{program("musterd"), "--directory", folder}, environment, {}});
   for (int waited = 0; waited < kPatienceMs && muster({"status", "--endpoint", folder}).code != 0; ++waited)
@@ -77,7 +77,8 @@ std::string said_in(const std::string& folder, const std::vector<std::string>& e
   return ran.err;
 }
 
-// Goal:   root's daemon in a directory of somebody else: he could put his own socket in the place of it.
+// Goal:   root's daemon warns of a directory of another user, who could put his own socket in the place of
+//         it.
 TEST(Musterd, WarnsOfARuntimeDirectoryOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to give a directory away";
   const Folder own, foreign;
@@ -103,9 +104,8 @@ TEST(Musterd, TellsVariablesThatAreMisspelt) {
   EXPECT_EQ(said.find("SOMEBODY"), std::string::npos) << said;
 }
 
-// Goal:   nobody else can put a socket in the place of the daemon's: it closes its own directory, and takes
-// none
-//         that is everybody's.
+// Goal:   no other user can put a socket in the place of the daemon's. It closes its own directory, and takes
+//         none to which all users may write.
 TEST(Musterd, HasItsRuntimeDirectoryForItself) {
   const Folder open, everybodys;
   std::filesystem::permissions(open.path(), std::filesystem::perms(0777));
@@ -238,9 +238,8 @@ TEST(Musterd, RefusesLimitsThatItsDescriptorsCannotCarry) {
   });
 }
 
-// Goal:   whoever may pass through the directory may connect; who governs has a door of his own, and the
-// folder
-//         that containers mount holds one socket and nothing else.
+// Goal:   any user that may pass through the directory may connect. Governors have a socket of their own, and
+//         the folder that containers mount holds one socket and nothing else.
 TEST(Musterd, GivesItsDirectoryItsModeAndGroup) {
   const Daemon daemon({"--set", "node.directory_mode=0710", "--set",
                        "node.group=" + std::string(getgrgid(getegid())->gr_name)});

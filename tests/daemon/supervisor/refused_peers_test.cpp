@@ -1,4 +1,4 @@
-// Who is refused by a cluster, and that its job does not notice.
+// A cluster refuses peers, and its job does not notice.
 #include "daemon/supervisor/peers/peers.hpp"
 
 #include "tests/daemon/supervisor/cluster_fixture.hpp"

@@ -193,8 +193,8 @@ TEST_F(TemporaryJobsTest, EndWithTheirMakerWhileItsPartIsAway) {
   }
 }
 
-// Goal:   a job may follow one of the same name whose part still ends on one of its nodes, whoever asks for
-//         it, and does not come any more if it was given up meanwhile.
+// Goal:   a job, of any requester, may follow one of the same name whose part still ends on one of its nodes.
+//         It does not come any more if it was given up meanwhile.
 // Method: the engine of that node is stopped, so it ends late.
 TEST_F(TemporaryJobsTest, FollowAnEarlierOneOfTheirNameThatStillEnds) {
   start(3);
@@ -248,7 +248,7 @@ TEST_F(TemporaryJobsTest, AreRefusedWhereTheirNameIsTaken) {
   EXPECT_EQ(job_at(1), "ready");
 }
 
-// Goal:   whoever asks hears which node is too slow before it stops waiting, and nothing of the job stays.
+// Goal:   the requester learns which node is too slow before it stops waiting, and nothing of the job stays.
 // Method: the engine of one node never answers.
 TEST_F(TemporaryJobsTest, AreGivenUpBeforeTheirMakerStopsWaiting) {
   prepare(2);

@@ -1,5 +1,5 @@
-// What every device backend must do. Each backend instantiates the suite with a Rig: a device, and the three
-// things a test needs that the seam leaves to the layers above.
+// The duties of every device backend. Each backend instantiates the suite with a Rig: a device, and the three
+// functions that tests need and that the seam leaves to the layers above.
 #pragma once
 
 #include "kernels/device/device.hpp"
@@ -69,7 +69,7 @@ class Gate {
   std::atomic<bool> reached_{false};
 };
 
-// Who ran, in order.
+// The numbers of the tasks that ran, in order.
 class Journal {
  public:
   static constexpr std::size_t kMax = 4096;
@@ -178,7 +178,7 @@ TEST_P(DeviceConformance, FinishesAnEventOfAnEmptyStream) {
 
 // Goal:   an event tells when the work before it began and ended.
 // Method: two spans on one stream, the first held by a gate: they do not overlap, and neither is turned
-// round.
+//         round.
 TEST_P(DeviceConformance, TellsWhenTheWorkBeforeAnEventBeganAndEnded) {
   const SteadyClock clock;
   Gate gate;
@@ -258,7 +258,7 @@ TEST_P(DeviceConformance, DoesNotWaitForAnEventNeverRecorded) {
 
 // Goal:   a wait means the record that was the last when wait() was called.
 // Method: wait, then record the event again behind a gate that stays shut until the waiting stream is
-// through.
+//         through.
 TEST_P(DeviceConformance, WaitsForTheRecordBeforeTheWaitNotForALaterOne) {
   if (rig_->blockable() < 2) GTEST_SKIP() << "this backend cannot hold two streams at a time";
   Gate first_gate, second_gate;

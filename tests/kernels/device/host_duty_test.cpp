@@ -95,7 +95,7 @@ TEST(PoolDuty, ServesEveryLetterWhetherWorkersSleepOrPoll) {
 }
 
 // Goal:   work enqueued by a thread that is no worker reaches a pool whose workers sleep in progress or on
-// their bells.
+//         their bells.
 TEST(PoolDuty, IsWokenForWorkEnqueuedFromOutside) {
   for (const std::uint32_t workers : {1u, 3u}) {
     Mailroom progress;

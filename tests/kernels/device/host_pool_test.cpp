@@ -394,7 +394,7 @@ TEST(PoolThreads, ServeManyIssuersAtOnce) {
   }
 }
 
-// Goal:   whoever issues while the pool ends hears of it, and waits for nothing that was dropped.
+// Goal:   a thread that issues while the pool ends gets an error, and waits for no dropped task.
 TEST(PoolEnd, MeetsThoseWhoStillIssue) {
   for (Rounds rounds(100); rounds.next();) {
     Bench bench(sleepy(2));
@@ -423,7 +423,7 @@ TEST(PoolEnd, MeetsThoseWhoStillIssue) {
 
 // Goal:   any mixture of tasks, records and waits keeps the order it promised.
 // Method: seeded. A shadow clock counts what was issued; each task checks on running that what its stream
-// waited for ran.
+//         waited for ran.
 TEST(PoolThreads, KeepEveryPromisedOrderInARandomMixture) {
   constexpr std::uint32_t kStreams = 6, kEvents = 5;
   struct Step {

@@ -13,7 +13,7 @@
 namespace muster::device::host::test {
 namespace {
 
-// ---- who works, and who is roused --------------------------------------------------------------
+// ---- working and woken workers -----------------------------------------------------------------
 
 TEST(Workers, LetsAtLeastOneWorkAndAtMostAll) {
   Workers workers(3);
@@ -69,7 +69,7 @@ TEST(Workers, RousesAllAtTheEnd) {
 
 // ---- a pool of which fewer work ----------------------------------------------------------------
 
-// Goal:   of a pool's workers no more run parts than are to work, and more as soon as more are to.
+// Goal:   no more of a pool's workers run parts than the set number, and more as soon as that number grows.
 // Method: parts that end only once they are let, so that whoever may run one is inside one.
 TEST(WorkingPool, RunsAsManyPartsAtOnceAsItHasWorkingWorkers) {
   Bench bench(sleepy(4));

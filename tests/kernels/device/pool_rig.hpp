@@ -1,4 +1,4 @@
-// What the suites of the host pool share: a pool with its device, and tasks that count, write, or hold a
+// Shared parts of the host pool's suites: a pool with its device, and tasks that count, write, or hold a
 // worker.
 #pragma once
 
@@ -16,7 +16,7 @@
 
 namespace muster::device::host::test {
 
-// Workers that lie down at once: every enqueue has to wake somebody.
+// Workers that sleep at once: every enqueue has to wake one.
 inline PoolOptions sleepy(std::uint32_t workers, IdleProgress* progress = nullptr) {
   PoolOptions options;
   options.workers = workers;
@@ -25,7 +25,7 @@ inline PoolOptions sleepy(std::uint32_t workers, IdleProgress* progress = nullpt
   return options;
 }
 
-// What a progress waits for. It has no timeout, so a lost wake is a test that hangs, not one that is slow.
+// A progress waits for this bell. It has no timeout, so a lost wake hangs the test instead of slowing it.
 class Bell {
  public:
   void wait() {
@@ -70,8 +70,8 @@ struct Letter {
   Task task(std::uint32_t parts = 1) const { return {&run, this, parts}; }
 };
 
-// A loop of at most `rounds`, ended early on a machine so busy that each wake costs a time slice. What is
-// checked does not depend on how many there were.
+// A loop of at most `rounds`. It ends early on a machine so busy that each wake costs a time slice. The
+// checks do not depend on the number of rounds.
 class Rounds {
  public:
   explicit Rounds(std::uint64_t rounds) : left_(rounds), until_(Clock::now() + std::chrono::seconds(1)) {}

@@ -24,7 +24,7 @@ TEST(Registry, RefusesAHostDeviceThatIsNotThereOrHasNoPool) {
 }
 
 // Goal:   whatever the build and the node, asking for a GPU is answered by a device or by a sentence with the
-// remedy.
+//         remedy.
 TEST(Registry, AnswersForCudaInEveryBuild) {
   auto device = open(Kind::kCuda, 0, nullptr);
   if (device) {

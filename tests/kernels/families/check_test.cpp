@@ -99,7 +99,7 @@ TEST(Validate, ChecksTheCountOfNumbers) {
 }
 
 // Goal: two parts never write one element, so an output whose elements share addresses is refused; an input
-// may repeat.
+//       may repeat.
 TEST(Validate, RefusesOutputsWhoseElementsOverlap) {
   Probe p;
   using Entries = decltype(Tensor::size);
@@ -144,7 +144,7 @@ TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
   expect_refused(kProbe, args(halves, {}, view(24, 50)), "y and x overlap");
 }
 
-// Goal: what works element by element may write where it reads, and nowhere else beside.
+// Goal: an elementwise kernel may write exactly where it reads, but not to an overlapping other view.
 TEST(Validate, TakesTheVeryViewInPlace) {
   const Kernel in_place{1, "probe", kOperands, {1, 1}, accept, nullptr, nullptr, nullptr, 0};
   OwnedTensor memory(MUSTER_F32, {100});

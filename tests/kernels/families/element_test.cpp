@@ -100,7 +100,7 @@ TEST(Ranges, CoverEveryElementOnce) {
 
 // Goal:   any range of the elements is visited once, in row-major order, in runs.
 // Method: two views of one shape in different layouts; every pair of bounds; offsets compared with plain
-// index arithmetic.
+//         index arithmetic.
 TEST(Walk, VisitsAnyRangeInRowMajorOrder) {
   for (const Shape& shape : {Shape{3, 4, 5}, Shape{6, 1, 7}, Shape{2, 3, 2, 3}, Shape{5}, Shape{},
                              Shape{2, 1, 3, 2, 2}, Shape{2, 2, 1, 2, 3, 2, 1, 2}}) {

@@ -237,7 +237,7 @@ TEST(CountZeros, MatchesTheTwinForEveryShapeLayoutAndDtype) {
   }
 }
 
-// Goal: what is not finite is not zero, nor is the smallest number.
+// Goal: values that are not finite count as nonzero, and so does the smallest number.
 TEST(CountZeros, CountsNothingButZeros) {
   const double infinity = std::numeric_limits<double>::infinity();
   OwnedTensor x(MUSTER_F32, {6}, Layout::kDense, {0.0, -0.0, std::nan(""), infinity, -infinity, 0x1p-149});
@@ -264,7 +264,7 @@ TEST(Sum, GivesEqualBitsForEveryLayoutOfTheSameElements) {
   }
 }
 
-// Goal: whoever is urgent waits for one part of a long reduction, not for all of it.
+// Goal: an urgent task waits for one part of a long reduction, not for all of it.
 TEST(Sum, OfManyElementsHasManyParts) {
   OwnedTensor x(MUSTER_F32, {1'000'000}, Layout::kDense, Values(1'000'000, 1.0));
   OwnedTensor out(MUSTER_F64, {1}, Layout::kDense, {1.0});

@@ -223,9 +223,8 @@ TEST(VocabularyLoss, OverShardsEqualsTheDenseLoss) {
       }
 }
 
-// Goal:   what the header says of a target that no shard owns: below -1 NaN, too large as if its logit were
-// the
-//         row's maximum.
+// Goal:   the header's rule for a target that no shard owns: below -1 the loss is NaN; above the range it is
+//         as if the target's logit were the row's maximum.
 TEST(VocabularyLoss, DoesNotFindOutATargetThatIsTooLarge) {
   Random random(604);
   Case c({4, 10}, MUSTER_F32, Layout::kDense, random);

@@ -70,7 +70,7 @@ TEST(Table, FindsNothingForANumberThatIsNoKernel) {
 }
 
 // Goal: the operand tables agree with the builders, which decide the order: as many operands, the optional
-// ones optional.
+//       ones optional.
 TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
   const muster_tensor t = muster_none();
   const std::vector<muster_kernel> built{

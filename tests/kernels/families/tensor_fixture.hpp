@@ -1,5 +1,5 @@
-// What the kernel tests share: seeded tensors in any memory layout with poison around every element, rows run
-// part by part in several orders, and comparison with a twin.
+// Shared parts of the kernel tests: seeded tensors in any memory layout with poison around every element,
+// rows that run part by part in several orders, and comparison with a twin.
 //
 // A tensor's storage starts and ends with a border, and layouts other than kDense leave gaps between
 // elements. All bytes that are no element hold poison; padding_intact() says whether they still do.

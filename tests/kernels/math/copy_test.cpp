@@ -13,7 +13,7 @@ namespace muster::math {
 namespace {
 
 // Goal:   ordinary and streaming copies move exactly the bytes asked for, whatever the alignment of either
-// side.
+//         side.
 TEST(Copy, MovesExactlyItsBytesFromAnyAddressToAnyAddress) {
   constexpr std::size_t kRoom = 5000;
   std::vector<std::byte> source(kRoom + 128);

@@ -196,7 +196,7 @@ TEST(Reduce, AddsAsATreeAndNotAsAChain) {
 
 // Goal:   a product is rounded before it is added: no fused multiply-add anywhere.
 // Method: a·s and b·s round to equal magnitudes, so the honest sum is zero; a fused one keeps the rounding
-// error.
+//         error.
 TEST(Reduce, NeverFusesTheScaleWithTheSum) {
   const float third = 1.0f / 3.0f;
   const std::vector<float> a(64, third);

@@ -104,7 +104,7 @@ std::uint64_t bits_of(const Pattern& pattern, muster_dtype dtype) {
   }
 }
 
-// Goal:   what muster.h says about NaN, infinities, signed zeros and subnormals holds in every lane of every
+// Goal:   the rules of muster.h for NaN, infinities, signed zeros and subnormals hold in every lane of every
 //         target.
 // Method: the table above, spread over 37 equal elements so that full vectors and the rest are both seen.
 TEST(SpecialValues, FollowTheTruthTableOnEverySimdTarget) {

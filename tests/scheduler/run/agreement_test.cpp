@@ -1,5 +1,5 @@
-// What the members of a group notice before a byte moves (decision D7): one field of one rank is changed in
-// operations drawn at random, and the verdict must name it.
+// The members of a group notice any difference before a byte moves (decision D7). The tests change one field
+// of one rank in random operations, and the verdict must name it.
 #include "scheduler/run/match_queue.hpp"
 
 #include "tests/kernels/math/values.hpp"
@@ -30,13 +30,13 @@ constexpr std::uint32_t kWorld = 9;  // as many as random_shape() draws
 constexpr std::uint32_t kRankStep = 4;
 std::byte g_arena[1 << 20];  // where members have their data; nothing is read or written there
 
-// What one member says. Its world rank is not its index in the group.
+// One member's description of an operation. Its world rank is not its index in the group.
 struct Saying {
   Collective collective;
   Share share;
 };
 
-// The members of a shape, each as it says it. SEND and RECV alternate as its two ends do.
+// The descriptions of a shape by each of its members. The two ends of a transfer describe SEND and RECV.
 std::vector<Saying> sayings_of(const Shape& shape) {
   std::vector<Saying> said;
   for (const Placement& placement : transport::test::placements_of(shape)) {
@@ -54,11 +54,11 @@ std::vector<Saying> sayings_of(const Shape& shape) {
   return said;
 }
 
-// What was changed: at which member, and the word that the verdict must have.
+// A change: the changed member, and the word that the verdict must contain.
 struct Change {
   std::size_t member = 0;
   std::string field;
-  bool alone = true;  // the member is alone with what it says, not one end of an edge
+  bool alone = true;  // the member differs from all others, not just from the other end of an edge
 };
 
 // Changes one of the fields that all must share. False if the operation does not have it.

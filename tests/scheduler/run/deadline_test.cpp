@@ -1,4 +1,4 @@
-// What a start's deadline counts, and what it does not.
+// The time that counts towards a start's deadline, and the time that does not.
 #include "tests/scheduler/run/graph_fixture.hpp"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ class Deadline : public ::testing::Test {
     for (const std::uint32_t rank : {0u, 1u, 2u, 3u}) reduce(rank, MUSTER_LANE_REDUCE);
     ASSERT_EQ(stage.launched.size(), 1u);
   }
-  // Its first deadline has passed, because something of it has moved.
+  // The step survives its first deadline, because some of its data has moved.
   void launch_what_has_moved() {
     launch_outside();
     stage.pass(kMost);
@@ -68,7 +68,7 @@ TEST_F(Deadline, IsNotForABacklogOfALaneThatItWaitsFor) {
   EXPECT_EQ(stage.retired_well, 12u);
 }
 
-// Goal:   whose own signal is missing is to blame.
+// Goal:   the verdict blames the rank whose own signal is missing.
 TEST_F(Deadline, BlamesTheRankThatWaitsForItself) {
   stage.start(1, MUSTER_LANE_COMPUTE, stage.kernel(), {kNever}, kTimeout);
   stage.pass(kTimeout * 2);

@@ -63,7 +63,7 @@ TEST(MemberEpoch, OfOneThatCameLateHearsOfWhatEndedItsEpochAlone) {
   EXPECT_EQ(there.epoch(), 3u);
 }
 
-// Goal:   whoever comes in time is not late, whatever ends afterwards.
+// Goal:   a member that comes in time is not late, whatever ends afterwards.
 TEST(MemberEpoch, OfOneThatCameInTimeIsAsTheOthers) {
   Epochs epochs;
   MemberEpoch first;
@@ -87,10 +87,9 @@ TEST(MemberEpoch, OfOneThatCameVeryLateGetsToThePresent) {
 }
 
 // Goal:   a rank that attaches for the first time after faults hears of each in order, by an operation each,
-// as
-//         those did that were there; then their operations match.
+//         as those did that were there; then their operations match.
 // Method: a deadline, an abort and a loss end three operations; rank 2 attaches after the first, second or
-// third.
+//         third.
 TEST(Graph, TellsALateRankOfAllThatEndedBefore) {
   for (const int before : {0, 1, 2}) {
     SCOPED_TRACE(before);
@@ -127,8 +126,8 @@ TEST(Graph, TellsALateRankOfAllThatEndedBefore) {
   }
 }
 
-// Goal:   what happened in a run is nothing to the ranks of the next one, also to those that have never been
-//         there; a fault of the next one they hear of.
+// Goal:   the ranks of the next run get no fault of the last one, not even ranks that were never there. They
+//         do get a fault of the next run.
 TEST(Graph, BeginsANewRunForAllRanks) {
   Stage stage(world_of(3), {{"world", {Rank(0), Rank(1), Rank(2)}}}, {Rank(2)});
   const auto start = [&](std::uint32_t rank, Nanos deadline) {

@@ -210,7 +210,7 @@ TEST_F(FailingSteps, TellWhatFailedAfterTheLaunch) {
   EXPECT_EQ(poll(), std::vector<std::string>{""});
 }
 
-// Goal:   of a device that breaks as a whole no step says anything: the executor does.
+// Goal:   the executor reports a device that breaks as a whole, because no step does.
 TEST_F(FailingSteps, AreNotBlamedForADeviceThatBreaks) {
   EXPECT_TRUE(executor->health().ok());
   ASSERT_TRUE(executor->launch(0, step).ok());

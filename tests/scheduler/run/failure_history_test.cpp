@@ -289,7 +289,7 @@ class History final : public Actions {
     return cause->fault;
   }
 
-  // ---- what is held ------------------------------------------------------------------------------
+  // ---- invariants --------------------------------------------------------------------------------
   std::size_t step_of(const Step::Part& part) {
     return ranks_[part.rank.value].started[part.lane].at(part.value).step;
   }

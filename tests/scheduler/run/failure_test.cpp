@@ -1,4 +1,4 @@
-// What a failure takes with it, and who hears of it how often.
+// The operations that a failure ends, and the members that get it and how often.
 #include "scheduler/run/graph.hpp"
 
 #include "tests/scheduler/run/graph_fixture.hpp"
@@ -55,7 +55,7 @@ class Failure : public ::testing::Test {
   static constexpr std::uint64_t kNever = shm::make_point(shm::kClientTimelineFirst, 1);
 };
 
-// Goal:   what other groups still owe a rank is not void because it resets a lane for another reason.
+// Goal:   a rank still gets a pending loss of another group after it resets a lane for another reason.
 // Method: rank 2 dies while rank 0 waits elsewhere; the group where it waits is aborted, the lane reset.
 TEST_F(Failure, StillTellsOfALossAfterAResetForAnotherReason) {
   reduce(0, 0, MUSTER_LANE_SMALL);
@@ -73,7 +73,7 @@ TEST_F(Failure, StillTellsOfALossAfterAResetForAnotherReason) {
   EXPECT_EQ(stage.launched.size(), 1u) << "that was all";
 }
 
-// Goal:   who has heard does not take part with what it had submitted before it knew.
+// Goal:   a rank that knows of a loss does not take part with a start that it submitted before it knew.
 TEST_F(Failure, TellsAgainWhereAStartFromBeforeTheResetWaits) {
   reduce(2, 0, MUSTER_LANE_SMALL);
   reduce(2, 0, MUSTER_LANE_HALO, {kNever});
@@ -94,8 +94,8 @@ TEST_F(Failure, TellsAgainWhereAStartFromBeforeTheResetWaits) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
-// Goal:   a collective that fails before its group has met for it fails for all, so that nobody meets the
-//         rank's next one instead.
+// Goal:   a collective that fails before its group has met for it fails for all. So no member meets the
+//         rank's next collective instead.
 TEST_F(Failure, TakesThePeersOutOfACollectiveThatFellBeforeItArrived) {
   reduce(0, 0, MUSTER_LANE_SMALL);
   reduce(0, 1, MUSTER_LANE_SMALL, {kNever}, Nanos(10));
@@ -107,8 +107,8 @@ TEST_F(Failure, TakesThePeersOutOfACollectiveThatFellBeforeItArrived) {
   EXPECT_TRUE(stage.stops.empty()) << "each has heard once";
 }
 
-// Goal:   a rank that leaves what it waits in takes nobody's next operation for it, and is waited for by
-// nobody.
+// Goal:   a rank that gives up an operation does not take a peer's next operation for it, and no peer waits
+//         for that rank.
 TEST_F(Failure, EndsForAllWhatARankGivesUp) {
   const Cause interrupted{Code::kAborted, 0, "rank 0 was interrupted"};
   stage.graph.give_up(Rank(0), MUSTER_LANE_SMALL, interrupted, stage.now);
@@ -148,7 +148,7 @@ TEST_F(Failure, EndsForAllWhatARankGivesUpOnItsWayToAnotherNode) {
   }
 }
 
-// Goal:   behind another start of its lane it falls as well, though it has not met anybody.
+// Goal:   a start behind another start of its lane fails as well, though it has not met any peer.
 TEST_F(Failure, EndsForAllWhatARankGivesUpBehindAnother) {
   reduce(0, 1, MUSTER_LANE_SMALL);
   stage.start(0, MUSTER_LANE_SMALL, stage.kernel(), {kNever});
@@ -187,8 +187,7 @@ TEST_F(Failure, TakesThePeersOutOfWhatIsSubmittedToAStoppedLane) {
   expect_to_meet_again({0u, 1u}, MUSTER_LANE_SMALL);
 }
 
-// Goal:   peers of a lane that fails for another lane's sake hear of the cause, with its own code. If the
-// rank
+// Goal:   peers of a lane that fails because of another lane get the cause, with its own code. If the rank
 //         comes upon that fault again, nothing ends by it again: the peer waits for the rank's next start.
 TEST_F(Failure, PassesTheCauseOnAcrossLanes) {
   const auto lost = reduce(1, 0, MUSTER_LANE_SMALL);
@@ -221,8 +220,8 @@ TEST_F(Failure, StandsForWhatWaitsForItsPointOnTheSameLane) {
   expect_to_meet_again({0u, 1u}, MUSTER_LANE_HALO);
 }
 
-// Goal:   one failure is one: those who have got over it are not taken out by a member that hears of it late,
-//         however much that one has queued, or starts before it looks.
+// Goal:   one failure counts once. A member that gets it late does not stop members that have reset after it,
+//         however much it has queued, or starts before it looks.
 TEST_F(Failure, LeavesThoseAloneWhoHaveGotOverIt) {
   reduce(2, 0, MUSTER_LANE_SMALL, {}, Nanos(10));
   reduce(2, 2, MUSTER_LANE_SMALL);
@@ -287,8 +286,8 @@ TEST_F(Failure, TellsBothEndsOfAMessageOfADeparture) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
-// Goal:   what a rank had sent before it heard of a loss does not reach who came after that, though it has
-//         heard of it on another lane meanwhile.
+// Goal:   data that a rank sent before it knew of a loss does not reach the lost rank's successor. This holds
+//         even if the rank has got the loss on another lane meanwhile.
 TEST_F(Failure, KeepsMessagesFromBeforeALossFromWhoComesAfterIt) {
   stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)), {kNever});
   stage.graph.detached(Rank(1), "rank 1 died", stage.now);
@@ -308,7 +307,7 @@ TEST_F(Failure, KeepsMessagesFromBeforeALossFromWhoComesAfterIt) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
-// Goal:   until a rank has got over an abort, no message of its reaches who has, on whatever lane.
+// Goal:   until a rank has reset after an abort, no message of it reaches a rank that has, on any lane.
 TEST_F(Failure, KeepsMessagesFromBeforeAResetFromWhoHasReset) {
   Collective back = message(MUSTER_RECV, 5);
   std::swap(back.root, back.receiver);
@@ -329,7 +328,7 @@ TEST_F(Failure, KeepsMessagesFromBeforeAResetFromWhoHasReset) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
-// Goal:   what a rank got over long ago does not come back, though it has got over many failures since.
+// Goal:   a failure that a rank has reset long ago does not come back, even after many later failures.
 TEST_F(Failure, RemembersWhatWasGotOverBeforeManyOthers) {
   stage.start(0, MUSTER_LANE_HALO, stage.collective(0, 0, message(MUSTER_SEND, 5)));
   stage.graph.abort({GroupId(0)}, {Code::kAborted, 1, "aborted"}, stage.now);
@@ -345,10 +344,9 @@ TEST_F(Failure, RemembersWhatWasGotOverBeforeManyOthers) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
-// Goal:   who was not there for several ends hears of the oldest, and once it has reset its lane, of no
-// other. Method: a deadline of rank 1 ends a place and a pair; a loss elsewhere ends the place again, because
-// rank 1
-//         drops what it has there.
+// Goal:   a rank that missed several ends gets the oldest, and no other once it has reset its lane.
+// Method: a deadline of rank 1 ends a place and a pair. A loss elsewhere ends the place again, because rank 1
+//         drops its start there.
 TEST_F(Failure, TellsOfTheOldestEndAndThenOfNoOther) {
   stage.start(1, MUSTER_LANE_SMALL, stage.kernel(), {kNever}, Nanos(10));
   reduce(0, 1, MUSTER_LANE_SMALL);
@@ -458,9 +456,8 @@ TEST_F(Failure, BlamesNoRankOfThisNodeThatAnotherHasLost) {
   }
 }
 
-// Goal:   a launched step that fails is told to all its members, in words that name it. What waits for it
-// fails
-//         by DEPENDENCY, other groups go on, and the lane works again after its reset.
+// Goal:   all members of a launched step that fails get an error that names it. Starts that wait for it fail
+//         with DEPENDENCY, other groups go on, and the lane works again after its reset.
 TEST_F(Failure, TellsAllMembersOfALaunchedStepThatFails) {
   const std::uint64_t point = reduce(0, 0, MUSTER_LANE_SMALL);
   reduce(0, 1, MUSTER_LANE_SMALL);
@@ -483,8 +480,8 @@ TEST_F(Failure, TellsAllMembersOfALaunchedStepThatFails) {
   expect_to_meet_again({0u, 1u}, MUSTER_LANE_SMALL);
 }
 
-// Goal:   what was launched behind a kernel that fails ends, and does not count; a code that says something
-//         else to a client is told as one of the device.
+// Goal:   a step launched behind a failing kernel ends, and does not count. A code that means something else
+//         to a client is reported as one of the device.
 TEST_F(Failure, CountsNothingBehindAKernelThatFails) {
   for (int i = 0; i < 2; ++i) stage.start(1, MUSTER_LANE_COMPUTE, stage.kernel());
   const Status why(Code::kBusy, "no room");

@@ -107,12 +107,12 @@ class Stage final : public Actions {
   void finish_all() {
     while (!launched.empty()) finish_next();
   }
-  // Time passes for an engine that looks as often as it promises.
+  // Time passes for an engine that ticks as often as it promises.
   void pass(Nanos time) {
     constexpr Nanos kPeriod = std::chrono::milliseconds(100);
     for (const Instant end = now + time; now < end; graph.tick(now)) now = std::min(end, now + kPeriod);
   }
-  // Of all starts that are next on their lane.
+  // The next deadline of all starts that are next on their lane.
   std::optional<Instant> next_deadline() const {
     std::optional<Instant> next;
     for (const Rank rank : graph.lanes().world().locals()) {

@@ -190,7 +190,7 @@ TEST(Graph, BlamesExactlyTheMissingRanksAtTheDeadline) {
     ASSERT_TRUE(stage.stopped_with(rank, MUSTER_LANE_SMALL, Code::kTimeout));
     EXPECT_THAT(stage.stop_text(rank, MUSTER_LANE_SMALL), HasSubstr("missing ranks 1 3"));
   }
-  // Who comes late gets the same verdict, never a late success.
+  // A late rank gets the same verdict, never a late success.
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(2, 1, Stage::all_reduce(1)));
   EXPECT_TRUE(stage.stopped_with(1, MUSTER_LANE_SMALL, Code::kTimeout));
   EXPECT_TRUE(stage.launched.empty());
@@ -279,7 +279,7 @@ TEST(Graph, TellsOfALossAfterAnAbortBeforeIt) {
   }
 }
 
-// Goal:   who missed two losses hears of both, in turn: neither is waited for until a deadline.
+// Goal:   a rank that missed two losses gets both, in turn, and waits for neither until a deadline.
 // Method: ranks 3 and 2 die; rank 1 comes, resets its lane and comes again.
 TEST(Graph, TellsOfEachLostMemberInTurn) {
   Stage stage(world_of(4), four_ranks());
@@ -308,7 +308,7 @@ TEST(Graph, KeepsOldDeathsFromANewTrainer) {
   EXPECT_EQ(stage.launched.size(), 1u);
 }
 
-// Goal:   a chain of departures leaves nobody waiting, and everybody hears of the rank at its root.
+// Goal:   a chain of departures leaves no rank waiting, and all ranks get the rank at its root.
 // Method: rank 1 dies; rank 0, which shares a group with it, hears and leaves in order; rank 2 shares one
 //         with rank 0 alone and comes to it after both have gone.
 TEST(Graph, PassesTheRootOfAChainOfDeparturesOn) {
@@ -331,7 +331,7 @@ TEST(Graph, NamesTheLeaverWhereNoFailureCameBefore) {
   EXPECT_THAT(stage.stop_text(1, MUSTER_LANE_SMALL), HasSubstr("rank 0 (pid 6) detached"));
 }
 
-// Goal:   a rank that will never come is waited for by nobody, whenever they come.
+// Goal:   no rank waits for a rank that will never come, whenever the others come.
 // Method: rank 1 is absent; rank 0 waits already, rank 2 attaches later; then rank 1 comes after all.
 TEST(Graph, WaitsForNoRankThatIsKnownNotToCome) {
   Stage stage(world_of(3), {{"world", {Rank(0), Rank(1), Rank(2)}}, {"ends", {Rank(0), Rank(2)}}});
@@ -391,7 +391,7 @@ TEST(Graph, ForgetsAbsencesWhenEverybodyHasLeft) {
   EXPECT_TRUE(stage.stops.empty()) << "a new trainer starts";
 }
 
-// Goal:   what made a rank leave the last run is no reason why it does not come to the next.
+// Goal:   the cause of a rank's departure from the last run does not explain its absence from the next.
 TEST(Graph, ForgetsWhyRanksLeftWhenAllAreExpectedAnew) {
   Stage stage(world_of(3), {{"world", {Rank(0), Rank(1), Rank(2)}}});
   stage.graph.detached(Rank(0), "rank 0 (pid 6) died", stage.now);

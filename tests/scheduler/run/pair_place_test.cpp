@@ -67,7 +67,7 @@ TEST(PairPlace, SeatsARankThatIsBackInThePresent) {
   EXPECT_EQ(pair.arrive(Side::kReceiver, 1, receive, 21), std::pair(11ul, 21ul));
 }
 
-// Goal:   of one tag the order in which starts were read counts, and not which lane is ready first.
+// Goal:   starts of one tag match in the order in which they were read, whichever lane is ready first.
 TEST(PairPlace, KeepsTheOrderOfATag) {
   Pair pair;
   const Stamp first = pair.read(Side::kSender, 5);
@@ -107,7 +107,7 @@ TEST(PairPlace, KeepsNoPlaceThatNobodyWaitsBehind) {
   EXPECT_EQ(pair.arrive(Side::kSender, 5, again, 1), std::pair(1ul, 3ul));
 }
 
-// Goal:   what one side started in an epoch that has ended never meets what the other starts in the next.
+// Goal:   a start of one side in an ended epoch never meets a start of the other side in the next.
 TEST(PairPlace, BeginsAnewInEachEpoch) {
   Pair pair;
   const Stamp old_send = pair.read(Side::kSender, 5);

@@ -42,7 +42,7 @@ class NodeConnectionTest : public ::testing::Test {
   std::array<std::unique_ptr<Network>, 2> networks_{hub_.open(NodeIndex(0)), hub_.open(NodeIndex(1))};
 };
 
-// Goal:   what an earlier connection of two nodes has sent is received by no later one.
+// Goal:   no later connection of two nodes receives data that an earlier one has sent.
 // Method: a short message is on its way when both ends close, and comes once they have connected anew.
 TEST_F(NodeConnectionTest, TakesNothingOfAnEarlierOne) {
   NodeConnection& before = connect(0, 7);

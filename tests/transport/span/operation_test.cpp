@@ -1,4 +1,4 @@
-// What a communicator between nodes refuses to launch.
+// Operations that a communicator between nodes refuses to launch.
 #include "transport/span/operation.hpp"
 
 #include "kernels/math/reduce.hpp"
@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// A reduction of so many ranks, on two nodes.
+// The refusal of a reduction of `ranks` ranks on two nodes; empty: it is allowed.
 std::string refusal_of(std::size_t ranks, muster_dtype dtype, bool reproducible) {
   Span wide{7, {NodeIndex(0), NodeIndex(1)}, std::vector<std::uint32_t>(ranks, 0), 1};
   Collective c;

@@ -1,4 +1,4 @@
-// What nodes have begun with each other ends, whatever is lost between them and whenever.
+// Operations between nodes always end and drain, whatever is lost between the nodes, at any time.
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/conformance_rows.hpp"
 #include "tests/transport/memory_network.hpp"
@@ -168,7 +168,7 @@ TEST_F(Settling, EndsWhatWasBegunWhateverIsLost) {
   }
 }
 
-// What happens to operations that pass through staging, while all links but those of a lost node work.
+// Draining of operations that pass through staging, while all links but those of a lost node work.
 class StagedSettling : public ::testing::Test {
  protected:
   static constexpr std::uint32_t kNodes = 3;
@@ -181,7 +181,7 @@ class StagedSettling : public ::testing::Test {
     const std::uint64_t flights = 1 + random.below(3);
     const auto node = static_cast<std::uint32_t>(random.below(kNodes));
     const auto by = Break{static_cast<std::uint8_t>(random.below(3))};
-    // In half of the runs the node hears of all others, or of one, only after it has given up.
+    // In half of the runs, the link to one other node stands still until the node has given up.
     const std::uint32_t slow = (node + 1 + static_cast<std::uint32_t>(random.below(2))) % kNodes;
     const bool hears_late = random.below(2) == 0;
     if (hears_late) hub_->hold(NodeIndex(node), NodeIndex(slow));

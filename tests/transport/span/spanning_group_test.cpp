@@ -1,6 +1,5 @@
-// What nodes do with each other beyond the suite of communicators: members are combined before nodes, nodes
-// that do not mean the same, epochs that end, nodes that are lost. Over networks in memory, with faults from
-// a seed.
+// Operations between nodes, beyond the suite of communicators: contributions are combined within each node
+// first; nodes disagree, epochs end, nodes are lost. Over networks in memory, with faults from a seed.
 #include "transport/span/spanning_backend.hpp"
 
 #include "tests/support/property_cases.hpp"
@@ -47,7 +46,7 @@ void put(muster_dtype dtype, std::byte* vector, std::uint64_t index, int value) 
   std::memcpy(vector + index * dtype_bytes(dtype), from, dtype_bytes(dtype));
 }
 
-// ---- what the suite does not ask for -----------------------------------------------------------
+// ---- beyond the suite --------------------------------------------------------------------------
 
 // A group of members on the nodes of a cluster, and the launches of its operations.
 class SpanningGroup : public ::testing::Test {
@@ -145,9 +144,9 @@ TEST_P(CombiningGroup, CombinesMembersBeforeNodes) {
           }
 }
 
-// Goal:   nodes that do not mean the same operation all hear MISMATCH, and nothing is written.
-// Method: of a random operation one node's members mean another: another operation, type, operator, root or
-//         target, or other blocks for one pair.
+// Goal:   nodes that describe different operations all get MISMATCH, and nothing is written.
+// Method: one node's members change a random operation: another operation, type, operator, root or target, or
+//         other blocks for one pair.
 TEST_F(SpanningGroup, HearsOfADifferenceOnAllNodes) {
   open(false);
   const std::uint64_t cases = muster::test::property_cases(400);
@@ -323,7 +322,7 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
 }
 
 // Goal:   members that meet and then leave do not break the operation in which they met, however late the
-//         others get to know that all have come. What comes after it hears that they have left.
+//         others learn that all have come. Later operations fail because they have left.
 // Method: the link between nodes 1 and 2 stands still while node 0 completes an operation and ends the epoch.
 TEST_F(SpanningGroup, LeavesAnOperationAloneToWhichTheNodeThatEndsItHasCome) {
   open(false);
@@ -382,10 +381,10 @@ TEST_F(SpanningGroup, EndsAnOperationToWhichTheNodeThatEndsItHasComeInVain) {
   }
 }
 
-// Goal:   an end reaches the other nodes although the group is closed before the network has sent it. Whoever
-//         opens the group again begins in the same epoch everywhere.
+// Goal:   an end reaches the other nodes although the group is closed before the network has sent it. A group
+//         that is opened again begins in the same epoch on all nodes.
 // Method: node 2 ends an epoch of a group that the others have closed, and closes it at once. Then once more,
-//         when node 0 knows ends of more groups than it takes of groups that it never had.
+//         when node 0 knows more ends than a node stores for groups that it never had.
 TEST_F(SpanningGroup, TellsOfAnEndThoughTheGroupIsClosedAtOnce) {
   constexpr std::uint64_t kMany = 5000;
   open(false);

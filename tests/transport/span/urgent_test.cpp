@@ -1,5 +1,5 @@
-// What is urgent goes before bulk: it is sent after at most one chunk of each operation that is not urgent.
-// Over networks in memory, with faults from a seed.
+// Urgent operations go before bulk: they are sent after at most one chunk of each operation that is not
+// urgent. Over networks in memory, with faults from a seed.
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/collective_case.hpp"

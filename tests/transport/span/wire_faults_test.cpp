@@ -1,8 +1,7 @@
-// What comes between engines otherwise than it was sent, or once more, or too late, reaches no member.
+// A message between engines that was damaged, repeated or delayed on the way reaches no member.
 //
-// Heads, and short contributions that travel with them, have a checksum. So have chunks of longer ones, but
-// for those that move from and to the memory of members: what happens to these on the way is for the library
-// and the link to find.
+// Heads, and short contributions in them, have a checksum. So have chunks of longer contributions, except
+// chunks that move from and to the memory of members: the library and the link must find damage to these.
 #include "transport/span/wire.hpp"
 
 #include "tests/support/property_cases.hpp"
@@ -74,7 +73,8 @@ class WireFaults : public ::testing::Test {
     launch_on_all(flight, shape, wire_turns, communicators_, {{kGroupOfWire, 3, -1, -1}, epoch, number});
     return flight;
   }
-  // What engines and supervisors do: who loses a node ends the epoch of the group, and the other end hears.
+  // The part of engines and supervisors: a node that loses another one ends the group's epoch, and the other
+  // node is told.
   void end_what_is_lost(std::uint64_t epoch) {
     for (std::uint32_t node = 0; node < kNodesOfWire; ++node)
       (*cluster_)[node].take_lost([&](const LostLink& link) {
@@ -93,8 +93,7 @@ class WireFaults : public ::testing::Test {
 };
 
 // Goal:   a message of which one byte was changed on its way is never delivered: its connection ends, and
-// says
-//         why. No node takes the operation for done with wrong bytes.
+//         says why. No node takes the operation for done with wrong bytes.
 // Method: a byte of one message of an operation, drawn from a seed, in a cluster of its own each time: of a
 //         head, with a contribution or without, and of a chunk.
 TEST_F(WireFaults, EndAConnectionWhereAByteWasChanged) {
@@ -125,7 +124,7 @@ TEST_F(WireFaults, EndAConnectionWhereAByteWasChanged) {
   EXPECT_GT(chunks, last / 4);
 }
 
-// Goal:   what was said in an ended epoch changes nothing when it comes again, however often.
+// Goal:   a message of an ended epoch changes nothing when it comes again, however often.
 // Method: all heads of earlier epochs come again from their senders, in any order, before and while an
 //         operation of the present epoch runs; each operation has other numbers than all others.
 TEST_F(WireFaults, TakeNothingThatComesAgain) {

@@ -250,7 +250,7 @@ TEST(Blame, TakesMembersOfOneGroupInTwoOperationsForAMismatch) {
 }
 
 // Goal:   two messages of one group whose ends stand in another order are no mismatch: each fits its other
-// end.
+//         end.
 TEST(Blame, TakesSubmittedPartsInAnotherOrderForADeadlock) {
   Snapshot s = job_of(2);
   add(s, {4, {0}, {1}});

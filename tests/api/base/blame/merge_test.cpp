@@ -23,7 +23,7 @@ constexpr Nanos ms(std::int64_t value) {
 
 constexpr std::uint32_t kWorld = 4;  // ranks 0 and 1 on node01, 2 and 3 on node02
 
-// What the engine of a node says when its clock is at `now`: its ranks run.
+// The part that a node's engine reports when its clock shows `now`: all its ranks run.
 NodePart part_of(const std::string& node, std::vector<std::uint32_t> ranks, Instant now = ms(10'000)) {
   NodePart part;
   part.node = node;
@@ -221,7 +221,7 @@ TEST(Merge, HasTheSameVerdictWhateverTheClocksSay) {
   }
 }
 
-// Goal:   what began after the first node had answered is no hang, because that node could not tell of it.
+// Goal:   an operation that began after the first node's answer is no hang: that answer cannot contain it.
 TEST(Merge, TakesWhatIsYoungerThanTheFirstAnswerForYoung) {
   NodePart here = first();
   NodePart there = second();

@@ -58,7 +58,7 @@ class Group {
   Stragglers::Workbench bench_;
 };
 
-// What an operating system does to arrivals: mostly microseconds, now and then a slice or many.
+// The delay that an operating system adds to an arrival: mostly microseconds, rarely one time slice or many.
 class Noise {
  public:
   explicit Noise(std::uint64_t seed) : random_(seed) {}

@@ -130,7 +130,7 @@ TEST(CheckpointProperty, AnyLayoutLoadsWhatAnyOtherHasSaved) {
 
 // Goal:   no replica writes much more than the others.
 // Method: many tensors of drawn sizes on replicas; the most that one writes is at most the mean and one
-// tensor.
+//         tensor.
 TEST(CheckpointProperty, ReplicasWriteAboutEqually) {
   for (int seed = 0; seed < 200; ++seed) {
     Random random(static_cast<std::uint64_t>(seed));

@@ -111,7 +111,7 @@ TEST(Encoding, TheBoxesOfAFileLieEndToEnd) {
   EXPECT_THAT(record_of(text_of(record)).error().message(), HasSubstr("but what is before it ends at"));
 }
 
-// Goal:   what older releases have written has no notes, and none are written where there are none.
+// Goal:   checkpoints of older releases have no notes, and an empty set of notes is not written.
 TEST(Encoding, NotesAreThereOnlyIfThereAreAny) {
   CheckpointRecord record = sample();
   record.notes.clear();

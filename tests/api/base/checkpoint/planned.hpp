@@ -1,4 +1,4 @@
-// What the ranks of a layout bring to a save, and a checkpoint in memory that is made of it.
+// The parts that the ranks of a layout contribute to a save, and an in-memory checkpoint made of these parts.
 #pragma once
 
 #include "api/base/checkpoint/read_plan.hpp"

@@ -50,7 +50,7 @@ TEST(SampledDigest, ReadsEachByteInSomeTurn) {
   }
 }
 
-// Goal:   what has drifted as a whole is found in any turn.
+// Goal:   any turn finds a tensor that has drifted as a whole.
 TEST(SampledDigest, SeesInAnyTurnWhatDiffersEverywhere) {
   const std::vector<std::byte> box = random_box(300001);
   std::vector<std::byte> other = box;

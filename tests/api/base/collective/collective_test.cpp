@@ -124,7 +124,7 @@ muster_collective said(muster_op op, std::int32_t peer) {
   return s;
 }
 
-// Goal:   what an operation does not use is dropped, so that it cannot differ between ranks.
+// Goal:   fields that an operation does not use are dropped, so that they cannot differ between ranks.
 TEST(Collective, DropsWhatTheOperationDoesNotUse) {
   muster_collective s = said(MUSTER_ALL_REDUCE, 7);
   s.scale = 3.0;

@@ -30,7 +30,7 @@ TEST(Operations, HaveEachARowAndAName) {
   }
 }
 
-// Goal:   what is derived from the columns is what muster.h says of the operations.
+// Goal:   the properties derived from the columns agree with the operations in muster.h.
 TEST(Operations, AreWhatTheHeaderSays) {
   EXPECT_EQ(those(is_transfer), (Ops{MUSTER_SEND, MUSTER_RECV}));
   EXPECT_EQ(those(has_root), (Ops{MUSTER_BROADCAST, MUSTER_REDUCE, MUSTER_GATHER, MUSTER_SCATTER}));

@@ -61,7 +61,7 @@ std::vector<std::size_t> bytes_in(const Face& face) {
   return bytes;
 }
 
-// What overlap_of() says of pairs that `draw` makes must be what the sets of their bytes say.
+// For pairs made by `draw`, the answer of overlap_of() must agree with a comparison of their sets of bytes.
 template<class Draw>
 void compare_with_sets_of_bytes(std::uint64_t last, Draw draw) {
   std::uint64_t met = 0;
@@ -142,8 +142,7 @@ Face view_of(const Cell& cell, const std::array<std::int64_t, MUSTER_TENSOR_DIMS
 }
 
 // Goal:   as many faces as one exchange may have, all of one array of 8 dims, are told apart within the
-// budget
-//         of one call.
+//         budget of one call.
 // Method: an array of 4 x ... x 4 elements with dims in any order is cut at random into 680 blocks. All pairs
 //         are compared; then one block is made larger, and its neighbour is found.
 TEST(Overlap, TellsTheBlocksOfAnArrayOfEightDimsApartWithinItsBudget) {

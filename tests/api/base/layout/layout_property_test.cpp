@@ -94,7 +94,7 @@ TEST(LayoutProperty, PiecesAreThoseOfAReplay) {
                  }) > 1;
     if (HasFailure()) return;
   }
-  // What was drawn is of all kinds.
+  // The drawn layouts include every kind often enough.
   EXPECT_GT(strided, last / 10);
   EXPECT_GT(in_pieces, last / 10);
   EXPECT_GT(empty, last / 5);

@@ -259,7 +259,7 @@ void expect_lists(const Case& c, const Redistribution& move) {
   EXPECT_EQ(move.moves(), c.ranks == Ranks::kSame ? c.from_arrays != c.to_arrays : c.from.elements() > 0);
 }
 
-// Goal: what is one reduction is found to be one, and each rank keeps what it has in the new layout.
+// Goal: a redistribution that is one reduction is recognised, and each rank keeps its part of the new layout.
 void expect_part_reduction(const Case& c, const Redistribution& move, std::uint64_t& found) {
   bool is_one = c.ranks == Ranks::kSame && !move.reductions().empty() && move.scale() == 1;
   for (const AxisReduction& reduction : move.reductions())
@@ -289,7 +289,7 @@ void expect_part_reduction(const Case& c, const Redistribution& move, std::uint6
   }
 }
 
-// Goal: who gives and gets most is beyond a limit exactly if it is below that.
+// Goal: a redistribution is crowded exactly if some rank has more transfers than the limit.
 void expect_crowded(const Redistribution& move) {
   std::uint64_t most = 0;
   for (std::int64_t rank = 0; rank < std::max(move.from().ranks(), move.to().ranks()); ++rank)

@@ -60,7 +60,7 @@ void expect_carries(const Layout& from, const Layout& to, Ranks ranks = Ranks::k
   EXPECT_EQ(test::carried<std::int64_t>(redistribution(from, to, ranks), numbered(from), -1), numbered(to));
 }
 
-// Who gives what: "from: [offset, length)".
+// The parts that `rank` receives: the sender of each, with its offset and length in dim 0.
 std::vector<std::pair<std::int64_t, Interval>> givers(const Redistribution& move, std::int64_t rank) {
   std::vector<std::pair<std::int64_t, Interval>> found;
   const std::vector<Overlap> overlaps = move.receives(rank).value();
@@ -91,7 +91,7 @@ TEST(Redistributions, GatherStridedShardsInTheOrderOfTheirRows) {
   }
 }
 
-// Goal:   case T4: what either rule cuts is restored, also where ranks have no head.
+// Goal:   case T4: a tensor cut by either rule is restored, also where ranks have no head.
 TEST(Redistributions, RestoreWhatBothRulesCut) {
   struct {
     std::int64_t items, ranks;

@@ -328,7 +328,7 @@ TEST(MeshFlatten, RefusesEachMistakeWithItsValues) {
   }
 }
 
-// Goal:   who flattens while the job runs hears whose mistake it is: a name, the dims, or the room.
+// Goal:   an error of flatten() in a running job names the mistake: the name, the dims, or the room.
 TEST(MeshFlatten, SortsMistakesByTheirCure) {
   Mesh mesh = built({.dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2}, 16);
   const auto why_not = [&mesh](const char* name, std::vector<std::string> members, Code code) {

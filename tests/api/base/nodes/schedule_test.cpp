@@ -1,4 +1,4 @@
-// Every schedule, carried out on sets of contributions: who has which node's part of which slice.
+// Every schedule, carried out on sets of contributions: each node's contributions to each slice.
 #include "api/base/nodes/choice.hpp"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kNodesMax = 40;
 using Set = std::bitset<kNodesMax>;  // nodes whose contributions are in a value
 
-// What a node holds: of each slice the contributions in its value.
+// The state of a node: for each slice, the contributions in the node's value.
 struct Node {
   std::vector<Set> slices;
 };
@@ -166,8 +166,7 @@ TEST(Schedules, ReduceAtTheRootAndBroadcastFromIt) {
 }
 
 // Goal:   Rabenseifner and the ring move no more than 2 (n - 1) rows in all where n is a power of two, and
-// need
-//         as many rounds as they promise.
+//         need as many rounds as they promise.
 TEST(Schedules, MoveNoMoreThanTheyMust) {
   for (const std::uint32_t nodes : {2u, 4u, 8u, 16u, 32u})
     for (const NodeAlgorithm algorithm :

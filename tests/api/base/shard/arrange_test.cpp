@@ -177,7 +177,7 @@ void expect_places(const std::vector<ArrangedUnit>& units, const Arrangement& ma
   }
 }
 
-// What each module takes, and what all units apart take.
+// The bytes of each module. Sets `apart` to the bytes of all units that lie apart.
 std::vector<std::uint64_t> module_bytes(const std::vector<ArrangedUnit>& units, std::uint64_t& apart) {
   std::vector<std::uint64_t> bytes;
   apart = 0;

@@ -18,7 +18,7 @@ inline std::size_t cells_of(std::uint64_t bytes) {
   return static_cast<std::size_t>((bytes + 63) / 64);
 }
 
-// What the units of a program are, and where they lie.
+// The units of a random program, and their places in memory.
 struct DrawnUnits {
   std::vector<ScheduledUnit> units;
   std::size_t depth = 0;  // of the schedule

@@ -1,5 +1,5 @@
 // Lanes of operations over one memory. An operation starts when its lane is free and its waits are reached,
-// and takes a time that is drawn. What it reads must be there all the while, and nobody may write it.
+// and takes a random time. Until it ends, its input must stay in place, and no other operation may write it.
 #pragma once
 
 #include "tests/kernels/math/values.hpp"
@@ -57,7 +57,7 @@ class Lanes {
     return ((lane + 1) << 48) | ends.size();
   }
 
-  // What is submitted from now on starts after all that was submitted before.
+  // Operations submitted from now on start after the end of all earlier ones.
   void wait_for_all() {
     for (const Operation& operation : operations_) floor_ = std::max(floor_, operation.end);
   }

@@ -210,7 +210,7 @@ Items looked_up(const Items& shard, const Items& whole) {
   return found;
 }
 
-// What the members of an axis have of a rank's whole array, element by element.
+// For each member of an axis: the places of the member's elements in the whole array of `rank`.
 std::vector<Items> replayed(const SaidLayout& said, std::size_t axis, std::int64_t rank) {
   SaidLayout whole = said;
   whole.axes[axis].kind = PlacementKind::kReplicate;

@@ -30,7 +30,7 @@ enum Lane : std::size_t {
   kOptimiser
 };
 
-// What a program's memory must hold of a unit, once all that was submitted has run.
+// The values that a program's memory must hold for a unit once all submitted operations have run.
 struct UnitTruth {
   std::uint64_t version = 0;  // of its shards
   std::optional<std::uint64_t> gathered{};
@@ -201,7 +201,7 @@ class Program final : public UnitOperations {
     return {places_ + drawn_.units[unit].offset / 64, cells_of(drawn_.units[unit].bytes), before, after};
   }
 
-  // ---- what is expected of the schedule --------------------------------------------------------
+  // ---- expectations of the schedule ------------------------------------------------------------
 
   void note(const std::string& fault) {
     if (fault_.empty()) fault_ = fault;

@@ -40,7 +40,7 @@ TEST(PointSets, KeepTheLatestOfEachTimeline) {
   EXPECT_TRUE(points.points().empty());
 }
 
-// ---- what is waited for ------------------------------------------------------------------------
+// ---- waits -------------------------------------------------------------------------------------
 
 // Blocks 0 and 1 share one place.
 TEST(ScheduleWaits, AGatherWaitsForTheUsesOfItsPlace) {

@@ -36,7 +36,7 @@ TEST(TensorParallelNames, KnowALlama) {
   EXPECT_EQ(style("model.layers.0.rotary.cache"), -1) << "unknown names are for the caller to list";
 }
 
-// What each of `ranks` has of a dim of a parameter that a rule cuts.
+// The length of `dim` on each of `ranks`, for a parameter that the rule cuts.
 std::vector<std::int64_t> lengths(const muster_tp_rule& rule, std::vector<std::int64_t> shape,
                                   std::int64_t ranks, std::size_t dim) {
   const auto layout = Layout::make(shape, {MeshAxis{"tp", ranks, *tp_placement(rule, shape.size())}});

@@ -48,7 +48,7 @@ TEST(Shelf, HasCompleteCheckpointsByStep) {
   EXPECT_THAT(newest->damaged[0].message(), HasSubstr("/damaged/metadata.json"));
 }
 
-// Goal: what cannot be read now, or by this program, is not passed over: it may be the newest.
+// Goal: a checkpoint that cannot be read now, or by this program, is not passed over: it may be the newest.
 TEST(Shelf, TheNewestIsNoOlderOneBecauseANewerOneCannotBeRead) {
   const test::Folder folder;
   make(folder, "a", 1);
@@ -86,7 +86,7 @@ TEST(Shelf, RemovingKeepsTheNewestAndTheOneJustMade) {
   EXPECT_THAT(names_on(folder.path()), ElementsAre("1", "4"));
 }
 
-// Goal: what a living process still writes stays, also where it is the older one; what a dead one left goes.
+// Goal: files that a living process still writes stay, even the older ones; files of a dead process go.
 TEST(Shelf, WhatTheDeadHaveLeftIsRemoved) {
   const test::Folder folder;
   auto living = StagedFolder::make(folder.path(), "5", 5, Existing::kRefuse);

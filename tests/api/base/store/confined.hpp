@@ -15,7 +15,7 @@
 
 namespace muster::test {
 
-// What `body` returns, as a number of 0 to 100; 101: it cannot be confined here.
+// Runs `body` in a confined child. Returns its result, 0 to 100; 101: this machine cannot confine it.
 inline int in_child(const std::function<bool()>& confine, const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) _exit(confine() ? body() : 101);

@@ -58,7 +58,7 @@ TEST(DiskFile, SaysThatTheRestWasRefused) {
   EXPECT_EQ(std::filesystem::file_size(path), 100u) << "the case that is meant";
 }
 
-// Goal: what is no file cannot make a reader wait, or lead it elsewhere.
+// Goal: a path that is no regular file cannot make a reader wait, or lead it elsewhere.
 TEST(DiskFile, OpensNoPipeAndNoLink) {
   const test::Folder folder;
   ASSERT_EQ(mkfifo((folder.path() + "/pipe").c_str(), 0600), 0);

@@ -124,7 +124,7 @@ TEST_F(ModelFilesTest, RefusesAnIndexThatDoesNotFitItsFiles) {
               HasSubstr("is no index of safetensors files: it has no object"));
 }
 
-// Goal:   who wants some tensors needs only the files that have them.
+// Goal:   reading some tensors needs only the files that contain them.
 TEST_F(ModelFilesTest, ReadsOnlyFilesOfWhichSomethingIsWanted) {
   std::filesystem::remove(at("2.safetensors"));
   EXPECT_EQ(refusal({kIndexName}).code(), Code::kNotFound);

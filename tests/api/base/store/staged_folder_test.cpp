@@ -98,7 +98,7 @@ TEST(StagedFolder, NeedsNotListTheFolderAboveTheRun) {
   EXPECT_TRUE(SavedFolder::open(folder.path() + "/run/one"));
 }
 
-// Goal: what fails, fails before there is a checkpoint.
+// Goal: any failure comes before the checkpoint exists.
 TEST(StagedFolder, AFolderThatCannotBeSyncedGetsNoCheckpoint) {
   const test::Folder folder;
   std::filesystem::permissions(folder.path(), std::filesystem::perms(0333));

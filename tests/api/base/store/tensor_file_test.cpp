@@ -68,7 +68,7 @@ TEST_F(TensorFile, ACheckpointWithoutTensorsBecomesAFileWithoutTensors) {
 }
 
 // Goal:   a checkpoint of an older release may have a tensor of the notes' name: it is no file without a
-// word.
+//         word.
 TEST_F(TensorFile, ATensorNamedAsTheNotesIsNotExported) {
   const MadeTensor notes{"__metadata__", rows({10, 12}, 3), 1};
   expect_ok(make_checkpoint(folder_.path(), "old", 3, {head_, notes}));
@@ -192,7 +192,7 @@ TEST_F(TensorFile, RefusesWhatIsNoSafetensors) {
   EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/three"));
 }
 
-// Goal: what the world reads safetensors with reads ours.
+// Goal: the common reader of safetensors reads our files.
 TEST_F(TensorFile, ThePublicReaderReadsIt) {
   if (std::system("python3 -c 'import safetensors.numpy' 2>/dev/null") != 0)
     GTEST_SKIP() << "the Python package safetensors is not here";

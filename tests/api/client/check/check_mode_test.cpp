@@ -1,5 +1,4 @@
-// What check mode finds in the use of buffers and starts. Each planting is one line in a program that is
-// right without it.
+// Check mode reports misuse of buffers and starts. Each test plants one wrong line in a correct program.
 #include "tests/api/client/check/checked_ranks.hpp"
 
 #include <atomic>
@@ -119,7 +118,8 @@ TEST_F(CheckMode, NamesAReadAfterTheBufferWasFreed) {
   });
 }
 
-// What lies between the buffer and its guards shows later: an element of another size than 64 bytes.
+// Guards catch a write outside the buffer's pages at once. A write into the rest of its pages, such as the
+// gap up to a multiple of 64 bytes, shows later.
 TEST_F(CheckMode, NamesAWriteAroundABuffer) {
   with_ranks(1, [&](Member& member) {
     const Vector whole = vector_of(member, kFloats);
@@ -140,7 +140,7 @@ TEST_F(CheckMode, NamesAWriteAroundABuffer) {
   });
 }
 
-// Goal:   what races is named, both ways, and what comes one after the other is not.
+// Goal:   uses that race are named, in both directions; uses in a fixed order are not.
 TEST_F(CheckMode, NamesAStartThatDoesNotComeAfterWhatItUses) {
   with_ranks(1, [&](Member& member) {
     const Vector v = vector_of(member, 16);

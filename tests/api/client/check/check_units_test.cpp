@@ -1,4 +1,4 @@
-// What check mode finds in the use of units. Each planting is one line in a program that is right without it.
+// Check mode reports misuse of units. Each test plants one wrong line in a correct program.
 #include "tests/api/client/check/checked_ranks.hpp"
 #include "tests/api/client/units_model.hpp"
 
@@ -102,8 +102,8 @@ TEST_F(CheckUnits, NamesTheProcesssOwnReadOfParametersThatWereFreed) {
       4096);
 }
 
-// Goal:   what is not whole has no numbers, for whoever reads it unseen. Two units have one page, which stays
-//         open to the process, and abandon() waits for all that the set has started.
+// Goal:   a unit that is not whole has no numbers for a reader that check mode cannot see. Two units have one
+//         page, which stays open to the process. abandon() waits for all that the set has started.
 TEST_F(CheckUnits, HaveNoNumbersWhereTheyAreNotWhole) {
   mesh = "dp_shard=2";
   with_ranks(2, [&](Member& member) {
@@ -227,7 +227,7 @@ TEST_F(CheckUnits, NamesReplicasThatBeginWithOtherParameters) {
 }
 
 // Goal:   where `replicate` is forgotten the step is refused; if that is called local, a note tells of the
-// drift.
+//         drift.
 TEST_F(CheckUnits, NamesWhatForgetsItsReplicas) {
   mesh = "dp_replicate=2,dp_shard=1";
   const auto train = [&](Member& member, std::uint32_t flags) {

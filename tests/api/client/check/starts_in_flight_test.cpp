@@ -112,7 +112,7 @@ TEST_F(InFlight, AreJudgedOnceWhatTheyWaitForIsRaised) {
   EXPECT_FALSE(races(1, {early}, kReads));
 }
 
-// Goal:   what comes after a start that waits for the process waits for it too.
+// Goal:   a start behind one that waits for the process waits for the process too.
 TEST_F(InFlight, WaitForTheProcessAsTheirLaneDoes) {
   const muster_point raised = shm::make_point(shm::kClientTimelineFirst, 4);
   start(next(0, {raised}, {}));

@@ -116,7 +116,7 @@ TEST_F(Meetings, EndsAWaitThatIsInterruptedUnlessItIsOver) {
   EXPECT_TRUE(asked_.empty());
 }
 
-// Goal:   who still reads a stage keeps it, also where its owner is wanted out of the wait for them.
+// Goal:   readers of a stage keep it, even if an interrupt takes its owner out of the wait for them.
 TEST_F(Meetings, LeavesAStageToItsReadersWhereItIsInterrupted) {
   world_.interrupted = true;
   WaitPolicy policy(std::chrono::seconds(20), true);
@@ -134,7 +134,7 @@ TEST_F(Meetings, LeavesAStageToItsReadersWhereItIsInterrupted) {
   EXPECT_EQ(stage.location.index, 0u);
 }
 
-// Goal:   what is no operation of a group is not interrupted: a group that is given back is settled first.
+// Goal:   an interrupt ends operations alone: a group that is given back still waits for its readers first.
 TEST_F(Meetings, SettlesAStageThoughItIsInterrupted) {
   Stages stages(world_.memory(0).own(), world_.memory(0).flight());
   WaitPolicy policy(std::chrono::milliseconds(50), true);
@@ -267,9 +267,8 @@ TEST_F(Meetings, BeginsAnewInTheNextEpoch) {
   EXPECT_EQ(other_.arrivals().of(0).inside[0], std::byte{7});
 }
 
-// Goal:   what all had met for is completed, also by a member that reads it after another client has taken
-// the
-//         giver's place and has gone on.
+// Goal:   an operation for which all had met is completed. This holds for a member that reads after another
+//         client has taken the giver's rank and has gone on.
 TEST_F(Meetings, ReadsWhatAMemberGaveAfterItsSuccessorHasArrived) {
   for (Channel* channel : {&one_, &other_}) ASSERT_TRUE(channel->begin());
   arrive(one_);
@@ -289,8 +288,7 @@ TEST_F(Meetings, ReadsWhatAMemberGaveAfterItsSuccessorHasArrived) {
 }
 
 // Goal:   whatever members had used for operations and messages, the next epoch begins above it, and its
-// first
-//         arrival spares the slot of what all had met for.
+//         first arrival spares the slot of what all had met for.
 TEST_F(Meetings, BeginsAnEpochAboveEveryPositionThatWasUsed) {
   WaitPolicy policy = at_once();
   for (int round = 0; round < 3; ++round) {

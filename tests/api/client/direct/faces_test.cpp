@@ -25,7 +25,7 @@ Face row(std::int32_t peer, std::byte* data) {
   return face;
 }
 
-// Goal:   what a giver writes after it has heard of the epoch's end is no result.
+// Goal:   data that a sender writes after it has learned of the epoch's end is no result.
 // Method: rank 1 finds the list of rank 0 in its slot; when it is about to read the face itself, the group
 //         ends, and the program of rank 0, whose call has returned, writes its array.
 class Faces : public ::testing::Test {

@@ -1,4 +1,4 @@
-// What the engine says about a group is held to what this process has mapped.
+// The client checks the engine's description of a group against its own mappings.
 #include "api/client/direct/member_regions.hpp"
 
 #include "tests/api/client/direct/direct_world.hpp"

@@ -197,7 +197,7 @@ TEST_F(Operations, AskForTheOtherSideOfAMessageThatIsOverdue) {
   EXPECT_EQ(asked[1].peer, 2u);
 }
 
-// ---- what is told later ----------------------------------------------------------------------------
+// ---- later reports ---------------------------------------------------------------------------------
 
 // Goal:   memory that went with its owner explains no later failure.
 // Method: rank 1 asks for the memory of rank 0 when that is gone, with all that it had given.

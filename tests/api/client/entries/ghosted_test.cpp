@@ -161,10 +161,9 @@ TEST_F(GhostedGrid, FillsAllGhostsCornersToo) {
 }
 
 // Goal:   the same of an array of 8 dims: each dim's faces carry the ghosts of the dims before it, to the
-// last
-//         corner.
+//         last corner.
 // Method: a periodic grid that is 2 ranks long in two dims and 1 in the rest, where a rank is its own
-// neighbour.
+//         neighbour.
 TEST_F(GhostedGrid, FillsAllGhostsOfEightDims) {
   constexpr int kDims = MUSTER_TENSOR_DIMS_MAX;
   constexpr std::int64_t kRows = 2, kAll = kRows + 2;

@@ -89,7 +89,7 @@ TEST_F(Compare, SaysThatThereIsNoMajority) {
       });
 }
 
-// Goal:   what counts is elements in their order, not how they lie.
+// Goal:   the comparison depends on the elements and their order, not on their places in memory.
 // Method: a matrix end to end, with ghosts of its own around it, and stored by columns.
 TEST_F(Compare, LooksThroughStridesAndGhosts) {
   constexpr int kRows = 6;
@@ -177,14 +177,14 @@ class Samples : public Compare {
  protected:
   static constexpr std::uint64_t kCount = 100;
 
-  // What this rank has run itself so far, or between nodes its engine; a comparison is one run more.
+  // The runs of this rank so far, or of its engine between nodes. A comparison counts as one more run.
   std::uint64_t runs(const Member& member) const {
     const char* const counter = node_.several() ? "steps_completed" : "runs_completed";
     std::uint64_t value = 0;
     EXPECT_EQ(muster_counter(member.session, counter, &value), MUSTER_OK);
     return value;
   }
-  // How many of so many runs on the engine it counts.
+  // The share of `runs` on the engine that the counter includes.
   std::uint64_t by_engine(std::uint64_t runs) const { return node_.several() ? runs : 0; }
   std::uint64_t runs_of(Member& member, int times, const muster_collective& c) {
     const std::uint64_t before = runs(member);
@@ -261,8 +261,8 @@ TEST_F(Samples, FindNoFaultWhereThereIsNone) {
   });
 }
 
-// Goal:   what is so large that the engine does it is sampled too. Only the comparisons are runs of the
-//         direct path: the meeting in which members agree before is not one.
+// Goal:   operations so large that the engine does them are sampled too. The comparisons alone count as runs
+//         of the direct path; the meeting in which members agree before them does not.
 TEST_F(Samples, AreOfRunsByTheEngineToo) {
   start(2);
   with_ranks(2, [&](Member& member) {

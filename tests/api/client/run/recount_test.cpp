@@ -147,7 +147,7 @@ class EachOperation : public Recount, public ::testing::WithParamInterface<muste
     return recount(seat.member, plan, own ? step.blocks[seat.me] : step.count, reads ? &step.blocks : nullptr,
                    writes ? &step.blocks : nullptr);
   }
-  // What element k of the target is after the step; none: it is not written.
+  // Element k of the target after the step; none: the step does not write it.
   static std::optional<float> expected(const Seat& seat, const Step& step, int number, std::uint64_t k) {
     const auto sum = [&](std::uint64_t at) {
       float all = 0.0f;
@@ -373,7 +373,7 @@ TEST_F(Recount, HoldsTheMemoryOfAPlanThatBeganEmpty) {
 }
 
 // Goal:   one result for all takes new counts too, run and started.
-// Method: what lies behind the result is looked at, and each step begins where all have looked.
+// Method: check the memory behind the result; each step begins after the checks of all members.
 TEST_F(Recount, ReachesIntoAResultThatAllShare) {
   constexpr int kWorld = 3;
   with_ranks(kWorld, [&](Member& member) {

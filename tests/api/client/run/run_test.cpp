@@ -88,7 +88,7 @@ TEST_F(Run, NamesExactlyTheMissingAtTheDeadline) {
     meet_and_leave(member);
     if (member.rank == 1 || member.rank == 2) {
       await([&] { return done == 2; });
-      // Whoever comes afterwards is late.
+      // A rank that comes after the deadline gets a timeout too.
       EXPECT_EQ(member.run(member.barrier()), MUSTER_ERR_TIMEOUT);
     } else {
       EXPECT_EQ(member.run(member.barrier(), 200'000'000), MUSTER_ERR_TIMEOUT);

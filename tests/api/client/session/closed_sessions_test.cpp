@@ -1,4 +1,4 @@
-// What a call with a session hears that its own process has closed.
+// Errors of calls with a session that the process itself has closed.
 #include <muster/checkpoint.h>
 #include <muster/units.h>
 
@@ -18,7 +18,7 @@ using muster::test::on;
 using muster::test::Session;
 using ::testing::HasSubstr;
 
-// Goal:   who uses a session that it has closed is told so, by every kind of call, and not of fork().
+// Goal:   every kind of call with a closed session reports that the session is closed, and not a fork().
 TEST_F(Session, IsToldToBeClosedOnceItIs) {
   muster_session* const session = open(0, 1);
   muster_group world = 0;
@@ -51,7 +51,7 @@ TEST_F(Session, IsToldToBeClosedOnceItIs) {
   }
 }
 
-// Goal:   so it is after many more sessions were closed, and a session that is open takes nobody's place.
+// Goal:   this holds after many more sessions were closed, and an open session never reuses a closed one.
 TEST_F(Session, StaysClosedWhileOthersComeAndGo) {
   muster_session* const first = open(0, 1);
   close(first);

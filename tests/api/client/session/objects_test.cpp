@@ -67,8 +67,7 @@ TEST_F(Objects, AreGatheredByAllOrByOne) {
   });
 }
 
-// Goal:   what came back is given on, as it lies there, although it is longer and shorter than what comes
-// next.
+// Goal:   a received object can be sent on from its place, although the next results are longer or shorter.
 TEST_F(Objects, AreGivenOnFromWhereTheyCame) {
   with_ranks(2, [&](Member& member) {
     const std::string given = text_of(member.rank, 150'000);

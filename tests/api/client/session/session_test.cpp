@@ -102,7 +102,7 @@ TEST_F(Session, ReducesAcrossRanks) {
 }
 
 // Goal: the second of three is found first, is struck out, and the others follow; what nobody can reach is
-// said.
+//       said.
 TEST_F(Session, WaitsForAnyOfSeveralPoints) {
   muster_session* session = open(0, 1);
   std::uint32_t timeline = 0;

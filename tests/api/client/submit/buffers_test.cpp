@@ -99,7 +99,7 @@ TEST_F(Buffers, KeepTheirContentsUnderTheirNameUntilTheyAreFreed) {
 
 // Goal:   the same after a kill.
 // Method: the first life is a process of its own, which says that it has written and then waits for its
-// death.
+//         death.
 TEST_F(Buffers, KeepTheirContentsWhenTheirProcessIsKilled) {
   int written[2];
   ASSERT_EQ(::pipe(written), 0);
@@ -126,7 +126,7 @@ TEST_F(Buffers, KeepTheirContentsWhenTheirProcessIsKilled) {
   ::close(written[1]);
 }
 
-// Goal:   what lies in memory of a name is used like any other.
+// Goal:   data in named memory is used like any other.
 TEST_F(Buffers, ReduceFromANamedBufferOnBothPaths) {
   constexpr std::size_t kCount = 40000;
   with_ranks(3, [&](Member& member) {
@@ -225,7 +225,8 @@ TEST_F(Buffers, ReduceAndBroadcastIntoOneSharedResult) {
 }
 
 // Goal:   ranks see each other's writes where they are on one node. On two, each node has a memory of its
-// own. Method: each of four ranks writes its slot.
+//         own.
+// Method: each of four ranks writes its slot.
 TEST_F(Buffers, AreOneMemoryForTheMembersOnANode) {
   with_ranks(4, [&](Member& member) {
     const Special all = create(member, named("slots", 4 * sizeof(float), member.group));

@@ -1,4 +1,4 @@
-// What a refused call says, and how long that stands.
+// Error texts of refused calls, and how long they last.
 #include <muster/kernels.h>
 
 #include "tests/api/client/session_fixture.hpp"
@@ -36,8 +36,7 @@ TEST_F(Session, RefusesAnOperandTooMany) {
 }
 
 // Goal:   a view with more dims than there are, or with a number of dims that is none, is refused with the
-// limit;
-//         the builder writes nothing beyond its room.
+//         limit; the builder writes nothing beyond its room.
 TEST_F(Session, RefusesDimsThatATensorCannotHave) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 512);
@@ -199,7 +198,7 @@ TEST_F(Session, NamesANumberThatIsNone) {
   }
 }
 
-// Goal:   of several arguments the one that is NULL is named, and none that the call does not have.
+// Goal:   the refusal names the argument that is NULL, and none that the call does not have.
 TEST_F(Session, NamesTheArgumentThatIsNull) {
   muster_session* session = open(0, 1);
   muster_collective sum = MUSTER_COLLECTIVE_INIT;

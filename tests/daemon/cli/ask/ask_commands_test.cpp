@@ -73,7 +73,7 @@ TEST_F(AskCommands, AStoppedEngineStandsAlone) {
       << text.out;
 }
 
-// Goal:   what the command line foretells is what the engine made.
+// Goal:   the engine makes the groups that the command line foretells.
 TEST_F(AskCommands, GroupsAreThoseThatTheMeshCommandForetells) {
   const Json made = ask({"groups", "--job", "train", "--json"}).json();
   const Json foretold = muster({"mesh", "--world", "8", "--mesh", kMesh, "--flatten",
@@ -102,7 +102,7 @@ TEST_F(AskCommands, TraceIsWrittenWholeOrNotAtAll) {
   EXPECT_EQ(ask({"trace", "--job", "train", "-o", "/nonexistent/t.json", "--seconds", "0"}).code, 1);
 }
 
-// Goal:   whoever records goes on, whatever others ask for; what was left on can be ended.
+// Goal:   a recording goes on, whatever other users ask for; one that was left on can be ended.
 TEST_F(AskCommands, TraceLeavesTheRecordingOfAnotherAlone) {
   const Folder folder;
   const std::string file = folder.path() + "/t.json";

@@ -77,7 +77,7 @@ TEST(FlightTable, SaysOfEachOperationWhoIsWhere) {
   EXPECT_THAT(text, HasSubstr("3 of 3 operations, oldest first; 2 are not done;"));
 }
 
-// Goal:   what hangs is shown however much has been done since.
+// Goal:   an operation that hangs is shown, however many were done since.
 TEST(FlightTable, ShowsTheLatestAndWhatIsNotDone) {
   Flight flight;
   flight.operation("all_gather", "cc").operation("broadcast", "w-");

@@ -91,8 +91,7 @@ TEST_F(CertsCommand, FindsFilesByWhichANodeWouldBeRefused) {
   EXPECT_THAT(mixed.err, HasSubstr("node02: the node's key does not belong to its certificate"));
 }
 
-// Goal:   files that are good at another time are told apart from files that are wrong, by this machine's
-// clock.
+// Goal:   files that are good at another time are told from files that are wrong, by this machine's clock.
 TEST_F(CertsCommand, SaysByHowMuchFilesLieOutsideTheirDates) {
   using std::chrono::hours;
   const control::WallTime now = control::wall_time();

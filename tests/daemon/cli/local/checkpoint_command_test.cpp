@@ -125,7 +125,7 @@ TEST_F(CheckpointCommand, ImportsAModelOfSeveralFiles) {
   EXPECT_EQ(muster({"checkpoint", "import"}).code, 2);
 }
 
-// Goal:   what the user has to know is said in his words, and nothing stays of what was refused.
+// Goal:   messages use the user's own words, and nothing stays of a refused import.
 TEST_F(CheckpointCommand, ImportSaysWhatIsWrongAndWhatToDo) {
   const Folder model;
   write_model(model);

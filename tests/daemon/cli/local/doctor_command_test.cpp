@@ -98,8 +98,7 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
   }
 }
 
-// Goal:   a quota binds wherever above this process it is set, and in a container that sees the path of its
-// host.
+// Goal:   a quota at any level above this process binds, also in a container that sees its host's path.
 TEST(Doctor, FindsTheQuotaOfAnAncestor) {
   const test::Folder own;
   const std::filesystem::path folder = own.path();

@@ -104,7 +104,7 @@ TEST(FlightMerge, HasEachOperationOnceWhereRanksContradictEachOther) {
       << "the lowest rank decides, and a number that a rank has twice is two operations";
 }
 
-// Goal:   what one node has overwritten is no difference between ranks to whoever compares them.
+// Goal:   an entry that one node has overwritten makes no difference between ranks in a comparison.
 TEST(FlightMerge, LeavesOutWhatAnotherNodeHasLost) {
   std::vector<NodeReport> reports{
       report("node0", 0, dump({entry("w", 1, 1), entry("a", 1, 2), entry("w", 2, 3)}),

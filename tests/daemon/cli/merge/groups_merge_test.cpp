@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Of a mesh of ranks 0 to 3, of which node0 has the first two.
+// A node's groups in a mesh of ranks 0 to 3, of which node0 has the first two.
 Json said(Json made = Json::array()) {
   const Json world{{"id", 0}, {"name", "world"}, {"names", {"world", "dp"}}, {"ranks", {0, 1, 2, 3}}};
   const Json low{{"id", 1}, {"name", "tp"}, {"names", {"tp"}}, {"ranks", {0, 1}}};

@@ -21,7 +21,7 @@ using ::testing::Not;
 
 constexpr Nanos kSecond = std::chrono::seconds(1);
 
-// What a node says `turns` seconds after its start: its ranks do `rate` operations a second.
+// The counters of a node `turns` seconds after its start: its ranks do `rate` operations a second.
 class Figures {
  public:
   Figures(std::uint32_t first, std::uint64_t rate) : first_(first), rate_(rate) {

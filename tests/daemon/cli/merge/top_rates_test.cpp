@@ -101,7 +101,7 @@ TEST_F(Top, TakesASmallerCountForANewStart) {
   EXPECT_EQ(rates(before, look(Nanos(2'000'000'000))).at("ranks").at(1).at("ops_per_s"), 10.0);
 }
 
-// Goal:   who comes late is marked, with the group in which it is worst.
+// Goal:   a rank that comes late is marked, with the group in which it is worst.
 TEST_F(Top, MarksARankThatComesLate) {
   for (const std::uint32_t rank : {0u, 1u}) writer_.set(rank, RankCount::kAttached, 1);
   writer_.set(0, GroupCount::kMembers, 2);

@@ -37,7 +37,7 @@ TEST(CommandLine, TablesFitSixtyColumnsWhereTheUserHasNoMore) {
   }
 }
 
-// Goal:   what was exported without a value, or under a name that nobody reads, does not pass unseen.
+// Goal:   a variable without a value, or with a name that nobody reads, does not pass unseen.
 TEST(CommandLine, TellsVariablesThatAreEmptyOrMisspelt) {
   const Ran empty = muster({"status"}, {"MUSTER_ENDPOINT="});
   EXPECT_EQ(empty.code, 2);

@@ -19,7 +19,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// What --help says, of a program and of each of its commands, by their paths.
+// The --help texts of a program and of each of its commands, by their paths.
 std::vector<std::pair<std::string, std::string>> all_help(CLI::App& app, const std::string& parent = "") {
   const std::string path = parent + (parent.empty() ? "" : " ") + app.get_name();
   std::vector<std::pair<std::string, std::string>> all{{path, app.help(parent)}};

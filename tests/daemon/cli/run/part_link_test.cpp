@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What a head puts on the line, and what a part makes of it.
+// Standard input of this process as a pipe, on which a test writes a head's lines.
 class StandardInput : public ::testing::Test {
  protected:
   StandardInput() : kept_(dup(STDIN_FILENO)) {

@@ -94,9 +94,8 @@ TEST_F(PrivateRuns, AreFoundBesideWhatIsNone) {
   EXPECT_EQ(run.wait().code, 143);
 }
 
-// Goal:   what `muster run` shows on a terminal can be typed as it stands, whether the machine has a daemon
-// or
-//         not.
+// Goal:   a command that `muster run` shows on a terminal works as it stands, with and without a daemon on
+//         the machine.
 TEST_F(PrivateRuns, AreShownByTheCommandsThatTheyPrint) {
   Terminal run(run_of("shown-by-commands"), 200);
   ASSERT_TRUE(

@@ -1,4 +1,4 @@
-// What `muster run` says of ranks that fail, and of lines that several of them say.
+// Reports of `muster run` on ranks that fail, and on lines that several ranks print.
 #include "tests/daemon/cli/program.hpp"
 
 #include <sstream>
@@ -36,8 +36,8 @@ class RanksOfARun : public ::testing::Test {
   const Folder home_;
 };
 
-// Goal:   a mistake that ranks make alike is said once, and the last line says who was first, and its own
-// reason.
+// Goal:   a mistake common to the ranks is printed once; the last line names the first rank and its own
+//         reason.
 TEST_F(RanksOfARun, SayOneMistakeOnceAndAtTheEndWhoWasFirst) {
   const Ran ran = shells(4,
                          "[ $MUSTER_RANK = 2 ] && echo \"rank 2: no disk\" >&2 && exit 5; sleep 0.3; "

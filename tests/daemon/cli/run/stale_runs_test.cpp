@@ -1,4 +1,4 @@
-// What killed runs leave behind is gone after the next one, and nothing else.
+// The next run removes the remains of killed runs, and nothing else.
 #include "daemon/cli/run/stale_runs.hpp"
 
 #include "daemon/supervisor/listener/directory_lock.hpp"

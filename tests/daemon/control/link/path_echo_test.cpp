@@ -36,7 +36,7 @@ class FarEnd {
   FarEnd& operator=(const FarEnd&) = delete;
 
   PathTrial trial(Nanos time = 20s) const { return try_path(address, address, port, time, SteadyClock()); }
-  // What it answers to those bytes until it closes the connection, or to 16 bytes.
+  // Its answer to those bytes until it closes the connection, or the first 16 bytes of the answer.
   std::string said_to(const std::string& bytes) const {
     const auto there = numeric({address.text(), port});
     const shm::Descriptor socket(::socket(there->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));

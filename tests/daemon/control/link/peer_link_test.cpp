@@ -103,9 +103,9 @@ TEST_F(PeerLinks, SayToBothWhyTheyDoNotKnowEachOther) {
   EXPECT_FALSE(client_.secured || server_.secured);
 }
 
-// Goal:   where one side refuses the other for dates, both hear by how much, and by how much their clocks
-// differ,
-//         whichever clock is wrong and whoever dials. Neither link is secured at who refuses.
+// Goal:   where one side refuses the other for dates, both learn by how much, and by how much their clocks
+//         differ. It does not matter which clock is wrong and which side dials. The refusing side never
+//         secures its link.
 TEST_F(PeerLinks, TellClocksThatDifferFromOldCertificates) {
   const Lab lab;
   const auto talk = [&](const Own& client, const Own& server, Nanos client_off, Nanos server_off) {
@@ -197,7 +197,7 @@ TEST_F(PeerLinks, DeliverTheLastFrameBeforeTheyClose) {
   }
 }
 
-// Goal:   whoever is not let in hears why, whatever the reason.
+// Goal:   a peer that is not let in gets the reason, whatever it is.
 TEST_F(PeerLinks, TellThePeerWhyTheyEnd) {
   const Lab lab;
   for (const bool plain : {false, true}) {

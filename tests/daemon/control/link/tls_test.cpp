@@ -53,7 +53,7 @@ TEST(Tls, CarriesWhatIsWrittenBothWaysAndSaysGoodbye) {
   EXPECT_TRUE(pair.server_says.ok()) << pair.server_says.text();
 }
 
-// Goal:   who is not of the cluster is refused with the reason, and hears that it was.
+// Goal:   a peer outside the cluster is refused with the reason, and is told so.
 TEST(Tls, RefusesWhoIsNotOfTheCluster) {
   const Lab lab;
   const Lab strangers("lab-a");  // the same name, another authority
@@ -106,9 +106,9 @@ TEST(Tls, RefusesAnotherNodeThanTheOneThatWasMeant) {
   EXPECT_EQ(pair.client_says.message(), "it is node node02, and node node03 was expected");
 }
 
-// Goal:   a certificate outside its dates establishes nothing, at neither end, and who finds it says by how
-// much
-//         it lies outside, by which clock. The peer can be told so, and says nothing else meanwhile.
+// Goal:   a certificate outside its dates establishes nothing, at neither end. The end that finds it reports
+//         by how much it lies outside, by which clock. The peer can be told so, and sends nothing else
+//         meanwhile.
 TEST(Tls, RefusesCertificatesOutsideTheirDates) {
   const Lab lab;
   const Credentials good = lab.of("good");
@@ -155,7 +155,7 @@ TEST(Tls, RefusesByTheDatesOfTheAuthorityToo) {
   }
 }
 
-// Goal:   dates that are put off put nothing else off: a stranger with an old certificate is a stranger.
+// Goal:   the delay of date checks delays no other: an unknown peer with an old certificate stays unknown.
 TEST(Tls, RefusesForMoreThanDatesAsBefore) {
   const Lab lab;
   const Credentials server = lab.of("server");
@@ -217,7 +217,8 @@ TEST(Tls, RefusesAnotherSecretAndNone) {
 }
 
 // Goal:   a wire that flips bits delivers nothing that was not written, and crashes nothing.
-// Method: one bit of the whole conversation, from a seed. What arrives is a prefix of what was written.
+// Method: flip one bit of the whole conversation, drawn from a seed. The received text is a prefix of the
+//         sent one.
 TEST(Tls, DeliversNothingThatWasChangedOnTheWay) {
   const Lab lab;
   const Credentials a = lab.of("a");
@@ -264,7 +265,7 @@ TEST(Tls, RefusesARecordThatComesTwice) {
   EXPECT_FALSE(pair.client.established());
 }
 
-// Goal:   whoever has recorded all that a node has said cannot pass for it.
+// Goal:   a recording of all bytes that a node has sent does not pass for the node.
 TEST(Tls, RefusesAConversationThatIsPlayedBack) {
   const Lab lab;
   const Credentials a = lab.of("a");

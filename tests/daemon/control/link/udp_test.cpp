@@ -31,7 +31,7 @@ struct Came {
   SocketAddress from;  // of the last
 };
 
-// What has come, once something has: at most `most` datagrams.
+// The datagrams that have come, once one has: at most `most`.
 Came come(const UdpSocket& socket, std::size_t most = 100) {
   pollfd ready{socket.descriptor().get(), POLLIN, 0};
   poll(&ready, 1, 10'000);

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr std::uint32_t kWorld = 4;
 
-// Of ranks 2 and 3, with something in every field.
+// A snapshot of ranks 2 and 3, with something in every field.
 blame::Snapshot full() {
   blame::Snapshot s;
   s.job = "train";

@@ -37,7 +37,7 @@ class EngineByHand : public ::testing::Test {
                                              attached->welcome.direct_bytes, shm::Access::kReadWrite));
     }
   }
-  // What the rank is told of the end of an epoch of the group of all.
+  // The rank's status for the end of an epoch of the group of all.
   Status told(std::uint32_t rank, std::uint64_t epoch) {
     shm::DirectMessage message;
     message.group = kAll;

@@ -160,7 +160,7 @@ TEST_F(Serve, RefusesCollectivesThatDoNotFit) {
   EXPECT_EQ(ask(session, request, MessageKind::kPlanCollective), MessageKind::kPlanGrant);
 }
 
-// Goal:   what would fail at the launch, and the whole job with it, is refused when the plan is made.
+// Goal:   a plan whose launch would fail, and with it the whole job, is refused when it is made.
 TEST_F(Serve, RefusesCollectivesWhoseSourceAndTargetOverlap) {
   Session& session = attach(0);
   shm::PlanCollective request;
@@ -414,8 +414,8 @@ TEST_F(Serve, NamesTheLimitOfOperandsAndNumbers) {
   }
 }
 
-// Goal:   no bytes at all can hurt the engine. Method: valid messages with random bytes changed, under the
-// sanitizers.
+// Goal:   no bytes at all can hurt the engine.
+// Method: valid messages with random bytes changed, under the sanitizers.
 TEST_F(Serve, SurvivesDamagedMessages) {
   Session& session = attach(0);
   const std::uint64_t buffer = alloc(session, 4096);

@@ -45,7 +45,7 @@ TEST_F(ArenaTest, GrowsBySegmentsUpToItsLimit) {
   EXPECT_TRUE(arena_.allocate(1024));
 }
 
-// Goal:   who needs little takes little, and who needs much has few segments.
+// Goal:   an arena that needs little takes little, and one that needs much has few segments.
 // Values: 2 MiB, as much again at each step, and no more than a segment at a time.
 TEST_F(ArenaTest, DoublesUpToWholeSegments) {
   Arena arena(*device_, {std::uint64_t{1} << 30, std::uint64_t{8} << 20});
@@ -127,7 +127,7 @@ TEST_F(ArenaTest, BoundsWhatIsMappedBesideItsPieces) {
   EXPECT_TRUE(arena_.adopt(pool, 64, 64));
 }
 
-// Goal:   who frees adopted memory decides when it is unmapped, which may take long.
+// Goal:   the caller of free() decides when adopted memory is unmapped, which may take long.
 TEST_F(ArenaTest, HandsAdoptedMemoryBack) {
   std::shared_ptr<device::Memory> memory = *device_->allocate(4096);
   const std::weak_ptr<device::Memory> seen = memory;

@@ -43,7 +43,7 @@ TEST(CoreSet, OfAThreadIsWhatTheKernelSays) {
   EXPECT_FALSE(cores_of_thread(1 << 30)) << "there is no such thread";
 }
 
-// Of what is kept where, engine_cores_test.cpp tells; here, of what cannot be.
+// engine_cores_test.cpp tests which threads stay on which cores; this test asks for cores that do not exist.
 TEST(CoreSet, ThatTheMachineDoesNotHaveKeepsNoThread) {
   const auto own = cores_of_thread(0);
   const Status status = keep_threads_to(core(8000));

@@ -51,8 +51,8 @@ TEST_F(CountedDeviceTest, RefusesOneMemoryMoreByTheLimitsName) {
   close(file);
 }
 
-// Goal:   bytes count for the job's user as long as somebody holds them, also what the device adds and
-// imports.
+// Goal:   bytes count for the job's user while any holder has them, also those that the device adds and
+//         imports.
 TEST_F(CountedDeviceTest, ChargesItsMemoriesToTheAccount) {
   auto page = *shm::MemoryPage::create(1001, 0, 7, shm::memory_headroom());
   page.set_limits({.share = 1u << 20, .limit = 1u << 20});

@@ -97,7 +97,7 @@ TEST_F(MemoryAccountTest, RefusesWhatIsNoPageOrNoSlot) {
   EXPECT_EQ(MemoryAccount::attach(page_.descriptor(), shm::kMemorySlots).error().code(), Code::kProtocol);
 }
 
-// Of all memory files of ours that this process has: of one that grows, what is reserved of it.
+// The bytes of all memory files of ours in this process; a file that grows counts as far as it is reserved.
 std::uint64_t memory_files() {
   std::map<ino_t, std::uint64_t> bytes;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -136,8 +136,7 @@ TEST_F(MemoryAccountTest, IsChargedWithAllThatAJobIsMadeOf) {
 
 // Goal:   nothing in an engine is sized by the world but lists of members.
 // Method: four local ranks of 1,024, in a mesh of five dims, beside a job of four; shared memory, and the
-// heap
-//         where the allocator counts it.
+//         heap where the allocator counts it.
 TEST_F(MemoryAccountTest, HoldsForAJobOfManyNodesWhatItsOwnRanksNeed) {
   constexpr std::uint32_t kRanks = 1024;
   page_.set_limits({.share = 1u << 30, .limit = 1u << 30});
@@ -216,7 +215,7 @@ TEST_F(MemoryAccountTest, IsChargedWithBuffers) {
   EXPECT_EQ(page_.held(), full);
 }
 
-// Goal:   what is left of the share is given out, also where an arena would rather grow by more.
+// Goal:   the rest of the share is given out, also where an arena would rather grow by more.
 TEST_F(MemoryAccountTest, LetsAnArenaHaveTheLastOfIt) {
   constexpr std::uint64_t kMiB = 1u << 20;
   page_.set_limits({.share = 11 * kMiB, .limit = 11 * kMiB});

@@ -49,7 +49,7 @@ class CatchUpTest : public ::testing::Test {
   const Instant begin_{1'000};
 };
 
-// Goal:   two ranks attach at once: what answers the later question answers the earlier one too.
+// Goal:   two ranks attach at once: an answer to the later question answers the earlier one too.
 TEST_F(CatchUpTest, TakesOneAnswerForTheQuestionsBeforeIt) {
   a_.away = {kC};
   const std::uint64_t first = a_.control_fence.ask(begin_);
@@ -65,7 +65,7 @@ TEST_F(CatchUpTest, TakesOneAnswerForTheQuestionsBeforeIt) {
   EXPECT_FALSE(a_.control_fence.is_open());
 }
 
-// Goal:   what a node says before it has heard a question is no answer to it.
+// Goal:   a message that a node sent before it received a question is no answer to it.
 TEST_F(CatchUpTest, TakesNoAnswerForTheQuestionsBehindIt) {
   a_.away = {kC};
   const std::uint64_t first = a_.control_fence.ask(begin_);
@@ -77,7 +77,7 @@ TEST_F(CatchUpTest, TakesNoAnswerForTheQuestionsBehindIt) {
   EXPECT_FALSE(a_.control_fence.over(second, begin_));
 }
 
-// Goal:   what clients have said before a question comes counts before its answer.
+// Goal:   messages of clients that come before a question count before its answer.
 TEST_F(CatchUpTest, AnswersOnceWhatWasSaidBeforeHasCounted) {
   a_.control_fence.ask(begin_);
   deliver(kA, a_, kB, b_);

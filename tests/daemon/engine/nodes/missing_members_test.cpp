@@ -103,8 +103,7 @@ TEST_F(MissingMembersTest, AreKnownOfTheOperationForWhichTheyWereTold) {
   expect_known(false);
 }
 
-// Goal:   a node is believed of its own members alone, and bytes that are no word of this kind change
-// nothing.
+// Goal:   a node is believed about its own members alone, and bytes that are no such message change nothing.
 TEST_F(MissingMembersTest, AreNotBelievedOfOtherNodesNorOfDamagedWords) {
   wait();
   const std::vector<std::byte> whole = word();

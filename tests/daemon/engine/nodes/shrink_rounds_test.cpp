@@ -28,7 +28,7 @@ TEST(ShrinkRounds, WaitForAllWhoWereThereWhenSomebodyLeft) {
   EXPECT_THAT(rounds.ask(kGroup, kB, {kA, kB, kC}), ElementsAre(kA, kC)) << "the next round";
 }
 
-// Goal:   who asks after a round that failed is not taken for one of it.
+// Goal:   a rank that asks after a round has failed does not count as one of that round.
 TEST(ShrinkRounds, TellAllThatThereIsNoGroup) {
   ShrinkRounds rounds;
   static_cast<void>(rounds.ask(kGroup, kA, {kA, kB}));

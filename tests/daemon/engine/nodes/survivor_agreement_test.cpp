@@ -95,7 +95,7 @@ class World {
     nodes_[n].attached[member] = nodes_[n].asks[member] = false;
     say(n);
   }
-  // What the node tells of its members.
+  // Passes the state of its members on to the node.
   void say(std::uint32_t n) {
     MemberBits waited(members_[n]);
     for (std::size_t m = 0; m < waited.size(); ++m) waited[m] = nodes_[n].attached[m] && !nodes_[n].asks[m];
@@ -139,7 +139,7 @@ class World {
       if (linked(n, out.to)) ways_[{n, out.to}].push_back(bytes_of_agreement({7, std::move(out.message)}));
     if (auto decision = nodes_[n].core->take_decision()) {
       nodes_[n].decided.push_back(*std::move(decision));
-      // Who is in the list has its answer; who is not asks on.
+      // A member in the list has its answer; any other asks on.
       std::size_t first = 0;
       for (std::uint32_t p = 0; p < n; ++p) first += members_[p];
       for (std::size_t m = 0; m < members_[n]; ++m)
@@ -253,7 +253,8 @@ TEST(SurvivorAgreement, CountTheDeadWhenOthersAreSilent) {
   EXPECT_EQ(latest(world, 1), "11000") << "all deaths are known";
 }
 
-// Goal:   who has promised a ballot accepts nothing of an earlier one, and says what it has accepted.
+// Goal:   a node that has promised a ballot accepts nothing of an earlier one, and reports what it has
+//         accepted.
 TEST(SurvivorAgreement, KeepThePromise) {
   SurvivorAgreement voter({.place_of = {0, 1, 2},
                            .nodes = 3,
@@ -396,7 +397,7 @@ class Course {
     }
   }
 
-  // What a supervisor says of a node that is not linked.
+  // Passes on a supervisor's report on a node that is not linked.
   void learn(std::uint32_t at, std::uint32_t of) {
     if (!world_[at].lives || world_.linked(at, of) || world_[at].core->node(of).fate == NodeFate::kDead)
       return;

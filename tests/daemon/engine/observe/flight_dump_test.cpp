@@ -58,7 +58,7 @@ std::set<std::string> keys(const Json& object) {
   return names;
 }
 
-// What the analyser asks of a dump: every key by name, with the type that it reads.
+// The analyser's requirements on a dump: every key by name, with the type that it reads.
 void expect_schema(const Json& dump) {
   EXPECT_THAT(keys(dump), UnorderedElementsAre("version", "comm_lib_version", "older_lost", "pg_config",
                                                "pg_status", "entries"));
@@ -171,7 +171,7 @@ TEST(FlightDump, MatchesSendsAndReceives) {
   EXPECT_EQ(received.at("p2p_seq_id"), 4);
 }
 
-// Goal:   what one member's ring has lost does not look as if that member had not come.
+// Goal:   a record that one member's ring has lost does not look as if that member had not come.
 TEST(FlightDump, LeavesOutWhatAnotherMemberCanNoLongerShow) {
   using State = FlightEntry::State;
   std::vector<RankFlights> ranks(3);
@@ -240,7 +240,7 @@ TEST_F(FlightLogOf, FollowsAStartFromItsSubmissionToItsEnd) {
   EXPECT_EQ(over->target_bytes, 16u);
 }
 
-// Goal:   of starts that fail together only the first was an operation that others may have met.
+// Goal:   only the first of the starts that fail together was an operation that others may have met.
 TEST_F(FlightLogOf, KeepsOnlyTheFirstOfAFailedQueue) {
   for (std::uint64_t value = 1; value <= 3; ++value) log_.submitted(request(value), Nanos(5));
   for (const std::uint64_t value : {3, 2, 1})

@@ -190,7 +190,7 @@ TEST(Snapshot, LooksAtThoseWhoAreWaitedForAndAtNoMoreUnlessItIsAboutNoWait) {
   EXPECT_EQ(probe.looks, 4 + 3) << "all four, each once";
 }
 
-// What a client writes on the direct path, by hand.
+// Writes by hand as a client does on the direct path.
 class DirectClient {
  public:
   DirectClient(const DirectPages& direct_pages, std::uint32_t rank)
@@ -276,7 +276,7 @@ TEST(Snapshot, KnowsOfAMemberThatHasComeAndRecordedNothing) {
   EXPECT_EQ(blame::assess(s, 0).diagnosis, blame::Diagnosis::kStopped);
 }
 
-// Goal:   who waits until a stopped member has read what it gave is not the one to blame.
+// Goal:   a member that waits for a stopped reader of its data is not the one to blame.
 // Method: rank 0 has finished in the first group, where rank 1 still reads, and rank 2 waits for it in the
 //         other. Operations of all kinds that give what others read.
 TEST(Snapshot, KnowsWhoWaitsForReaders) {
@@ -334,7 +334,7 @@ TEST(Snapshot, TellsWhereMembersTakeTwoPaths) {
   EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kMismatchPending);
 }
 
-// Goal:   what a client writes about itself can be anything, and harms nobody.
+// Goal:   a client may write anything about itself, and harms nobody.
 TEST(Snapshot, BelievesNoRecordThatCannotBe) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(0), Rank(1)}}, {"other", {Rank(1)}}};
   auto direct_pages = *DirectPages::create(groups, 2, 0, 1, shm::memory_headroom());
@@ -434,7 +434,7 @@ TEST(SystemProcesses, KnowThisProcess) {
   EXPECT_EQ(processes.look(self).state, blame::ProcessState::kRunning);
 }
 
-// Goal:   who comes late is in the report beside its diagnosis, which is another matter.
+// Goal:   a late rank is in the report beside its diagnosis, which is another matter.
 TEST(Snapshot, NamesStragglersInTextAndJson) {
   const std::vector<scheduler::Group> groups{{"pair", {Rank(1), Rank(0)}}};
   Stage stage({2, 64, 4}, groups);
@@ -555,7 +555,8 @@ TEST(Snapshot, OfTwoNodesNamesWhoIsMissingFromAGroupOfBoth) {
   EXPECT_THAT(missing_ranks(merged.waits[0]), ElementsAre(2, 3));
 }
 
-// Goal:   a part that is queued behind an operation of several nodes leads to whoever is missing there.
+// Goal:   a part that is queued behind an operation of several nodes leads to the ranks that are missing
+//         there.
 // Method: rank 2 has started in "right", where rank 3 is missing, and then in "cross"; rank 1 waits in cross.
 TEST(Snapshot, OfTwoNodesFollowsAPartThatIsHeldBack) {
   OfTwoNodes first(0);
@@ -576,7 +577,7 @@ TEST(Snapshot, OfTwoNodesFollowsAPartThatIsHeldBack) {
   EXPECT_EQ(report.culprits[0].rank, 3u);
 }
 
-// Goal:   what waits behind an operation that this node has launched waits for the other node.
+// Goal:   a wait behind an operation that this node has launched is a wait for the other node.
 // Method: rank 2 has come to "cross" and rank 1 has not; behind it rank 2 has started in "right".
 TEST(Snapshot, OfTwoNodesFollowsAPartBehindALaunchedOperation) {
   OfTwoNodes first(0);

@@ -26,7 +26,7 @@ const std::vector<scheduler::Group>& groups() {
   return kGroups;
 }
 
-// A direct_pages whose segments the test writes as clients would, honest or not.
+// Direct pages whose segments the test writes as clients would, honest or not.
 class Members {
  public:
   Members()
@@ -205,7 +205,7 @@ TEST(StragglerStatistics, ForgetsAGroupThatIsGone) {
 
 // ---- members that lie ------------------------------------------------------------------------------
 
-// Goal:   who says that it came earlier than it can have come makes nobody else late.
+// Goal:   a member that reports an impossibly early arrival makes no other member late.
 TEST(StragglerStatistics, DoesNotBelieveAnArrivalBeforeTheOperationBeforeWasOver) {
   for (const Nanos lie :
        {Nanos(milliseconds(90)), Nanos(milliseconds(200)), Nanos(std::chrono::seconds(999))}) {
@@ -219,7 +219,7 @@ TEST(StragglerStatistics, DoesNotBelieveAnArrivalBeforeTheOperationBeforeWasOver
   }
 }
 
-// Goal:   who says that it came later than it did calls nobody late but itself.
+// Goal:   a member that reports a late arrival, falsely, makes only itself late.
 TEST(StragglerStatistics, LetsAMemberCallItselfLateAlone) {
   Members m;
   for (int i = 0; i < 200; ++i) {

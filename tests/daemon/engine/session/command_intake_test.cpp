@@ -1,4 +1,4 @@
-// What the engine does with commands of clients that libmuster would not have written.
+// The engine's treatment of commands that libmuster would not have written.
 #include "daemon/engine/session/command_intake.hpp"
 
 #include "tests/daemon/engine/engine_fixture.hpp"
@@ -166,8 +166,7 @@ TEST_F(CommandIntakeTest, EndsTheSessionForAStepThatCannotBe) {
   expect_offence([&](Seat& seat) { seat.client->push(mark(shm::kPointValueMask + 1)); }, "there is no step");
 }
 
-// Goal:   the offsets are no points, the two waits before them are, and new counts are those that are
-// checked.
+// Goal:   offsets count as no points, the two waits before them do, and the checked counts are the new ones.
 TEST_F(CommandIntakeTest, StartsAtTheOffsetsOfEachRank) {
   const std::uint64_t plans[] = {all_reduce(0), all_reduce(1)};
   for (std::uint32_t rank = 0; rank < 2; ++rank)

@@ -48,8 +48,8 @@ bool kernel_remembers() {
          (major > 6 || (major == 6 && minor >= 15));
 }
 
-// Goal:   how a process has ended is known before its parent has asked, and, where the kernel keeps it,
-// after.
+// Goal:   the way a process ended is known before its parent has asked; after that, where the kernel keeps
+//         it.
 TEST(ProcessEnd, IsToldToOneWhoIsNotTheParent) {
   const struct {
     int status, signal;

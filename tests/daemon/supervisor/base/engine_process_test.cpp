@@ -213,7 +213,7 @@ TEST(EngineProcess, OwesOnlySoManyAnswers) {
   EXPECT_EQ(last, Code::kBusy);
 }
 
-// Goal:   what was kept under a pidfd's name and is none does not keep a job for ever that is to end.
+// Goal:   a kept descriptor with a pidfd's name that is no pidfd does not keep a job for ever that is to end.
 TEST(EngineProcess, TakesWhatIsNoProcessForEndedOnceItIsToEnd) {
   NoProcess engine;
   engine.process->kill();

@@ -115,7 +115,7 @@ TEST(Shares, SayWhoMayDoWhat) {
   EXPECT_EQ(shares.refusal(1002, jobs).code(), Code::kNoResource);
 }
 
-// Goal: what can never be had at once is refused before anything is begun, and by the right key.
+// Goal:   a request that can never be met at once is refused before anything is begun, with the right key.
 TEST(Shares, SayWhatFitsWhoeverHasWhatNow) {
   const Shares::Words sessions{"sessions", "limits.sessions_max", "limits.sessions_per_user_max", "do less"};
   Shares shares(kTen, kDaemon);

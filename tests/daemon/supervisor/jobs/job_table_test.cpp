@@ -82,7 +82,7 @@ TEST(JobTable, KeepsJobsOfOneNameApart) {
   EXPECT_EQ(table.name_for(job, {0, true}), "train@0.4711-4712");
 }
 
-// Goal:   a job that has a key belongs to whoever shows it, and to nobody who calls it by its name alone.
+// Goal:   a job that has a key belongs to the clients that show it, and to none that knows its name alone.
 TEST(JobTable, KnowsAJobByItsKey) {
   JobTable table(Shares({16, 0, 4}, 0));
   const std::string key(control::kKeyDigestChars, 'a'), wrong(control::kKeyDigestChars, 'b');
@@ -132,7 +132,7 @@ TEST(JobTable, FindsTheJobsOfABatchJob) {
   EXPECT_THAT(table.of_slurm("7", {0, true}), ::testing::IsEmpty());
 }
 
-// Goal:   who governs may say a name that is one job's alone, and hears all ids where it is several jobs'.
+// Goal:   a governor may use a name that only one job has, and gets all ids where several jobs have it.
 TEST(JobTable, FindsAnothersJobForWhoGoverns) {
   JobTable table(Shares({16, 0, 4}, 0));
   ASSERT_TRUE(table.create(job_of("one", 1000)));
@@ -287,7 +287,7 @@ TEST(JobTable, ChecksRankAndWorld) {
   EXPECT_EQ(table.claim("other", claimant(0)).code(), Code::kNotFound);
 }
 
-// Goal:   whoever means other groups than the job has is not let in.
+// Goal:   a rank that expects other groups than those of the job is not let in.
 TEST(JobTable, ChecksTheMeshOfWhoNamesOne) {
   control::JobSpec job = spec("train");
   job.mesh = "tp=2";
@@ -388,7 +388,7 @@ TEST(JobTable, BelievesTheEngineWhoHoldsARank) {
   EXPECT_EQ(table.reconcile("train", {{}}).code(), Code::kProtocol) << "of another length";
 }
 
-// Goal:   whoever attached while no supervisor looked has used the token, also if gone again.
+// Goal:   a rank that attached while no supervisor looked has used its token, also if it is gone again.
 TEST(JobTable, VoidsTokensThatWereUsedUnseen) {
   JobTable table = adopted({{0, 2, "zero"}, {1, 2, "one"}});
   EXPECT_TRUE(table.reconcile("train", {{false, 0, 3}, {false, 0, 2}}).ok());

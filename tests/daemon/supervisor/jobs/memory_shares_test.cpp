@@ -10,7 +10,7 @@ constexpr Shares::Limits kThousand{.all = 1000, .reserved = 200, .of_one = 500};
 
 class MemorySharesTest : public ::testing::Test {
  protected:
-  // What an engine sees and says.
+  // An engine's view of the page, which it reads and writes.
   shm::Mapping page_of(std::uint32_t uid) const {
     return *shm::Mapping::map(memory_.page(uid)->descriptor(), shm::kMemoryPageBytes,
                               shm::Access::kReadWrite);
@@ -57,8 +57,7 @@ TEST_F(MemorySharesTest, LetEachUserHaveWhatIsLeftOfItsShareAndOfTheNode) {
   EXPECT_EQ(limits(1000).limit, 500u);
 }
 
-// Goal:   what a request lacks is what the user would hold beyond his share, or beyond what the node has
-// left.
+// Goal:   a request lacks the bytes beyond the share of its user, or beyond the rest of the node.
 TEST_F(MemorySharesTest, SayWhatARequestLacks) {
   EXPECT_EQ(memory_.lacking(1000, 7), 0u) << "nobody counts it";
   for (const std::uint32_t uid : {1000u, 1001u}) ASSERT_TRUE(memory_.enter(uid, uid + 1));
@@ -86,7 +85,7 @@ TEST_F(MemorySharesTest, BelieveNobodyMoreThanItMayHave) {
   EXPECT_EQ(limits(0).limit, 200u) << "the reserve";
 }
 
-// Goal: who is shown does not depend on the order of user numbers, also where they have more than there is.
+// Goal:   the shown amounts do not depend on the order of users, also where they have more than there is.
 TEST_F(MemorySharesTest, ShowWhatEachUserHoldsWhateverOthersHold) {
   for (const std::uint32_t uid : {0u, 1000u, 1001u}) ASSERT_TRUE(memory_.enter(uid, uid + 1));
   hold(0, 0, 300);

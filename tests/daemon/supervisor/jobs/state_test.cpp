@@ -47,7 +47,7 @@ State sample() {
 }
 
 void expect_equal(const State& a, const State& b) {
-  // What is written again is the same, so every field came through.
+  // Both states are encoded alike, so every field came through.
   EXPECT_EQ(encode(a, {}, 1), encode(b, {}, 1));
 }
 

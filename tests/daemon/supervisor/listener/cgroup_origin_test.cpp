@@ -27,7 +27,7 @@ TEST(CgroupOrigin, IsReadFromTheCgroupsOfEachRuntime) {
   EXPECT_EQ(text("0::/slurm/uid_1000/job_77\n"), "Slurm job 77");
 }
 
-// Goal:   what a user may have written into his cgroup's name is no more than letters.
+// Goal:   a text that a user has put into his cgroup's name is no more than letters.
 TEST(CgroupOrigin, IsEmptyForAnythingElse) {
   for (const std::string& cgroups :
        {std::string(), std::string("0::/user.slice/user-1000.slice/session-2.scope\n"), "0::/x" + kId + "\n",
@@ -40,7 +40,7 @@ TEST(CgroupOrigin, IsEmptyForAnythingElse) {
   origin_of(getpid());
 }
 
-// Goal:   what a rank says of itself is told from what is seen, and is no more than a number or a name.
+// Goal:   a rank's own claim is kept apart from what is seen, and is no more than a number or a name.
 TEST(RankOrigin, MarksWhatTheRankSays) {
   const std::int32_t unseen = 0;
   control::Identity foreign(1000);

@@ -1,4 +1,4 @@
-// Who a process is that has connected from a place of its own. Needs root, or user namespaces.
+// The identity of a process that has connected from a place of its own. Needs root, or user namespaces.
 #include "daemon/supervisor/listener/identities.hpp"
 
 #include <functional>
@@ -119,8 +119,7 @@ TEST_F(IdentitiesTest, OfAnotherPidNamespaceAreForeign) {
   EXPECT_FALSE(user == Identity(0));
 }
 
-// Goal:   a rank in a user namespace of its own user's is that user (Apptainer, unshare -U); in root's it is
-// not.
+// Goal:   a rank in its own user's user namespace is that user (Apptainer, unshare -U); in root's it is not.
 TEST_F(IdentitiesTest, OfAUserNamespaceOfTheirOwnAreTheSameUser) {
   const Peer own(CLONE_NEWUSER, [] { return become(kUser); });
   if (!own.stands()) GTEST_SKIP() << "this system lets users make no user namespaces";
@@ -150,7 +149,7 @@ TEST_F(IdentitiesTest, OfOneUsersNamespacesHaveOneAccount) {
   EXPECT_EQ(container.account.uid, 0u);
 }
 
-// Goal:   whoever has ended when he is looked at is nobody.
+// Goal:   a process that has ended before the look has no known identity.
 TEST_F(IdentitiesTest, OfAProcessThatHasEndedAreUnknown) {
   shm::PeerIdentity peer;
   {
@@ -172,7 +171,7 @@ TEST_F(IdentitiesTest, OfAPrivateDaemonGoByTheUserAlone) {
   EXPECT_EQ(Peer(CLONE_NEWPID).who(alone), Identity(0));
 }
 
-// Goal:   who may govern came to the control socket, and is root of this node.
+// Goal:   a client that may govern came to the control socket, and is root of this node.
 TEST_F(IdentitiesTest, GovernByTheControlDoorAlone) {
   PendingClient client;
   client.who = 0;

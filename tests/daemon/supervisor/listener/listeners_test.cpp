@@ -20,7 +20,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// An listeners, and what its service manager keeps.
+// The listeners of a daemon, and the descriptors that its service manager keeps.
 class Entrances : public ::testing::Test {
  protected:
   std::string directory() const { return folder_.path() + "/run"; }
@@ -48,7 +48,7 @@ class Entrances : public ::testing::Test {
   static shm::Descriptor copy_of(const shm::Descriptor& descriptor) {
     return shm::Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 3));
   }
-  // What comes from a service manager that listens there, and keeps the socket itself.
+  // The descriptors of a service manager that listens there, and keeps the socket itself.
   static Listeners::Kept managers(const shm::Listener& listener) {
     Listeners::Kept kept;
     auto listening =
@@ -96,8 +96,7 @@ TEST_F(Entrances, AreMadeAgainAndKeptInThePlaceOfWhatWas) {
   }
 }
 
-// Goal:   each of the two sockets is mended alone, with the rights that it had, and who waited there is let
-// in.
+// Goal:   each socket is mended alone, with the rights that it had, and its pending clients are let in.
 TEST_F(Entrances, MendTheControlSocketToo) {
   Listeners listeners = open();
   struct stat facts {};
@@ -180,7 +179,7 @@ TEST_F(Entrances, SayOnceWhatIsInTheWay) {
   log::configure(log::Level::kOff, log::Format::kText);
 }
 
-// Goal:   what is left to a successor is good also while it cannot be mended.
+// Goal:   the descriptors that are left to a successor are good also while the place cannot be mended.
 TEST_F(Entrances, KeepNothingThatIsClosed) {
   Listeners listeners = open();
   std::filesystem::remove_all(directory());
@@ -216,8 +215,8 @@ TEST_F(Entrances, RespectWhoHasThePlaceMeanwhile) {
   EXPECT_TRUE(first->socket().stands());
 }
 
-// Goal:   a manager's socket is healed where it lies, and what becomes of a directory around nothing is no
-// harm. Method: three times its file is removed; outside the runtime directory, and in it under another name.
+// Goal:   a manager's socket is healed where it lies, and a directory around nothing does no harm.
+// Method: three times its file is removed; outside the runtime directory, and in it under another name.
 TEST_F(Entrances, HealAManagersSocketWhereItLies) {
   std::filesystem::create_directories(directory() + "/ranks");
   std::filesystem::create_directory_symlink(directory(), folder_.path() + "/link");

@@ -51,7 +51,7 @@ TEST(RefusalLog, BoundsTheRateOfEachUserAndCountsTheRest) {
   EXPECT_EQ(lines(log, 1001, 1000, 1000), 10) << "no more than at first, after however long";
 }
 
-// Goal: what a burst had beyond its lines is told though nothing follows.
+// Goal:   refusals beyond the lines of a burst are reported though nothing follows.
 TEST(RefusalLog, TellsHowManyMoreWhenABurstIsOver) {
   RefusalLog log;
   EXPECT_EQ(lines(log, 1001, 50, 5), 10);

@@ -54,7 +54,7 @@ TEST_F(RuntimeDirectories, AreLockedForCleaners) {
   EXPECT_NE(flock(cleaner.get(), LOCK_EX | LOCK_NB), 0);
 }
 
-// Goal:   whoever may open the directory, or the folder that containers mount, keeps no daemon out.
+// Goal:   a user that may open the directory, or the folder that containers mount, keeps no daemon out.
 TEST_F(RuntimeDirectories, AreMadeWhateverLockAReaderHolds) {
   ASSERT_TRUE(make(path()));
   std::vector<shm::Descriptor> held;
@@ -74,7 +74,7 @@ TEST_F(RuntimeDirectories, AreNotMadeInThePlaceOfEverybodys) {
   EXPECT_EQ(facts_of(path()).st_mode & 07777, 01777u);
 }
 
-// Goal:   one's own directory has the mode that the settings say; whoever may write to another's is named.
+// Goal:   the user's own directory has the configured mode; users that may write to another's are named.
 TEST_F(RuntimeDirectories, CloseThemselvesOrWarnOfWhoMayWriteToThem) {
   std::filesystem::create_directory(path());
   ASSERT_EQ(chmod(path().c_str(), 0777), 0);

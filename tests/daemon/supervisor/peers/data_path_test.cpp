@@ -59,8 +59,7 @@ TEST(DataPath, TakesFromAPeerWhatCanBe) {
   EXPECT_LE(longer.at("trouble").get<std::string>().size(), 1024u);
 }
 
-// Goal:   nodes tell each other where the way to them can be tried, and know by which address they are
-// reached.
+// Goal:   nodes tell each other where the path to them can be tried, and by which address each is reached.
 TEST(DataPath, IsToldToEachPeer) {
   control::Loop loop;
   muster::test::ManualClock clock;

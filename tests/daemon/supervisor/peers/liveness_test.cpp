@@ -95,7 +95,8 @@ TEST_F(OneNode, TakesAnyEvidence) {
   EXPECT_EQ(node_.peers().at("b").doubts, 50u);
 }
 
-// Goal:   who vouches says when the peer lived; an old word moves the deadline, but clears no suspicion.
+// Goal:   a voucher gives the time when the peer lived; an old one moves the deadline, but clears no
+//         suspicion.
 TEST_F(OneNode, TakesAWordForWhenItIsGood) {
   node_.watch("b", now_);
   const Instant begun = now_;
@@ -306,7 +307,7 @@ TEST(Liveness, LosesNobodyInADayOfLossyWays) {
   }
 }
 
-// Goal:   who drops datagrams alone loses nobody: the link is evidence. And it is the only one here.
+// Goal:   a node that drops only datagrams loses no peer: the link is evidence. And it is the only one here.
 TEST(Liveness, LosesNobodyWhereDatagramsAloneAreDropped) {
   TwoNodes pair(1);
   pair.ways = {{{1, 0}, {1, 0}}};

@@ -189,9 +189,8 @@ TEST_F(ClusterTest, TakesNoNodeWhoseCertificateIsNotGood) {
   EXPECT_TRUE(until_ready());
 }
 
-// Goal:   daemons whose clocks differ say so on both sides, and by how much. Once the clock is right, they
-// know
-//         each other.
+// Goal:   daemons whose clocks differ report so on both sides, and by how much. Once the clock is right, they
+//         know each other.
 TEST_F(ClusterTest, SaysByHowMuchClocksDiffer) {
   const auto why = [&](std::size_t n) { return peer(n, 1 - n).at("why").get<std::string>(); };
   const struct {
@@ -253,7 +252,7 @@ TEST_F(ClusterTest, WorksWithASecretAndInPlainText) {
   }
 }
 
-// Goal:   orphaned_engines do not keep members out, whatever they send or do not send.
+// Goal:   unknown clients do not keep members out, whatever they send or do not send.
 TEST_F(ClusterTest, LetsMembersPastStrangers) {
   prepare(2);
   nodes_[1]->start();
@@ -340,9 +339,8 @@ class LonePeers : public ::testing::Test {
   Roster roster_ = plain_roster(2);
 };
 
-// Goal:   a crowd of orphaned_engines from everywhere fills neither memory nor the log, and hides no member
-// from the
-//         log. Whoever comes later is told of again.
+// Goal:   a crowd of unknown clients fills neither memory nor the log, and hides no member from the log.
+//         Later clients are reported again.
 TEST_F(LonePeers, AreToldOfAmongACrowdOfStrangers) {
   constexpr std::uint32_t kCrowd = 300, kFirst = 256;
   LonePeer here(loop_, clock_, roster_, 0);

@@ -26,7 +26,7 @@ TEST(DrainTimes, LeaveEnginesTheirLeastWhereThereIsLittle) {
   }
 }
 
-// What a drain needs beside itself, without a job.
+// The surroundings of a drain, without a job.
 class DrainTest : public ::testing::Test {
  protected:
   DrainTest() {

@@ -306,7 +306,7 @@ TEST_F(Startup, ReadsTheCredentialsOfTheNode) {
   EXPECT_EQ(load({}).error().code(), Code::kNotFound);
 }
 
-// Goal:   what is beyond a limit is said with its place, and all of it.
+// Goal:   every setting beyond a limit is reported with its place.
 TEST_F(Startup, WhatIsBeyondALimitIsBlamedOnItsLine) {
   const std::string file = write("cluster.yaml",
                                  "nodes:\n  - {host: a, devices: {kind: host, count: 3}}\n"
@@ -368,8 +368,8 @@ TEST_F(Startup, KnowsItsRuntimeDirectoryHoweverItIsWritten) {
   EXPECT_EQ(options->runtime_directory, folder_.path() + "/run");
 }
 
-// Goal:   engines of a container's root run as a user without rights, who exists everywhere by his default
-// name.
+// Goal:   engines of a container's root run as a user without rights, which exists everywhere by its default
+//         name.
 TEST_F(Startup, KnowsTheUserOfForeignEngines) {
   EXPECT_NE(options_with({})->engine_user.uid, 0u);
   const auto unknown = options_with({{"node.engine_user", "no-such-user", ""}});

@@ -1,4 +1,4 @@
-// What the supervisor lets in, and whom: packets over its real socket.
+// The clients and packets that the supervisor accepts, over its real socket.
 #include "daemon/supervisor/program/supervisor.hpp"
 
 #include "tests/support/folder.hpp"
@@ -81,7 +81,7 @@ TEST_F(SupervisorTest, LeavesLimitsToTheAdministrator) {
   EXPECT_TRUE(ask(socket, create({{"claim", "token"}})));
 }
 
-// Goal:   what is no rank of the job is none, and no other's token pays for it.
+// Goal:   a number that is no rank of the job is refused, and voids no other rank's token.
 TEST_F(SupervisorTest, IssuesATokenForARankOfTheJobOnly) {
   node_.start();
   const auto socket = connect();
@@ -105,7 +105,7 @@ TEST_F(SupervisorTest, IssuesATokenForARankOfTheJobOnly) {
   EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
-// Whatever file a stranger sends, the daemon neither reads nor closes it.
+// The daemon neither reads nor closes a file of an unknown client, whatever it is.
 TEST_F(SupervisorTest, TakesNoDescriptorFromAStranger) {
   node_.start();
   const auto socket = connect();
@@ -377,7 +377,7 @@ TEST_F(SupervisorTest, LetsTheRanksOfAJobInWhereOneHasMadeIt) {
   kill(lasting, SIGCONT);
 }
 
-// Goal:   what waits for an engine that never answers does not keep the other jobs' reports.
+// Goal:   a report that waits for an engine without an answer does not delay the other jobs' reports.
 // Method: a stopped engine beside one with many ranks, rounds of questions, and what the daemon's heap, which
 //         is this process's, holds before and after. A sanitizer's heap is not counted.
 TEST_F(SupervisorTest, KeepsNoReportForAnEngineThatSaysNothing) {

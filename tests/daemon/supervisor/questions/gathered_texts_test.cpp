@@ -30,8 +30,8 @@ shm::Descriptor memory_of(const std::string& text) {
   return *control::text_descriptor(text);
 }
 
-// Both ends of a pair of nodes with one rank each of job "train". What one sends the other hears as bytes,
-// unless the test changes it or keeps it back.
+// Both ends of a pair of nodes with one rank each of job "train". Each end receives the messages of the other
+// as bytes, unless the test changes them or keeps them back.
 class GatheredTextsTest : public ::testing::Test {
  protected:
   struct End {
@@ -193,7 +193,7 @@ TEST_F(GatheredTextsTest, TakesNoPartThatWasNotAskedFor) {
   EXPECT_EQ(texts_.at(1).text->size(), part + 10);
 }
 
-// Goal:   what peers announce is bounded together, and given back.
+// Goal:   the sizes that peers announce are bounded together, and given back.
 TEST_F(GatheredTextsTest, HoldsNoMoreThanItsShareOfMemory) {
   const Json large{{"report", 9},
                    {"bytes", KeptTexts::kTextBytesMax},

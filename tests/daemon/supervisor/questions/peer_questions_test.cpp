@@ -83,7 +83,7 @@ class PeerQuestionsTest : public ::testing::Test {
     json.update(more);
     return json;
   }
-  // What this node has answered last.
+  // This node's latest answer.
   Json last() const { return sent_.empty() ? Json::object() : sent_.back().second; }
   std::string error_of(std::size_t node) const {
     return answers_.at(node).result ? "" : answers_.at(node).result.error().text();
@@ -175,7 +175,7 @@ TEST_F(PeerQuestionsTest, SaysAtOnceThatANodeIsAwayOrGoesAway) {
   EXPECT_EQ(answers_[2].result.error().code(), Code::kDaemonLost);
 }
 
-// Goal:   who does not answer in time is named, also this node's own engine, and a late answer is none.
+// Goal:   a node that does not answer in time is named, also this node's own engine; a late answer is none.
 TEST_F(PeerQuestionsTest, DoesNotWaitForEver) {
   ask(1ms);
   hear("node2", {{"answer", sent_.at(1).second.at("question")}, {"ok", true}, {"result", Json::object()}});
@@ -334,7 +334,7 @@ TEST_F(PeerQuestionsTest, MakeOneDiagnosisOfAllAnswers) {
   EXPECT_EQ(report.at("ranks").size(), 6u);
   EXPECT_EQ(report.at("ranks").at(5).at("unknown"), "node node2 is away: no route");
   EXPECT_EQ(report.at("latest_deadline").at("ago_ns"), 7);
-  // What cannot be read is no answer either, and no deadline.
+  // An unreadable answer counts as no answer, and its deadline as none.
   (*answers[1].result)["waits"][0].erase("span");
   (*answers[1].result)["waits"][0]["members"] = "many";
   (*answers[1].result)["latest_deadline"]["report"]["text"] = 5;

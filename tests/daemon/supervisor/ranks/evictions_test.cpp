@@ -31,8 +31,8 @@ int short_jobs() {
 class EvictionsTest : public ::testing::Test {
  protected:
   EvictionsTest() { node_.options.made_job_linger = std::chrono::hours(1); }
-  // One rank comes and leaves. What muster_open says, and in *attachments how often the rank was there
-  // before.
+  // One rank comes and leaves. Returns the status of muster_open; *attachments: the rank's earlier
+  // attachments.
   muster_status_t visit(const std::string& job, int world = 1, const char* mesh = nullptr,
                         std::uint32_t* attachments = nullptr) const {
     muster_session* session = nullptr;
@@ -113,7 +113,7 @@ TEST_F(EvictionsTest, EndAJobForOneOfItsNameWithAnotherSize) {
   EXPECT_EQ(attachments, 1u) << "the same one comes back to it";
 }
 
-// Goal:   a job that has a rank is no idle one: whoever comes with another size hears so.
+// Goal:   a job that has a rank is not idle: a rank that comes with another size is told so.
 TEST_F(EvictionsTest, EndNoJobThatHasARank) {
   node_.options.jobs_max = 2;
   node_.start();
@@ -127,7 +127,7 @@ TEST_F(EvictionsTest, EndNoJobThatHasARank) {
   EXPECT_EQ(muster_close(session), MUSTER_OK);
 }
 
-// Goal:   what somebody has asked for stays: jobs of the cluster file and of --keep.
+// Goal:   jobs that were asked for stay: those of the cluster file and of --keep.
 TEST_F(EvictionsTest, EndNoJobThatItsRanksHaveNotMade) {
   node_.options.jobs_max = 2;
   node_.start();
@@ -217,7 +217,7 @@ TEST_F(EvictionsTest, LetTwoUsersHaveShortJobsAtOnce) {
   const std::string a = fmt::format("a{}@65531", short_jobs() - 1);
   const std::string b = fmt::format("b{}@65532", short_jobs() - 1);
   EXPECT_THAT(jobs(), ::testing::IsSupersetOf({a, b}));
-  // Who is alone goes on without the other, whose last jobs stay.
+  // A lone user goes on without the other user; the last job of that one stays.
   EXPECT_EQ(test::as_user(node_, test::kOtherUser, jobs_in_a_row("c", 20)), 0);
   EXPECT_THAT(jobs(), ::testing::IsSupersetOf({a, std::string("c19@65532")}));
 }

@@ -149,8 +149,8 @@ class EngineTiesTest : public ::testing::Test {
                      .reserved = {}}};
 };
 
-// Goal:   what was to end an attempt touches neither a connection that was made since, nor a part that has
-//         ended since.
+// Goal:   the timer of an attempt touches neither a connection that was made since, nor a part that has ended
+//         since.
 // Method: a part ends while its engine is asked. The first question of another fails at once, because the
 //         engine does not read, and its next attempt succeeds. Then the time of all attempts passes.
 TEST_F(EngineTiesTest, ForgetTheTimeOfAnAttemptThatIsOver) {

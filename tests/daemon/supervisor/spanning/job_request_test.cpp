@@ -30,7 +30,7 @@ control::JobSpec spec_of(const control::Actor& owner) {
   return spec;
 }
 
-// Goal:   a wish carries the digest of the job's key, and one without a key none.
+// Goal:   a request carries the digest of the job's key, and one without a key none.
 TEST(JobWish, CarriesTheKey) {
   const std::string key(control::kKeyDigestChars, 'a');
   const control::JobSpec with = spec_of({1000, false, key}), without = spec_of(1000);

@@ -45,7 +45,7 @@ class Several {
     nodes_[n]->on_up(name(m));
     nodes_[m]->on_up(name(n));
   }
-  // What was under way is lost.
+  // Messages that are under way are lost.
   void part(std::size_t n, std::size_t m) {
     collect();
     under_way_[{n, m}].clear();
@@ -167,9 +167,8 @@ TEST(Rendezvous, MakesAJobOfTheRanksThatHaveCome) {
   }
 }
 
-// Goal:   contradictions between nodes are refused to all ranks that wait on any node, in words that name
-// both
-//         sides, in whatever order nodes hear of each other.
+// Goal:   contradictions between nodes are refused to all waiting ranks on any node, in words that name both
+//         sides. The order in which nodes learn of each other does not matter.
 TEST(Rendezvous, RefusesWhatCannotBeOneJobOnAllNodes) {
   struct Wrong {
     std::uint32_t rank, world;
@@ -265,7 +264,8 @@ TEST(Rendezvous, KeepsUsersApart) {
   EXPECT_THAT(several.refused_, IsEmpty());
 }
 
-// Goal:   a job that has a key is on each node whoever's lowest rank has come there, and nobody's before.
+// Goal:   a job that has a key belongs, on each node, to the user of its lowest rank there, and to none
+//         before.
 TEST(Rendezvous, KnowsWhoseAJobIsHere) {
   const Roster roster;
   Rendezvous gathering(roster);
@@ -290,7 +290,7 @@ TEST(Rendezvous, KnowsWhoseAJobIsHere) {
   EXPECT_FALSE(gathering.owner_here(job));
 }
 
-// Goal:   whoever waits in vain hears who has come where, who is missing, and what to do.
+// Goal:   a rank that waits in vain is told which ranks came where, which are missing, and what to do.
 TEST(Rendezvous, SaysWhoIsMissing) {
   Several several(3);
   for (const std::uint32_t rank : {0u, 1u}) ASSERT_TRUE(several.come(0, rank, 6).ok());
@@ -377,7 +377,7 @@ TEST(Rendezvous, ForgetsWhoIsGone) {
   EXPECT_THAT(several.made_, SizeIs(1));
 }
 
-// Goal:   what a peer says is bounded and checked.
+// Goal:   a peer's messages are bounded and checked.
 TEST(Rendezvous, BelievesNothingThatCannotBe) {
   Several several(2);
   ASSERT_TRUE(several.come(0, 0, 8).ok());

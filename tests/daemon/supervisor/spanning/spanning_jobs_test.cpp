@@ -44,7 +44,7 @@ class Puppet {
     }
   }
   bool knows(const std::string& peer) const { return peers_.is_up(peer); }
-  // What it has heard since it was last asked.
+  // The steps that it has received since the last call.
   std::vector<std::string> steps() {
     std::vector<std::string> all;
     for (const Json& message : std::exchange(heard_, {})) all.push_back(message.value("step", ""));
@@ -101,7 +101,7 @@ class SpanningTest : public ClusterTest {
     EXPECT_TRUE(until([&] { return (message = puppet.hears(step)).has_value(); })) << step;
     return message.value_or(Json());
   }
-  // What a node says whose engine stands, and lists the same groups.
+  // The answer of a node whose engine stands, and lists the same groups.
   Json prepared(const Json& address = nullptr) const {
     const control::JobSpec& job = nodes_[0]->options.jobs.front();
     const auto mesh = mesh::Mesh::build(*mesh::Degrees::parse(job.mesh), job.world.size(), {});
@@ -236,7 +236,7 @@ TEST_F(SpanningTest, TakesNoAddressesThatAreNotThoseOfItsNodes) {
   expect_works();
 }
 
-// Goal:   what is lost between `connected` and `commit` ends the attempt on all nodes: an engine, or a node.
+// Goal:   a loss between `connected` and `commit` ends the attempt on all nodes: of an engine, or of a node.
 // Method: the last node never says that it has connected, so there is time.
 TEST_F(SpanningTest, EndsAnAttemptThatLosesAnEngineOrANodeBeforeItCommits) {
   prepare(4);
@@ -361,8 +361,8 @@ TEST_F(DesertedTest, GoesOnIfARankComesInTime) {
   EXPECT_EQ(muster_close(session_), MUSTER_OK);
 }
 
-// Goal:   whoever comes too late is not told that its job has ended: it waits for the other ranks of a new
-// one.
+// Goal:   a rank that comes too late is not told that its job has ended: it waits for the other ranks of a
+//         new one.
 TEST_F(DesertedTest, EndsBeforeARankThatWaitsMeetsOthersAgain) {
   start();
   ask_for_its_end();

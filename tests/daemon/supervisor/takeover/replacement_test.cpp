@@ -1,4 +1,4 @@
-// What the program finds that a supervisor gives way to.
+// The descriptors and variables of the program that takes over from a supervisor.
 #include "daemon/supervisor/takeover/replacement.hpp"
 
 #include "api/shm/descriptor.hpp"

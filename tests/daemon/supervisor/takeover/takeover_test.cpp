@@ -1,4 +1,4 @@
-// What a supervisor makes of what its predecessor left, before anything of its own has run.
+// A supervisor's start with the remains of its predecessor, before anything of its own has run.
 #include "daemon/supervisor/program/supervisor.hpp"
 
 #include "api/shm/endpoint.hpp"
@@ -32,7 +32,7 @@ shm::Descriptor copy_of(const shm::Descriptor& descriptor) {
   return shm::Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 3));
 }
 
-// What the service manager keeps of a daemon with one job, whose engine is this test.
+// The service manager's store for a daemon with one job, whose engine is this test.
 class AdoptionTest : public ::testing::Test {
  protected:
   AdoptionTest() : file_(*StateFile::create()) {
@@ -279,8 +279,7 @@ TEST_F(AdoptionTest, AsksAgainWhereTheChannelIsFull) {
   }
 }
 
-// Goal:   a client that gave up waiting neither holds the rank nor uses up the token of the one that came
-// after.
+// Goal:   a client that gave up waiting neither holds the rank nor uses up the token of its successor.
 TEST_F(AdoptionTest, ForgetsWhoeverGaveUpWaiting) {
   job_.spec.claim = control::ClaimRule::kToken;
   job_.tokens = {{0, 0, "token"}};
@@ -297,9 +296,9 @@ TEST_F(AdoptionTest, ForgetsWhoeverGaveUpWaiting) {
   EXPECT_EQ(poll(&entry, 1, 0), 0) << "and was not turned away";
 }
 
-// Goal:   an end on purpose is told as that, and a loss as a loss, also where the engine does not live to say
-//         which it was.
-// Input:  a rank that waits for what the engine reports, for its attachment, or for room in the channel.
+// Goal:   an end on purpose is reported as that, and a loss as a loss, also where the engine dies before it
+//         tells which.
+// Input:  a rank that waits for the engine's report, for its attachment, or for room in the channel.
 TEST_F(AdoptionTest, TellsAnEndFromALossToARankThatWaits) {
   enum class Waits { kForTheReport, kForItsAttachment, kForRoom };
   for (const Waits waits : {Waits::kForTheReport, Waits::kForItsAttachment, Waits::kForRoom})
@@ -327,7 +326,7 @@ TEST_F(AdoptionTest, TellsAnEndFromALossToARankThatWaits) {
     }
 }
 
-// Goal:   what a daemon does not do any more is refused as that, and what it has goes on.
+// Goal:   a command that a draining daemon does not take any more is refused as that, and its jobs go on.
 TEST_F(AdoptionTest, BeginsNothingAnewWhileItDrains) {
   options_.program = "/bin/true";
   write();
@@ -375,7 +374,7 @@ TEST_F(AdoptionTest, KeepsAnOwnerWithAJob) {
   EXPECT_FALSE(kept_.contains(owner_name(3)));
 }
 
-// Goal:   what waits for an engine is bounded, whether one connection asks or one after the other.
+// Goal:   questions that wait for an engine are bounded, whether one connection asks or several in turn.
 TEST_F(AdoptionTest, LetsOnlySoManyQuestionsWait) {
   write();
   start();
@@ -515,7 +514,7 @@ TEST_F(AdoptionTest, GivesTheDirectoryThatItTakesOverItsModeAndGroup) {
   EXPECT_TRUE(kept_.contains(listening->name()) && kept_.contains(place->name())) << "the same ones";
 }
 
-// Goal:   what a user's jobs hold counts after a restart too, and its page is kept as long as it has jobs.
+// Goal:   the memory of a user's jobs counts after a restart too; its page stays as long as it has jobs.
 // Method: a user's page with a job that holds something, and one of a user without jobs.
 TEST_F(AdoptionTest, FindsTheMemoryOfItsJobsAgain) {
   job_.spec.owner = 65534;

@@ -37,7 +37,7 @@ TEST_F(TrustedPrograms, AreThoseThatNobodyElseCanChange) {
   EXPECT_TRUE(open().ok()) << open().message();
 }
 
-// Goal:   whoever may write the program, or a folder above it, could run what he likes as the daemon.
+// Goal:   a user that may write the program, or a folder above it, could run any code as the daemon.
 TEST_F(TrustedPrograms, AreNoneThatOthersCanChange) {
   for (const std::string& part : {program(), folder(), folder_.path() + "/a"}) {
     for (const mode_t mode : {0775, 0757}) {
@@ -77,7 +77,7 @@ TEST_F(TrustedPrograms, CanBeRun) {
   EXPECT_EQ(open().code(), Code::kDenied);
 }
 
-// Goal:   what was looked at is what runs: another file in its place is not.
+// Goal:   the file that was checked is the one that runs, not another file in its place.
 TEST_F(TrustedPrograms, RunByTheFileThatWasOpened) {
   const auto opened = TrustedProgram::open(program(), {folder()});
   ASSERT_TRUE(opened) << opened.error().text();

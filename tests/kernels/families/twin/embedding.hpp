@@ -14,7 +14,7 @@ struct Shard {
 
 std::vector<double> embedding_forward(const Shard& shard, const std::vector<double>& ids,
                                       const std::vector<double>& table);
-// What is added to the table's gradient.
+// The summand for the table's gradient.
 std::vector<double> embedding_backward(const Shard& shard, const std::vector<double>& ids,
                                        const std::vector<double>& dout);
 
