@@ -151,7 +151,7 @@ class Lists(unittest.TestCase):
         for mutant in mutants.all_mutants():
             for text in mutant.tests:
                 program = mutants.Test.of(text).program
-                named = re.search(rf"muster_(program_)?test\({program}\b", lists)
+                named = re.search(rf"muster_(program_|fault_)?test\({program}\b", lists)
                 self.assertTrue(named, f"{mutant.name}: {program}")
 
 

@@ -232,6 +232,11 @@ TEST(ShareCheck, KnowsAnAllToAllInPlace) {
   const Share moved =
       *make_share(c, 0, 3, {.source_counts = counts, .target_counts = counts, .target_offsets = swapped});
   EXPECT_THAT(check(c, moved, 64, 64, 3), HasSubstr("overlap"));
+  const Counts even{2, 2, 2};
+  const Counts crossed{2, 0, 4};
+  const Share another =
+      *make_share(c, 0, 3, {.source_counts = even, .target_counts = even, .target_offsets = crossed});
+  EXPECT_THAT(check(c, another, 64, 64, 3), HasSubstr("overlap")) << "another rank's block, of the same size";
 }
 
 // ---- check_share: faces ---------------------------------------------------------------------------

@@ -2,10 +2,13 @@
 #include <muster/muster.h>
 
 #include "tests/api/client/running_ranks.hpp"
+#include "tests/support/holdings.hpp"
 
 #include <array>
+#include <csignal>
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 
 namespace {
 
@@ -102,6 +105,40 @@ TEST_F(Batch, IsRefusedWhereItsLaneIsFull) {
     EXPECT_EQ(batches, 5);  // of 200 in 1024
     ASSERT_EQ(muster_timeline_signal(member.session, timeline, 1), MUSTER_OK);
     EXPECT_EQ(muster_point_wait(member.session, last, -1), MUSTER_OK) << muster_last_error();
+  });
+}
+
+// Goal:   where the engine takes nothing in, what has no place in the ring is refused, and goes well later.
+// Method: the engine stands still, and the client signals until there is no room; then it tries a batch.
+TEST_F(Batch, IsRefusedWhereTheRingIsFull) {
+  with_ranks(1, [&](Member& member) {
+    const Vector v = vector_of(member, 8);
+    const muster_plan plan = plan_of(member, all_reduce(member, v, v, 8));
+    std::uint32_t timeline = 0;
+    ASSERT_EQ(muster_timeline_create(member.session, &timeline), MUSTER_OK);
+    const auto engines = muster::test::engines();
+    for (const pid_t engine : engines) {
+      siginfo_t stopped{};
+      ASSERT_EQ(kill(engine, SIGSTOP), 0);
+      ASSERT_EQ(waitid(P_PID, static_cast<id_t>(engine), &stopped, WSTOPPED | WNOWAIT), 0);
+    }
+    std::uint64_t value = 0;
+    muster_status_t status = MUSTER_OK;
+    while (status == MUSTER_OK && value < 1'000'000)
+      status = muster_timeline_signal(member.session, timeline, ++value);
+    EXPECT_EQ(status, MUSTER_ERR_BUSY);
+    EXPECT_THAT(muster_last_error(), HasSubstr("the session's command ring is full"));
+    std::array entries{entry(plan, MUSTER_LANE_SMALL, muster_timeline_point(timeline, value))};
+    EXPECT_EQ(muster_plan_start_batch(member.session, entries.data(), entries.size()), MUSTER_ERR_BUSY);
+    EXPECT_THAT(muster_last_error(), HasSubstr("the session's command ring is full"));
+    for (const pid_t engine : engines) ASSERT_EQ(kill(engine, SIGCONT), 0);
+    await([&] {
+      status = muster_plan_start_batch(member.session, entries.data(), entries.size());
+      return status != MUSTER_ERR_BUSY;
+    });
+    ASSERT_EQ(status, MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_timeline_signal(member.session, timeline, value), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_point_wait(member.session, entries[0].point, -1), MUSTER_OK) << muster_last_error();
   });
 }
 

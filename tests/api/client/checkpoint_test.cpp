@@ -3,6 +3,7 @@
 
 #include "tests/api/client/saved_arrays.hpp"
 #include "tests/support/folder.hpp"
+#include "tests/support/holdings.hpp"
 
 #include <chrono>
 #include <csignal>
@@ -330,6 +331,21 @@ TEST_F(Checkpoint, WhoReapsTheWriterDoesNotMatter) {
     EXPECT_EQ(w.wrong(0), 0);
   });
   std::signal(SIGCHLD, SIG_DFL);
+}
+
+// Goal:   a training that saves for weeks does not run out of descriptors.
+TEST_F(Checkpoint, EachSaveGivesItsDescriptorsBack) {
+  constexpr std::size_t kSaves = 8;
+  with_ranks(1, [&](Member& m) {
+    SavedArray w = rows(m, "w", {6});
+    w.fill(0);
+    RunFolder folder(m, run(), 2);
+    ok(folder.save(0, {w.tensor()}));  // what it opens once is open by now
+    const std::size_t before = holdings_of(getpid()).descriptors;
+    for (std::uint64_t step = 1; step <= kSaves; ++step) ok(folder.save(step, {w.tensor()}));
+    // The daemon of this test is in this process, and may hold one more or less.
+    EXPECT_LT(await_descriptors(getpid(), before), before + kSaves);
+  });
 }
 
 TEST_F(Checkpoint, ASaveThatIsGivenUpLeavesNothing) {

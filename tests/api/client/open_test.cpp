@@ -159,6 +159,13 @@ TEST_F(Open, NamesNothingWithAControlCharacter) {
   EXPECT_THAT(muster_last_error(), HasSubstr("MUSTER_RANK='?[2J'"));
 }
 
+TEST_F(Open, SaysThatTheEndpointIsEmpty) {
+  muster_open_options options = node_.rank("train", 0, 1);
+  options.endpoint = "";
+  EXPECT_EQ(refused(options), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_THAT(muster_last_error(), HasSubstr("muster_open_options.endpoint is empty"));
+}
+
 // Goal:   options of a size that no release has had are refused, and no field is cut in half.
 TEST_F(Open, RefusesOptionsThatAreCutInAField) {
   muster_open_options options = MUSTER_OPEN_OPTIONS_INIT;

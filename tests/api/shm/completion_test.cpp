@@ -1,18 +1,72 @@
 #include "api/shm/completion.hpp"
 
 #include <atomic>
+#include <csignal>
+#include <cstddef>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace muster::shm {
 namespace {
 
 constexpr std::uint32_t kLane = MUSTER_LANE_REDUCE;
+
+// A completion page whose timelines begin a page of memory, so that `closed` lies in the one before. The next
+// look at `closed` is a fault, in which the engine does `act`.
+//
+// Owns    its memory, and what the process does at SIGSEGV. One at a time.
+// Thread  the test's. Bound  one look.
+// Fails   the test program, by an assert.
+class WatchedPage {
+ public:
+  explicit WatchedPage(std::function<void(CompletionSegment* page)> act) : act_(std::move(act)) {
+    constexpr std::size_t kBefore = offsetof(CompletionSegment, timelines);
+    void* memory = mmap(nullptr, unit_ + sizeof(CompletionSegment), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    MUSTER_ASSERT(memory != MAP_FAILED);
+    memory_ = static_cast<std::byte*>(memory);
+    page_ = new (memory_ + unit_ - kBefore) CompletionSegment;
+    watched = this;
+    struct sigaction look {};
+    look.sa_handler = [](int) { watched->on_look(); };
+    look.sa_flags = static_cast<int>(SA_RESETHAND);  // a second fault ends the program
+    MUSTER_ASSERT(sigaction(SIGSEGV, &look, &before_) == 0);
+    MUSTER_ASSERT(mprotect(memory_, unit_, PROT_NONE) == 0);
+  }
+  ~WatchedPage() {
+    sigaction(SIGSEGV, &before_, nullptr);
+    munmap(memory_, unit_ + sizeof(CompletionSegment));
+  }
+  WatchedPage(const WatchedPage&) = delete;
+  WatchedPage& operator=(const WatchedPage&) = delete;
+
+  CompletionSegment* page() { return page_; }
+  bool seen() const { return seen_; }
+
+ private:
+  void on_look() {
+    MUSTER_ASSERT(mprotect(memory_, unit_, PROT_READ | PROT_WRITE) == 0);
+    seen_ = true;
+    act_(page_);
+  }
+
+  static inline WatchedPage* watched = nullptr;
+  const std::size_t unit_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::function<void(CompletionSegment* page)> act_;
+  std::byte* memory_ = nullptr;
+  CompletionSegment* page_ = nullptr;
+  struct sigaction before_ {};
+  bool seen_ = false;
+};
 
 struct Session {
   std::unique_ptr<CompletionSegment> page = std::make_unique<CompletionSegment>();
@@ -312,6 +366,26 @@ TEST(Completion, TellsWaitersThatTheSessionIsClosed) {
   for (const std::uint32_t lie : {1u, 999u, 0x80000000u, 0xffffffffu}) {
     s.page->closed = lie;
     EXPECT_EQ(s.reader.closed(), Code::kProtocol) << lie;
+  }
+}
+
+// Goal:   what the engine still reaches, or lets fail, before it closes is told as that, and not as the end.
+// Method: it does so between the client's look at the lane and its look whether the session is closed.
+TEST(Completion, TellsTheOutcomeThatCameRightBeforeTheEnd) {
+  for (const bool reached : {true, false}) {
+    SubmissionHeader submission;
+    WatchedPage watched([&](CompletionSegment* page) {
+      CompletionWriter writer(page, &submission);
+      if (reached)
+        writer.publish(kLane, 1);
+      else
+        writer.fail(kLane, 1, Code::kPeerLost, 2, "rank 2 died");
+      writer.close(Code::kJobEnded);
+    });
+    CompletionReader reader(watched.page(), &submission);
+    EXPECT_EQ(reader.test(make_point(kLane, 1)), reached ? Code::kOk : Code::kPeerLost);
+    EXPECT_TRUE(watched.seen());
+    EXPECT_EQ(reader.test(make_point(kLane + 1, 1)), Code::kJobEnded);
   }
 }
 

@@ -142,10 +142,13 @@ TEST(Embedding, RefusesOperandsThatDoNotFit) {
   OwnedTensor wide(MUSTER_F32, {4, 6});
   OwnedTensor half(MUSTER_BF16, {4, 3});
   OwnedTensor flat(MUSTER_F32, {12});
+  OwnedTensor pairs(MUSTER_I32, {4, 2});
   const auto look_up = [](OwnedTensor& a, OwnedTensor& b, OwnedTensor& c) {
     return args_of({a.view(), b.view(), c.view()});
   };
   expect_refused(forward(), look_up(flat, table, out), "ids is f32; it must be i32");
+  expect_refused(forward(), look_up(pairs, table, out), "ids is [4, 2] and has 2 dims; it must have 1");
+  expect_refused(backward(), look_up(pairs, out, table), "ids is [4, 2] and has 2 dims; it must have 1");
   expect_refused(forward(), look_up(ids, flat, out), "table is [12] and has 1 dims; it must have 2");
   expect_refused(forward(), look_up(ids, table, five), "out's first size must equal ids's first");
   expect_refused(forward(), look_up(ids, table, wide), "out is [4, 6], but table is [10, 3]");

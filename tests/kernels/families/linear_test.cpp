@@ -20,9 +20,11 @@ const Kernel& row(std::int32_t op) {
   return row_of(linear::rows(), op);
 }
 
-// Zero, odd and prime sizes; the last one is cut into tiles along both dims.
-const std::vector<LinearSizes> kSizes{{1, 1, 1}, {3, 17, 5}, {17, 3, 129}, {129, 65, 33},   {0, 4, 5},
-                                      {4, 0, 5}, {4, 5, 0},  {1, 129, 17}, {150, 150, 1000}};
+// Zero, odd and prime sizes; more terms along each dim than are packed at a time; the last one is cut into
+// tiles along both dims.
+const std::vector<LinearSizes> kSizes{{1, 1, 1},    {3, 17, 5},   {17, 3, 129}, {129, 65, 33},
+                                      {0, 4, 5},    {4, 0, 5},    {4, 5, 0},    {1, 129, 17},
+                                      {5, 7, 2500}, {2500, 3, 5}, {3, 2500, 5}, {150, 150, 1000}};
 
 struct Types {
   muster_dtype in, out;

@@ -267,6 +267,11 @@ TEST(Norm, RefusesOperandsThatDoNotFitAndSaysWhich) {
               {kEpsilon}),
       "bias is [7]");
   expect_refused(
+      kernel(MUSTER_KERNEL_LAYER_NORM_FORWARD),
+      args_of({c.x.view(), c.weight.view(), c.weight.view(), c.y.view(), c.mean.view(), c.rstd.view()}, {},
+              {-1.0}),
+      "epsilon is -1");
+  expect_refused(
       kernel(MUSTER_KERNEL_RMS_NORM_BACKWARD),
       args_of({c.dy.view(), c.x.view(), c.weight.view(), c.rstd.view(), c.dx.view(), c.dweight.view()},
               {2, 0}),

@@ -1,9 +1,11 @@
 // Single operations that end otherwise than well: who may still rely on what.
 #include "api/client/direct/operation.hpp"
 
+#include "api/client/direct/algorithms.hpp"
 #include "tests/api/client/direct/direct_world.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <thread>
@@ -28,7 +30,7 @@ class Operations : public ::testing::Test {
     what.count = bytes;
     return what;
   }
-  Outcome run(std::uint32_t rank, Collective what, bool gives, bool takes) {
+  DirectPlan plan(std::uint32_t rank, const Collective& what, bool gives, bool takes) {
     Share mine;
     mine.index = static_cast<std::int32_t>(rank);
     if (gives) mine.source = given();
@@ -37,7 +39,10 @@ class Operations : public ::testing::Test {
     const std::uint64_t blocks = what.op == MUSTER_ALL_GATHER ? world_.ranks() : 1;
     for (std::uint64_t k = 0; takes && k < blocks; ++k)
       mine.target_blocks.push_back({k * what.count, what.count});
-    return world_.run(rank, world_.plan(rank, what, mine));
+    return world_.plan(rank, what, mine);
+  }
+  Outcome run(std::uint32_t rank, const Collective& what, bool gives, bool takes) {
+    return world_.run(rank, plan(rank, what, gives, takes));
   }
   // Rank 0 gives what rank 1 takes.
   Outcome broadcast(std::uint32_t rank) {
@@ -45,11 +50,14 @@ class Operations : public ::testing::Test {
   }
   Outcome barrier(std::uint32_t rank) { return run(rank, collective(MUSTER_BARRIER, 0), false, false); }
   Outcome gather(std::uint32_t rank) { return run(rank, collective(MUSTER_ALL_GATHER, kStaged), true, true); }
-  Outcome transfer(std::uint32_t rank, std::uint32_t from, std::uint32_t to, std::uint64_t bytes) {
+  DirectPlan plan_of_message(std::uint32_t rank, std::uint32_t from, std::uint32_t to, std::uint64_t bytes) {
     Collective what = collective(rank == from ? MUSTER_SEND : MUSTER_RECV, bytes);
     what.root = static_cast<std::int32_t>(from);
     what.receiver = static_cast<std::int32_t>(to);
-    return run(rank, what, rank == from, rank == to);
+    return plan(rank, what, rank == from, rank == to);
+  }
+  Outcome transfer(std::uint32_t rank, std::uint32_t from, std::uint32_t to, std::uint64_t bytes) {
+    return world_.run(rank, plan_of_message(rank, from, to, bytes));
   }
   // Rank 0 gives so many faces, together kLarge bytes, to rank 1.
   Outcome exchange(std::uint32_t rank, std::uint32_t faces) {
@@ -146,6 +154,10 @@ TEST_F(Operations, PassMessagesBesideAMemberThatIsAbsent) {
   EXPECT_EQ(both(message), kWell) << "rank 0 alone was refused something: their messages go on";
   EXPECT_EQ(transfer(0, 0, 2, 8), Outcome::kRefused);
   EXPECT_EQ(transfer(0, 2, 0, 8), Outcome::kRefused);
+  EXPECT_TRUE(explained(plan_of_message(0, 0, 2, 8))) << "or it would be tried for ever";
+  EXPECT_TRUE(explained(plan_of_message(0, 2, 0, 8)));
+  EXPECT_FALSE(explained(plan_of_message(0, 0, 1, 8)));
+  EXPECT_FALSE(explained(plan_of_message(0, 1, 0, 8)));
 }
 
 TEST_F(Operations, TakeAMessageThatHasComeAlthoughAThirdMemberLeaves) {
@@ -197,6 +209,57 @@ TEST_F(Operations, AskForTheOtherSideOfAMessageThatIsOverdue) {
   EXPECT_EQ(asked[1].peer, 2u);
 }
 
+// Goal:   both sides of a message in which they differ ask the engine about that message, and the other side.
+TEST_F(Operations, AskForTheOtherSideOfAMessageInWhichTheyDiffer) {
+  std::array<Wanted, 2> asked;
+  const auto differ = [&](std::uint32_t rank) {
+    const DirectPlan mine = plan_of_message(rank, 0, 1, kLarge - rank);
+    const Outcome outcome = world_.run(rank, mine);
+    asked[rank] = disagreed_in(mine);
+    return outcome;
+  };
+  EXPECT_EQ(both(differ), Pair(Outcome::kDisagree, Outcome::kDisagree));
+  EXPECT_EQ(asked[0].kind, shm::DirectWait::kReceived);
+  EXPECT_EQ(asked[0].peer, 1u);
+  EXPECT_EQ(asked[1].kind, shm::DirectWait::kMessage);
+  EXPECT_EQ(asked[1].peer, 0u);
+  EXPECT_EQ(asked[0].position, asked[1].position);
+}
+
+// ---- what a member says that cannot be --------------------------------------------------------------
+
+// Goal:   nobody reads behind a member's stages, whichever of them it says that its slices lie in.
+// Method: it gives what it should and has come to the end of the first chunk; only the number is a lie.
+TEST_F(Operations, ReadSlicesOutOfNoStageThatThereIsNot) {
+  Collective what = collective(MUSTER_ALL_REDUCE, kLarge);
+  what.redop = MUSTER_SUM;
+  for (const std::uint32_t number : {shm::kStages, shm::kLocationIndexMax}) {
+    DirectWorld two(2, 2 * kLarge, Machine{2, 2, true});
+    std::array<DirectPlan, 2> plans;
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      Share mine;
+      mine.index = static_cast<std::int32_t>(rank);
+      mine.source = two.arena();
+      mine.target = two.arena() + kLarge;
+      mine.source_blocks = mine.target_blocks = {{0, kLarge}};
+      plans[rank] = two.plan(rank, what, mine);
+      plans[rank].choice.algorithm = Algorithm::kSliced;
+      plans[rank].body = run_sliced;
+    }
+    Channel& liar = two.channel(1);
+    ASSERT_TRUE(liar.begin());
+    Announced& said = liar.arrivals().draft();
+    said = {};
+    said.common = plans[1].signature.common;
+    said.location_bits = shm::pack_location(plans[1].home);
+    said.say(SaidStage{shm::pack_location({shm::PayloadLocation::Kind::kStage, number, 1})});
+    liar.arrive(plans[1].handle);
+    liar.phases().set(liar.at(), 1);
+    EXPECT_EQ(two.run(0, plans[0]), Outcome::kCorrupt) << number;
+  }
+}
+
+// ---- what is told later ----------------------------------------------------------------------------
 // ---- later reports ---------------------------------------------------------------------------------
 
 // Goal:   memory that went with its owner explains no later failure.

@@ -228,6 +228,24 @@ TEST_F(Samples, AreOfEverySoManyRunsWhoseResultAllShare) {
   });
 }
 
+// Goal:   groups that share some members do not mix up their counts: whoever is in both would compare alone.
+// Method: ranks 0 and 2 are a group of a dim, over both nodes if there are two, and run something there
+// first.
+TEST_F(Samples, CountEachGroupApart) {
+  mesh = "dp_shard=2,tp=2";
+  start(2);
+  with_ranks(4, [&](Member& member) {
+    const Vector v = vector_of(member, kCount);
+    if (member.rank % 2 == 0) {
+      muster_collective c = all_reduce(member, v, v, kCount);
+      ASSERT_EQ(muster_mesh_group(member.session, "dp_shard", &c.group), MUSTER_OK) << muster_last_error();
+      EXPECT_EQ(runs_of(member, 1, c), 1u);
+    }
+    EXPECT_EQ(runs_of(member, 1, all_reduce(member, v, v, kCount)), 1u);
+    EXPECT_EQ(runs_of(member, 1, all_reduce(member, v, v, kCount)), 2u);
+  });
+}
+
 // A root that wants no copy, blocks at offsets of each rank's own, and a target that all have together.
 TEST_F(Samples, FindNoFaultWhereThereIsNone) {
   start(1);
