@@ -22,6 +22,29 @@ std::string named(const Plan& plan) {
   return message ? fmt::format("{} of tag {}", plan.label(), work->collective.tag) : plan.label();
 }
 
+// "missing ranks 2 3; rank 1 has its all_reduce at position 2 of lane halo": a part that stands behind others
+// in its lane is there, and comes too late.
+std::string absent(const RankTable<RankLanes>& ranks, const LaneTable& names, const LaneQueue::Start& start,
+                   const std::vector<Rank>& missing) {
+  const CollectiveWork& work = *start.request.plan->collective();
+  std::vector<Rank> nowhere;
+  std::string queued;
+  for (const Rank rank : missing) {
+    const RankLanes* lanes = ranks.world().is_local(rank) ? &ranks[rank] : nullptr;
+    const auto lane = lanes != nullptr ? lanes->find(start.request.lane_id) : std::nullopt;
+    const auto found = lane ? lanes->submitted(*lane, work.group) : std::nullopt;
+    if (found && found->position > 1)
+      queued += fmt::format("{}rank {} has its {} at {}", queued.empty() ? "" : "; ", rank.value,
+                            lanes->lane(*lane).waiting(found->position - 1).request.plan->label(),
+                            found->text(*lanes, names));
+    else
+      nowhere.push_back(rank);
+  }
+  if (nowhere.empty() && !queued.empty()) return queued;
+  return fmt::format("missing rank{} {}{}{}", nowhere.size() == 1 ? "" : "s", rank_list(nowhere),
+                     queued.empty() ? "" : "; ", queued);
+}
+
 // The cause of a collective whose other members have not all arrived.
 Cause missed(const MatchQueue& matches, const RankTable<RankLanes>& ranks, const LaneTable& names,
              const LaneQueue::Start& start) {
@@ -40,8 +63,10 @@ Cause missed(const MatchQueue& matches, const RankTable<RankLanes>& ranks, const
   } else {
     missing = matches.missing(work.group, start.request.lane_id);
   }
-  if (queued.empty())
-    queued = fmt::format("missing rank{} {}", missing.size() == 1 ? "" : "s", rank_list(missing));
+  if (queued.empty() && work.point_to_point())
+    queued = fmt::format("missing rank {}", missing.front().value);
+  else if (queued.empty())
+    queued = absent(ranks, names, start, missing);
   return {Code::kTimeout, missing.empty() ? -1 : static_cast<std::int32_t>(missing.front().value),
           fmt::format("group {}: {} on lane {} {}; {}", group.name, named(*start.request.plan),
                       names.label(start.request.lane_id), passed_deadline(start.request.timeout), queued)};

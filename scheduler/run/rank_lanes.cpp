@@ -74,7 +74,8 @@ std::optional<RankLanes::Standing> RankLanes::first_on(std::uint32_t lane, Is is
 }
 
 std::optional<RankLanes::Standing> RankLanes::submitted(std::uint32_t lane, GroupId group) const {
-  return first_on(lane, [group](const CollectiveWork& work) { return work.group == group; });
+  return first_on(
+      lane, [group](const CollectiveWork& work) { return work.group == group && !work.point_to_point(); });
 }
 
 std::optional<RankLanes::Standing> RankLanes::other_end(const CollectiveWork& message) const {

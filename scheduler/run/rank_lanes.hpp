@@ -69,7 +69,7 @@ class RankLanes {
     std::size_t position = 0;
     std::string text(const RankLanes& lanes, const LaneTable& names) const;  // "position 2 of lane halo"
   };
-  // The first collective of that group that waits on the lane.
+  // The first collective of that group, no message, that waits on the lane.
   std::optional<Standing> submitted(std::uint32_t lane, GroupId group) const;
   // The first start, on any lane, that is the other end of that SEND or RECV and has not met it.
   std::optional<Standing> other_end(const CollectiveWork& message) const;

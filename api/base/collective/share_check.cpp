@@ -3,6 +3,7 @@
 #include "api/base/collective/overlap.hpp"
 #include "api/base/collective/rooms.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/empty_view.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -57,17 +58,16 @@ Status check_face(const Face& face, std::int32_t ranks, const std::string& name)
                    MUSTER_TENSOR_DIMS_MAX);
   Wide count = 1;
   Wide last = 0;
-  bool empty = false;
+  const bool empty = has_no_elements(face);
   bool large = false;
   for (std::size_t d = 0; d < static_cast<std::size_t>(face.dims); ++d) {
     const std::int64_t size = face.size[d];
     const std::int64_t stride = face.stride[d];
-    if (size < 0 || stride < 0 || (size > 1 && stride == 0))
+    if (size < 0 || (!empty && (stride < 0 || (size > 1 && stride == 0))))
       return failure(Code::kBadArgument,
                      "{}: size {} and stride {} of dim {}: a size is 0 or more, a stride 1 or more", name,
                      size, stride, d);
-    empty = empty || size == 0;
-    if (size <= 1 || large) continue;
+    if (empty || size <= 1 || large) continue;
     count *= static_cast<Wide>(size);
     last += static_cast<Wide>(size - 1) * static_cast<Wide>(stride);
     large = count > kBytesMax / bytes || last > kBytesMax / bytes - 1;

@@ -2,6 +2,7 @@
 
 #include "api/base/checkpoint/names.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/empty_view.hpp"
 #include "api/client/layout_handle.hpp"
 #include "api/client/units/resources.hpp"
 
@@ -52,7 +53,7 @@ std::optional<std::uint64_t> span_of(const muster_tensor& view) {
   constexpr std::int64_t kMost = std::int64_t{1} << 58;
   std::int64_t last = 0;
   // A view without elements has no bytes, whatever its strides are.
-  if (std::any_of(view.size, view.size + view.dims, [](std::int64_t size) { return size == 0; })) return 0;
+  if (has_no_elements(view)) return 0;
   for (std::int32_t dim = 0; dim < view.dims; ++dim) {
     if (view.size[dim] == 1) continue;
     if (view.stride[dim] < 1 || view.stride[dim] > (kMost - last) / (view.size[dim] - 1)) return std::nullopt;

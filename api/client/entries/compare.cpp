@@ -1,5 +1,6 @@
 // Comparison of the C API: the views that a caller gives.
 #include "api/base/dtype.hpp"
+#include "api/base/empty_view.hpp"
 #include "api/client/session/session.hpp"
 
 #include <algorithm>
@@ -24,16 +25,15 @@ constexpr Wide kBytesMax = static_cast<Wide>(std::numeric_limits<std::int64_t>::
 Result<Wide> extent_of(const muster_tensor& t, std::size_t i, std::size_t element) {
   Wide count = 1;
   Wide last = 0;
-  bool empty = false;
+  const bool empty = muster::has_no_elements(t);
   for (int d = 0; d < t.dims; ++d) {
     const std::int64_t size = t.size[d];
     const std::int64_t stride = t.stride[d];
-    if (size < 0 || stride < 0 || (size > 1 && stride == 0))
+    if (size < 0 || (!empty && (stride < 0 || (size > 1 && stride == 0))))
       return fail(Code::kBadArgument,
                   "views[{}]: size {} and stride {} of dim {}: a size is 0 or more, a stride 1 or more", i,
                   size, stride, d);
-    empty = empty || size == 0;
-    if (size <= 1) continue;
+    if (empty || size <= 1) continue;
     count = std::min(count * static_cast<Wide>(size), kBytesMax);
     last = std::min(last + static_cast<Wide>(size - 1) * static_cast<Wide>(stride), kBytesMax);
   }

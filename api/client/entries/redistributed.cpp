@@ -2,6 +2,7 @@
 
 #include "api/base/collective/collective.hpp"
 #include "api/base/dtype.hpp"
+#include "api/base/empty_view.hpp"
 #include "api/shm/control.hpp"
 
 #include <algorithm>
@@ -97,7 +98,7 @@ Result<Redistributed> exchange(const Redistribution& redistribution, std::int64_
 
 // A view without elements has no gaps, whatever its strides are.
 bool is_dense(const muster_tensor& view) {
-  if (std::any_of(view.size, view.size + view.dims, [](std::int64_t size) { return size == 0; })) return true;
+  if (has_no_elements(view)) return true;
   std::int64_t stride = 1;
   for (int dim = view.dims; dim-- > 0;) {
     if (view.size[dim] > 1 && view.stride[dim] != stride) return false;

@@ -4,7 +4,9 @@
 #include "api/client/units/resources.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,11 +52,13 @@ class Covered {
   std::vector<std::vector<std::int32_t>> groups_;
 };
 
-Result<Covered> covered_by(muster_session* session, const UnitFacts& unit) {
+// By the unit's names, and by the axes of those parameters.
+Result<Covered> covered_by(muster_session* session, const UnitFacts& unit,
+                           std::span<const std::size_t> parameters) {
   Covered covered(session);
   for (const UnitDim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
     MUSTER_RETURN_IF_ERROR(covered.add(dim->name));
-  for (const std::size_t i : unit.trainable)
+  for (const std::size_t i : parameters)
     for (const MeshAxis& axis : unit.parameters[i].places.layout().axes())
       if (axis.placement.kind == PlacementKind::kShard) MUSTER_RETURN_IF_ERROR(covered.add(axis.name));
   // Together they are the ranks of dp_shard, cp and tp, factored in another way.
@@ -67,23 +71,28 @@ Result<Covered> covered_by(muster_session* session, const UnitFacts& unit) {
 }  // namespace
 
 Status check_covered(muster_session* session, const UnitFacts& unit) {
-  const auto meant =
-      std::ranges::find_if(unit.trainable, [&](std::size_t i) { return !unit.parameters[i].local; });
-  if (meant == unit.trainable.end()) return {};
-  MUSTER_ASSIGN_OR_RETURN(const Covered covered, covered_by(session, unit));
-  for (const char* dim : kDims) {
-    std::int32_t ranks = 1;
-    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, dim, nullptr, &ranks)));
-    if (ranks == 1) continue;
-    MUSTER_ASSIGN_OR_RETURN(const bool is_covered, covered.has(dim));
-    if (is_covered) continue;
-    return failure(
-        Code::kBadArgument,
-        "unit \"{}\": the mesh has {} ranks along \"{}\", which cuts no trained parameter of the unit "
-        "and is not named by it, so replicas of \"{}\" would train apart; name it ({}), alone or in "
-        "a product, or say that this is meant (MUSTER_PARAMETER_LOCAL)",
-        unit.name, ranks, dim, unit.parameters[*meant].name,
-        std::string_view(dim) == "tp" ? "tensor" : "replicate or shard");
+  MUSTER_ASSIGN_OR_RETURN(const Covered together, covered_by(session, unit, unit.trainable));
+  for (const std::size_t i : unit.trainable) {
+    if (unit.parameters[i].local) continue;
+    MUSTER_ASSIGN_OR_RETURN(const Covered alone, covered_by(session, unit, std::span(&i, 1)));
+    for (const char* dim : kDims) {
+      std::int32_t ranks = 1;
+      MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, dim, nullptr, &ranks)));
+      if (ranks == 1) continue;
+      // Ranks along tp compute equal gradients of what lies beside a cut parameter. Others see other data.
+      const bool is_tp = std::string_view(dim) == "tp";
+      MUSTER_ASSIGN_OR_RETURN(const bool is_cut, (is_tp ? together : alone).has(dim));
+      if (is_cut) continue;
+      const std::string& name = unit.parameters[i].name;
+      return failure(
+          Code::kBadArgument,
+          "unit \"{}\": the mesh has {} ranks along \"{}\", which {} and is not named by the unit, "
+          "so replicas of \"{}\" would train apart; name it ({}), alone or in a product, or say "
+          "that this is meant (MUSTER_PARAMETER_LOCAL)",
+          unit.name, ranks, dim,
+          is_tp ? "cuts none of its trained parameters" : fmt::format("does not cut \"{}\"", name), name,
+          is_tp ? "tensor" : "replicate or shard");
+    }
   }
   return {};
 }

@@ -83,7 +83,7 @@ Result<ShardedParameter> places_of(muster_session* session, const Layout& layout
     if (axis.placement.kind == PlacementKind::kPartial)
       return fail(Code::kBadArgument, "it is partial along \"{}\"; parameters are sharded or replicated",
                   axis.name);
-  // Refused on any number of ranks: a unit that works on one rank must not fail on two.
+  // Refused here and below on any number of ranks: a unit that works on one rank must not fail on two.
   if (layout.dims() == 0 && !shard.name.empty())
     return fail(
         Code::kBadArgument,
@@ -94,7 +94,7 @@ Result<ShardedParameter> places_of(muster_session* session, const Layout& layout
   for (std::size_t i = 0; i < layout.axes().size(); ++i)
     if (!shard.name.empty() && layout.axes()[i].name == shard.name)
       return ShardedParameter::make(layout, i, rank);
-  if (shard.ranks == 1) return ShardedParameter::make_whole(layout, rank);
+  if (shard.name.empty()) return ShardedParameter::make_whole(layout, rank);
   return fail(Code::kBadArgument,
               "its layout has no axis \"{}\", over which its unit is sharded; add one, or put it into a unit "
               "without shard",

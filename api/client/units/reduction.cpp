@@ -77,6 +77,8 @@ void GradientReduction::reset() {
   unused_.assign(unused_.size(), false);
   kept_ = false;
   step_ = backwards_ = 0;
+  since_.fill(0);
+  sent_.fill(false);
 }
 
 // ---- plans -------------------------------------------------------------------------------------
@@ -84,7 +86,8 @@ void GradientReduction::reset() {
 Result<muster_plan> GradientReduction::plan(Step step, Segment segment) {
   const bool is_collective = step == Step::kScatter || step == Step::kReduce || step == Step::kReduceWhole ||
                              step == Step::kSumOverTp;
-  const auto key = std::tuple(step, segment, is_collective ? turn() : 0);
+  if (is_collective) sent_[collective_of(step)] = true;
+  const auto key = std::tuple(step, segment, is_collective ? turn(step) : 0);
   if (const auto made = made_.find(key); made != made_.end()) return made->second;
   MUSTER_ASSIGN_OR_RETURN(const muster_plan plan,
                           is_collective ? make_collective(step, segment) : make_kernel(step, segment));
@@ -100,7 +103,7 @@ Result<muster_plan> GradientReduction::make_collective(Step step, Segment segmen
   c.scale = c.redop == MUSTER_PREMUL_SUM ? facts_.division.scale : 0;
   c.target = {target.buffer, target.offset_bytes};
   c.source = step == Step::kReduce ? c.target : whole(segment);
-  c.tag = tag_of(facts_.tag, segment, facts_.trainable.size(), turn());
+  c.tag = tag_of(facts_.tag, segment, facts_.trainable.size(), turn(step));
   char site[shm::kSiteBytes];
   shm::set_clipped(site, site_of(segment));
   c.site = site;
@@ -226,12 +229,15 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
     MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZero, {k, k + 1}));
     MUSTER_ASSIGN_OR_RETURN(points.sent, lanes.start(zero, UnitLane::kReduce, before.points()));
     points.ready = points.sent;
+    before.add(points.sent);  // also where nothing is sent, whoever reads the gradients waits for the zeros
   }
   for (const Segment segment : segments_where(all, is_used)) {
     MUSTER_ASSIGN_OR_RETURN(points, reduce(lanes, how, segment, before.points()));
   }
   unused_.assign(unused_.size(), false);
   kept_ = false;
+  for (std::size_t i = 0; i < kCollectives; ++i)
+    if (std::exchange(sent_[i], false)) since_[i] = 0;
   latest_ = points.ready == MUSTER_POINT_NONE ? points.sent : points.ready;
   return points;
 }

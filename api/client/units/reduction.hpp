@@ -8,6 +8,8 @@
 
 #include <muster/muster.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
@@ -53,16 +55,23 @@ class GradientReduction {
   Result<muster_point> keep(UnitLanes& lanes, std::span<const muster_point> waits);
   Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how,
                                 std::span<const muster_point> waits);
-  void begin_step() {
+  // unchanged: shards are those of the step before.
+  void begin_step(bool unchanged) {
     step_ = 1 - step_;
     backwards_ = 0;
+    count(unchanged ? 7 : 5);
   }
-  void begin_backward() { backwards_ = (backwards_ + 1) % kBackwards; }
+  void begin_backward() {
+    backwards_ = (backwards_ + 1) % kBackwards;
+    count(1);
+  }
   // Forgets a step that has failed.
   void reset();
 
  private:
   static constexpr std::uint32_t kBackwards = 2;
+  static constexpr std::uint32_t kSince = 7;
+  static constexpr std::size_t kCollectives = 3;  // over tp, shards and replicas
   enum class Step : std::uint8_t {
     kSumOverTp,    // addends of tp ranks become whole gradients
     kScatter,      // whole gradients are summed among the shards
@@ -79,7 +88,15 @@ class GradientReduction {
 
   Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how, Segment segment,
                                 std::span<const muster_point> waits);
-  std::uint32_t turn() const { return step_ * kBackwards + backwards_; }
+  static std::size_t collective_of(Step step) {
+    return step == Step::kSumOverTp ? 0 : step == Step::kScatter ? 1 : 2;
+  }
+  std::uint32_t turn(Step step) const {
+    return (step_ * kBackwards + backwards_) * kSince + since_[collective_of(step)];
+  }
+  void count(std::uint32_t what) {
+    for (std::uint32_t& since : since_) since = (since + what) % kSince;
+  }
   Result<muster_plan> plan(Step step, Segment segment);
   Result<muster_plan> make_collective(Step step, Segment segment);
   Result<muster_plan> make_kernel(Step step, Segment segment);
@@ -96,10 +113,12 @@ class GradientReduction {
   muster_range whole_{};
   std::vector<bool> unused_;  // by parameter, in the backward under way
   bool kept_ = false;         // whole gradients are those of earlier backwards, for all parameters
-  // Steps, modulo 2, and backwards of this one, modulo kBackwards: a rank that leaves one out counts
-  // differently.
+  // What ranks count alike: steps, modulo 2, backwards of this one, modulo kBackwards, and what has begun
+  // since the last collective of each kind. A rank that leaves some out, or has more, counts differently.
   std::uint32_t step_ = 0;
   std::uint32_t backwards_ = 0;
+  std::array<std::uint32_t, kCollectives> since_{};
+  std::array<bool, kCollectives> sent_{};                                 // of the reduction under way
   std::map<std::tuple<Step, Segment, std::uint32_t>, muster_plan> made_;  // by turn() too; 0 of kernels
   muster_point latest_ = MUSTER_POINT_NONE;                               // the latest use of sums_
 };

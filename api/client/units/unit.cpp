@@ -21,7 +21,7 @@ muster_tensor view_of(muster_range start, std::uint64_t offset_bytes, muster_dty
   for (std::size_t dim = dims; dim-- > 0;) {
     view.size[dim] = shape[dim];
     view.stride[dim] = stride;
-    stride *= shape[dim];
+    stride *= std::max<std::int64_t>(shape[dim], 1);  // as muster_view
   }
   return view;
 }

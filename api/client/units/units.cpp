@@ -277,7 +277,7 @@ Status muster_units::begin_step(muster_point after, bool unchanged) {
   }
   if (!schedule_->in_step()) MUSTER_RETURN_IF_ERROR(lanes_.mark_step(++steps_));
   MUSTER_RETURN_IF_ERROR(schedule_->begin_step(after, unchanged));
-  for (const auto& unit : units_) unit->reduction().begin_step();
+  for (const auto& unit : units_) unit->reduction().begin_step(unchanged);
   return {};
 }
 

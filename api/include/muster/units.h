@@ -20,8 +20,9 @@
  *
  * Agreement. All ranks create the same units in the same order and make the same calls in the same order. Creation is local; the
  * first muster_step_begin compares. If a rank uses another unit than the others do, its gather or reduction is a MISMATCH: `tag`
- * is the unit's number plus 1. So is a reduction if a rank leaves a backward or a step out; its `tag` counts these too. Create
- * units in the order in which forward uses them. If muster_units_broadcast is called before the first step, that call compares.
+ * is the unit's number plus 1. So is a reduction if a rank has more or fewer backwards or steps than others; its `tag` counts these
+ * too. Create units in the order in which forward uses them. If muster_units_broadcast is called before the first step, that call
+ * compares.
  *
  * Memory. The places of whole units are fixed by the first muster_step_begin, and never change. Together they are never larger than
  * the budget. Ranks whose parts of a unit differ in size all reserve what the largest part takes. Without a budget, modules at a
@@ -201,9 +202,10 @@ enum {
  * point after which shards may be read and gradient shards written (the optimiser's last kernel); NONE: at once. It counts with
  * MUSTER_STEP_UNCHANGED too.
  *
- * Along each dim of the mesh but pp that has two ranks or more, a trained parameter of each unit is cut, or the unit names the dim
- * (`shard`, `replicate`, `tensor`), alone or within a product. Else replicas would train apart: BAD_ARGUMENT with unit, parameter
- * and dim, unless the unit's trained parameters are MUSTER_PARAMETER_LOCAL. A set of one rank (MUSTER_UNITS_ALONE) may do as it likes.
+ * Along each dim of the mesh but pp that has two ranks or more, each trained parameter is cut, or its unit names the dim (`shard`,
+ * `replicate`, `tensor`), alone or within a product. Along tp it is enough that another trained parameter of the unit is cut: what lies
+ * beside it, as a norm, has equal gradients there. Else replicas would train apart: BAD_ARGUMENT with unit, parameter and dim, unless
+ * the parameter is MUSTER_PARAMETER_LOCAL. A set of one rank (MUSTER_UNITS_ALONE) may do as it likes.
  *
  * The first one of a set makes lanes, places, plans and the groups of int reshards, and compares the set with those of the
  * other ranks: it is a collective over the mesh without pp, and waits for it. All ranks get the same error, before anything moves.

@@ -1,6 +1,7 @@
 #include "daemon/engine/session/resolve.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/base/empty_view.hpp"
 #include "api/base/words.hpp"
 #include "api/shm/message.hpp"
 #include "api/shm/tail.hpp"
@@ -27,19 +28,18 @@ Result<Wide> extent_bytes(const muster_tensor& tensor, const char* name) {
   constexpr Wide kElementsMax = std::numeric_limits<std::int64_t>::max();
   Wide last = 0;      // capped after each dim: products of 64-bit client numbers would overflow their sum
   Wide elements = 1;  // the same; sizes of 0 left out
-  bool empty = false;
+  const bool empty = has_no_elements(tensor);
   for (std::int32_t d = 0; d < tensor.dims; ++d) {
     const std::int64_t size = tensor.size[d];
-    const std::int64_t stride = tensor.stride[d];
+    const std::int64_t stride = empty ? 1 : tensor.stride[d];
     if (size < 0 || stride < 0)
       return fail(Code::kBadArgument, "{}: size {} and stride {} of dim {} must not be negative", name, size,
                   stride, d);
     if (size > 1 && stride == 0)
       return fail(Code::kBadArgument, "{}: stride 0 of dim {} with size {} would repeat one element", name, d,
                   size);
-    empty = empty || size == 0;
     if (size > 0) elements = std::min(elements * static_cast<Wide>(size), kElementsMax);
-    if (size > 1)
+    if (size > 1 && !empty)
       last = std::min(last + static_cast<Wide>(size - 1) * static_cast<Wide>(stride), kElementsMax);
   }
   if (!empty && elements > last + 1)
@@ -226,7 +226,10 @@ Result<kernels::Tensor> resolve_tensor(const SessionBuffers& buffers, const must
   t.dtype = tensor.dtype;
   t.dims = tensor.dims;
   std::copy_n(tensor.size, tensor.dims, t.size.begin());
-  std::copy_n(tensor.stride, tensor.dims, t.stride.begin());
+  if (has_no_elements(tensor))
+    std::fill_n(t.stride.begin(), tensor.dims, 1);  // what the client says there may be any number
+  else
+    std::copy_n(tensor.stride, tensor.dims, t.stride.begin());
   return t;
 }
 

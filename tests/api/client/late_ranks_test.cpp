@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <muster/kernels.h>
 
 namespace muster::test {
 namespace {
@@ -43,17 +44,17 @@ std::string name_of(Fault fault) {
   return "";
 }
 
-class LateRanks : public Session, public ::testing::WithParamInterface<std::tuple<Fault, Way, Comes>> {
+class LateRanksCalls : public Session {
  protected:
   struct Member {
     muster_session* session = nullptr;
     muster_group world = 0;
     Vector vector;
   };
-  Member member(int rank) {
+  Member member(int rank, int world = kWorld, const char* mesh = nullptr, const char* dim = "world") {
     Member m;
-    m.session = open(rank, kWorld);
-    m.world = group_of(m.session, "world");
+    m.session = open(rank, world, "job", mesh);
+    m.world = group_of(m.session, dim);
     m.vector = vector_of(m.session, kCount);
     return m;
   }
@@ -86,15 +87,32 @@ class LateRanks : public Session, public ::testing::WithParamInterface<std::tupl
     }
     EXPECT_EQ(status, MUSTER_OK) << muster_last_error();
   }
-  static void all_goes_well(const Member& m, int rank, Way way) {
+  static void all_goes_well(const Member& m, int rank, Way way, float sum = 7) {
     for (int number = 1; number <= 4; ++number) {
       EXPECT_EQ(operate(m, rank, number, way), MUSTER_OK)
           << "rank " << rank << ", operation " << number << ": " << muster_last_error();
       if (number < 3) continue;
-      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(m.vector.data[i], 7.0f) << number;
+      for (std::uint64_t i = 0; i < kCount; ++i) ASSERT_EQ(m.vector.data[i], sum) << number;
     }
   }
+  // Once the engine has run a kernel of the rank, it has taken in all that the rank has heard of before. A
+  // fault that comes earlier is one with what the rank hears.
+  static void be_taken_in(const Member& m) {
+    const muster_kernel kernel = muster_fill(muster_view1(m.vector.buffer, 0, MUSTER_F32, 1), 0);
+    muster_submit submit = on(MUSTER_LANE_COMPUTE);
+    muster_point point = MUSTER_POINT_NONE;
+    EXPECT_EQ(muster_launch(m.session, &kernel, &submit, &point), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(muster_point_wait(m.session, point, -1), MUSTER_OK) << muster_last_error();
+  }
+  static void at_once(std::vector<std::function<void()>> bodies) {
+    std::vector<std::thread> threads;
+    for (auto& body : bodies) threads.emplace_back(std::move(body));
+    for (std::thread& thread : threads) thread.join();
+  }
 };
+
+class LateRanks : public LateRanksCalls,
+                  public ::testing::WithParamInterface<std::tuple<Fault, Way, Comes>> {};
 
 TEST_P(LateRanks, HearOfTheFaultAndThenMeetTheOthers) {
   const auto [fault, way, comes] = GetParam();
@@ -121,11 +139,6 @@ TEST_P(LateRanks, HearOfTheFaultAndThenMeetTheOthers) {
     const std::int64_t deadline = fault == Fault::kDeadline && rank != kLate ? kSoonNs : kPatienceNs;
     const std::uint64_t count = fault == Fault::kMismatch && rank == 1 ? kCount - 1 : kCount;
     EXPECT_EQ(operate(m, rank, 0, way, deadline, count), wanted) << "rank " << rank << muster_last_error();
-  };
-  const auto at_once = [](std::vector<std::function<void()>> bodies) {
-    std::vector<std::thread> threads;
-    for (auto& body : bodies) threads.emplace_back(std::move(body));
-    for (std::thread& thread : threads) thread.join();
   };
   const auto first = [&] { fails(0); };
   const auto second = [&, fault = fault] {
@@ -166,6 +179,108 @@ INSTANTIATE_TEST_SUITE_P(Faults, LateRanks, ::testing::ValuesIn(cases()), [](con
                      std::get<1>(info.param) == Way::kRun ? "run" : "start",
                      std::get<2>(info.param) == Comes::kBefore ? "before" : "after");
 });
+
+// Goal:   a rank that comes after several faults of different kinds hears each, in their order.
+TEST_F(LateRanksCalls, HearEachFaultInItsOrder) {
+  for (const Way way : {Way::kRun, Way::kStart}) {
+    std::vector<Member> members{member(0), member(1)};
+    const auto fails = [&](int rank, std::int64_t deadline, muster_status_t wanted) {
+      const Member& m = members[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(operate(m, rank, 0, way, deadline), wanted) << "rank " << rank << muster_last_error();
+      be_taken_in(m);
+    };
+    EXPECT_EQ(muster_group_abort(members[0].session, members[0].world), MUSTER_OK);
+    at_once({[&] { fails(0, kPatienceNs, MUSTER_ERR_ABORTED); },
+             [&] { fails(1, kPatienceNs, MUSTER_ERR_ABORTED); }});
+    at_once({[&] { fails(0, kSoonNs, MUSTER_ERR_TIMEOUT); }, [&] { fails(1, kSoonNs, MUSTER_ERR_TIMEOUT); }});
+    EXPECT_EQ(muster_group_abort(members[1].session, members[1].world), MUSTER_OK);
+    at_once({[&] { fails(0, kPatienceNs, MUSTER_ERR_ABORTED); },
+             [&] { fails(1, kPatienceNs, MUSTER_ERR_ABORTED); }});
+    members.push_back(member(kLate));
+    for (const muster_status_t wanted : {MUSTER_ERR_ABORTED, MUSTER_ERR_TIMEOUT, MUSTER_ERR_ABORTED})
+      fails(kLate, kPatienceNs, wanted);
+    std::vector<std::function<void()>> rest;
+    for (int rank = 0; rank < kWorld; ++rank)
+      rest.emplace_back([&, rank] { all_goes_well(members[static_cast<std::size_t>(rank)], rank, way); });
+    at_once(std::move(rest));
+    while (!open_.empty()) close(open_.back());
+  }
+}
+
+// Goal:   ranks that come one after another each hear of what was before them, and of no more.
+TEST_F(LateRanksCalls, HearOfWhatWasBeforeEachOfThem) {
+  constexpr int kFour = 4;
+  for (const Way way : {Way::kRun, Way::kStart}) {
+    std::vector<Member> members{member(0, kFour), member(1, kFour)};
+    const auto fails = [&](int rank) {
+      EXPECT_EQ(operate(members[static_cast<std::size_t>(rank)], rank, 0, way), MUSTER_ERR_ABORTED)
+          << "rank " << rank << muster_last_error();
+      be_taken_in(members[static_cast<std::size_t>(rank)]);
+    };
+    EXPECT_EQ(muster_group_abort(members[0].session, members[0].world), MUSTER_OK);
+    at_once({[&] { fails(0); }, [&] { fails(1); }});
+    members.push_back(member(2, kFour));
+    fails(2);
+    EXPECT_EQ(muster_group_abort(members[2].session, members[2].world), MUSTER_OK);
+    at_once({[&] { fails(0); }, [&] { fails(1); }, [&] { fails(2); }});
+    members.push_back(member(3, kFour));
+    fails(3);
+    fails(3);
+    std::vector<std::function<void()>> rest;
+    for (int rank = 0; rank < kFour; ++rank)
+      rest.emplace_back([&, rank] { all_goes_well(members[static_cast<std::size_t>(rank)], rank, way, 15); });
+    at_once(std::move(rest));
+    while (!open_.empty()) close(open_.back());
+  }
+}
+
+// Goal:   a group of the mesh that ended before its second half came, and one of which nothing ended.
+TEST_F(LateRanksCalls, HearOfTheGroupThatEndedAndOfNoOther) {
+  constexpr const char* kMesh = "dp_shard=2,tp=2";
+  for (const Way way : {Way::kRun, Way::kStart}) {
+    const Member first = member(0, 4, kMesh, "tp");
+    const Member other = member(2, 4, kMesh, "tp");
+    EXPECT_EQ(muster_group_abort(first.session, first.world), MUSTER_OK);
+    EXPECT_EQ(operate(first, 0, 0, way), MUSTER_ERR_ABORTED);
+    const Member late = member(1, 4, kMesh, "tp");
+    const Member late_other = member(3, 4, kMesh, "tp");
+    EXPECT_EQ(operate(late, 1, 0, way), MUSTER_ERR_ABORTED) << muster_last_error();
+    at_once({[&] { all_goes_well(first, 0, way, 3); }, [&] { all_goes_well(late, 1, way, 3); },
+             [&] { all_goes_well(other, 2, way, 12); }, [&] { all_goes_well(late_other, 3, way, 12); }});
+    while (!open_.empty()) close(open_.back());
+  }
+}
+
+// Goal:   by whatever its first operation is: bytes of any length, and a comparison.
+TEST_F(LateRanksCalls, HearByObjectsAndComparisonsToo) {
+  const std::string text = "a state";
+  for (const bool compares : {true, false}) {
+    const auto first = [&](const Member& m) {
+      const muster_tensor view{m.vector.buffer, 0, MUSTER_F32, 1, {4}, {1}};
+      const void* bytes = nullptr;
+      std::uint64_t offsets[kWorld + 1] = {};
+      std::fill_n(m.vector.data, 4, 1.0f);
+      return compares
+                 ? muster_compare(m.session, m.world, &view, 1, kPatienceNs)
+                 : muster_object_gather(m.session, m.world, -1, text.data(), text.size(), &bytes, offsets);
+    };
+    std::vector<Member> members{member(0), member(1)};
+    EXPECT_EQ(muster_group_abort(members[0].session, members[0].world), MUSTER_OK);
+    at_once({[&] { EXPECT_EQ(first(members[0]), MUSTER_ERR_ABORTED); },
+             [&] { EXPECT_EQ(first(members[1]), MUSTER_ERR_ABORTED); }});
+    members.push_back(member(kLate));
+    EXPECT_EQ(first(members[kLate]), MUSTER_ERR_ABORTED) << muster_last_error();
+    std::vector<std::function<void()>> rest;
+    for (int rank = 0; rank < kWorld; ++rank)
+      rest.emplace_back([&, rank] {
+        const Member& m = members[static_cast<std::size_t>(rank)];
+        EXPECT_EQ(first(m), MUSTER_OK) << muster_last_error();
+        all_goes_well(m, rank, Way::kRun);
+      });
+    at_once(std::move(rest));
+    while (!open_.empty()) close(open_.back());
+  }
+}
 
 // Goal:   the cause that ended a run does not affect the next run, not even for ranks that had never come.
 TEST_F(Session, OfANewRunHearNothingOfTheOldOne) {

@@ -134,6 +134,68 @@ TEST_F(Redistributions, FromPartialToShardAreOneReduceScatter) {
   });
 }
 
+// Goal:   ranks that a cut leaves nothing take part, whichever dim is cut and however the addends reduce.
+TEST_F(Redistributions, FromPartialToShardLeaveRanksNothingInAnyDim) {
+  with_ranks(4, [&](Member& member) {
+    const Numbers shape{2, 3, 2};
+    const Vector source = vector_of(member, 12);
+    const Vector target = vector_of(member, 12);
+    for (int i = 0; i < 12; ++i) source.data[i] = static_cast<float>(i + 100 * member.rank);
+    for (const muster_redop redop : {MUSTER_SUM, MUSTER_MAX})
+      for (const std::int32_t dim : {0, 1, 2}) {
+        SCOPED_TRACE(std::to_string(redop) + ", dim " + std::to_string(dim));
+        const LayoutHandle from = made(shape, {partial("tp", 4, redop)});
+        const LayoutHandle to = made(shape, {shard("tp", 4, dim)});
+        const Numbers own = local_shape(to, member.rank, 3);
+        std::fill_n(target.data, 12, -1.0f);
+        muster_plan made_plan = 0;
+        ASSERT_EQ(plan(member, from, dense(source, shape), to, dense(target, own), &made_plan), MUSTER_OK)
+            << member.error;
+        carry_out(member, made_plan);
+        std::int64_t at = 0;
+        for (const muster_box& box : pieces(to, member.rank))
+          for (std::int64_t i = 0; i < own[0]; ++i)
+            for (std::int64_t j = 0; j < own[1]; ++j)
+              for (std::int64_t k = 0; k < own[2]; ++k) {
+                const std::int64_t element =
+                    ((box.offset[0] + i) * 3 + box.offset[1] + j) * 2 + box.offset[2] + k;
+                EXPECT_EQ(target.data[at++],
+                          static_cast<float>(redop == MUSTER_SUM ? 4 * element + 600 : element + 300));
+              }
+        EXPECT_EQ(std::count(target.data, target.data + 12, -1.0f), 12 - at);
+        await_all(member);
+      }
+  });
+}
+
+// Goal:   likewise where a second axis divides the rows, and where columns become rows of other ranks.
+TEST_F(Redistributions, LeaveRanksNothingBesideAnotherAxis) {
+  mesh = "dp_shard=2,tp=2";
+  with_ranks(4, [&](Member& member) {
+    const Vector source = vector_of(member, 8);
+    const Vector target = vector_of(member, 8);
+    const LayoutHandle whole = made({4, 1}, {shard("dp_shard", 2, 0), partial("tp", 2)});
+    const LayoutHandle columns = made({4, 1}, {shard("dp_shard", 2, 0), shard("tp", 2, 1)});
+    const LayoutHandle rows = made({4, 1}, {replicate("dp_shard", 2), shard("tp", 2, 0)});
+    const int dp = member.rank / 2, tp = member.rank % 2;
+    for (int i = 0; i < 2; ++i) source.data[i] = static_cast<float>(10 * (2 * dp + i) + tp);
+    muster_plan reduced = 0, moved = 0;
+    const Numbers own = local_shape(columns, member.rank, 2);
+    EXPECT_EQ(own, (Numbers{2, tp == 0 ? 1 : 0}));
+    ASSERT_EQ(plan(member, whole, dense(source, {2, 1}), columns, dense(target, own), &reduced), MUSTER_OK)
+        << member.error;
+    carry_out(member, reduced);
+    for (int i = 0; i < 2 && tp == 0; ++i)
+      EXPECT_EQ(target.data[i], static_cast<float>(20 * (2 * dp + i) + 1));
+    const Vector last = vector_of(member, 2);
+    ASSERT_EQ(plan(member, columns, dense(target, own), rows, dense(last, {2, 1}), &moved), MUSTER_OK)
+        << member.error;
+    carry_out(member, moved);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(last.data[i], static_cast<float>(20 * (2 * tp + i) + 1));
+    await_all(member);
+  });
+}
+
 // Goal:   several partial axes are one reduction over the mesh's group of their ranks, if it has one.
 TEST_F(Redistributions, OfSeveralPartialAxesAreOneOverTheirGroup) {
   mesh = "dp_replicate=2,dp_shard=2,tp=2";

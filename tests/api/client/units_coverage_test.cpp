@@ -151,5 +151,60 @@ TEST_F(UnitCoverage, KnowsExperts) {
   });
 }
 
+// Goal:   what one parameter is cut by is no word for the next: each rank along a dim of data has other data.
+TEST_F(UnitCoverage, AsksOfEachParameterWhereDimsOfDataCutAnother) {
+  mesh = "dp_shard=2,cp=2";
+  with_ranks(4, [&](Member& member) {
+    const std::vector<Wanted> both{{"table", {"dp_shard", "cp"}}, {"norm", {"dp_shard"}}};
+    EXPECT_EQ(first_step(member, over("dp_shard", nullptr, nullptr), both), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, AllOf(HasSubstr("2 ranks along \"cp\""), HasSubstr("replicas of \"norm\"")));
+    EXPECT_EQ(first_step(member, over("dp_shard", nullptr, nullptr),
+                         {both[0], {"norm", {"dp_shard"}, MUSTER_PARAMETER_LOCAL}}),
+              MUSTER_OK)
+        << last;
+  });
+}
+
+TEST_F(UnitCoverage, AsksOfEachParameterBesideATableThatReplicasCut) {
+  mesh = "dp_replicate=2,dp_shard=2";
+  with_ranks(4, [&](Member& member) {
+    const std::vector<Wanted> tables{{"mlp", {}}, {"table", {"dp_replicate", "dp_shard"}}};
+    EXPECT_EQ(first_step(member, over(nullptr, nullptr, nullptr), tables), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, AllOf(HasSubstr("along \"dp_replicate\""), HasSubstr("replicas of \"mlp\"")));
+    EXPECT_EQ(first_step(member, over(nullptr, nullptr, nullptr), {tables[1]}), MUSTER_OK) << last;
+  });
+}
+
+// Goal:   a router among experts is one of each rank along ep, whose ranks see other tokens.
+TEST_F(UnitCoverage, AsksOfARouterAmongExperts) {
+  mesh = "dp_shard=4,ep=2";
+  with_ranks(4, [&](Member& member) {
+    const Wanted experts{"experts", {"ep", "efsdp"}}, router{"router", {"efsdp"}};
+    EXPECT_EQ(first_step(member, over("efsdp", nullptr, nullptr), {experts, router}),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("replicas of \"router\" would train apart"));
+    EXPECT_EQ(first_step(member, over("efsdp", nullptr, nullptr), {experts}), MUSTER_OK) << last;
+    EXPECT_EQ(first_step(member, over("dp_shard", nullptr, nullptr), {{"router", {"dp_shard"}}}), MUSTER_OK)
+        << last;
+  });
+}
+
+// Goal:   three dims at once, and a dim that a product names though it cuts nothing.
+TEST_F(UnitCoverage, KnowsThreeDimsAtOnce) {
+  mesh = "dp_replicate=2,dp_shard=2,tp=2";
+  with_ranks(8, [&](Member& member) {
+    const std::vector<Wanted> mixed{{"w", {"dp_shard", "tp"}}, {"norm", {"dp_shard"}}};
+    EXPECT_EQ(first_step(member, over("dp_shard", "dp_replicate", nullptr), mixed), MUSTER_OK) << last;
+    EXPECT_EQ(first_step(member, over("dp_shard", nullptr, "tp"), mixed), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("along \"dp_replicate\""));
+    EXPECT_EQ(first_step(member, over("dp_shard", "dp_replicate", nullptr), {mixed[1]}),
+              MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("along \"tp\""));
+    EXPECT_EQ(first_step(member, over(nullptr, "dp", "tp"), {{"bias", {}}}), MUSTER_OK) << last;
+    EXPECT_EQ(first_step(member, over(nullptr, "dp", nullptr), {{"bias", {}}}), MUSTER_ERR_BAD_ARGUMENT);
+    EXPECT_THAT(last, HasSubstr("along \"tp\""));
+  });
+}
+
 }  // namespace
 }  // namespace muster::test

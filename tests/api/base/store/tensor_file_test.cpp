@@ -82,6 +82,78 @@ TEST_F(TensorFile, ATensorNamedAsTheNotesIsNotExported) {
   expect_ok(export_tensors(*old, file_, {only, exclude}));
 }
 
+// Goal:   whatever a name has that JSON writes otherwise, the file has a header that its readers parse, and
+//         the tensor comes back by its name.
+TEST_F(TensorFile, NamesThatJsonWritesOtherwiseComeBack) {
+  const std::vector<std::string> names{R"(a"b)", R"(a\b)",         R"(\u0041)", "größe/層",
+                                       "{}",     "__metadata__.x", "a b"};
+  std::vector<MadeTensor> tensors;
+  for (const std::string& name : names)
+    tensors.push_back({name, rows({2}, 1), static_cast<float>(tensors.size())});
+  expect_ok(make_checkpoint(folder_.path(), "names", 1, tensors));
+  auto saved = SavedFolder::open(folder_.path() + "/names");
+  ASSERT_TRUE(saved) << saved.error().message();
+  expect_ok(export_tensors(*saved, file_));
+  expect_ok(imported(file_, folder_.path(), "back", 2));
+  auto back = SavedFolder::open(folder_.path() + "/back");
+  ASSERT_TRUE(back);
+  for (const MadeTensor& tensor : tensors) {
+    const auto* found = back->record().find(tensor.name);
+    ASSERT_NE(found, nullptr) << tensor.name;
+    EXPECT_EQ(*back->read_whole(*found), test::bytes_of_box(tensor, Box{1, {}, {2}})) << tensor.name;
+  }
+  const std::string text = file_text(file_);
+  const std::string program =
+      "python3 -c \"import json, struct; f = open('" + file_ +
+      "', 'rb'); n, = struct.unpack('<Q', f.read(8)); h = json.loads(f.read(n)); assert len(h) == " +
+      std::to_string(names.size()) + ", h\"";
+  EXPECT_EQ(std::system(program.c_str()), 0);
+}
+
+// Goal:   tensors without elements, beside others and alone, are nothing that a file leaves out or ends at.
+TEST_F(TensorFile, TensorsWithoutElementsComeBack) {
+  const MadeTensor first{"a.first", rows({0, 4}, 2), 1}, last{"z.last", rows({3, 0}, 2), 1};
+  for (const auto& tensors : {std::vector{first, head_, last}, std::vector{first, last}, std::vector{last},
+                              std::vector{head_, first}}) {
+    const test::Folder folder;
+    const std::string file = folder.path() + "/f.safetensors";
+    expect_ok(make_checkpoint(folder.path(), "some", 1, tensors));
+    auto some = SavedFolder::open(folder.path() + "/some");
+    ASSERT_TRUE(some) << some.error().message();
+    expect_ok(some->verify());
+    expect_ok(export_tensors(*some, file));
+    expect_ok(imported(file, folder.path(), "back", 2));
+    auto back = SavedFolder::open(folder.path() + "/back");
+    ASSERT_TRUE(back) << back.error().message();
+    expect_ok(back->verify());
+    EXPECT_EQ(back->record().tensors.size(), tensors.size());
+    for (const MadeTensor& tensor : tensors) {
+      const auto* found = back->record().find(tensor.name);
+      ASSERT_NE(found, nullptr) << tensor.name;
+      EXPECT_EQ(found->shape, some->record().find(tensor.name)->shape);
+      EXPECT_EQ(*back->read_whole(*found), *some->read_whole(*some->record().find(tensor.name)));
+    }
+  }
+}
+
+// Goal:   a file that has notes and no tensor keeps its notes, and a model's second file may have none.
+TEST_F(TensorFile, NotesWithoutTensorsComeBack) {
+  const test::Folder model;
+  model.write("1.safetensors", test::model_file({}, {{"format", "pt"}}));
+  expect_ok(imported(model.path() + "/1.safetensors", folder_.path(), "notes", 1));
+  auto notes = SavedFolder::open(folder_.path() + "/notes");
+  ASSERT_TRUE(notes) << notes.error().message();
+  expect_ok(notes->verify());
+  expect_ok(export_tensors(*notes, file_));
+  EXPECT_THAT(file_text(file_), HasSubstr(R"({"__metadata__":{"format":"pt"}})"));
+  model.write("2.safetensors", test::model_file({{"a", 1}}));
+  const auto made =
+      import_tensors(std::vector{model.path() + "/1.safetensors", model.path() + "/2.safetensors"},
+                     folder_.path(), "both", 2);
+  ASSERT_TRUE(made) << made.error().message();
+  EXPECT_EQ(made->tensors, 1U);
+}
+
 // Goal:   case C8: lm_head of 10 x 12 over T=3 is exported as it was, and a norm of [H] stays [H].
 TEST_F(TensorFile, ExportsOriginalNamesShapesAndBytes) {
   expect_ok(export_tensors(*saved_, file_));
