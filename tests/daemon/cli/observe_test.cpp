@@ -93,6 +93,12 @@ TEST_F(Observe, FlightWritesJsonAndPickles) {
   EXPECT_EQ(Json::parse(std::ifstream(folder.path() + "/f.json")).at("job"), "train");
   for (const char* rank : {"/p/rank_0", "/p/rank_1"})
     EXPECT_GT(std::filesystem::file_size(folder.path() + rank), 0u);
+  const std::string pickle = folder.path() + "/p/rank_1";
+  const auto bytes = std::filesystem::file_size(pickle);
+  std::filesystem::resize_file(pickle, bytes + 1000);
+  const Ran again = ask({"flight", "--job", "train", "--pickles", folder.path() + "/p"});
+  EXPECT_EQ(again.code, 0) << "into the folder that is there: " << again.err;
+  EXPECT_EQ(std::filesystem::file_size(pickle), bytes) << "in place of the former";
   const Ran shown = ask({"flight", "--job", "train"});
   EXPECT_EQ(shown.code, 0) << shown.err;
   EXPECT_EQ(shown.out, "job train\nno collective is recorded yet\n");

@@ -1,17 +1,24 @@
 #include "daemon/cli/outlet.hpp"
 
+#include "tests/support/folder.hpp"
+
 #include <cerrno>
+#include <chrono>
 #include <csignal>
+#include <future>
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace muster::cli {
 namespace {
 
 using shm::Descriptor;
+
+constexpr auto kSoon = std::chrono::seconds(10);  // for what never waits
 
 struct Ends {
   Descriptor read, write;
@@ -117,6 +124,31 @@ TEST_F(OutletTest, TellsThatItsReaderHadLeftBefore) {
   Outlet outlet(*loop_, ends.write.get(), events());
   outlet.put("text");
   EXPECT_EQ(error_, EPIPE);
+}
+
+// Goal:   put() returns though nobody reads, also where the outlet has no open file of its own.
+// Method: a pipe with a name and without a reader when the outlet is made: it cannot be opened then.
+TEST_F(OutletTest, NeverWaitsOnAPipeThatItCannotOpen) {
+  const test::Folder folder;
+  const std::string path = folder.path() + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  const auto reader = [&] { return open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); };
+  Ends ends;
+  ends.read.reset(reader());
+  ends.write.reset(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  ends.read.reset();
+  Outlet outlet(*loop_, ends.write.get(), events());
+  ends.read.reset(reader());
+  ASSERT_TRUE(ends.read.valid() && ends.write.valid());
+  const std::string text = numbered(50'000);
+  auto put = std::async(std::launch::async, [&] { outlet.put(text); });
+  const bool returns = put.wait_for(kSoon) == std::future_status::ready;
+  if (!returns) ends.read.reset();  // ends the write on which it waits
+  put.wait();
+  ASSERT_TRUE(returns);
+  EXPECT_FALSE(outlet.empty());
+  EXPECT_EQ(fcntl(ends.write.get(), F_GETFL) & O_NONBLOCK, 0) << "others share it";
+  EXPECT_EQ(read_all(ends.read, outlet, text.size()), text);
 }
 
 TEST_F(OutletTest, DiscardsWhatCannotBeWrittenOnceGivenUp) {

@@ -114,6 +114,7 @@ TEST(Show, PrintsEachValueWithItsOrigin) {
   EXPECT_THAT(text, testing::ContainsRegex("node.workers +3 +environment MUSTER_SET_node__workers\n"));
   EXPECT_THAT(text, testing::ContainsRegex("defaults.deadline +90s +file musterd.yaml:2\n"));
   EXPECT_THAT(text, testing::ContainsRegex("node.group +\"\" +default\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("node.directory_mode +0750 +default\n")) << "as chmod takes it";
 
   const auto json = nlohmann::json::parse(show_json(*resolved));
   EXPECT_EQ(json["schema_version"], 1);

@@ -73,6 +73,9 @@ class RingClient {
   std::uint32_t quarantined(muster_lane lane) {
     return shm::CompletionReader(completion_.page(), submission_.writable_header()).quarantined(lane);
   }
+  std::uint64_t counter(shm::Counter which) const {
+    return shm::CounterReader(completion_.page()).value(which);
+  }
   // The failure that has stopped the lane.
   Result<shm::LaneFailure> failure(muster_lane lane) {
     return shm::CompletionReader(completion_.page(), submission_.writable_header()).failure(lane);

@@ -4,7 +4,10 @@
 #include <atomic>
 #include <cstdlib>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sched.h>
+#include <sys/wait.h>
 
 namespace muster::supervisor {
 namespace {
@@ -268,6 +271,35 @@ TEST_F(GatheredJobsTest, SayWhyTheyCannotBeMade) {
   EXPECT_THAT(heard, AllOf(HasSubstr("BAD_ARGUMENT"), HasSubstr("node1")));
   EXPECT_THAT(open_rank(0, &session, 20s, kWorld, "tp=7"), HasSubstr("CONFIG"));
   ASSERT_TRUE(all_gone());
+}
+
+// Goal:   a rank of a container, whom no other node knows, hears at once what it lacks.
+// Method: a child in a user namespace of its own, made before the nodes have threads.
+TEST_F(GatheredJobsTest, WantAJobKeyWhereOtherNodesDoNotKnowTheUser) {
+  start(2);
+  int go[2], said[2];
+  ASSERT_EQ(pipe2(go, O_CLOEXEC) + pipe2(said, O_CLOEXEC), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(go[1]);
+    char byte = 0;
+    muster_session* session = nullptr;
+    const bool apart = unshare(CLONE_NEWUSER) == 0 && read(go[0], &byte, 1) == 0;
+    const std::string text = apart ? open_rank(0, &session, 2s) : "";
+    _exit(write(said[1], text.data(), text.size()) < 0 ? 1 : 0);
+  }
+  close(go[0]);
+  close(said[1]);
+  start_and_meet();
+  close(go[1]);
+  char text[1000];
+  const ssize_t bytes = read(said[0], text, sizeof text);
+  close(said[0]);
+  waitpid(child, nullptr, 0);
+  if (bytes == 0) GTEST_SKIP() << "this system makes no user namespaces";
+  ASSERT_GT(bytes, 0);
+  EXPECT_THAT(std::string(text, static_cast<std::size_t>(bytes)),
+              AllOf(HasSubstr("DENIED"), HasSubstr("other nodes do not know"), HasSubstr("MUSTER_JOB_KEY")));
 }
 
 // Goal:   the administrator's rule counts for such jobs too, and a daemon that ends keeps nobody.

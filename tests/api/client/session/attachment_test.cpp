@@ -1,4 +1,4 @@
-// What a rank hears of a daemon that has said why, and hung up, before it was asked.
+// A daemon that sends its reason and hangs up before the rank has asked: the rank gets the reason.
 #include "api/client/session/attachment.hpp"
 
 #include "api/base/fault_point.hpp"
@@ -17,7 +17,7 @@
 namespace muster {
 namespace {
 
-// What happens between the rank's connection and its Hello.
+// Runs between the rank's connection and its Hello.
 std::function<void()> g_on_connected;
 
 }  // namespace

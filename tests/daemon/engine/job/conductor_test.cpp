@@ -239,11 +239,11 @@ TEST_F(ConductorTest, ConnectsWithTheEnginesOfOtherNodes) {
   EXPECT_TRUE(hear().value("ok", false));
 }
 
-// The engine of another node, which says hello and nothing more.
+// The engine of another node, which says hello, or nonsense.
 //
 // Owns    its network and its end of the connection.
 // Thread  the test's.
-// Bound   one message.
+// Bound   one message of each kind.
 // Fails   the test.
 class SilentEngine final : transport::Transfer {
  public:
@@ -261,12 +261,17 @@ class SilentEngine final : transport::Transfer {
     transport::span::seal(hello_);
     ASSERT_TRUE(endpoint_->send(0, hello_, *this).ok());
   }
+  void say_nonsense() {
+    nonsense_ = hello_;
+    nonsense_.back() ^= std::byte{1};
+    ASSERT_TRUE(endpoint_->send(0, nonsense_, *this).ok());
+  }
   void progress() { network_->progress(); }
 
  private:
   void done(const Status&, std::size_t) override {}
 
-  std::vector<std::byte> hello_;
+  std::vector<std::byte> hello_, nonsense_;
   std::unique_ptr<transport::Network> network_;
   std::unique_ptr<transport::Endpoint> endpoint_;
 };
@@ -295,11 +300,17 @@ class WaitingRankTest : public ConductorTest {
   }
   void meet() {
     other_.say_hello(NodeIndex(0), address_);
-    auto event = control::receive_packet(channel_);
-    for (const Instant end = soon(); !event && clock_.now() < end; event = control::receive_packet(channel_))
+    const Json event = hear_from_both();
+    ASSERT_TRUE(event.value("ok", false)) << event;
+  }
+  // As hear(), while the other engine moves.
+  Json hear_from_both() {
+    auto packet = control::receive_packet(channel_);
+    for (const Instant end = soon(); !packet && clock_.now() < end;
+         packet = control::receive_packet(channel_))
       other_.progress();
-    ASSERT_TRUE(event);
-    ASSERT_TRUE(event->body.value("ok", false)) << event->body;
+    EXPECT_TRUE(packet) << packet.error().text();
+    return packet ? packet->body : Json::object();
   }
   void leave() {
     clients_.clear();
@@ -341,6 +352,19 @@ TEST_F(WaitingRankTest, IsLetInByASupervisorThatTakesOverAlone) {
   EXPECT_TRUE(let_in.value("ok", false)) << let_in;
   ASSERT_EQ(let_in.value("attachments", 0u), attachments) << let_in;
   EXPECT_TRUE(hear().at("result").at("ranks").at(0).at("attached").get<bool>());
+}
+
+// Goal:   a supervisor hears of a connection that ends, and so can begin another one.
+TEST_F(WaitingRankTest, HasASupervisorThatHearsOfALoss) {
+  ASSERT_NO_FATAL_FAILURE(make_job());
+  ASSERT_NO_FATAL_FAILURE(meet());
+  ASSERT_NO_FATAL_FAILURE(other_.say_nonsense());
+  const Json lost = hear_from_both();
+  EXPECT_EQ(lost.value("event", ""), "lost") << lost;
+  EXPECT_EQ(lost.value("node", 9u), 1u);
+  EXPECT_EQ(lost.value("generation", 9u), 0u);
+  EXPECT_FALSE(lost.value("ok", true));
+  EXPECT_NE(lost.value("error", "").find("node2"), std::string::npos) << lost;
 }
 
 TEST_F(ConductorTest, MakesNoJobWhoseNetworkIsNotThere) {

@@ -166,6 +166,13 @@ TEST_F(CommandIntakeTest, EndsTheSessionForAStepThatCannotBe) {
   expect_offence([&](Seat& seat) { seat.client->push(mark(shm::kPointValueMask + 1)); }, "there is no step");
 }
 
+// Goal:   a session that broke the protocol is not read again before the conductor has taken it out.
+TEST_F(CommandIntakeTest, RefusesASessionOnce) {
+  seats_[0].client->push({});
+  for (int turn = 0; turn < 5; ++turn) EXPECT_THAT(offence(), HasSubstr("kind 0 is unknown"));
+  EXPECT_EQ(seats_[0].client->counter(shm::Counter::kRefusals), 1u);
+}
+
 // Goal:   offsets count as no points, the two waits before them do, and the checked counts are the new ones.
 TEST_F(CommandIntakeTest, StartsAtTheOffsetsOfEachRank) {
   const std::uint64_t plans[] = {all_reduce(0), all_reduce(1)};

@@ -10,9 +10,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <thread>
 
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
 namespace muster::supervisor {
 namespace {
@@ -240,6 +243,32 @@ TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   stand_alone(alone);
   EXPECT_TRUE(alone.roster.alone());
   EXPECT_EQ(alone.jobs.size(), 1u);
+}
+
+// Goal:   a node without a name in its settings goes by its host's name, whole or up to the first dot.
+// Method: a thread whose host has another name.
+TEST_F(Startup, FindsItselfByTheNameOfItsHost) {
+  const std::string file = write("cluster.yaml",
+                                 "cluster: {name: lab-a, port: 7000, network: ofi}\n"
+                                 "nodes:\n"
+                                 "  - {host: \"n[1-3]\", devices: {kind: host, count: 2}}\n"
+                                 "  - {host: n4.east, devices: {kind: host, count: 2}}\n"
+                                 "jobs:\n"
+                                 "  - {name: all, mesh: {dims: {dp_shard: -1}}}\n");
+  const auto named = [&](const std::string& host) {
+    std::string said;
+    std::thread([&] {
+      if (unshare(CLONE_NEWUTS) != 0 || sethostname(host.data(), host.size()) != 0) return;
+      const auto options = options_with({{"jobs_from", file, ""}});
+      said = options ? options->roster.here : options.error().message();
+    }).join();
+    return said;
+  };
+  if (named("n1").empty()) GTEST_SKIP() << "needs root, who may name a host";
+  EXPECT_EQ(named("n2"), "n2");
+  EXPECT_EQ(named("n3.rack7.example.org"), "n3");
+  EXPECT_EQ(named("n4.east"), "n4.east");
+  EXPECT_NE(named("n5.east").find("this node is called n5.east, and "), std::string::npos);
 }
 
 TEST_F(Startup, KnowsTheInterfacesOfItsNode) {
