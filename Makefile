@@ -8,7 +8,7 @@ export CCACHE_BASEDIR := $(CURDIR)
 STEP := @deploy/step.sh
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s  %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Install the packages that build, demo and test need (Debian 12; root or sudo)
 	$(STEP) "packages" deploy/setup.sh

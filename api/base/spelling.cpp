@@ -36,13 +36,15 @@ std::size_t edits(std::string_view a, std::string_view b) {
 std::optional<std::string> closest(std::string_view word, std::span<const std::string> candidates) {
   constexpr std::size_t kWordMax = 64;  // longer than any key: no typing error, and the cost is quadratic
   if (word.empty() || word.size() > kWordMax) return std::nullopt;
-  const std::size_t allowed = word.size() <= 2 ? 1 : std::max<std::size_t>(2, word.size() / 3);
+  const std::size_t allowed = word.size() <= 3 ? 1 : std::max<std::size_t>(2, word.size() / 3);
   std::optional<std::string> best;
   std::size_t best_edits = allowed + 1;
+  const auto begins_alike = [word](const std::string& a) { return lower(a.front()) == lower(word.front()); };
   for (const std::string& candidate : candidates) {
     const std::size_t n = edits(word, candidate);
     // If every letter must be replaced, the words are not alike.
-    if (n < best_edits && n < std::max(word.size(), candidate.size())) {
+    if (n >= std::max(word.size(), candidate.size())) continue;
+    if (n < best_edits || (best && n == best_edits && begins_alike(candidate) && !begins_alike(*best))) {
       best = candidate;
       best_edits = n;
     }

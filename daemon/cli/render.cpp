@@ -147,7 +147,9 @@ std::string status_text(const Json& status, std::size_t columns) {
 std::string jobs_text(const Json& result, std::size_t columns) {
   std::vector<config::Cells> rows;
   std::string places, others, silent;
+  bool asked = result.at("jobs").empty();  // the engines, which know the memory; status asks none
   for (const Json& job : result.at("jobs")) {
+    asked = asked || job.contains("ranks") || job.contains("answered");
     const bool told = job.contains("ranks") && job.value("answered", true);
     // While a job starts or ends, its state explains the silence.
     if (!job.value("answered", true) && text(job, "state") == "ready")
@@ -170,9 +172,14 @@ std::string jobs_text(const Json& result, std::size_t columns) {
                     fmt::format("{}", job.at("owner_uid").get<std::uint32_t>()), text(job, "claim"),
                     fmt::format("{}", job.at("engine_pid").get<int>()), text(job, "mesh")});
   }
-  return config::table({"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"}, rows,
-                       {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) +
-         places + others + silent;
+  config::Cells head{"JOB", "STATE", "RANKS", "MEMORY", "OWNER", "CLAIM", "ENGINE", "MESH"};
+  constexpr std::ptrdiff_t kMemory = 3;
+  if (!asked) {
+    head.erase(head.begin() + kMemory);
+    for (config::Cells& row : rows) row.erase(row.begin() + kMemory);
+  }
+  return config::table(head, rows, {columns, {"CLAIM", "OWNER", "ENGINE", "MEMORY"}}) + places + others +
+         silent;
 }
 
 std::string group_table(const Json& groups, std::size_t columns) {

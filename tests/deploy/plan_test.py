@@ -5,6 +5,7 @@ import contextlib
 import importlib.util
 import io
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -156,6 +157,29 @@ class Steps(unittest.TestCase):
         for target in ("setup", "build", "demo", "demo-cluster", "test", "prove", "fuzz", "bench", "lint"):
             recipe = makefile.partition(f"\n{target}:")[2].partition("\n\n")[0]
             self.assertIn("\n\t$(STEP) ", recipe, target)
+
+
+class Start(unittest.TestCase):
+    def run_main(self, *arguments):
+        """What it says before a Ctrl-C comes, and how it ends then."""
+        interrupt = unittest.mock.patch.object(
+            plan, "test_presets", side_effect=lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        said = io.StringIO()
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it
+        try:
+            with interrupt, contextlib.redirect_stdout(said), self.assertRaises(SystemExit) as end:
+                plan.main(["test.py", *arguments])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return said.getvalue(), end.exception.code
+
+    def test_it_says_how_long_all_takes_and_ends_at_an_interrupt_without_a_trace(self):
+        said, code = self.run_main()
+        self.assertRegex(said, r"\A-- all of it takes .* minutes .*; Ctrl-C ends it\n\Z")
+        self.assertEqual(code, 130)
+        self.assertEqual(self.run_main("tsan"), ("", 130))
 
 
 def running(pid):

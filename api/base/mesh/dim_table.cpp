@@ -42,7 +42,12 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
   std::size_t best_distance = 3;
   for (const std::string_view candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance && distance + 1 < std::max(name.size(), candidate.size())) {
+    if (distance + 1 >= std::max(name.size(), candidate.size())) continue;
+    const auto begins_alike = [name](std::string_view other) {
+      return name.substr(0, 1) == other.substr(0, 1);
+    };
+    const bool better_tie = distance == best_distance && begins_alike(candidate) && !begins_alike(best);
+    if (distance < best_distance || (!best.empty() && better_tie)) {
       best = candidate;
       best_distance = distance;
     }

@@ -52,7 +52,8 @@ inline constexpr std::string_view kWorldName = "world";
 std::string member_names(DimMask members);
 
 // The candidate nearest to a mistyped `name`: at most two edits away, and edits + 1 less than the longer
-// name's length. Empty if there is none. The first of equally near candidates wins.
+// name's length. Empty if there is none. Among equally near ones a name with the same first letter wins, then
+// the first.
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates);
 
 // True if `name` is one of the derived dims, their aliases, efsdp or world.

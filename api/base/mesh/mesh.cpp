@@ -124,9 +124,9 @@ Status Mesh::not_found(std::string_view name) const {
     if (!dim.alias.empty()) names.push_back(dim.alias);
   }
   const std::string_view nearest = nearest_name(name, names);
-  const std::string hint = nearest.empty() ? "" : fmt::format("; did you mean \"{}\"?", nearest);
-  return failure(Code::kNotFound, "mesh {} has no dim \"{}\"{}; valid names: {}", degrees_.canonical(), name,
-                 hint, fmt::join(names, ", "));
+  const std::string hint = nearest.empty() ? "; valid" : fmt::format("; did you mean \"{}\"? Valid", nearest);
+  return failure(Code::kNotFound, "mesh {} has no dim \"{}\"{} names: {}", degrees_.canonical(), name, hint,
+                 fmt::join(names, ", "));
 }
 
 Status Mesh::not_in_use(const MeshDim& dim) const {

@@ -61,6 +61,10 @@ Result<Covered> covered_by(muster_session* session, const UnitFacts& unit,
   for (const std::size_t i : parameters)
     for (const MeshAxis& axis : unit.parameters[i].places.layout().axes())
       if (axis.placement.kind == PlacementKind::kShard) MUSTER_RETURN_IF_ERROR(covered.add(axis.name));
+  // Without experts efsdp has the ranks of weight, and reports would call that group by the name asked first.
+  std::int32_t ep = 1;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, "ep", nullptr, &ep)));
+  if (ep == 1) return covered;
   // Together they are the ranks of dp_shard, cp and tp, factored in another way.
   MUSTER_ASSIGN_OR_RETURN(const bool experts, covered.has("ep"));
   MUSTER_ASSIGN_OR_RETURN(const bool shards, covered.has("efsdp"));

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <sstream>
 #include <type_traits>
 #include <utility>
@@ -163,19 +164,36 @@ std::string suggestion(const CLI::App& app, const std::string& word) {
   return best;
 }
 
+// Whether the word is an option of the launcher that has been put behind its "--".
+bool is_of_muster_run(const std::string& word) {
+  static const std::set<std::string> names{"--check",   "--config", "--endpoint", "--env",  "--flatten",
+                                           "--grace",   "--hosts",  "--job",      "--mesh", "--no-prefix",
+                                           "--private", "--ranks",  "--timeout"};
+  return word.starts_with("-n") || names.contains(word.substr(0, word.find('=')));
+}
+
+std::string unknown_text(const CLI::App& app, const std::string& word) {
+  if (!word.starts_with("-")) return "unexpected argument " + word;
+  if (is_of_muster_run(word))
+    return word.substr(0, word.find('=')) +
+           " is an option of muster run, which starts the ranks: `muster run -n 4 --mesh dp_shard=2,tp=2 -- "
+           "train_lm`";
+  return "unknown option " + word + suggestion(app, word);
+}
+
 // The text of a parse error: CLI11's own where it is plain.
 std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining();  // in their order; CLI11 names the last one first
-  if (!unknown.empty())
-    return unknown.front().starts_with("-")
-               ? "unknown option " + unknown.front() + suggestion(app, unknown.front())
-               : "unexpected argument " + unknown.front();
-  if (error.get_name() == "ArgumentMismatch")
+  if (!unknown.empty()) return unknown_text(app, unknown.front());
+  const std::string text = error.what();
+  if (error.get_name() == "ArgumentMismatch") {
+    if (text.ends_with(" missing")) return text.substr(0, text.find(':')) + " needs a value";
     for (const CLI::Option* option : app.get_options())
       if (option->count() > 1 && option->get_expected_max() == 1)
         return option->get_name() + " given " +
                (option->count() == 2 ? "twice" : std::to_string(option->count()) + " times");
-  return error.what();
+  }
+  return text;
 }
 
 void check(const Options& o) {
@@ -226,7 +244,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
     std::cout << app.help();
     return std::nullopt;
   } catch (const CLI::ParseError& error) {
-    refuse(in_words(app, error) + "; train_lm --help lists the options");
+    const std::string fault = in_words(app, error);
+    refuse(fault + (fault.ends_with("?") ? "" : ";") + " train_lm --help lists the options");
   }
   const std::map<std::string, muster_dtype> dtypes{{"f32", MUSTER_F32}, {"bf16", MUSTER_BF16}};
   const auto found = dtypes.find(dtype);

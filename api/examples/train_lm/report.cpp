@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,13 @@ namespace {
 
 constexpr std::int64_t kStepsPerLine = 10;
 constexpr std::int64_t kBarWidth = 24;
+
+std::size_t terminal_columns() {
+  constexpr std::size_t kUsual = 80;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kUsual;
+}
 
 }  // namespace
 
@@ -57,6 +65,19 @@ std::string printable(const std::string& bytes) {
   return text;
 }
 
+std::string fitting_line(const std::string& title, const std::string& bar, const std::string& figures,
+                         std::size_t columns) {
+  std::string line = title + " [" + bar + "] " + figures;
+  if (line.size() < columns) return line;
+  line = title + "  " + figures;
+  while (line.size() >= columns) {
+    const std::size_t last = line.rfind("  ");
+    if (last == std::string::npos) return line.substr(0, columns - std::min<std::size_t>(columns, 1));
+    line.resize(last);
+  }
+  return line;
+}
+
 Progress::Progress(std::string title, std::int64_t steps, std::int64_t tokens_per_step)
     : title_(std::move(title)),
       steps_(steps),
@@ -82,7 +103,8 @@ void Progress::show(std::int64_t done, std::int64_t computed, float loss, const 
   }
   const auto filled = static_cast<std::size_t>(kBarWidth * done / steps_);
   const std::string bar = std::string(filled, '#') + std::string(kBarWidth - filled, '-');
-  std::fprintf(stderr, "\r\033[K%s [%s] %s%s", title_.c_str(), bar.c_str(), line, done == steps_ ? "\n" : "");
+  const std::string shown = fitting_line(title_, bar, line, terminal_columns());
+  std::fprintf(stderr, "\r\033[K%s%s", shown.c_str(), done == steps_ ? "\n" : "");
   std::fflush(stderr);
 }
 

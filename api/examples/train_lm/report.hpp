@@ -26,6 +26,10 @@ std::string bytes_text(std::int64_t bytes);
 std::string figures_json(const Figures& figures);
 // The bytes with '.' for each that is no text, so that a terminal can show them.
 std::string printable(const std::string& bytes);
+// The line of a step, shorter than the terminal's columns, or it could not be written over: without its bar
+// if that is too much, and then without the last figures.
+std::string fitting_line(const std::string& title, const std::string& bar, const std::string& figures,
+                         std::size_t columns);
 
 // Owns    nothing but its clock.
 // Thread  one.

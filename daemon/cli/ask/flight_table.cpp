@@ -12,6 +12,9 @@
 namespace muster::cli {
 namespace {
 
+// A direct operation's number has its epoch above these bits; reports call it by these alone.
+constexpr std::uint64_t kInEpoch = 0xffffffff;
+
 using Members = std::vector<std::uint32_t>;
 
 // The entry of the record's rank.
@@ -104,8 +107,8 @@ std::string flight_table(const Json& flight, std::size_t most, std::size_t colum
     rows.push_back({operation.at("description").get<std::string>(),
                     rank_list(operation.at("members").get<Members>()),
                     lane_of(operation.at("process_group").get<std::string>()),
-                    fmt::format("{}", operation.at("number").get<std::uint64_t>()), name_of(operation),
-                    size_of(entry), site_of(entry), states[i].text});
+                    fmt::format("{}", operation.at("number").get<std::uint64_t>() & kInEpoch),
+                    name_of(operation), size_of(entry), site_of(entry), states[i].text});
   }
   if (rows.empty()) return "no collective is recorded yet\n";
   const std::string text =

@@ -26,8 +26,8 @@ constexpr Order kOrders[] = {
     {'r', "RANK", "rank", false, "the rank in its job"},
     {'o', "OPS/S", "ops_per_s", true, "operations a second: kernels and collectives"},
     {'b', "BYTES/S", "bytes_per_s", true, "data of its collectives a second"},
-    {'e', "EXPOSED", "exposed", true, "the part of the time in which its kernels wait for a collective"},
-    {'c', "COMPUTE", "compute", true, "the part of the time in which its kernels run"},
+    {'e', "EXPOSED", "exposed", true, "the share of time that kernels wait for a collective"},
+    {'c', "COMPUTE", "compute", true, "the share of time that its kernels run"},
     {'f', "IN FLIGHT", "in_flight", true, "operations that are started and not done"},
     {'l', "LAG", "lag", true, "how late it comes, in the group where that is worst"},
     {'m', "MEMORY", "buffer_bytes", true, "of its buffers"}};
@@ -112,8 +112,18 @@ void share_out(std::vector<Section>& sections, std::size_t lines) {
   }
 }
 
+// A note on the columns that are left out, in fewer words where the line is too narrow for it.
+std::string note_within(const std::string& note, const std::string& before, std::size_t columns) {
+  if (note.empty()) return before;
+  const std::string whole = before + (before.empty() ? "" : " ") + note;
+  if (utf8_characters(whole) <= columns) return whole;
+  const auto names = 1 + std::count(note.begin(), note.end(), ',');
+  return fmt::format("{}{}({} column{} left out)", before, before.empty() ? "" : " ", names,
+                     names == 1 ? "" : "s");
+}
+
 // The last line of a section that is cut tells how much is missing.
-void add(const Section& section, std::vector<std::string>* out) {
+void add(const Section& section, std::size_t columns, std::vector<std::string>* out) {
   if (section.cut() && section.room() == 0) return;
   const auto rows = section.lines.begin() + static_cast<std::ptrdiff_t>(section.head);
   const std::size_t first = section.cut() ? std::min(section.skip, section.rows() - section.room()) : 0;
@@ -122,10 +132,11 @@ void add(const Section& section, std::vector<std::string>* out) {
   out->insert(out->end(), rows + static_cast<std::ptrdiff_t>(first),
               rows + static_cast<std::ptrdiff_t>(last));
   if (section.cut())
-    out->push_back(fmt::format("… {} to {} of {} {}{}{}", first + 1, last, section.rows(), section.what,
-                               section.note.empty() ? "" : " ", section.note));
+    out->push_back(note_within(
+        section.note, fmt::format("… {} to {} of {} {}", first + 1, last, section.rows(), section.what),
+        columns));
   else if (!section.note.empty())
-    out->push_back(section.note);
+    out->push_back(note_within(section.note, "", columns));
 }
 
 Section ranks_section(const std::vector<Json>& ranks, bool several, std::size_t columns) {
@@ -284,8 +295,11 @@ std::string TopView::text(const std::string& job, const Json& now, const Window&
       if (head.size() + part.size() <= window.columns) head += part;
   std::vector<std::string> lines{printable(head, Lines::kOne)};
   if (help_) {
-    const auto help = lines_of(help_text());
-    lines.insert(lines.end(), help.begin(), help.end());
+    Section help{lines_of(help_text()), 0, "lines"};
+    help.shown = help.wanted();
+    if (window.rows > 0)
+      help.shown = std::min(help.shown, window.rows - std::min<std::size_t>(window.rows, 2));
+    add(help, window.columns, &lines);
     return fitted(std::move(lines), window);
   }
   for (std::string& line : lines_of(top_nodes_text(now))) lines.push_back(std::move(line));
@@ -302,7 +316,7 @@ std::string TopView::text(const std::string& job, const Json& now, const Window&
   const std::size_t pages = first.cut() && first.room() > 0 ? (first.rows() - 1) / first.room() : 0;
   page_ = std::min(page_, pages);
   first.skip = page_ * first.room();
-  for (const Section& section : sections) add(section, &lines);
+  for (const Section& section : sections) add(section, columns, &lines);
   return fitted(std::move(lines), window);
 }
 

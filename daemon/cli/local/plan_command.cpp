@@ -35,8 +35,8 @@ OrTrouble<std::int32_t> numbered(const std::string& text, std::int32_t last, Nam
     all.emplace_back(name(i));
   }
   const std::string hint = did_you_mean(closest(text, all));
-  return usage(
-      fmt::format("{}; {}{}there are: {}", what, hint, hint.empty() ? "" : " ", fmt::join(all, ", ")));
+  return usage(fmt::format("{}; {} {}", what,
+                           hint.empty() ? "there are:" : hint + " There are:", fmt::join(all, ", ")));
 }
 
 // "all_reduce, all_gather and broadcast"

@@ -62,7 +62,8 @@ Json lag_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& rank, const J
 // The figures of the rank's units, as its client reports them; null: it has no units.
 Json units_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
               const std::array<std::uint64_t, shm::kTallyValuesMax>& after, const Pace& pace) {
-  if (now_at(after, RankCount::kPlaceBytes) == 0) return nullptr;
+  // The counts of a session that has ended stay until the next one of its rank.
+  if (now_at(after, RankCount::kPlaceBytes) == 0 || now_at(after, RankCount::kAttached) == 0) return nullptr;
   return {{"whole_bytes", now_at(after, RankCount::kWholeBytes)},
           {"place_bytes", now_at(after, RankCount::kPlaceBytes)},
           {"budget_bytes", now_at(after, RankCount::kWholeBudget)},

@@ -38,10 +38,7 @@ int refuse(const CLI::App& app, const CLI::ParseError& error) {
   std::string path = command.get_name();
   for (const CLI::App* parent = command.get_parent(); parent != nullptr; parent = parent->get_parent())
     path = parent->get_name() + " " + path;
-  const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
-  return complain(
-      {kUsage, fmt::format("{}; `{} --help` lists the {}", muster::control::wrong_usage(command, error), path,
-                           has_commands ? "commands" : "options")});
+  return complain({kUsage, muster::control::wrong_usage(command, error, path)});
 }
 
 }  // namespace

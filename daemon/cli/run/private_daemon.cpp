@@ -18,11 +18,15 @@ namespace {
 // The directory that the daemon is to make.
 Result<std::string> choose_directory() {
   const std::vector<std::string> parents = run_parents();
-  for (const std::string& parent : parents)
+  std::string refused;
+  for (const std::string& parent : parents) {
     if (access(parent.c_str(), W_OK | X_OK) == 0) return fresh_run_directory(parent);
+    refused += fmt::format("{}{}: {}", refused.empty() ? "" : ", nor in ", parent, std::strerror(errno));
+  }
   return fail(Code::kNoResource,
-              "no directory for a private daemon can be made in {}: {}; set XDG_RUNTIME_DIR", parents.back(),
-              std::strerror(errno));
+              "no directory for a private daemon can be made in {}; have XDG_RUNTIME_DIR name a folder that "
+              "this user may write to",
+              refused);
 }
 
 bool sets(const std::vector<std::string>& environment, const std::string& name) {

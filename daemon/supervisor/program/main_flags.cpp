@@ -103,7 +103,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
   } catch (const CLI::Success& success) {
     return {std::nullopt, app.exit(success)};
   } catch (const CLI::ParseError& error) {
-    return refuse(control::wrong_usage(app, error) + "; `musterd --help` lists the options", kUsage);
+    return refuse(control::wrong_usage(app, error, "musterd"), kUsage);
   }
   if (flags.transient) flags.sources.kind = ConfigFile::kNone;
   if (!typed.config.empty()) {

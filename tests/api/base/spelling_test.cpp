@@ -20,6 +20,9 @@ TEST(Closest, FindsTheWordThatWasMeant) {
   EXPECT_EQ(meant("socket"), "");  // two answers are none
   EXPECT_EQ(meant("zebra"), "");
   EXPECT_EQ(meant("x"), "");
+  EXPECT_EQ(closest("tpp", std::vector<std::string>{"pp", "tp"}), "tp") << "the first letter is seldom wrong";
+  EXPECT_EQ(closest("tpp", std::vector<std::string>{"tp", "pp"}), "tp");
+  EXPECT_FALSE(closest("row", std::vector<std::string>{"job"})) << "one letter of three in common";
   EXPECT_EQ(meant(""), "");
   EXPECT_FALSE(closest("x", std::vector<std::string>{"y"})) << "no letter in common";
   EXPECT_EQ(meant(std::string(100000, 'a')), "");

@@ -212,7 +212,7 @@ TEST_F(Meshes, RefuseAFlattenThatCannotBeAndThenNameNothing) {
       EXPECT_THAT(muster_last_error(), HasSubstr(words));
     };
     refused({"pp", "dpp"}, "mine", MUSTER_ERR_NOT_FOUND, "has no dim \"dpp\"");
-    refused({"pp", "dpp"}, "mine", MUSTER_ERR_NOT_FOUND, "valid names: pp, dp_replicate");
+    refused({"pp", "dpp"}, "mine", MUSTER_ERR_NOT_FOUND, "Valid names: pp, dp_replicate");
     refused({"tp", "pp"}, "mine", MUSTER_ERR_BAD_ARGUMENT, "\"pp\" may not follow \"tp\"");
     refused({"pp", "tp"}, "mine", MUSTER_ERR_BAD_ARGUMENT, "dp_shard (size 2) lies between them");
     refused({"pp", "dp_shard"}, "Mine", MUSTER_ERR_BAD_ARGUMENT, "is named \"Mine\"");

@@ -93,6 +93,22 @@ TEST_F(UnitCoverage, RefusesReplicasThatNobodyNames) {
   });
 }
 
+// Goal:   reports call the ranks of a sharded model by a name that its users know, not by one of experts.
+TEST_F(UnitCoverage, LeavesGroupsTheirUsualNames) {
+  mesh = "dp_replicate=2,dp_shard=2,tp=2";
+  with_ranks(8, [&](Member& member) {
+    EXPECT_EQ(first_step(member, over("dp_shard", "dp_replicate", nullptr), {{"w", {"dp_shard", "tp"}}}),
+              MUSTER_OK)
+        << last;
+    muster_group weight = 0;
+    ok(muster_mesh_group(member.session, "weight", &weight));
+    muster_group_info info = MUSTER_GROUP_INFO_INIT;
+    ok(muster_group_query(member.session, weight, &info));
+    EXPECT_EQ(info.ranks, 4);
+    EXPECT_STREQ(info.name, "weight");
+  });
+}
+
 // Goal:   a parameter may be declared local, or frozen: a frozen parameter trains nowhere.
 TEST_F(UnitCoverage, LetsReplicasBeLocalOrFrozen) {
   mesh = "dp_replicate=2,dp_shard=2";

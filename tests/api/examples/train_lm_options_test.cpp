@@ -73,7 +73,7 @@ TEST(TrainLmOptions, DelaysNobodyByDefault) {
 TEST(TrainLmOptions, RefusesMistakesInWords) {
   EXPECT_THAT(why({"--stepz", "3"}), HasSubstr("stepz"));
   EXPECT_THAT(why({"file"}), HasSubstr("file"));
-  EXPECT_THAT(why({"--steps"}), HasSubstr("--steps"));
+  EXPECT_THAT(why({"--steps"}), HasSubstr("--steps needs a value"));
   EXPECT_THAT(why({"--steps", "0"}), HasSubstr("--steps"));
   EXPECT_THAT(why({"--steps", "many"}), HasSubstr("--steps: 'many' is not a whole number"));
   EXPECT_THAT(why({"--steps", "010"}), HasSubstr("'010' is not a whole number"));
@@ -106,9 +106,18 @@ std::string mesh_error(const Options& options, std::int64_t dp_replicate, std::i
 
 TEST(TrainLmOptions, NamesTheOptionThatWasProbablyMeant) {
   EXPECT_THAT(why({"--step", "3"}),
-              HasSubstr("unknown option --step; did you mean --steps?; train_lm --help"));
+              HasSubstr("unknown option --step; did you mean --steps? train_lm --help"));
   EXPECT_THAT(why({"--bacth=3"}), HasSubstr("did you mean --batch?"));
   EXPECT_THAT(why({"--colour", "3"}), HasSubstr("unknown option --colour; train_lm --help"));
+}
+
+TEST(TrainLmOptions, PointsToTheLauncherForItsOptions) {
+  for (const std::vector<const char*>& words :
+       {std::vector<const char*>{"--mesh", "tp=2"}, {"--mesh=tp=2"}, {"--steps", "3", "--mesh", "tp=2"}})
+    EXPECT_THAT(why(words),
+                HasSubstr("--mesh is an option of muster run, which starts the ranks: `muster run"));
+  EXPECT_THAT(why({"-n", "4"}), HasSubstr("-n is an option of muster run"));
+  EXPECT_THAT(why({"--mehs", "tp=2"}), HasSubstr("unknown option --mehs"));
 }
 
 TEST(TrainLmOptions, RefusesAMeshThatDoesNotSuit) {

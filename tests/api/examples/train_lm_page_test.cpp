@@ -193,6 +193,15 @@ TEST(TrainLmFigures, AreOneLineOfJson) {
   EXPECT_THAT(figures_json(figures), Not(HasSubstr("\n")));
 }
 
+TEST(TrainLmFigures, FitTheTerminalThatTheyAreWrittenOver) {
+  const std::string figures = "step 3/8  loss 5.6  9 tokens/s";
+  EXPECT_EQ(fitting_line("train", "##--", figures, 80), "train [##--] " + figures);
+  EXPECT_EQ(fitting_line("train", "##--", figures, 40), "train  " + figures);
+  EXPECT_EQ(fitting_line("train", "##--", figures, 30), "train  step 3/8  loss 5.6");
+  for (std::size_t columns = 1; columns < 50; ++columns)
+    EXPECT_LT(fitting_line("train", "##--", figures, columns).size(), columns);
+}
+
 TEST(TrainLmFigures, WriteSizesAndBytesForPeople) {
   EXPECT_EQ(bytes_text(999), "999 B");
   EXPECT_EQ(bytes_text(1440000), "1.4 MB");

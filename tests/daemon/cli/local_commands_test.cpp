@@ -524,7 +524,7 @@ TEST(PlanCommand, GuessesWhichNameWasMeant) {
     return ran.err;
   };
   EXPECT_NE(refused({"allreduce", "--ranks", "4"})
-                .find("'allreduce' is no collective; did you mean 'all_reduce'? there are: all_reduce, "),
+                .find("'allreduce' is no collective; did you mean 'all_reduce'? There are: all_reduce, "),
             std::string::npos);
   EXPECT_NE(refused({"all_gathr", "--ranks", "4"}).find("did you mean 'all_gather'?"), std::string::npos);
   EXPECT_NE(refused({"reduce", "--ranks", "4", "--dtype", "f31"}).find("is no dtype; did you mean 'f32'?"),

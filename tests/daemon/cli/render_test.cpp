@@ -30,6 +30,16 @@ TEST(Render, CallsTheEngineOfAReadyJobAloneSilent) {
   }
 }
 
+// Goal:   a status, which asks no engine, shows no empty column for what only engines know.
+TEST(Render, ShowsMemoryOnlyWhereEnginesWereAsked) {
+  Json result = silent("ready");
+  EXPECT_THAT(jobs_text(result, config::kColumnsMax), HasSubstr("RANKS  MEMORY  OWNER"));
+  result.at("jobs").at(0).erase("ranks");
+  result.at("jobs").at(0).erase("answered");
+  EXPECT_THAT(jobs_text(result, config::kColumnsMax), HasSubstr("RANKS  OWNER"));
+  EXPECT_THAT(jobs_text({{"jobs", Json::array()}}, config::kColumnsMax), HasSubstr("MEMORY"));
+}
+
 // Goal:   the text on a job of several nodes shows which ranks came where, and why something is not known.
 TEST(Render, ShowsTheRanksOfEachNode) {
   Json job = silent("ready").at("jobs").at(0);

@@ -86,7 +86,7 @@ const std::vector<BadFile> kBadFiles{
     {"cluster-tp-minus-one.yaml", {{4, 37, "jobs[0].mesh.dims.tp: must be 1..65536, is -1"}}},
     {"cluster-unknown-dim.yaml",
      {{4, 33, "jobs[0].mesh.dims.dp_shards: unknown key; did you mean 'dp_shard'?"},
-      {4, 47, "jobs[0].mesh.dims.etp: unknown key; did you mean 'tp'?"}}},
+      {4, 47, "jobs[0].mesh.dims.etp: unknown key; did you mean 'ep'?"}}},
     {"settings-after-umlaut.yaml", {{1, 43, "node.worker: unknown key; did you mean 'workers'?"}}},
     {"settings-alias.yaml",
      {{1, 14, "log.level: anchors ('&word') are not allowed; write the value out where it is used"},

@@ -133,7 +133,7 @@ TEST(Musterd, AnswersWrongUsageWithTwo) {
   const Ran unknown = musterd({"--directry", "/s", "--last"});
   EXPECT_EQ(unknown.code, 2);
   EXPECT_EQ(unknown.err,
-            "musterd: unknown option --directry; did you mean '--directory'?; `musterd --help` lists the "
+            "musterd: unknown option --directry; did you mean '--directory'? `musterd --help` lists the "
             "options\n");
   EXPECT_EQ(musterd({"--set", "node.workers"}).code, 2);
   EXPECT_EQ(musterd({"--set", "node.worker=1"}).code, 2);

@@ -46,6 +46,8 @@ TEST(DegreesParse, NamesColumnAndRemedyForEachMistake) {
       {"dp_replicate=2,dp_shrd=2", "column 16: unknown dim \"dp_shrd\"; did you mean \"dp_shard\"?"},
       {"dp-replicate=2", "column 1: unknown dim \"dp-replicate\"; did you mean \"dp_replicate\"?"},
       {"tp=2, cp=2", "column 6: unknown dim \" cp\"; did you mean \"cp\"?"},
+      {"tpp=2", "column 1: unknown dim \"tpp\"; did you mean \"tp\"?"},
+      {"ppp=2", "column 1: unknown dim \"ppp\"; did you mean \"pp\"?"},
       {"zebra=2",
        "column 1: unknown dim \"zebra\"; the dims are pp, dp_replicate, dp_shard, cp, domain, tp, ep"},
       {"tp=2,dp=4", "column 6: \"dp\" is derived from the basic dims and takes no size"},

@@ -188,10 +188,10 @@ TEST(MeshLookup, ListsTheValidNamesForAnInvalidOne) {
   const Mesh mesh = built({}, 8, {{"mine", {"dp_shard", "tp"}}});
   for (const std::string& text :
        {why(mesh.find("dp_shardd"), Code::kNotFound), why(mesh.get("dp_shardd"), Code::kNotFound)}) {
-    EXPECT_THAT(text, HasSubstr("has no dim \"dp_shardd\"; did you mean \"dp_shard\"?"));
+    EXPECT_THAT(text, HasSubstr("has no dim \"dp_shardd\"; did you mean \"dp_shard\"? Valid names: pp, "));
     EXPECT_THAT(
         text,
-        HasSubstr("valid names: pp, dp_replicate, dp_shard, cp, domain, tp, dp, batch, dp_shard_cp, fsdp, "
+        HasSubstr("Valid names: pp, dp_replicate, dp_shard, cp, domain, tp, dp, batch, dp_shard_cp, fsdp, "
                   "dp_cp, loss, weight, non_pp, efsdp, ep, world, mine"));
   }
   EXPECT_FALSE(mesh.find(""));
@@ -334,7 +334,7 @@ TEST(MeshFlatten, SortsMistakesByTheirCure) {
   const auto why_not = [&mesh](const char* name, std::vector<std::string> members, Code code) {
     return why(mesh.flatten(name, members), code);
   };
-  EXPECT_THAT(why_not("mine", {"dp", "tpp"}, Code::kNotFound), HasSubstr("valid names: pp, dp_replicate,"));
+  EXPECT_THAT(why_not("mine", {"dp", "tpp"}, Code::kNotFound), HasSubstr("Valid names: pp, dp_replicate,"));
   EXPECT_THAT(why_not("mine", {"tp", "dp"}, Code::kBadArgument), HasSubstr("\"dp\" may not follow \"tp\""));
   EXPECT_THAT(why_not("mine", {"dp", "tp"}, Code::kBadArgument), HasSubstr("cp (size 2) lies between"));
   EXPECT_THAT(why_not("tp", {"cp", "tp"}, Code::kBadArgument), HasSubstr("name of a basic dim"));

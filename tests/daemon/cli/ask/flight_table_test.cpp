@@ -54,6 +54,8 @@ class Flight {
                                    {"unrecorded", unrecorded}});
     return *this;
   }
+  // Operations from here on come after so many failures of their place.
+  void epochs(std::uint64_t count) { number_ = count << 32; }
   std::string table(std::size_t last = 40, std::size_t columns = 200) const {
     return flight_table(json_, last, columns);
   }
@@ -98,6 +100,12 @@ TEST(FlightTable, FitsANarrowWindow) {
       Flight().operation("reduce_scatter", "cccc").operation("all_reduce", "ww--").table(40, 60));
   for (std::string line; std::getline(text, line);)
     EXPECT_TRUE(utf8_characters(line) <= 60 || line.find("operations, oldest") != std::string::npos) << line;
+}
+
+TEST(FlightTable, NumbersADirectOperationAsReportsDo) {
+  Flight flight;
+  flight.epochs(1);
+  EXPECT_THAT(flight.operation("all_gather", "ww--").table(), ContainsRegex("gather/model +1 +all_gather"));
 }
 
 TEST(FlightTable, SaysThatAllIsDone) {

@@ -141,8 +141,17 @@ TEST(TopView, ExplainsItsKeysAndColumns) {
   EXPECT_THAT(help,
               AllOf(HasSubstr("e     sort by EXPOSED"), HasSubstr("q     end"), Not(HasSubstr("RANKS"))));
   EXPECT_LT(lines_in(help).size(), 24u);
+  EXPECT_THAT(help, Not(HasSubstr("…"))) << "a usual window has room for all of it";
+  EXPECT_THAT(view.text("train", job_of(2), {80, 12}), HasSubstr("\n… 1 to 9 of 15 lines\n"));
   ASSERT_TRUE(view.press('?'));
   EXPECT_THAT(view.text("train", job_of(2), {80, 24}), HasSubstr("RANK"));
+}
+
+// Goal:   what a narrow window leaves out is said in words that fit it.
+TEST(TopView, SaysInANarrowWindowThatColumnsAreLeftOut) {
+  EXPECT_THAT(TopView().text("train", job_of(8), {50, 12}), HasSubstr(" of 8 ranks (3 columns left out)\n"));
+  EXPECT_THAT(TopView().text("train", job_of(2), {50, 40}), HasSubstr("\n(3 columns left out)\n"));
+  EXPECT_THAT(TopView().text("train", job_of(2), {60, 40}), HasSubstr("(60 columns are too few for PID"));
 }
 
 // Goal:   no share of a time is shown as more than all of it, whatever a node has said.

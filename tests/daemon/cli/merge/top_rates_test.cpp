@@ -76,6 +76,9 @@ TEST_F(Top, ShowsTheUnitsOfARankAndHowItsBudgetLimitsThem) {
   EXPECT_EQ(units.at("demands_per_s"), 7.0);
   EXPECT_EQ(units.at("skipped_per_s"), 3.0);
   EXPECT_TRUE(now.at("ranks").at(1).at("units").is_null());
+  writer_.set(0, RankCount::kAttached, 0);
+  EXPECT_TRUE(rates(before, look(Nanos(3'000'000'000))).at("ranks").at(0).at("units").is_null())
+      << "its session has ended";
   const std::string text = TopView().text("train", now, {});
   for (const char* shown : {"UNSHARDED", "3.0 MiB", "4.0 MiB", "5.0 MiB", "1 of 3", "7.0"})
     EXPECT_THAT(text, HasSubstr(shown));

@@ -155,13 +155,18 @@ TEST(CommandLine, SaysWhatIsWrongInPlainWords) {
       {{"run", "-n", "2", "-n", "3", "--", "true"}, "--ranks given twice"},
       {{"run", "-n", "2", "--bogus", "true"}, "`muster run --help` lists the options"},
       {{"run", "-n", "2", "--mehs", "tp=2", "--", "true"},
-       "unknown option --mehs; did you mean '--mesh'?; `muster run --help` lists the options"},
+       "unknown option --mehs; did you mean '--mesh'? `muster run --help` lists the options"},
+      {{"run", "-n", "2", "--mehs=tp=2", "--", "true"}, "unknown option --mehs; did you mean '--mesh'?"},
+      {{"run", "-n", "2", "-mesh", "tp=2", "--", "true"}, "unknown option -mesh; did you mean '--mesh'?"},
+      {{"top", "--job"}, "--job needs a value; `muster top --help` lists the options"},
+      {{"flight", "--row", "3"}, "unknown option --row; `muster flight --help` lists the options"},
+      {{"flight", "f.json"}, "unexpected argument 'f.json'; `muster flight --help` lists the options"},
       {{"status", "--timeout", "abc"}, "--timeout: 'abc' is not a number; `muster status --help`"},
       {{"status", "--endpont", "x"}, "unknown option --endpont; did you mean '--endpoint'?"},
       {{"--timeout", "0", "status"}, "--timeout stands before 'status', whose option it is; write it behind"},
       {{"--tmeout", "0", "status"}, "unknown option --tmeout; did you mean '--timeout'?"},
-      {{"statsu"}, "unknown command 'statsu'; did you mean 'status'?; `muster --help` lists the commands"},
-      {{"config", "shwo"}, "unknown command 'shwo'; did you mean 'show'?; `muster config --help`"},
+      {{"statsu"}, "unknown command 'statsu'; did you mean 'status'? `muster --help` lists the commands"},
+      {{"config", "shwo"}, "unknown command 'shwo'; did you mean 'show'? `muster config --help`"},
       {{}, "say which command; `muster --help`"}};
   for (const Mistake& mistake : mistakes) {
     const Ran ran = muster(mistake.arguments);
