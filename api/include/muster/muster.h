@@ -100,7 +100,7 @@ enum {
   MUSTER_ERR_DUPLICATE = -107,    /* rank or name taken                                        */
   MUSTER_ERR_NOT_FOUND = -108,    /* no such job, dim, group                                   */
   MUSTER_ERR_CONFIG = -109,       /* configuration or mesh not valid, or the mesh not the job's */
-  MUSTER_ERR_STATE = -110,        /* the call does not fit the object's state                  */
+  MUSTER_ERR_STATE = -110,        /* the call does not fit the object's state; in check mode: wrong use */
   MUSTER_ERR_WAIT_TIMEOUT = -111, /* the wait's own time ran out; the operation goes on        */
   MUSTER_ERR_WAIT_INTERRUPTED = -112, /* muster_interrupt ended the wait; the operation goes on */
 
