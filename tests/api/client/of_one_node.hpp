@@ -14,6 +14,8 @@ inline constexpr const char* kLooksInside =
     "it looks into the engine, handles, limits or samples of one node";
 inline constexpr const char* kClearsOnce =
     "its first rank clears the memory of all, which two nodes have twice";
+inline constexpr const char* kMadeByTest =
+    "on two nodes the test makes the job, so it does not make way as one of its ranks does";
 inline constexpr const char* kRunsByLane = "between nodes a run is a start on its lane, matched by tag";
 
 struct OfOneNode {
@@ -39,6 +41,7 @@ inline constexpr OfOneNode kOfOneNode[] = {
     {"LastFailure.NamesWhoHoldsOtherBytesAndNobodyWhereMembersDisagree", kNamesRanks},
     {"LastFailure.SaysHowARankEndedThatDidNotClose", kNamesRanks},
     {"MeshDeadlines.AreThoseOfAllGroupsOfTheMesh", kNamesRanks},
+    {"Open.RefusesAnotherMeshThanTheJobs", kMadeByTest},
     {"Open.RefusesImpossibleDegreesInTheSameWordsToEachRank", kLooksInside},
     {"Pieces.MustBeTheSameAtAllMembers", kNamesRanks},
     {"Recount.IsComparedAsEver", kNamesRanks},
