@@ -170,18 +170,6 @@ Result<Degrees> Degrees::resolve(std::int64_t world) const {
   return resolved;
 }
 
-Status Degrees::check_sequence_length(std::int64_t tokens) const {
-  if (tokens < 1) return failure(Code::kConfig, "the sequence length is {}; it must be at least 1", tokens);
-  const std::int64_t divisor = cp > 1 ? product({2, tp, cp}) : tp;
-  if (tokens % divisor == 0) return {};
-  if (cp > 1)
-    return failure(Code::kConfig,
-                   "the sequence length {} is not a multiple of 2 x tp {} x cp {} = {}; the remainder is {}",
-                   tokens, tp, cp, product_text(divisor), tokens % divisor);
-  return failure(Code::kConfig, "the sequence length {} is not a multiple of tp {}; the remainder is {}",
-                 tokens, tp, tokens % divisor);
-}
-
 DataParallel Degrees::data_parallel() const {
   if (fsdp_enabled()) return dp_replicate > 1 ? DataParallel::kHsdp : DataParallel::kFsdp;
   return dp_replicate > 1 ? DataParallel::kDdp : DataParallel::kNone;

@@ -53,10 +53,6 @@ struct Degrees {
   // result has no -1.
   Result<Degrees> resolve(std::int64_t world) const;
 
-  // `tokens` must be a multiple of tp; with cp > 1 of 2 x tp x cp, because a cp rank takes two pieces to
-  // balance causal attention. Resolved degrees only.
-  Status check_sequence_length(std::int64_t tokens) const;
-
   // Resolved degrees only.
   bool fsdp_enabled() const { return dp_shard > 1 || cp > 1; }
   bool expert_view() const { return ep > 1; }

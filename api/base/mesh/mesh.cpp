@@ -369,16 +369,4 @@ Rank Mesh::moved(Rank rank, DimId id, std::uint32_t coordinate) const {
   return Rank(result);
 }
 
-std::vector<Rank> Mesh::view_ranks(Rank rank, ViewId id) const {
-  std::vector<Rank> ranks{rank};
-  for (const DimId along : view(id).dims) {
-    std::vector<Rank> wider;
-    wider.reserve(ranks.size() * dim(along).size);
-    for (const Rank from : ranks)
-      for (std::uint32_t c = 0; c < dim(along).size; ++c) wider.push_back(moved(from, along, c));
-    ranks = std::move(wider);
-  }
-  return ranks;
-}
-
 }  // namespace muster::mesh

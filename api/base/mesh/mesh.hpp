@@ -116,9 +116,6 @@ class Mesh {
   std::uint32_t coordinate(Rank rank, DimId id) const;
   // The rank that differs from `rank` in its coordinate along the dim only.
   Rank moved(Rank rank, DimId id, std::uint32_t coordinate) const;
-  // All ranks of the slice through `rank`, row-major in its shape.
-  std::vector<Rank> view_ranks(Rank rank, ViewId id) const;
-
  private:
   Mesh(const Degrees& degrees, std::uint32_t world);
 

@@ -232,20 +232,5 @@ TEST(Degrees, ShardsParametersOverContextParallelismAlone) {
   EXPECT_EQ(degrees.data_parallel(), DataParallel::kFsdp);
 }
 
-TEST(Degrees, SequenceLengthMustBeDivisibleByTwoTpCpOnlyWithContextParallelism) {
-  const Degrees tp{.dp_shard = 1, .tp = 4};
-  EXPECT_TRUE(tp.check_sequence_length(4).ok());
-  EXPECT_THAT(tp.check_sequence_length(6).message(),
-              HasSubstr("6 is not a multiple of tp 4; the remainder is 2"));
-  const Degrees both{.dp_shard = 1, .cp = 3, .tp = 4};
-  EXPECT_TRUE(both.check_sequence_length(48).ok());
-  const Status status = both.check_sequence_length(36);
-  EXPECT_EQ(status.code(), Code::kConfig);
-  EXPECT_THAT(status.message(),
-              HasSubstr("36 is not a multiple of 2 x tp 4 x cp 3 = 24; the remainder is 12"));
-  EXPECT_THAT(tp.check_sequence_length(0).message(), HasSubstr("the sequence length is 0"));
-  EXPECT_THAT(tp.check_sequence_length(-4).message(), HasSubstr("the sequence length is -4"));
-}
-
 }  // namespace
 }  // namespace muster::mesh
