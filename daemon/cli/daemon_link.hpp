@@ -9,6 +9,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 
 namespace muster::cli {
 
@@ -29,6 +30,7 @@ class DaemonLink {
   DaemonLink& operator=(const DaemonLink&) = delete;
 
   void ask(const Json& command, Answered answered);
+  const std::string& endpoint() const { return address_.endpoint; }
 
  private:
   struct Open {
