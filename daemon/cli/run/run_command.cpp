@@ -1,13 +1,14 @@
 #include "daemon/cli/run/run_command.hpp"
 
 #include "api/base/node_limits.hpp"
-#include "daemon/cli/ask/trace_file.hpp"
 #include "daemon/cli/run/job_joiner.hpp"
 #include "daemon/cli/run/part_link.hpp"
 #include "daemon/cli/run/private_limits.hpp"
 #include "daemon/cli/run/rank_environment.hpp"
+#include "daemon/cli/run/run_absences.hpp"
 #include "daemon/cli/run/run_daemon.hpp"
 #include "daemon/cli/run/stale_runs.hpp"
+#include "daemon/cli/run/trace_recording.hpp"
 
 #include <csignal>
 
@@ -15,8 +16,6 @@
 
 namespace muster::cli {
 namespace {
-
-constexpr Nanos kAskAgain = std::chrono::milliseconds(100);
 
 // One run, as steps on an event loop: find a daemon → job → trace → ranks → trace → end. Each step starts the
 // next; a signal or a failure leads to finish() from any step. A head makes its job over several nodes and
@@ -87,28 +86,12 @@ class RunCommand {
 
   void on_job(const RunJob& job) {
     job_ = job;
-    begin_trace();
-  }
-
-  void begin_trace() {
-    if (plan_.options.trace.empty()) return start_ranks();
-    tracing_ = true;  // set now: the run may end before the answer comes
-    daemon_.link().ask(trace_command("trace_begin"),
-                       [this](const OrTrouble<DaemonAnswer>& answer) { on_trace_begun(answer); });
-  }
-
-  void on_trace_begun(const OrTrouble<DaemonAnswer>& answer) {
-    if (finishing_) return;
-    if (answer) return start_ranks();
-    // A refused trace_begin has begun nothing: if a recording is on, it belongs to somebody else.
-    const int code = answer.error().exit_code;
-    tracing_ = code == kTimedOut || code == kUnreachable;
-    stop(answer.error());
-  }
-
-  // Names this run, so that another's recording goes on.
-  Json trace_command(const char* command) const {
-    return {{"command", command}, {"job", job_.name}, {"by", fmt::format("`muster run` (pid {})", getpid())}};
+    absences_.emplace(loop_, daemon_.link(), job_);
+    recording_.emplace(daemon_.link(), job_, plan_.options.trace);
+    recording_->begin([this](const std::optional<Trouble>& trouble) {
+      if (finishing_) return;
+      trouble ? stop(*trouble) : start_ranks();
+    });
   }
 
   Ranks::Options ranks_here() {
@@ -128,7 +111,7 @@ class RunCommand {
           options.environment, {daemon_.endpoint(), job_.name, job_.mesh, job_.tokens[local], rank.rank,
                                 static_cast<std::uint32_t>(job_.world), local, size, options.check});
     }
-    ranks.on_end = [this](std::uint32_t rank, const std::string& text) { tell_absence(rank, text); };
+    ranks.on_end = [this](std::uint32_t rank, const std::string& text) { absences_->tell(rank, text); };
     return ranks;
   }
 
@@ -152,36 +135,15 @@ class RunCommand {
     stop({code, started.message()});
   }
 
-  // Repeated until it is accepted: a stopped engine refuses once enough questions wait for it. Else ranks
-  // that wait for this one would learn of it only at their deadline.
-  void tell_absence(std::uint32_t rank, const std::string& text) {
-    daemon_.link().ask({{"command", "absent"}, {"job", job_.name}, {"rank", rank}, {"text", text}},
-                       [this, rank, text](const OrTrouble<DaemonAnswer>& told) {
-                         if (told || told.error().exit_code != kFailed) return;
-                         loop_.after(kAskAgain, [this, rank, text] {
-                           if (ranks_) tell_absence(rank, text);  // else nobody is left who waits
-                         });
-                       });
-  }
-
   void on_ranks_done(int code) {
     ranks_.reset();
-    if (!job_.stays) return end_trace(code);
-    daemon_.link().ask({{"command", "expect_all"}, {"job", job_.name}},
-                       [this, code](const OrTrouble<DaemonAnswer>&) { end_trace(code); });
+    absences_->end([this, code] { write_trace_and_finish(code); });
   }
 
-  void end_trace(int code) {
-    if (!std::exchange(tracing_, false)) return finish(code);
-    daemon_.link().ask(trace_command("trace_end"), [this, code](OrTrouble<DaemonAnswer> answer) {
-      const OrTrouble<std::uint64_t> written =
-          answer ? write_trace(*answer, plan_.options.trace) : tl::unexpected(answer.error());
-      int result = code;
-      if (!written) {
-        const int trouble = complain({written.error().exit_code, "run: " + written.error().text});
-        if (result == 0) result = trouble;
-      }
-      finish(result);
+  void write_trace_and_finish(int code) {
+    recording_->write([this, code](const std::optional<Trouble>& trouble) {
+      const int told = trouble ? complain({trouble->exit_code, "run: " + trouble->text}) : kOk;
+      finish(code == kOk ? told : code);
     });
   }
 
@@ -219,10 +181,7 @@ class RunCommand {
     exit_code_ = code;
     daemon_.expect_end();
     if (joiner_) joiner_->cancel();
-    if (!job_.stays || !tracing_) return daemon_.leave();
-    // A failed run must leave no recording on in a job that stays.
-    daemon_.link().ask(trace_command("trace_end"),
-                       [this](const OrTrouble<DaemonAnswer>&) { daemon_.leave(); });
+    recording_ ? recording_->abandon([this] { daemon_.leave(); }) : daemon_.leave();
   }
 
   const RunPlan plan_;
@@ -230,10 +189,11 @@ class RunCommand {
   RunDaemon daemon_;
   std::optional<JobJoiner> joiner_;
   RunJob job_;
+  std::optional<RunAbsences> absences_;
+  std::optional<TraceRecording> recording_;
   std::unique_ptr<Ranks> ranks_;
   std::optional<HeadLink> head_;  // of a part
   bool headless_ = false;
-  bool tracing_ = false;  // this run began a recording, or may have
   bool finishing_ = false;
   int exit_code_ = kFailed;
 };
