@@ -23,12 +23,6 @@ EngineMessages::Said EngineMessages::take_said() {
   return std::exchange(said_, {});
 }
 
-void EngineMessages::send(Said said, const std::vector<std::unique_ptr<NodeConnection>>& connections,
-                          const std::vector<bool>& greeted) {
-  for (auto& [node, word] : said)
-    if (greeted[node.value]) connections[node.value]->tell(std::move(word));
-}
-
 void EngineMessages::hear(NodeConnection& from, Bytes message) {
   const Bytes word = message.subspan(sizeof(EngineHeader));
   {

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,7 +13,7 @@
 namespace muster::transport::span {
 
 // Owns    messages that are not on their way yet, and those that have come.
-// Thread  any. hear, arrive, send: that of the network.
+// Thread  any. hear, arrive: that of the network.
 // Bound   kUntakenMax messages that have come; beyond it their connection fails.
 // Fails   never.
 class EngineMessages {
@@ -25,11 +24,9 @@ class EngineMessages {
 
   void say(NodeIndex node, Bytes word);
   bool all_said() const;
-  // Takes the messages since the last call, for send(), which drops those to nodes that have not greeted.
-  // They are taken before the ends of epochs, and sent after these: so no message overtakes an end.
+  // Takes the messages since the last call. Take them before the ends of epochs, and send them after these:
+  // so no message overtakes an end.
   Said take_said();
-  static void send(Said said, const std::vector<std::unique_ptr<NodeConnection>>& connections,
-                   const std::vector<bool>& greeted);
   // `message`: with its head. take() gets it after arrive(), when the messages before it have been handled.
   void hear(NodeConnection& from, Bytes message);
   void arrive();

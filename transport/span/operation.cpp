@@ -230,34 +230,6 @@ void SpanOperation::agree() {
   drains_ = false;  // no node has agreed
 }
 
-SpanOperation* find(const SpanOperations& operations, const OperationKey& key) {
-  for (const auto& each : operations)
-    if (!each->is_past() && each->launched().key == key) return each.get();
-  return nullptr;
-}
-
-SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome) {
-  for (const auto& each : operations)
-    if (!each->over() && each->launched().outcome == &outcome) return each.get();
-  return nullptr;
-}
-
-std::vector<std::uint32_t> awaited(const SpanOperations& operations, const StepOutcome& outcome) {
-  SpanOperation* const operation = find(operations, outcome);
-  return operation == nullptr ? std::vector<std::uint32_t>() : operation->peers().awaited();
-}
-
-std::optional<Instant> moved_at(const SpanOperations& operations, const StepOutcome& outcome) {
-  const SpanOperation* const operation = find(operations, outcome);
-  return operation == nullptr ? std::nullopt : operation->moved_at();
-}
-
-std::size_t advance(SpanOperations& operations) {
-  std::size_t moved = 0;
-  for (auto& each : operations) moved += each->advance();
-  return moved;
-}
-
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const OperationContext& context) {
   const muster_op op = launched.collective->op;
   return is_pairwise(op) || is_transfer(op) ? begin_pair_operation(std::move(launched), context)

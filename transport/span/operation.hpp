@@ -32,7 +32,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -40,6 +39,8 @@
 #include <vector>
 
 namespace muster::transport::span {
+
+class GroupTraffic;
 
 // The objects that operations use; it outlives them.
 struct OperationContext {
@@ -64,6 +65,7 @@ struct Launched {
   std::vector<LocalMember> members;  // in order of index
   OperationKey key;
   StepOutcome* outcome = nullptr;
+  std::shared_ptr<GroupTraffic> traffic = nullptr;  // that counts it
 };
 
 // Rest: the messages of a failed operation that begin only so that they end.
@@ -191,15 +193,6 @@ bool is_urgent(const Collective& c);
 // reduction has more contributions than one fold takes (math::kReduceSourcesMax), which is so on every node.
 Status check_launch(const Span& span, const Collective& c, std::span<const LocalMember> members,
                     bool reproducible);
-
-// The operations of a node, in the order in which they advance.
-using SpanOperations = std::deque<std::unique_ptr<SpanOperation>>;
-SpanOperation* find(const SpanOperations& operations, const OperationKey& key);     // if it is not past
-SpanOperation* find(const SpanOperations& operations, const StepOutcome& outcome);  // if it is not over
-// PeerNodes::awaited() and SpanOperation::moved_at() of the operation with that outcome, if it is there.
-std::vector<std::uint32_t> awaited(const SpanOperations& operations, const StepOutcome& outcome);
-std::optional<Instant> moved_at(const SpanOperations& operations, const StepOutcome& outcome);
-std::size_t advance(SpanOperations& operations);
 
 // The kind of operation that the collective needs.
 std::unique_ptr<SpanOperation> begin_operation(Launched launched, const OperationContext& context);

@@ -1,0 +1,131 @@
+#include "transport/span/operations_in_flight.hpp"
+
+#include "api/base/log.hpp"
+#include "transport/span/span_groups.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::transport::span {
+
+SpanOperation* OperationsInFlight::find(const OperationKey& key) const {
+  for (const auto& each : operations_)
+    if (!each->is_past() && each->launched().key == key) return each.get();
+  return nullptr;
+}
+
+SpanOperation* OperationsInFlight::find(const StepOutcome& outcome) const {
+  for (const auto& each : operations_)
+    if (!each->over() && each->launched().outcome == &outcome) return each.get();
+  return nullptr;
+}
+
+void OperationsInFlight::begin(Launched launched) {
+  const auto key = launched.key;
+  const auto at = is_urgent(*launched.collective) ? operations_.begin() : operations_.end();
+  SpanOperation& begun = **operations_.insert(at, begin_operation(std::move(launched), context_));
+  if (const EpochEnd* const end = ended_.find(key.place.group, key.epoch)) return begun.fail(cause_of(*end));
+  for (EarlyRequest& each : early_.take(key)) hand_over(begun, std::move(each));
+}
+
+void OperationsInFlight::cancel(const StepOutcome& outcome) {
+  if (SpanOperation* const operation = find(outcome))
+    operation->fail(failure(Code::kTimeout, "it has passed its deadline"));
+}
+
+bool OperationsInFlight::request(NodeConnection& from, Bytes message) {
+  auto read = read_request(from.peer(), message);
+  if (!read) return true;
+  const OperationKey& key = read->first;
+  SpanOperation* const operation = find(key);
+  const EpochEnd* const end = ended_.find(key.place.group, key.epoch);
+  if (end == nullptr || (operation && operation->waits())) return keep(key, std::move(read->second));
+  from.tell(refusal_of(key, cause_of(*end), Standing::kGone));
+  from.tell(message_of_end(*end));
+  if (operation) hand_over(*operation, std::move(read->second));
+  return false;
+}
+
+// The message is of no use to an operation that this node has given up before it agreed.
+bool OperationsInFlight::ready_came(NodeConnection& from, Bytes message) {
+  const auto head = read_head<ReadyHeader>(message);
+  if (!head) return true;
+  SpanOperation* const operation = find(key_of(*head));
+  if (operation == nullptr) return false;
+  if (const auto node = operation->peers().place_of(from.peer())) operation->peers()[*node].ready = true;
+  return true;
+}
+
+// An operation that has agreed goes on after the end of its epoch, unless a node refuses it.
+bool OperationsInFlight::refusal(NodeConnection& from, Bytes message) {
+  auto read = read_refusal(from.peer(), message);
+  if (!read) return true;
+  const OperationKey& key = read->first;
+  const EpochEnd* const end = ended_.find(key.place.group, key.epoch);
+  if (end == nullptr || find(key)) return keep(key, std::move(read->second));
+  if (read->second.asks()) from.tell(refusal_of(key, cause_of(*end), Standing::kGone));
+  return false;
+}
+
+bool OperationsInFlight::keep(const OperationKey& key, EarlyRequest request) {
+  const NodeIndex from = request.from;
+  if (SpanOperation* const operation = find(key))
+    hand_over(*operation, std::move(request));
+  else if (!early_.keep(key, std::move(request)))
+    MUSTER_LOG(kWarning, "span", "node {} is {} operations ahead; what it says of the next one is dropped",
+               context_.options.nodes[from.value], EarlyRequests::kMax);
+  return true;
+}
+
+void OperationsInFlight::lost(NodeIndex node) {
+  for (auto& operation : operations_) operation->lost(node);
+}
+
+bool OperationsInFlight::end(const EpochEnd& end, NodeIndex teller) {
+  if (!ended_.add(end)) return false;
+  const Status why = cause_of(end);
+  for (auto& each : operations_) {
+    const OperationKey& key = each->launched().key;
+    if (key.place.group != end.group || key.epoch > end.epoch) continue;
+    if (each->waits() && !each->peers().has_come(teller)) each->fail(why);
+  }
+  for (const auto& [key, early] : early_.take_ended(end.group, end.epoch))
+    if (early.asks()) context_.connection_to(early.from).tell(refusal_of(key, why, Standing::kGone));
+  return true;
+}
+
+std::size_t OperationsInFlight::advance() {
+  std::size_t moved = 0;
+  for (auto& each : operations_) moved += each->advance();
+  return moved;
+}
+
+void OperationsInFlight::forget_past() {
+  std::erase_if(operations_, [this](const auto& each) {
+    if (!each->is_past() || !each->quiet()) return false;
+    const Launched& launched = each->launched();
+    if (each->agreed()) ended_.done(launched.key.place.group, launched.key.epoch);
+    launched.traffic->ended(each->peers().bulk_ahead());
+    return true;
+  });
+}
+
+std::vector<std::uint32_t> OperationsInFlight::awaited(const StepOutcome& outcome) const {
+  SpanOperation* const operation = find(outcome);
+  return operation == nullptr ? std::vector<std::uint32_t>() : operation->peers().awaited();
+}
+
+std::optional<Instant> OperationsInFlight::moved_at(const StepOutcome& outcome) const {
+  const SpanOperation* const operation = find(outcome);
+  return operation == nullptr ? std::nullopt : operation->moved_at();
+}
+
+bool OperationsInFlight::in_use(std::uint64_t group, std::uint64_t epoch) const {
+  return ended_.was_done_in(group, epoch) ||
+         std::any_of(operations_.begin(), operations_.end(), [&](const auto& operation) {
+           const OperationKey& key = operation->launched().key;
+           return key.place.group == group && key.epoch == epoch && operation->agreed();
+         });
+}
+
+}  // namespace muster::transport::span

@@ -1,0 +1,66 @@
+#include "transport/span/span_groups.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace muster::transport::span {
+
+Result<SpanGroups::OpenGroup> SpanGroups::open(const Span& span) {
+  auto shared = std::make_shared<const Span>(span);
+  auto traffic = std::make_shared<GroupTraffic>();
+  const std::lock_guard lock(mutex_);
+  Group& group = groups_[span.group];
+  if (group.span != nullptr)
+    return fail(Code::kUnsupported, "another group of the same ranks goes by the same name between nodes");
+  group.span = shared;
+  group.traffic = traffic;
+  return OpenGroup{std::move(shared), std::move(traffic), group.launches};
+}
+
+void SpanGroups::close(std::uint64_t group) {
+  const std::lock_guard lock(mutex_);
+  const auto known = groups_.find(group);
+  known->second.span.reset();
+  known->second.traffic.reset();
+  if (known->second.launches.empty() && known->second.present_epoch == 1) groups_.erase(known);
+}
+
+std::shared_ptr<const Span> SpanGroups::span_of(std::uint64_t group) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = groups_.find(group);
+  return known == groups_.end() ? nullptr : known->second.span;
+}
+
+std::uint64_t SpanGroups::first_epoch(std::uint64_t group) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = groups_.find(group);
+  return known == groups_.end() ? 1 : known->second.present_epoch;
+}
+
+void SpanGroups::count(const OperationKey& launched) {
+  const std::lock_guard lock(mutex_);
+  groups_[launched.place.group].launches[counted_at(launched)].set(launched.tag, launched.number);
+}
+
+void SpanGroups::end(const EpochEnd& end) {
+  const std::lock_guard lock(mutex_);
+  std::uint64_t& present = groups_[end.group].present_epoch;
+  present = std::max(present, end.epoch + 1);
+}
+
+void SpanGroups::forget_launches(const EpochEnd& end) {
+  const std::lock_guard lock(mutex_);
+  const auto known = groups_.find(end.group);
+  if (known == groups_.end()) return;
+  std::erase_if(known->second.launches, [&](const auto& each) { return each.first.epoch <= end.epoch; });
+}
+
+void SpanGroups::came_late(Bytes message) {
+  const auto group = group_of(message);
+  if (!group) return;
+  const std::lock_guard lock(mutex_);
+  const auto known = groups_.find(*group);
+  if (known != groups_.end() && known->second.traffic != nullptr) known->second.traffic->came_late();
+}
+
+}  // namespace muster::transport::span
