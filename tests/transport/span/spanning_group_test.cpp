@@ -296,6 +296,8 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
   ASSERT_TRUE(cluster_->until([&, turns = 0]() mutable { return ++turns > 200; }));
   EXPECT_FALSE(waits.over());
   EXPECT_THAT(communicators_[0]->awaited(*waits.outcomes[0]), ::testing::ElementsAre(2u));
+  EXPECT_EQ(communicators_[0]->traffic().kept, 1u);
+  EXPECT_EQ(communicators_[2]->traffic().kept, 0u) << "it has not come";
 
   (*cluster_)[2].end({kGroup, 1, Code::kTimeout, 2, false, "rank 2 sleeps"});
   ASSERT_TRUE(cluster_->until([&] { return waits.over(); }));
@@ -319,6 +321,9 @@ TEST_F(SpanningGroup, EndsAnEpochEverywhere) {
   const SpanLaunch& again = launch(same, shares, next());
   ASSERT_TRUE(cluster_->until([&] { return again.over(); }));
   EXPECT_TRUE(again.first_failure().ok()) << again.first_failure().text();
+  EXPECT_TRUE(cluster_->until([&] {
+    return std::ranges::all_of(communicators_, [](const auto& each) { return each->traffic().kept == 0; });
+  }));
 }
 
 // Goal:   members that meet and then leave do not break the operation in which they met, however late the
