@@ -56,7 +56,7 @@ bool remove_run_directory(const std::string& path) {
   if (!folder.valid()) return false;
   const shm::Descriptor own = open_own(folder.get(), shm::kOwnFolder);
   const shm::Descriptor ranks = open_own(folder.get(), shm::kRanksFolder);
-  // A daemon in another network namespace may hold the directory: PlaceLock does not see it.
+  // A daemon in another network namespace may hold the directory: DirectoryLock does not see it.
   if (own.valid() && !shm::lock_folder(own, path, 1).ok()) return false;
   if (ranks.valid()) remove_socket(ranks, shm::kRanksSocket);
   remove_socket(folder, shm::kControlSocket);

@@ -1,4 +1,4 @@
-// PlaceLock: allows at most one daemon for a place, whatever happens to the files there.
+// DirectoryLock: allows at most one daemon for a place, whatever happens to the files there.
 //
 // It is an abstract socket (unix(7)) that is named after the place. No cleaner can remove it, and the kernel
 // frees it when its last holder ends. A successor takes it over, as other descriptors.

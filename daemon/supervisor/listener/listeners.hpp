@@ -33,9 +33,9 @@ namespace muster::supervisor {
 // Owns    lock, directory and sockets, with the sockets' files. A transient directory is removed at the end.
 // Thread  the supervisor's loop. look() does not wait.
 // Bound   at most two sockets for each door, current and former, and the service manager's.
-// Fails   open: as PlaceLock, RuntimeDirectory and ListenSocket. Not if a predecessor's socket came: its jobs
-//         matter more, so faults are repaired or logged. look: never; an error that lasts is logged once in
-//         kSilence.
+// Fails   open: as DirectoryLock, RuntimeDirectory and ListenSocket. Not if a predecessor's socket came: its
+//         jobs matter more, so faults are repaired or logged. look: never; an error that lasts is logged once
+//         in kSilence.
 class Listeners {
  public:
   static constexpr Nanos kLookPeriod = std::chrono::milliseconds(250);

@@ -1,13 +1,18 @@
 // The next run removes the remains of killed runs, and nothing else.
 #include "daemon/cli/run/stale_runs.hpp"
 
+#include "api/shm/peer.hpp"
 #include "daemon/supervisor/listener/directory_lock.hpp"
 #include "tests/daemon/cli/program.hpp"
 
+#include <chrono>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 namespace muster::test {
 namespace {
@@ -54,9 +59,13 @@ TEST_F(StaleRuns, AreGoneAfterTheNextRun) {
     ASSERT_TRUE(killed.printed("here")) << killed.err();
     const pid_t daemon = child_of(killed.pid(), "musterd");
     ASSERT_NE(daemon, 0);
+    const shm::Descriptor pidfd(static_cast<int>(syscall(SYS_pidfd_open, daemon, 0)));
+    ASSERT_TRUE(pidfd.valid());
     kill(daemon, SIGKILL);
     killed.signal(SIGKILL);
     killed.wait();
+    while (!shm::has_ended(pidfd))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it holds locks
   }
   EXPECT_EQ(left(), 1u) << "nobody was left to remove it";
   const Ran next = run(run_of("true"));

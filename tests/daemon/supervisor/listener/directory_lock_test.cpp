@@ -21,7 +21,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class PlaceLocks : public ::testing::Test {
+class DirectoryLocks : public ::testing::Test {
  protected:
   std::string place() const { return folder_.path() + "/run"; }
   static int in_another_process(const std::function<int()>& body) {
@@ -47,7 +47,7 @@ class PlaceLocks : public ::testing::Test {
   test::Folder folder_;
 };
 
-TEST_F(PlaceLocks, HaveOneHolderWhoIsNamed) {
+TEST_F(DirectoryLocks, HaveOneHolderWhoIsNamed) {
   auto first = DirectoryLock::take(place());
   ASSERT_TRUE(first) << first.error().text();
   EXPECT_TRUE(first->held());
@@ -66,7 +66,7 @@ TEST_F(PlaceLocks, HaveOneHolderWhoIsNamed) {
   EXPECT_TRUE(DirectoryLock::take_if_free(place()));
 }
 
-TEST_F(PlaceLocks, KnowAPlaceHoweverItIsWritten) {
+TEST_F(DirectoryLocks, KnowAPlaceHoweverItIsWritten) {
   std::filesystem::create_directory_symlink(folder_.path(), folder_.path() + "/link");
   EXPECT_EQ(*DirectoryLock::name_of(place()), *DirectoryLock::name_of(folder_.path() + "/link/run"));
   EXPECT_NE(*DirectoryLock::name_of(place()), *DirectoryLock::name_of(place() + "2"));
@@ -86,7 +86,7 @@ TEST_F(PlaceLocks, KnowAPlaceHoweverItIsWritten) {
 }
 
 // Goal:   those who are refused do not use up what tells the next one who holds it.
-TEST_F(PlaceLocks, AnswerManyWhoAsk) {
+TEST_F(DirectoryLocks, AnswerManyWhoAsk) {
   const auto lock = DirectoryLock::take(place());
   ASSERT_TRUE(lock);
   for (int i = 0; i < 2 * DirectoryLock::kAskersMax; ++i) {
@@ -95,7 +95,7 @@ TEST_F(PlaceLocks, AnswerManyWhoAsk) {
   }
 }
 
-TEST_F(PlaceLocks, GoOnToASuccessor) {
+TEST_F(DirectoryLocks, GoOnToASuccessor) {
   auto lock = DirectoryLock::take(place());
   ASSERT_TRUE(lock);
   const std::string name = lock->name();
@@ -115,7 +115,7 @@ TEST_F(PlaceLocks, GoOnToASuccessor) {
 }
 
 // Goal:   no user keeps another's daemon from starting, nor is root's daemon overlooked by a user's.
-TEST_F(PlaceLocks, BelieveRootAndTheirOwnUserAlone) {
+TEST_F(DirectoryLocks, BelieveRootAndTheirOwnUserAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
   int ends[2];
