@@ -71,7 +71,8 @@ struct Launched {
 // Rest: the messages of a failed operation that begin only so that they end.
 //
 // Owns    memory for the bytes that come, which messages share: it is never read.
-// Thread  that of the network. Bound  the longest message. Fails  never.
+// Thread  that of the network. Bound  memories of rising lengths, the last one of the longest message.
+// Fails   never.
 class Rest {
  public:
   Rest(PeerNodes& peers, const OperationContext& context, const Span& span)
