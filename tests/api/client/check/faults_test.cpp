@@ -12,6 +12,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace muster::client {
@@ -44,9 +45,15 @@ class WatchedPage {
   WatchedRange range_;
 };
 
+// A sanitizer ends the process by its own handler, to which ours passes the signal on.
+bool ended_by_a_fault(int status) {
+  return (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV) ||
+         (WIFEXITED(status) && WEXITSTATUS(status) != 0);
+}
+
 TEST(Faults, AreToldInWords) {
   WatchedPage page;
-  EXPECT_EXIT(page.touch(), testing::KilledBySignal(SIGSEGV),
+  EXPECT_EXIT(page.touch(), ended_by_a_fault,
               "muster: check mode: rank 0: buffer 0x1 of a page: .* its byte 0: it is closed");
 }
 
@@ -60,7 +67,7 @@ TEST(Faults, AreToldInAChildThatWasForkedWhileAnotherThreadHeldTheRanges) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   });
   holds.get_future().wait();
-  EXPECT_EXIT(page.touch(), testing::KilledBySignal(SIGSEGV), "rank 0: buffer 0x1 of a page");
+  EXPECT_EXIT(page.touch(), ended_by_a_fault, "rank 0: buffer 0x1 of a page");
   holder.join();
 }
 
