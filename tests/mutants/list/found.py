@@ -13,7 +13,7 @@ MUTANTS = [
            "b->tag; });",
            "",
            "faces of an exchange between nodes end up in each other's place",
-           ["spanning_test *UcxAnyLayout*:*Delayed1*-*Random*"]),
+           ["spanning_test *UcxAnyLayout*:*Delayed*-*Random*"]),
     Mutant("timelines_of_the_client_before", "scheduler/run/rank_lanes.cpp",
            "timelines_.fill(0);",
            "",

@@ -59,7 +59,7 @@ MUTANTS = [
            "else if («!early_.keep(key, std::move(request))»)",
            "key.number > 0",
            "a node that is a little ahead hangs",
-           ["spanning_group_test SpanningGroup.*", "spanning_test *Delayed1*"]),
+           ["spanning_group_test SpanningGroup.*", "spanning_test *Delayed*"]),
     Mutant("reads_from_the_beginning", "transport/ucx/ucx.cpp",
            "const std::uint64_t place = remote.head().address + «offset»;\n"
            "  UcxOperation& operation = network_.enter(*this, &transfer, into.size());\n"
