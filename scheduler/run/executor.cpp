@@ -43,7 +43,8 @@ Status Executor::open_lane(Rank rank, std::uint32_t number, muster_lane lane_cla
   MUSTER_ASSERT(number <= lanes.size() && number < shm::kLanesMax);
   if (number < lanes.size()) lanes[number] = Lane();  // the stream of an earlier client's lane
   Lane lane;
-  MUSTER_ASSIGN_OR_RETURN(lane.stream, device.open_stream(priority_of(lane_class)));
+  lane.priority = priority_of(lane_class);
+  MUSTER_ASSIGN_OR_RETURN(lane.stream, device.open_stream(lane.priority));
   lane.ends.resize(launch_depth_);
   for (auto& end : lane.ends) {
     MUSTER_ASSIGN_OR_RETURN(end, device.create_event());
@@ -130,14 +131,28 @@ Status Executor::health() const {
 }
 
 Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome, const Step& step) {
-  const Plan& plan = *step.parts.front().plan;
+  Plan& plan = *step.parts.front().plan;
   if (const KernelWork* work = plan.kernel()) return kernels::launch(stream, *work->kernel, work->args);
   members_.clear();
   for (const Step::Part& part : step.parts)
     members_.push_back({&part.plan->collective()->share, lane_of(part).stream.get(), part.bases,
                         &part.plan->collective()->signature});
   const CollectiveWork& work = *plan.collective();
-  return communicators_[work.group.value]->launch(work.collective, members_, step.key, outcome);
+  transport::Communicator& communicator = *communicators_[work.group.value];
+  const device::Priority priority = lane_of(step.parts.front()).priority;
+  if (!communicator.keeps_prepared()) {
+    MUSTER_ASSIGN_OR_RETURN(const auto prepared, communicator.prepare(work.collective, members_));
+    return communicator.launch(prepared, members_, step.key, priority, outcome);
+  }
+  const auto number = [&](std::size_t i) { return step.parts[i].plan->number; };
+  const std::shared_ptr<transport::Prepared>* prepared = plan.prepared.find(step.parts.size(), number);
+  if (prepared == nullptr) {
+    PreparedPlans::Entry entry;
+    for (std::size_t i = 0; i < step.parts.size(); ++i) entry.plans.push_back(number(i));
+    MUSTER_ASSIGN_OR_RETURN(entry.prepared, communicator.prepare(work.collective, members_));
+    prepared = &plan.prepared.add(std::move(entry));
+  }
+  return communicator.launch(*prepared, members_, step.key, priority, outcome);
 }
 
 }  // namespace muster::scheduler

@@ -82,6 +82,7 @@ class Executor {
 
  private:
   struct Lane {
+    device::Priority priority = device::Priority::kNormal;  // of its class
     std::unique_ptr<device::Stream> stream;
     std::vector<std::unique_ptr<device::Event>> ends;  // of its latest steps, used in turns
     std::size_t launched = 0;

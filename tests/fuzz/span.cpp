@@ -12,6 +12,8 @@
 #include "tests/support/manual_clock.hpp"
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/collective_case.hpp"
+#include "tests/transport/launch_once.hpp"
+#include "tests/transport/span/sealed.hpp"
 #include "transport/span/spanning_backend.hpp"
 #include "transport/span/wire.hpp"
 
@@ -314,7 +316,7 @@ class Node {
     MatchKey key{{kGroup, 1, -1, -1}, epoch_, ++number_};
     if (is_transfer(op)) key.place = {kGroup, 0, c.root, c.receiver};
     const std::uint32_t tag = is_transfer(op) ? c.tag : 0;
-    MUSTER_PROMISE(communicator_->launch(c, members, key, one->outcome).ok());
+    MUSTER_PROMISE(test::launch_once(*communicator_, c, members, key, one->outcome).ok());
     one->key = {key.place, tag, key.epoch, key.number};
     keys_.push_back(one->key);
     running_.push_back(std::move(one));
@@ -347,7 +349,7 @@ class Node {
     const Status why(bytes_.flag() ? Code::kTimeout : Code::kPeerLost, "so it is");
     switch (bytes_.below(3)) {
       case 0:
-        return say_bytes(span::message_of_ready(key), true);
+        return say_bytes(span::message_of(span::head_of<span::ReadyHeader>(key), {}), true);
       case 1:
         return say_bytes(
             span::refusal_of(key, why, span::Standing{static_cast<std::uint32_t>(bytes_.below(4))}), true);
@@ -365,7 +367,7 @@ class Node {
     if (heads.empty()) return;
     const auto head = span::read_head<RequestHeader>(message);
     if (sealed && head && head->kind == HeaderKind::kRequest) said_.push_back(*head);
-    if (sealed) span::seal(message);
+    if (sealed) message = test::sealed(std::move(message));
     way_->come(heads.front(), message);
   }
   void bulk() {

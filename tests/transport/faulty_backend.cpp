@@ -113,6 +113,13 @@ class FaultyBackend::Held {
   std::optional<std::thread> thread_;
 };
 
+struct FaultyPrepared final : Prepared {
+  FaultyPrepared(const Collective& all, std::shared_ptr<Prepared> made)
+      : collective(all), behind(std::move(made)) {}
+  const Collective& collective;
+  const std::shared_ptr<Prepared> behind;
+};
+
 // Owns    the communicator behind it. Thread  one issuing thread at a time. Bound  as that one. Fails  as
 // planned.
 class FaultyBackend::Faulty final : public Communicator {
@@ -121,11 +128,18 @@ class FaultyBackend::Faulty final : public Communicator {
       : behind_(std::move(behind)), plan_(plan), held_(held) {}
 
   std::int32_t ranks() const noexcept override { return behind_->ranks(); }
-  Status launch(const Collective& collective, std::span<const LocalMember> members, const MatchKey& key,
-                StepOutcome& outcome) override {
-    Fault fault = plan_(collective);
+  Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
+                                            std::span<const LocalMember> members) override {
+    MUSTER_ASSIGN_OR_RETURN(auto behind, behind_->prepare(collective, members));
+    return std::make_shared<FaultyPrepared>(collective, std::move(behind));
+  }
+  bool keeps_prepared() const override { return behind_->keeps_prepared(); }
+  Status launch(const std::shared_ptr<Prepared>& prepared, std::span<const LocalMember> members,
+                const MatchKey& key, device::Priority priority, StepOutcome& outcome) override {
+    const auto& faulty = static_cast<const FaultyPrepared&>(*prepared);
+    Fault fault = plan_(faulty.collective);
     MUSTER_RETURN_IF_ERROR(fault.at_launch);
-    MUSTER_RETURN_IF_ERROR(behind_->launch(collective, members, key, outcome));
+    MUSTER_RETURN_IF_ERROR(behind_->launch(faulty.behind, members, key, priority, outcome));
     if (!fault.late.ok() || fault.delay > Nanos(0) || fault.stalls || fault.lost)
       held_.add(outcome, std::move(fault));
     return {};

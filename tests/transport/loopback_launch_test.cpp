@@ -5,6 +5,7 @@
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/collective_case.hpp"
 #include "tests/transport/counted_new.hpp"
+#include "tests/transport/launch_once.hpp"
 
 #include <array>
 #include <deque>
@@ -23,7 +24,7 @@ Status launch_on(device::Stream& stream, Communicator& communicator, const Colle
   static StepOutcome outcome;
   std::array<LocalMember, 128> members;
   for (std::size_t i = 0; i < shares.size(); ++i) members[i] = {shares[i], &stream, bases_of(*shares[i])};
-  return communicator.launch(collective, std::span(members).first(shares.size()), {}, outcome);
+  return test::launch_once(communicator, collective, std::span(members).first(shares.size()), {}, outcome);
 }
 
 Collective sum_of(std::uint64_t count) {
@@ -139,8 +140,12 @@ TEST(LoopbackLaunch, AllocatesNothingInSteadyState) {
     std::vector<std::byte> arena = c.before;
     const std::vector<Share> shares = *test::shares_of(shape.collective, 5, c.members, arena.data());
     const std::vector<const Share*> pointers = test::pointers_to(shares);
+    std::vector<LocalMember> members;
+    for (const Share* const share : pointers) members.push_back({share, stream.get(), bases_of(*share)});
+    const auto prepared = *communicator->prepare(shape.collective, members);
+    StepOutcome outcome;
     const auto once = [&] {
-      const bool ok = launch_on(*stream, *communicator, shape.collective, pointers).ok();
+      const bool ok = communicator->launch(prepared, members, {}, device::Priority::kNormal, outcome).ok();
       while (pool->run_once() > 0) {
       }
       return ok;

@@ -13,17 +13,19 @@
 #include "api/base/collective/collective.hpp"
 #include "api/base/collective/signature.hpp"
 #include "api/base/nodes/span.hpp"
+#include "api/base/result.hpp"
 #include "kernels/device/device.hpp"
 #include "transport/collective/step_outcome.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 namespace muster::transport {
 
-// One local member's part of a launch.
+// One local member's part of a collective.
 struct LocalMember {
   const Share* share = nullptr;
   device::Stream* stream = nullptr;      // of its device
@@ -31,20 +33,39 @@ struct LocalMember {
   const Signature* signature = nullptr;  // read if the group has members on other nodes
 };
 
+// A collective and its local members as a communicator keeps them, for any number of launches (decision D31).
+//
+// Owns    what does not differ between launches. It refers to the collective, the shares and the signatures,
+//         which outlive the launches of it. It may end before these are over.
+// Thread  that of the communicator's launches.
+// Bound   -. Fails  -.
+class Prepared {
+ public:
+  virtual ~Prepared() = default;
+};
+
 // Owns    its links. Thread  one issuing thread at a time.
-// Bound   ranks(), fixed at creation; all links and memory are made then.
-// Fails   launch: kBadArgument if validate() refuses the collective, or a member is missing or given twice;
-//         kBusy when a stream is full. After the launch, and until the step has ended, by its StepOutcome.
+// Bound   ranks(), fixed at creation; all links and memory are made then, or by prepare().
+// Fails   prepare: kBadArgument if validate() refuses the collective, or a member is missing or given twice.
+//         launch: kBusy when a stream is full. After the launch, and until the step has ended, by its
+//         StepOutcome.
 class Communicator {
  public:
   virtual ~Communicator() = default;
   virtual std::int32_t ranks() const noexcept = 0;
-  // Enqueues one collective of all local members. The caller has passed each share to check_share(). If all
-  // members are local, the edges of operations that agree pair by pair match. If not, the step fails with
-  // kMismatch at all nodes, and writes nothing, unless all nodes mean the same. `collective`, the shares, the
+  // The caller has passed each share to check_share(). Streams and bases of the members are not read.
+  virtual Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
+                                                    std::span<const LocalMember> members) = 0;
+  // False: prepare() is called before each launch, because it takes no heap. What it returns is valid until
+  // its next call.
+  virtual bool keeps_prepared() const { return true; }
+  // Enqueues one collective of all local members, which are given as to prepare() and in the same order. If
+  // all members are local, the edges of operations that agree pair by pair match. If not, the step fails with
+  // kMismatch at all nodes that it has, and writes nothing, unless they mean the same. The shares, the
   // streams and `outcome` live until the step has ended; `members` and `key` are read during the call only.
-  virtual Status launch(const Collective& collective, std::span<const LocalMember> members,
-                        const MatchKey& key, StepOutcome& outcome) = 0;
+  // `priority`: that of the lane, between nodes.
+  virtual Status launch(const std::shared_ptr<Prepared>& prepared, std::span<const LocalMember> members,
+                        const MatchKey& key, device::Priority priority, StepOutcome& outcome) = 0;
   // The epoch in which a new group begins: a group of these members may have had earlier ones.
   virtual std::uint64_t first_epoch() const { return 1; }
   // The group's traffic between nodes. Any thread.

@@ -1,5 +1,6 @@
 #include "transport/loopback/loopback.hpp"
 
+#include "api/base/assert.hpp"
 #include "api/base/node_limits.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "transport/loopback/parts.hpp"
@@ -79,7 +80,7 @@ class Records {
 // Thread  launch: one issuing thread at a time, any number of streams. Parts run on the streams' workers.
 // Bound   kRanksOnNodeMax ranks; as many launches in flight as there are records, then kBusy. launch
 //         allocates nothing but a failure's text.
-// Fails   launch: kBadArgument (validate, members missing or given twice), kBusy.
+// Fails   prepare: kBadArgument (validate, members missing or given twice). launch: kBusy.
 //
 // Destroy it only when its streams are idle.
 class Loopback final : public Communicator {
@@ -88,20 +89,51 @@ class Loopback final : public Communicator {
       : ranks_(ranks),
         collectives_(kLaunchesMax, static_cast<std::size_t>(ranks)),
         transfers_(std::max(kLaunchesMax, static_cast<std::size_t>(ranks) * MUSTER_LANES_MAX / 2),
-                   kTransferMembers) {}
+                   kTransferMembers),
+        seen_(static_cast<std::size_t>(ranks) + 1) {
+    latest_.places.resize(seen_.size());
+  }
 
   std::int32_t ranks() const noexcept override { return ranks_; }
 
-  Status launch(const Collective& collective, std::span<const LocalMember> members, const MatchKey& /*key*/,
-                StepOutcome& /*outcome*/) override {
+  Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
+                                            std::span<const LocalMember> members) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks_));
-    Records& records = is_transfer(collective.op) ? transfers_ : collectives_;
+    const std::size_t expected =
+        is_transfer(collective.op) ? kTransferMembers : static_cast<std::size_t>(ranks_);
+    if (members.size() != expected)
+      return fail(Code::kBadArgument, "{} members are given; all {} of the operation must be local",
+                  members.size(), expected);
+    std::fill(seen_.begin(), seen_.end(), false);
+    for (std::size_t i = 0; i < expected; ++i) {
+      const std::int32_t index = members[i].share->index;
+      const std::int32_t place = place_of(collective, index);
+      if (place < 0)
+        return fail(Code::kBadArgument, "member index {} takes no part in the operation of {} ranks", index,
+                    ranks_);
+      if (seen_[static_cast<std::size_t>(place)])
+        return fail(Code::kBadArgument, "member index {} is given twice; each member once", index);
+      seen_[static_cast<std::size_t>(place)] = true;
+      latest_.places[i] = static_cast<std::uint32_t>(place);
+    }
+    latest_.collective = &collective;
+    latest_.members = expected;
+    return std::shared_ptr<Prepared>(std::shared_ptr<void>(), &latest_);  // which nobody frees
+  }
+  bool keeps_prepared() const override { return false; }
+
+  Status launch(const std::shared_ptr<Prepared>& prepared, std::span<const LocalMember> members,
+                const MatchKey& /*key*/, device::Priority /*priority*/, StepOutcome& /*outcome*/) override {
+    const auto& here = static_cast<const PreparedHere&>(*prepared);
+    Records& records = is_transfer(here.collective->op) ? transfers_ : collectives_;
     InFlight* launch = records.find_free();
     if (launch == nullptr)
       return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
                      records.size());
-    MUSTER_RETURN_IF_ERROR(enter(collective, members, *launch));
-    launch->job = loopback::cut(collective, launch->members, launch->starts);
+    MUSTER_ASSERT(members.size() == here.members);
+    for (std::size_t i = 0; i < members.size(); ++i)
+      launch->members[here.places[i]] = {members[i].share, members[i].bases.source, members[i].bases.target};
+    launch->job = loopback::cut(*here.collective, launch->members, launch->starts);
     // Relaxed, because the stream's hand-over of the task publishes the count to the workers.
     launch->left().store(launch->job.parts, std::memory_order_relaxed);
     Status status = device::host::enqueue(*members.front().stream,
@@ -111,26 +143,11 @@ class Loopback final : public Communicator {
   }
 
  private:
-  // Puts the members into the launch in order of index, each exactly once.
-  Status enter(const Collective& collective, std::span<const LocalMember> members, InFlight& launch) const {
-    const std::size_t expected = launch.members.size();
-    if (members.size() != expected)
-      return failure(Code::kBadArgument, "{} members are given; all {} of the operation must be local",
-                     members.size(), expected);
-    std::fill(launch.members.begin(), launch.members.end(), loopback::Member());
-    for (const LocalMember& member : members) {
-      const std::int32_t index = member.share->index;
-      const std::int32_t place = place_of(collective, index);
-      if (place < 0)
-        return failure(Code::kBadArgument, "member index {} takes no part in the operation of {} ranks",
-                       index, ranks_);
-      loopback::Member& entered = launch.members[static_cast<std::size_t>(place)];
-      if (entered.share != nullptr)
-        return failure(Code::kBadArgument, "member index {} is given twice; each member once", index);
-      entered = {member.share, member.bases.source, member.bases.target};
-    }
-    return Status();
-  }
+  struct PreparedHere final : Prepared {
+    const Collective* collective = nullptr;
+    std::size_t members = 0;
+    std::vector<std::uint32_t> places;  // by member as it is given, its place in the order of members
+  };
 
   // -1 for an index that takes no part.
   std::int32_t place_of(const Collective& collective, std::int32_t index) const {
@@ -142,6 +159,8 @@ class Loopback final : public Communicator {
   std::int32_t ranks_;
   Records collectives_;
   Records transfers_;
+  std::vector<bool> seen_;  // by place
+  PreparedHere latest_;
 };
 
 // Owns    nothing. Thread  any. Bound  -. Fails  as open_loopback().

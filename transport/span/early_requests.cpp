@@ -4,20 +4,14 @@
 #include <utility>
 
 namespace muster::transport::span {
+namespace {
 
-void hand_over(SpanOperation& operation, EarlyRequest request) {
-  const auto node = operation.peers().place_of(request.from);
-  if (!node) return;  // no node of that group
-  if (!request.refusal.ok()) return operation.refused(*node, request.refusal, request.standing);
-  operation.peers().came(*node, std::move(request.request));
+// About what it takes, with its place in the table.
+std::uint64_t bytes_of(const EarlyRequest& request) {
+  return 2 * sizeof request + request.request.payload.size() + request.refusal.message().size();
 }
 
-std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message) {
-  const auto head = read_head<RequestHeader>(message);
-  if (!head) return std::nullopt;
-  const Bytes payload = message.subspan(sizeof *head);
-  return KeyedRequest(key_of(*head), {from, {*head, {payload.begin(), payload.end()}}});
-}
+}  // namespace
 
 std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message) {
   const auto head = read_head<RefusalHeader>(message);
@@ -28,19 +22,29 @@ std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message) {
   return KeyedRequest(key_of(*head), {from, {}, why, head->standing});
 }
 
-bool EarlyRequests::keep(const OperationKey& key, EarlyRequest request) {
+Status EarlyRequests::keep(const OperationKey& key, EarlyRequest request) {
   std::size_t& count = counts_[request.from.value];
-  if (count == kMax) return false;
+  if (count == kMax) return failure(Code::kNoResource, "it is {} operations ahead", kMax);
+  if (const Status taken = pieces_.take(bytes_of(request)); !taken.ok())
+    return failure(Code::kNoResource, "it is {} operations ahead, and there is no memory for more: {}", count,
+                   taken.message());
   ++count;
   requests_[key].push_back(std::move(request));
-  return true;
+  return {};
 }
 
-std::vector<EarlyRequest> EarlyRequests::take(const OperationKey& key) {
-  auto taken = requests_.extract(key);
-  if (taken.empty()) return {};
-  for (const EarlyRequest& each : taken.mapped()) --counts_[each.from.value];
-  return std::move(taken.mapped());
+void EarlyRequests::leaves(const EarlyRequest& request) {
+  --counts_[request.from.value];
+  pieces_.give_back(bytes_of(request));
+}
+
+EarlyRequests::Requests EarlyRequests::take(const OperationKey& key) {
+  const auto found = requests_.find(key);
+  if (found == requests_.end()) return Requests(requests_.get_allocator());
+  for (const EarlyRequest& each : found->second) leaves(each);
+  Requests taken = std::move(found->second);
+  requests_.erase(found);
+  return taken;
 }
 
 EarlyRequests::Keyed EarlyRequests::take_ended(std::uint64_t group, std::uint64_t epoch) {
@@ -52,7 +56,7 @@ EarlyRequests::Keyed EarlyRequests::take_ended(std::uint64_t group, std::uint64_
       continue;
     }
     for (EarlyRequest& request : each->second) {
-      --counts_[request.from.value];
+      leaves(request);
       taken.emplace_back(key, std::move(request));
     }
     each = requests_.erase(each);
@@ -62,10 +66,13 @@ EarlyRequests::Keyed EarlyRequests::take_ended(std::uint64_t group, std::uint64_
 
 void EarlyRequests::forget(NodeIndex node) {
   for (auto each = requests_.begin(); each != requests_.end();) {
-    std::erase_if(each->second, [&](const EarlyRequest& request) { return request.from == node; });
+    std::erase_if(each->second, [&](const EarlyRequest& request) {
+      if (request.from != node) return false;
+      leaves(request);
+      return true;
+    });
     each = each->second.empty() ? requests_.erase(each) : std::next(each);
   }
-  counts_[node.value] = 0;
 }
 
 }  // namespace muster::transport::span

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory_resource>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -21,37 +22,39 @@ struct EarlyRequest {
   bool asks() const { return refusal.ok() || standing == Standing::kOpen; }
 };
 
-// Hands the request to its operation.
-void hand_over(SpanOperation& operation, EarlyRequest request);
-
-// Reads a message; nothing: it is malformed.
 using KeyedRequest = std::pair<OperationKey, EarlyRequest>;
-std::optional<KeyedRequest> read_request(NodeIndex from, Bytes message);
+// Nothing: the message is malformed.
 std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message);
 
 // Owns    the requests.
 // Thread  that of the network.
-// Bound   kMax of each node. Members come to at most one operation of each of their lanes at a time.
-// Fails   keep: as it says.
+// Bound   kMax of each node, and the budget. Members come to at most one operation of each of their lanes at
+// a
+//         time.
+// Fails   keep: kNoResource; the request is dropped.
 class EarlyRequests {
  public:
   static constexpr std::size_t kMax = std::size_t{1} << 16;
   using Keyed = std::vector<KeyedRequest>;
+  using Requests = std::pmr::vector<EarlyRequest>;
 
-  explicit EarlyRequests(std::size_t nodes) : counts_(nodes) {}
+  EarlyRequests(std::size_t nodes, std::pmr::memory_resource* memory, MemoryBudget* budget)
+      : requests_(memory), counts_(nodes), pieces_(budget) {}
 
-  // False: the node is kMax operations ahead, and this request is dropped.
-  bool keep(const OperationKey& key, EarlyRequest request);
+  Status keep(const OperationKey& key, EarlyRequest request);
   // Take the requests of one operation, in the order in which they came, or those of the group's epochs up to
   // that one.
-  std::vector<EarlyRequest> take(const OperationKey& key);
+  Requests take(const OperationKey& key);
   Keyed take_ended(std::uint64_t group, std::uint64_t epoch);
   // Drops the requests of the node, because its connection has ended.
   void forget(NodeIndex node);
 
  private:
-  std::map<OperationKey, std::vector<EarlyRequest>> requests_;
+  void leaves(const EarlyRequest& request);
+
+  std::pmr::map<OperationKey, Requests> requests_;
   std::vector<std::size_t> counts_;  // by NodeIndex
+  BudgetedPieces pieces_;
 };
 
 }  // namespace muster::transport::span

@@ -11,15 +11,17 @@ void EngineMessages::say(NodeIndex node, Bytes word) {
   MUSTER_ASSERT(word.size() <= Backend::kEngineWordMax);
   const std::lock_guard lock(mutex_);
   said_.emplace_back(node, message_of(EngineHeader(), word));
+  any_said_.store(true, std::memory_order_release);
 }
 
 bool EngineMessages::all_said() const {
-  const std::lock_guard lock(mutex_);
-  return said_.empty();
+  return !any_said_.load(std::memory_order_acquire);
 }
 
 EngineMessages::Said EngineMessages::take_said() {
+  if (all_said()) return {};
   const std::lock_guard lock(mutex_);
+  any_said_.store(false, std::memory_order_relaxed);
   return std::exchange(said_, {});
 }
 

@@ -3,6 +3,7 @@
 
 #include "transport/span/node_connection.hpp"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,7 +19,7 @@ namespace muster::transport::span {
 // Fails   never.
 class EngineMessages {
  public:
-  static constexpr std::size_t kUntakenMax = std::size_t{1} << 16;
+  static constexpr std::size_t kUntakenMax = std::size_t{1} << 12;
   using Visit = std::function<void(NodeIndex, std::uint32_t generation, Bytes)>;
   using Said = std::vector<std::pair<NodeIndex, std::vector<std::byte>>>;
 
@@ -40,6 +41,7 @@ class EngineMessages {
   };
   mutable std::mutex mutex_;
   Said said_;
+  std::atomic<bool> any_said_{false};
   std::vector<Message> heard_;   // that have arrived
   std::vector<Message> coming_;  // of the network's thread alone
 };

@@ -10,6 +10,7 @@ std::optional<bool> MessageSums::came(MessageTag tag, WireSum sum, Flow& flow) {
   }
   const bool is_right = found->second == sum;
   said_.erase(found);
+  while (!order_.empty() && !said_.contains(order_.front())) order_.pop_front();
   return is_right;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <memory_resource>
 #include <optional>
 #include <utility>
 
@@ -31,6 +32,8 @@ class MessageSums {
  public:
   static constexpr std::size_t kMax = std::size_t{1} << 14;
 
+  explicit MessageSums(std::pmr::memory_resource* memory) : said_(memory), order_(memory), waiting_(memory) {}
+
   // A message has come. Whether it is as it was sent; nothing: its sum has not come, and the flow waits. It
   // is not if another of that tag waits: a peer that says one tag twice would keep one of the two for ever.
   std::optional<bool> came(MessageTag tag, WireSum sum, Flow& flow);
@@ -45,9 +48,9 @@ class MessageSums {
     WireSum sum = 0;
     Flow* flow = nullptr;
   };
-  std::map<MessageTag, WireSum> said_;
-  std::deque<MessageTag> order_;  // of what was said
-  std::map<MessageTag, Waiting> waiting_;
+  std::pmr::map<MessageTag, WireSum> said_;
+  std::pmr::deque<MessageTag> order_;  // of what was said
+  std::pmr::map<MessageTag, Waiting> waiting_;
 };
 
 }  // namespace muster::transport::span

@@ -1,6 +1,7 @@
 #include "transport/span/node_connection.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -62,8 +63,12 @@ class NodeConnection::HeadReceive final : public Transfer {
 // Owns    a head on its way. Thread  the network's. Bound  one message. Fails  with its connection.
 class NodeConnection::HeadSend final : public Transfer {
  public:
-  HeadSend(NodeConnection& connection, std::vector<std::byte> message)
-      : connection_(connection), message_(std::move(message)) {}
+  HeadSend(NodeConnection& connection, Bytes head, Bytes rest, std::pmr::memory_resource* memory)
+      : connection_(connection), message_(head.size() + rest.size() + sizeof(WireSum), memory) {
+    std::memcpy(message_.data(), head.data(), head.size());
+    if (!rest.empty()) std::memcpy(message_.data() + head.size(), rest.data(), rest.size());
+    seal(message_);
+  }
   void begin() {
     if (begun_ || !connection_.status_.ok()) return;
     const Status sent = connection_.endpoint_->send(connection_.first_tag_, message_, *this);
@@ -78,7 +83,7 @@ class NodeConnection::HeadSend final : public Transfer {
 
  private:
   NodeConnection& connection_;
-  std::vector<std::byte> message_;
+  std::pmr::vector<std::byte> message_;
   bool begun_ = false;
 };
 
@@ -141,13 +146,16 @@ class NodeConnection::Bulk final : public Transfer {
 };
 
 NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers,
-                               Heard heard)
+                               Heard heard, std::pmr::memory_resource* memory)
     : peer_(peer),
       name_(std::move(name)),
       clock_(clock),
       receives_max_(std::clamp<std::size_t>(kReceivesOfAll / peers, 1, kReceives)),
       heard_(std::move(heard)),
-      status_(failure(Code::kPeerLost, "node {} is not connected", name_)) {}
+      status_(failure(Code::kPeerLost, "node {} is not connected", name_)),
+      sends_(memory),
+      bulk_(memory),
+      sums_(memory) {}
 
 NodeConnection::~NodeConnection() = default;
 
@@ -211,12 +219,11 @@ void NodeConnection::end(Flow& flow, const Status& why) {
   if (!why.ok() && flow.failure.ok()) flow.failure = status_.ok() ? why : status_;
 }
 
-void NodeConnection::tell(std::vector<std::byte> message) {
+void NodeConnection::tell(Bytes head, Bytes rest) {
   if (!status_.ok()) return;
   if (sends_.size() == kUnsentMax) return fail(failure(Code::kNoResource, "it takes no messages"));
   said_at_ = clock_.now();
-  seal(message);
-  sends_.emplace_back(*this, std::move(message));
+  sends_.emplace_back(*this, head, rest, sends_.get_allocator().resource());
   ++waiting_;
   go_on();
 }
@@ -229,7 +236,7 @@ MessageTag NodeConnection::take_tags(std::uint64_t count) {
 }
 
 void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow, bool is_checked) {
-  if (is_checked) tell(message_of(SumHeader{.tag = tag, .sum = sum_of(from)}, {}));
+  if (is_checked) tell(bytes_of_head(SumHeader{.tag = tag, .sum = sum_of(from)}));
   said_at_ = clock_.now();
   // A send does not write the memory.
   begin(Bulk(*this, flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true, is_checked));

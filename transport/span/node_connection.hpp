@@ -11,6 +11,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <memory_resource>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,10 @@ class NodeConnection {
   // them. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
-  // `name`: the node's, for texts. `peers`: how many this node has. The clock, and all that `heard` uses,
-  // outlive the connection.
-  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers, Heard heard);
+  // `name`: the node's, for texts. `peers`: how many this node has. `memory`: for messages. The clock, the
+  // memory, and all that `heard` uses, outlive the connection.
+  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers, Heard heard,
+                 std::pmr::memory_resource* memory);
   ~NodeConnection();
 
   // Called at most once; until then status() says that it is not connected. The connection outlives the
@@ -63,7 +65,7 @@ class NodeConnection {
 
   // Sends a head with the bytes behind it. It waits if the library has no room, and is lost if the connection
   // has failed.
-  void tell(std::vector<std::byte> message);
+  void tell(Bytes head, Bytes rest = {});
   // Numbers for so many messages of this node to the peer; no two are the same.
   MessageTag take_tags(std::uint64_t count);
   // Moves one message. `flow` counts it as pending until it has ended; then the memory is free. The flow and
@@ -102,9 +104,9 @@ class NodeConnection {
   std::vector<std::unique_ptr<HeadReceive>> receives_;
   std::uint64_t heads_received_ = 0;  // receives of heads that have begun
   std::uint64_t heads_heard_ = 0;
-  std::list<HeadSend> sends_;
+  std::pmr::list<HeadSend> sends_;
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
-  std::list<Bulk> bulk_;
+  std::pmr::list<Bulk> bulk_;
   std::size_t bulk_sending_ = 0;
   MessageSums sums_;  // of the peer's messages
 };

@@ -11,12 +11,13 @@ constexpr Nanos kSilence = std::chrono::milliseconds(150);
 }  // namespace
 
 NodeLinks::NodeLinks(const SpanningOptions& options, Network& network, const Clock& clock,
-                     NodeConnection::Heard heard, Lost lost)
+                     NodeConnection::Heard heard, Lost lost, std::pmr::memory_resource* memory)
     : options_(options),
       network_(network),
       clock_(clock),
       heard_(std::move(heard)),
       lost_(std::move(lost)),
+      memory_(memory),
       connections_(options.nodes.size()),
       greeted_(options.nodes.size()),
       reported_(options.nodes.size(), true) {
@@ -27,7 +28,7 @@ NodeLinks::NodeLinks(const SpanningOptions& options, Network& network, const Clo
 std::unique_ptr<NodeConnection> NodeLinks::connection_to(NodeIndex node) {
   return std::make_unique<NodeConnection>(
       node, options_.nodes[node.value], clock_, options_.nodes.size() - 1,
-      [this](NodeConnection& from, Bytes message) { hear(from, message); });
+      [this](NodeConnection& from, Bytes message) { hear(from, message); }, memory_);
 }
 
 void NodeLinks::hear(NodeConnection& from, Bytes message) {
@@ -43,7 +44,7 @@ Status NodeLinks::connect(NodeIndex node, Bytes address, std::uint32_t generatio
 }
 
 void NodeLinks::greet(NodeIndex node) {
-  connections_[node.value]->tell(message_of(HelloHeader(), {}));
+  connections_[node.value]->tell(bytes_of_head(HelloHeader()));
 }
 
 NodeLink NodeLinks::link(NodeIndex node) const {
@@ -89,8 +90,8 @@ bool NodeLinks::stay_alive() {
   return told;
 }
 
-void NodeLinks::tell(NodeIndex node, std::vector<std::byte> message) {
-  if (greeted_[node.value]) connections_[node.value]->tell(std::move(message));
+void NodeLinks::tell(NodeIndex node, Bytes message) {
+  if (greeted_[node.value]) connections_[node.value]->tell(message);
 }
 
 void NodeLinks::go_on() {

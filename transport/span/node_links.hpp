@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <vector>
 
 namespace muster::transport::span {
@@ -28,7 +29,7 @@ class NodeLinks {
   // The network ends before it; all else outlives it. `heard` gets all messages but hellos, also those of
   // earlier connections.
   NodeLinks(const SpanningOptions& options, Network& network, const Clock& clock, NodeConnection::Heard heard,
-            Lost lost);
+            Lost lost, std::pmr::memory_resource* memory);
 
   // By NodeIndex; null: this node.
   std::vector<std::unique_ptr<NodeConnection>>& connections() { return connections_; }
@@ -50,7 +51,7 @@ class NodeLinks {
   // Greets nodes that have been told nothing for a while. Returns whether there was one.
   bool stay_alive();
   // Sends it if the node has greeted.
-  void tell(NodeIndex node, std::vector<std::byte> message);
+  void tell(NodeIndex node, Bytes message);
   void go_on();
   // Closes all connections, before the network ends.
   void close();
@@ -65,6 +66,7 @@ class NodeLinks {
   const Clock& clock_;
   const NodeConnection::Heard heard_;
   const Lost lost_;
+  std::pmr::memory_resource* const memory_;
   std::vector<std::unique_ptr<NodeConnection>> connections_;
   std::vector<std::unique_ptr<NodeConnection>> former_;
   std::vector<bool> greeted_;   // by NodeIndex: it has sent a hello on this connection

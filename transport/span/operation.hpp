@@ -6,6 +6,9 @@
 // reported that it is ready: it has all requests, and they are equal. All other data passes through staging,
 // and moves as soon as this node has agreed.
 //
+// In an EXCHANGE nodes agree by pairs: a node asks those alone with which its members share a face. Each pair
+// compares the edges between the two, and large faces move once both are ready.
+//
 // If a node fails later, two nodes drain their messages if one of them has begun. Unsent messages are sent
 // empty, and those that come go to memory of their own. So all messages end, no receive stays behind, and the
 // memory of members is free again. A node that has agreed knows all lengths, and drains at once. A node that
@@ -14,7 +17,7 @@
 // the operation is not there, or not any more. If the other node's request had come before, that node has had
 // all that it needed, and so it had agreed.
 //
-// Unless it is urgent, an operation gives the library one chunk for a node at once (chunk_room.hpp).
+// Unless its lane is urgent, an operation gives the library one chunk for a node at once (chunk_room.hpp).
 //
 // There are two kinds of operations: RowOperation, for collectives on whose counts all members agree, and
 // PairOperation, for those that agree pair by pair. They know which data moves, and how.
@@ -26,6 +29,7 @@
 #include "transport/span/host_task.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/peer_nodes.hpp"
+#include "transport/span/prepared_operation.hpp"
 #include "transport/span/spanning_options.hpp"
 #include "transport/span/staging.hpp"
 
@@ -33,6 +37,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <optional>
 #include <span>
 #include <string>
@@ -40,16 +45,14 @@
 
 namespace muster::transport::span {
 
-class GroupTraffic;
-
 // The objects that operations use; it outlives them.
 struct OperationContext {
+  std::pmr::memory_resource* memory;  // of the network's thread; for what lives as long as an operation
   const Clock& clock;
   Staging& staging;
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
   std::vector<device::Stream*> streams;                       // by device::Priority
   const SpanningOptions& options;
-  device::Stream& stream_for(muster_op op) const;
   NodeConnection& connection_to(NodeIndex node) const { return *connections[node.value]; }
   // The network's limit: shorter messages pass through staging, so that memory of members comes back.
   std::size_t freed_on_close_from = 0;
@@ -60,12 +63,13 @@ struct OperationContext {
 
 // A launch, copied out of the call.
 struct Launched {
-  const Collective* collective = nullptr;
-  std::shared_ptr<const Span> span;
-  std::vector<LocalMember> members;  // in order of index
+  std::shared_ptr<PreparedOperation> prepared;
+  PreparedOperation::Room* room = nullptr;  // its members; the operation gives it back at its end
   OperationKey key;
+  device::Priority priority = device::Priority::kNormal;  // of the lane
   StepOutcome* outcome = nullptr;
-  std::shared_ptr<GroupTraffic> traffic = nullptr;  // that counts it
+
+  bool is_urgent() const { return priority == device::Priority::kUrgent; }
 };
 
 // Rest: the messages of a failed operation that begin only so that they end.
@@ -75,8 +79,8 @@ struct Launched {
 // Fails   never.
 class Rest {
  public:
-  Rest(PeerNodes& peers, const OperationContext& context, const Span& span)
-      : peers_(peers), context_(context), span_(span) {}
+  Rest(PeerNodes& peers, const OperationContext& context, const PreparedOperation& operation)
+      : peers_(peers), context_(context), operation_(operation) {}
   ~Rest();
   Rest(const Rest&) = delete;
   Rest& operator=(const Rest&) = delete;
@@ -89,22 +93,22 @@ class Rest {
  private:
   PeerNodes& peers_;
   const OperationContext& context_;
-  const Span& span_;
+  const PreparedOperation& operation_;
   Flow flow_;
   std::vector<Staged> memory_;
 };
 
-// Owns    the requests, its flows, and the memory through which its bytes pass. It holds the step's outcome
-//         until it touches no memory of its members any more.
+// Owns    the requests, its flows, and the memory through which its bytes pass; a share of what was prepared.
+//         It holds the step's outcome until it touches no memory of its members any more.
 // Thread  that of the network.
 // Bound   some chunks in flight.
 // Fails   by the outcome.
 class SpanOperation {
  public:
-  virtual ~SpanOperation() = default;
+  virtual ~SpanOperation();
 
   const Launched& launched() const { return launched_; }
-  const Span& span() const { return *launched_.span; }
+  const PreparedOperation& prepared() const { return *launched_.prepared; }
   // Whether all nodes have come to it, and their requests are equal.
   bool agreed() const {
     return state_ == State::kReady || state_ == State::kMoving || state_ == State::kDone;
@@ -143,16 +147,20 @@ class SpanOperation {
   virtual bool flows_are_over() const = 0;
   // No host_task runs, and no message touches the memory of members.
   virtual bool resting() const = 0;
-  // Whether this node would move the data through the memory of members. The operation does so if any node
-  // would.
-  virtual bool wants_direct() const = 0;
-  // Whether messages may move. kChecked: each with its checksum, and through staging. kDirect: without, and
-  // some from and to the memory of members.
+  // Whether this node would move the data between it and `node` through the memory of members. Where nodes
+  // agree by pairs, the other says the same of it; else the operation does so if any node would, and `node`
+  // does not matter.
+  virtual bool wants_direct(std::uint32_t node) const = 0;
+  // Whether messages between this node and another may move; of this node: whether any may. kChecked: each
+  // with its checksum, and through staging. kDirect: without, and some from and to the memory of members.
   enum class Moves : std::uint8_t { kNotYet, kChecked, kDirect };
-  Moves moves() const {
-    if (state_ != State::kMoving) return Moves::kNotYet;
-    return direct_ ? Moves::kDirect : Moves::kChecked;
+  Moves moves(std::uint32_t node) const {
+    const PeerNode& peer = peers_[node];
+    if (state_ != State::kMoving || (peer.direct && !peer.ready && prepared().agrees_by_pairs()))
+      return Moves::kNotYet;
+    return peer.direct ? Moves::kDirect : Moves::kChecked;
   }
+  bool moves() const { return state_ == State::kMoving; }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
   bool ended_well(const Flow& flow);
   // The data that goes to the node with the request.
@@ -161,13 +169,13 @@ class SpanOperation {
     Bytes bytes;
   };
   virtual Inline inline_for(std::uint32_t node) const = 0;
-  // How many further messages may go to each node.
-  virtual std::uint64_t messages() const = 0;
   void finish();
 
-  const Collective& collective() const { return *launched_.collective; }
-  std::span<const LocalMember> members() const { return launched_.members; }
-  NodeConnection& to(std::uint32_t node) { return context_.connection_to(span().nodes[node]); }
+  const Collective& collective() const { return prepared().collective(); }
+  std::span<const LocalMember> members() const { return launched_.room->members(); }
+  NodeConnection& to(std::uint32_t node) { return context_.connection_to(prepared().index_of(node)); }
+  // Where its local work runs.
+  device::Stream& stream() const { return *context_.streams[static_cast<std::size_t>(launched_.priority)]; }
   const OperationContext& context_;
 
  private:
@@ -175,20 +183,15 @@ class SpanOperation {
   std::size_t tell_peers();
   void agree();
   std::size_t drain();
-  RequestHeader head() const;
 
   Launched launched_;
   PeerNodes peers_;
   State state_ = State::kOpen;
   std::optional<Instant> moved_at_;
-  bool direct_ = false;
   bool had_agreed_ = false;  // when it failed
   bool drains_ = false;      // it has failed, and has yet to drain with some nodes
   Rest rest_;
 };
-
-// Whether it goes before others: exchanges with neighbours, barriers, and short vectors do.
-bool is_urgent(const Collective& c);
 
 // kBadArgument: each member of this node that the operation has must be there, once. kUnsupported: a
 // reduction has more contributions than one fold takes (math::kReduceSourcesMax), which is so on every node.
@@ -196,8 +199,8 @@ Status check_launch(const Span& span, const Collective& c, std::span<const Local
                     bool reproducible);
 
 // The kind of operation that the collective needs.
-std::unique_ptr<SpanOperation> begin_operation(Launched launched, const OperationContext& context);
-std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const OperationContext& context);
-std::unique_ptr<SpanOperation> begin_pair_operation(Launched launched, const OperationContext& context);
+std::shared_ptr<SpanOperation> begin_operation(Launched launched, const OperationContext& context);
+std::shared_ptr<SpanOperation> begin_row_operation(Launched launched, const OperationContext& context);
+std::shared_ptr<SpanOperation> begin_pair_operation(Launched launched, const OperationContext& context);
 
 }  // namespace muster::transport::span

@@ -1,6 +1,5 @@
 #include "transport/span/operations_in_flight.hpp"
 
-#include "api/base/log.hpp"
 #include "transport/span/span_groups.hpp"
 
 #include <algorithm>
@@ -22,7 +21,7 @@ SpanOperation* OperationsInFlight::find(const StepOutcome& outcome) const {
 
 void OperationsInFlight::begin(Launched launched) {
   const auto key = launched.key;
-  const auto at = is_urgent(*launched.collective) ? operations_.begin() : operations_.end();
+  const auto at = launched.is_urgent() ? operations_.begin() : operations_.end();
   SpanOperation& begun = **operations_.insert(at, begin_operation(std::move(launched), context_));
   if (const EpochEnd* const end = ended_.find(key.place.group, key.epoch)) return begun.fail(cause_of(*end));
   for (EarlyRequest& each : early_.take(key)) hand_over(begun, std::move(each));
@@ -34,16 +33,22 @@ void OperationsInFlight::cancel(const StepOutcome& outcome) {
 }
 
 bool OperationsInFlight::request(NodeConnection& from, Bytes message) {
-  auto read = read_request(from.peer(), message);
-  if (!read) return true;
-  const OperationKey& key = read->first;
+  const auto head = read_head<RequestHeader>(message);
+  if (!head) return true;
+  const OperationKey key = key_of(*head);
+  const Bytes payload = message.subspan(sizeof *head);
+  MatchRequest request{*head, {payload.begin(), payload.end(), context_.memory}};
   SpanOperation* const operation = find(key);
   const EpochEnd* const end = ended_.find(key.place.group, key.epoch);
-  if (end == nullptr || (operation && operation->waits())) return keep(key, std::move(read->second));
-  from.tell(refusal_of(key, cause_of(*end), Standing::kGone));
-  from.tell(message_of_end(*end));
-  if (operation) hand_over(*operation, std::move(read->second));
-  return false;
+  const bool too_late = end != nullptr && !(operation && operation->waits());
+  if (too_late) {
+    from.tell(refusal_of(key, cause_of(*end), Standing::kGone));
+    from.tell(message_of_end(*end));
+  }
+  if (operation == nullptr) return too_late ? false : keep(key, {from.peer(), std::move(request)});
+  if (const auto node = operation->prepared().find(from.peer()))
+    operation->peers().came(*node, std::move(request));
+  return !too_late;
 }
 
 // The message is of no use to an operation that this node has given up before it agreed.
@@ -52,7 +57,7 @@ bool OperationsInFlight::ready_came(NodeConnection& from, Bytes message) {
   if (!head) return true;
   SpanOperation* const operation = find(key_of(*head));
   if (operation == nullptr) return false;
-  if (const auto node = operation->peers().place_of(from.peer())) operation->peers()[*node].ready = true;
+  if (const auto node = operation->prepared().find(from.peer())) operation->peers()[*node].ready = true;
   return true;
 }
 
@@ -67,13 +72,23 @@ bool OperationsInFlight::refusal(NodeConnection& from, Bytes message) {
   return false;
 }
 
+// A node that takes no part here, but expects to, waits until its deadline. It is told then that there is
+// nothing to drain.
+void OperationsInFlight::hand_over(SpanOperation& operation, EarlyRequest request) {
+  const auto node = operation.prepared().find(request.from);
+  if (node && request.refusal.ok()) return operation.peers().came(*node, std::move(request.request));
+  if (node) return operation.refused(*node, request.refusal, request.standing);
+  if (request.refusal.ok() || request.standing != Standing::kOpen) return;
+  context_.connection_to(request.from)
+      .tell(refusal_of(operation.launched().key, request.refusal, Standing::kGone));
+}
+
 bool OperationsInFlight::keep(const OperationKey& key, EarlyRequest request) {
   const NodeIndex from = request.from;
   if (SpanOperation* const operation = find(key))
     hand_over(*operation, std::move(request));
-  else if (!early_.keep(key, std::move(request)))
-    MUSTER_LOG(kWarning, "span", "node {} is {} operations ahead; what it says of the next one is dropped",
-               context_.options.nodes[from.value], EarlyRequests::kMax);
+  else if (const Status kept = early_.keep(key, std::move(request)); !kept.ok())
+    context_.connection_to(from).fail(kept);
   return true;
 }
 
@@ -105,7 +120,7 @@ void OperationsInFlight::forget_past() {
     if (!each->is_past() || !each->quiet()) return false;
     const Launched& launched = each->launched();
     if (each->agreed()) ended_.done(launched.key.place.group, launched.key.epoch);
-    launched.traffic->ended(each->peers().bulk_ahead());
+    launched.prepared->traffic().ended(each->peers().bulk_ahead());
     return true;
   });
 }

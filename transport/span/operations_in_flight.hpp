@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -23,7 +22,9 @@ class OperationsInFlight {
  public:
   // Both outlive it. The context's connections need not be there yet.
   OperationsInFlight(const OperationContext& context, EndedEpochs& ended)
-      : context_(context), ended_(ended), early_(context.options.nodes.size()) {}
+      : context_(context),
+        ended_(ended),
+        early_(context.options.nodes.size(), context.memory, context.options.memory) {}
 
   void begin(Launched launched);
   void cancel(const StepOutcome& outcome);
@@ -50,12 +51,13 @@ class OperationsInFlight {
  private:
   SpanOperation* find(const OperationKey& key) const;     // if it is not past
   SpanOperation* find(const StepOutcome& outcome) const;  // if it is not over
+  void hand_over(SpanOperation& operation, EarlyRequest request);
   // Hands it to the operation, or keeps it until this node comes to that. True.
   bool keep(const OperationKey& key, EarlyRequest request);
 
   const OperationContext& context_;
   EndedEpochs& ended_;
-  std::deque<std::unique_ptr<SpanOperation>> operations_;
+  std::vector<std::shared_ptr<SpanOperation>> operations_;
   EarlyRequests early_;
 };
 

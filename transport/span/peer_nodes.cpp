@@ -4,39 +4,14 @@
 #include "api/base/dtype.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace muster::transport::span {
-namespace {
-
-// Whether a node takes part: in a SEND or RECV only those of its two members do.
-bool takes_part(const Collective& c, const Span& span, std::uint32_t node) {
-  if (node == span.here) return false;
-  if (!is_transfer(c.op)) return true;
-  const auto node_of = [&](std::int32_t member) { return span.node_of[static_cast<std::size_t>(member)]; };
-  return node == node_of(c.root) || node == node_of(c.receiver);
-}
-
-}  // namespace
-
-PeerNodes::PeerNodes(const Collective& c, const Span& span) : span_(span), nodes_(span.nodes.size()) {
-  for (std::uint32_t node = 0; node < nodes_.size(); ++node)
-    nodes_[node].takes_part = takes_part(c, span, node);
-  if (is_transfer(c.op)) {
-    members_ = {static_cast<std::uint32_t>(c.root), static_cast<std::uint32_t>(c.receiver)};
-  } else {
-    members_.resize(span.node_of.size());
-    std::iota(members_.begin(), members_.end(), 0u);
-  }
-}
-
-std::optional<std::uint32_t> PeerNodes::place_of(NodeIndex node) const {
-  const auto at = std::find(span_.nodes.begin(), span_.nodes.end(), node);
-  if (at == span_.nodes.end()) return std::nullopt;
-  return static_cast<std::uint32_t>(at - span_.nodes.begin());
+PeerNodes::PeerNodes(const PreparedOperation& operation, std::pmr::memory_resource* memory)
+    : operation_(operation), nodes_(operation.nodes(), memory) {
+  nodes_[operation.here()].takes_part = false;
 }
 
 void PeerNodes::came(std::uint32_t node, MatchRequest request) {
@@ -45,8 +20,22 @@ void PeerNodes::came(std::uint32_t node, MatchRequest request) {
 }
 
 bool PeerNodes::has_come(NodeIndex node) const {
-  const auto at = place_of(node);
+  const auto at = operation_.find(node);
   return at && nodes_[*at].request;
+}
+
+bool PeerNodes::balance() const {
+  const bool by_pairs = operation_.agrees_by_pairs();
+  Hash128 all = operation_.balance_with(operation_.here());
+  bool balance = !by_pairs || all.zero();
+  for (std::uint32_t node = 0; node < count(); ++node) {
+    if (!nodes_[node].takes_part) continue;
+    Hash128 pair = nodes_[node].request->head.balance;
+    all += pair;
+    pair += operation_.balance_with(node);
+    balance = balance && (!by_pairs || pair.zero());
+  }
+  return balance && (by_pairs || all.zero());
 }
 
 bool PeerNodes::all_are_ready() const {
@@ -68,16 +57,15 @@ std::uint64_t PeerNodes::bulk_ahead() const {
 
 std::vector<std::uint32_t> PeerNodes::awaited() const {
   std::vector<std::uint32_t> awaited;
-  for (const std::uint32_t member : members_) {
-    const PeerNode& node = nodes_[span_.node_of[member]];
-    if (node.takes_part && !node.request) awaited.push_back(member);
-  }
+  for (std::uint32_t node = 0; node < count(); ++node)
+    if (nodes_[node].takes_part && !nodes_[node].request) operation_.add_members_on(node, awaited);
+  std::ranges::sort(awaited);
   return awaited;
 }
 
 std::string PeerNodes::difference(const RequestHeader& mine, const std::vector<std::string>& names) const {
-  const auto at = [&](std::uint32_t node) { return names[span_.nodes[node].value]; };
-  const std::string self = at(span_.here);
+  const auto at = [&](std::uint32_t node) { return names[operation_.index_of(node).value]; };
+  const std::string self = at(operation_.here());
   for (std::uint32_t node = 0; node < count(); ++node) {
     if (!nodes_[node].takes_part) continue;
     const RequestHeader& theirs = nodes_[node].request->head;

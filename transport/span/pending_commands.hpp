@@ -16,6 +16,17 @@ struct PendingCommands {
   // With the span of the group, which may be closed when they are carried out. Null: it is not open.
   std::vector<std::pair<EpochEnd, std::shared_ptr<const Span>>> ends;
 
+  void swap(PendingCommands& other) {
+    launches.swap(other.launches);
+    cancelled.swap(other.cancelled);
+    ends.swap(other.ends);
+  }
+  // Keeps the room of its lists.
+  void clear() {
+    launches.clear();
+    cancelled.clear();
+    ends.clear();
+  }
   bool empty() const { return launches.empty() && cancelled.empty() && ends.empty(); }
 };
 

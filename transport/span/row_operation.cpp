@@ -26,6 +26,7 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <memory_resource>
 #include <utility>
 
 namespace muster::transport::span {
@@ -34,6 +35,18 @@ namespace {
 constexpr std::size_t kBytesInFlight = 3 * kChunkBytes;
 constexpr std::size_t kPartBytes = 128 << 10;
 constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth waking a worker
+
+// The contributions that a fold reads. They are on the stack, because workers fold too.
+class FoldSources {
+ public:
+  void add(const std::byte* source) { all_[count_++] = source; }
+  void clear() { count_ = 0; }
+  std::span<const std::byte* const> all() const { return {all_, count_}; }
+
+ private:
+  const std::byte* all_[math::kReduceSourcesMax];  // unset beyond `count_`
+  std::size_t count_ = 0;
+};
 
 class RowOperation final : public SpanOperation {
  public:
@@ -45,9 +58,8 @@ class RowOperation final : public SpanOperation {
   void drain_rest(Rest& rest) override;
   bool flows_are_over() const override;
   bool resting() const override;
-  bool wants_direct() const override { return plan_.is_large; }
+  bool wants_direct(std::uint32_t /*node*/) const override { return plan_.is_large; }
   Inline inline_for(std::uint32_t node) const override;
-  std::uint64_t messages() const override { return plan_.messages(); }
 
  private:
   enum class State : std::uint8_t { kPacking, kReady, kMoving, kFolding, kDelivering, kDone };
@@ -58,13 +70,16 @@ class RowOperation final : public SpanOperation {
     bool is_folded = false;       // `result` has the fold so far
   };
   struct ChunkInFlight {  // a chunk on its way
+    explicit ChunkInFlight(std::pmr::memory_resource* memory)
+        : cut(memory), places(memory), inbox_at(memory) {}
     std::uint32_t index = 0;
-    RowChunk chunk;
-    std::vector<ChunkMemory> places;    // by slice
-    Staged own;                         // contributions that do not lie with members
-    Staged inbox;                       // of peers, in the present round
-    Staged results;                     // separate from `own` if that has several rows
-    std::vector<std::size_t> inbox_at;  // by node: where its contribution begins
+    RowChunk cut;                            // a later chunk
+    const RowChunk* chunk = nullptr;         // that one, or the plan's first
+    std::pmr::vector<ChunkMemory> places;    // by slice
+    Staged own;                              // contributions that do not lie with members
+    Staged inbox;                            // of peers, in the present round
+    Staged results;                          // separate from `own` if that has several rows
+    std::pmr::vector<std::size_t> inbox_at;  // by node: where its contribution begins
     State state = State::kPacking;
     std::uint32_t round = 0;
     MessageTag number = 0;   // of this round's messages
@@ -99,14 +114,13 @@ class RowOperation final : public SpanOperation {
   void begin_delivery(ChunkInFlight& flight);
   void deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last);
 
-  const RowPlan plan_;
+  const RowPlan& plan_;
   std::uint32_t next_chunk_ = 0;
-  std::deque<ChunkInFlight> in_flight_;
+  std::pmr::deque<ChunkInFlight> in_flight_;
 };
 
 RowOperation::RowOperation(Launched launched, const OperationContext& context)
-    : SpanOperation(std::move(launched), context),
-      plan_(collective(), span(), context.options, context.direct_from()) {}
+    : SpanOperation(std::move(launched), context), plan_(*prepared().row()), in_flight_(context.memory) {}
 
 RowOperation::~RowOperation() {
   for (ChunkInFlight& flight : in_flight_) give_back(flight);
@@ -132,7 +146,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
   const ChunkInFlight& flight = in_flight_.front();
   for (const Move& move : plan_.schedule.front().sends) {
     if (move.peer != node ||
-        !plan_.goes_inline(0, plan_.bytes_of(flight.chunk, move, plan_.rows_of(span().here))))
+        !plan_.goes_inline(0, plan_.bytes_of(*flight.chunk, move, plan_.rows_of(prepared().here()))))
       continue;
     if (flight.state == State::kPacking) return {false, {}};
     return {true, sent(flight, move)};
@@ -142,7 +156,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
-  if (plan_.is_large && moves() == Moves::kNotYet) return 0;
+  if (plan_.is_large && !moves()) return 0;
   while (next_chunk_ < plan_.chunks && in_flight_.size() < kBytesInFlight / plan_.chunk_bytes) begin_chunk();
   for (ChunkInFlight& flight : in_flight_)
     while (const std::size_t now = go_on(flight)) moved += now;
@@ -151,31 +165,31 @@ std::size_t RowOperation::work() {
     in_flight_.pop_front();
     ++moved;
   }
-  if (moves() != Moves::kNotYet && next_chunk_ == plan_.chunks && in_flight_.empty()) finish();
+  if (moves() && next_chunk_ == plan_.chunks && in_flight_.empty()) finish();
   return moved;
 }
 
 // ---- a chunk -----------------------------------------------------------------------------------
 
 void RowOperation::begin_chunk() {
-  ChunkInFlight& flight = in_flight_.emplace_back();
-  flight.flow.urgent = is_urgent(collective());
+  ChunkInFlight& flight = in_flight_.emplace_back(context_.memory);
+  flight.flow.urgent = launched().is_urgent();
   flight.index = next_chunk_++;
-  flight.chunk = plan_.chunk(flight.index);
+  flight.chunk = &plan_.chunk(flight.index, flight.cut);
   place(flight);
   if (const std::size_t bytes = bytes_to_pack(flight); bytes > 0)
-    run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::pack);
+    run(flight, 0, flight.chunk->elements(), bytes, &RowOperation::pack);
 }
 
 // ---- where slices lie --------------------------------------------------------------------------
 
 void RowOperation::place(ChunkInFlight& flight) {
-  const std::uint32_t rows = plan_.rows_of(span().here);
-  const auto& at = flight.chunk.at;
+  const std::uint32_t rows = plan_.rows_of(prepared().here());
+  const auto& at = flight.chunk->at;
   flight.places.resize(peers().count());
   flight.is_direct = plan_.is_large && is_direct(flight);
   if (flight.is_direct) place_with_members(flight);
-  const std::size_t bytes = flight.chunk.elements() * plan_.element;
+  const std::size_t bytes = flight.chunk->elements() * plan_.element;
   const bool is_staged =
       std::any_of(flight.places.begin(), flight.places.end(), [&](const ChunkMemory& place) {
         const auto slice = static_cast<std::uint32_t>(&place - flight.places.data());
@@ -194,14 +208,14 @@ void RowOperation::place(ChunkInFlight& flight) {
 
 // Whether no message of the chunk is too short for that.
 bool RowOperation::is_direct(const ChunkInFlight& flight) const {
-  return std::all_of(flight.chunk.slices.begin(), flight.chunk.slices.end(), [this](ElementRange slice) {
+  return std::all_of(flight.chunk->slices.begin(), flight.chunk->slices.end(), [this](ElementRange slice) {
     return slice.count() == 0 || slice.count() * plan_.element >= context_.freed_on_close_from;
   });
 }
 
 // Slices of a vector lie end to end in the row, and moves may name several of them: they are placed together.
 void RowOperation::place_with_members(ChunkInFlight& flight) const {
-  const auto& slices = flight.chunk.slices;
+  const auto& slices = flight.chunk->slices;
   const bool is_vector = !has_agreed_blocks(collective().op);
   const ElementRange all{slices.front().first, slices.back().last};
   const auto in_vector = [&](std::byte* begin, ElementRange range) {
@@ -210,7 +224,7 @@ void RowOperation::place_with_members(ChunkInFlight& flight) const {
   const RowMemory memory(collective(), plan_.row, members());
   std::byte* const source = is_vector && plan_.gives(0) ? memory.source_of(all) : nullptr;
   std::byte* const target =
-      is_vector && (plan_.needs(0) || plan_.needs(span().here)) ? memory.target_of(all) : nullptr;
+      is_vector && (plan_.needs(0) || plan_.needs(prepared().here())) ? memory.target_of(all) : nullptr;
   for (std::uint32_t slice = 0; slice < slices.size(); ++slice) {
     ChunkMemory& place = flight.places[slice];
     const ElementRange range = slices[slice];
@@ -227,7 +241,7 @@ std::size_t RowOperation::bytes_to_pack(const ChunkInFlight& flight) const {
   std::size_t bytes = 0;
   for (std::uint32_t slice = 0; slice < flight.places.size(); ++slice)
     if (plan_.gives(slice) && !flight.places[slice].is_source)
-      bytes += flight.chunk.slices[slice].count() * plan_.element * (plan_.folds ? members().size() + 1 : 2);
+      bytes += flight.chunk->slices[slice].count() * plan_.element * (plan_.folds ? members().size() + 1 : 2);
   return bytes;
 }
 
@@ -241,7 +255,7 @@ std::size_t RowOperation::go_on(ChunkInFlight& flight) {
       flight.state = State::kReady;
       return 1;
     case State::kReady:
-      if (moves() == Moves::kNotYet) return 0;
+      if (!moves()) return 0;
       if (flight.round == plan_.schedule.size()) {
         begin_delivery(flight);
         flight.state = State::kDelivering;
@@ -289,24 +303,22 @@ void RowOperation::run(ChunkInFlight& flight, std::uint64_t first, std::uint64_t
                        void (RowOperation::*part)(ChunkInFlight&, std::uint64_t, std::uint64_t)) {
   const std::uint64_t length = last - first;
   const auto parts = static_cast<std::uint32_t>(std::max<std::size_t>(1, touched / kPartBytes));
-  flight.host_task.start(context_.stream_for(collective().op), parts, touched <= kSmallBytes,
-                         [=, this, &flight](std::uint32_t index) {
-                           const std::uint64_t from = first + length * index / parts,
-                                               to = first + length * (index + 1) / parts;
-                           if (from < to) (this->*part)(flight, from, to);
-                         });
+  flight.host_task.start(stream(), parts, touched <= kSmallBytes, [=, this, &flight](std::uint32_t index) {
+    const std::uint64_t from = first + length * index / parts, to = first + length * (index + 1) / parts;
+    if (from < to) (this->*part)(flight, from, to);
+  });
 }
 
 // ---- contributions of members ------------------------------------------------------------------
 
 void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
-  flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
+  flight.chunk->for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     const ChunkMemory& place = flight.places[slice];
     if (!plan_.gives(static_cast<std::uint32_t>(slice)) || place.is_source) return;
-    const std::uint64_t length = flight.chunk.slices[slice].count();
+    const std::uint64_t length = flight.chunk->slices[slice].count();
     plan_.row.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
-      const std::uint64_t into = at - flight.chunk.slices[slice].first;
+      const std::uint64_t into = at - flight.chunk->slices[slice].first;
       const auto row = [&](std::uint32_t r, std::uint64_t element) {
         return place.own + (r * length + into + element) * plan_.element;
       };
@@ -330,13 +342,13 @@ void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_
       const auto lead = source_block(c, members().front(), block, plan_.element);
       for_each_fragment(lead.entries, elements.first, elements.last, [&](const Fragment& fragment) {
         const std::uint64_t within = fragment.cut_offset - lead.entries[fragment.piece].offset;
-        std::vector<const std::byte*> sources;
+        FoldSources sources;
         for (const LocalMember& giver : members()) {
           const auto view = source_block(c, giver, block, plan_.element);
-          sources.push_back(view.base + (view.entries[fragment.piece].offset + within) * plan_.element);
+          sources.add(view.base + (view.entries[fragment.piece].offset + within) * plan_.element);
         }
         const muster_redop redop = c.redop == MUSTER_AVG ? MUSTER_SUM : c.redop;
-        math::reduce(c.dtype, redop, sources, row(0, fragment.first - elements.first), fragment.count,
+        math::reduce(c.dtype, redop, sources.all(), row(0, fragment.first - elements.first), fragment.count,
                      c.scale);
       });
     });
@@ -346,7 +358,7 @@ void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_
 // ---- between nodes -----------------------------------------------------------------------------
 
 Bytes RowOperation::sent(const ChunkInFlight& flight, const Move& move) const {
-  const std::size_t bytes = plan_.bytes_of(flight.chunk, move, plan_.rows_of(span().here));
+  const std::size_t bytes = plan_.bytes_of(*flight.chunk, move, plan_.rows_of(prepared().here()));
   if (!plan_.folds) return {outcome_of(flight, move.first), bytes};
   const ChunkMemory& place = flight.places[move.first];
   return {move.result || place.is_folded ? place.result : place.own, bytes};
@@ -356,11 +368,11 @@ bool RowOperation::may_send(const ChunkInFlight& flight) const {
   if (flight.flow.urgent) return true;
   const auto bytes_to = [&](std::uint32_t node, const ChunkInFlight& of, std::uint32_t round) -> std::size_t {
     for (const Move& move : plan_.schedule[round].sends)
-      if (move.peer == node) return plan_.bytes_of(of.chunk, move, plan_.rows_of(span().here));
+      if (move.peer == node) return plan_.bytes_of(*of.chunk, move, plan_.rows_of(prepared().here()));
     return 0;
   };
   return std::ranges::all_of(plan_.schedule[flight.round].sends, [&](const Move& move) {
-    std::vector<ChunkToNode> chunks;
+    std::pmr::vector<ChunkToNode> chunks(context_.memory);
     for (const ChunkInFlight& each : in_flight_) {
       ChunkToNode& chunk = chunks.emplace_back();
       if (each.flow.sending > 0) chunk.now = bytes_to(move.peer, each, each.round);
@@ -375,11 +387,11 @@ bool RowOperation::may_send(const ChunkInFlight& flight) const {
 void RowOperation::begin_sends(ChunkInFlight& flight) {
   flight.is_sent = true;
   for (const Move& move : plan_.schedule[flight.round].sends) {
-    const std::size_t bytes = plan_.bytes_of(flight.chunk, move, plan_.rows_of(span().here));
+    const std::size_t bytes = plan_.bytes_of(*flight.chunk, move, plan_.rows_of(prepared().here()));
     if (bytes == 0 || plan_.goes_inline(flight.round, bytes)) continue;
     if (flight.flow.urgent) peers()[move.peer].sent_after(to(move.peer).bulk_sending());
     to(move.peer).send(peers()[move.peer].first_tag + flight.number, sent(flight, move), flight.flow,
-                       moves() == Moves::kChecked);
+                       moves(move.peer) == Moves::kChecked);
   }
 }
 
@@ -390,20 +402,20 @@ void RowOperation::begin_receives(ChunkInFlight& flight) {
   for (const Move& move : round.receives) {
     if (move.result) continue;
     flight.inbox_at[move.peer] = inbox;
-    inbox += plan_.bytes_of(flight.chunk, move, plan_.rows_of(move.peer));
+    inbox += plan_.bytes_of(*flight.chunk, move, plan_.rows_of(move.peer));
   }
   if (inbox > flight.inbox.bytes) {
     context_.staging.give_back(std::move(flight.inbox));
     flight.inbox = context_.staging.take(inbox);
   }
   for (const Move& move : round.receives) {
-    const std::size_t bytes = plan_.bytes_of(flight.chunk, move, plan_.rows_of(move.peer));
+    const std::size_t bytes = plan_.bytes_of(*flight.chunk, move, plan_.rows_of(move.peer));
     if (bytes == 0) continue;
     std::byte* const into =
         move.result ? flight.places[move.first].result : flight.inbox.data() + flight.inbox_at[move.peer];
     if (!plan_.goes_inline(flight.round, bytes)) {
       to(move.peer).receive(peers()[move.peer].received_tag() + flight.number, {into, bytes}, flight.flow,
-                            moves() == Moves::kChecked);
+                            moves(move.peer) == Moves::kChecked);
       continue;
     }
     const auto& came = peers()[move.peer].request->payload;
@@ -426,7 +438,8 @@ void RowOperation::drain_rest(Rest& rest) {
       begun = flight.round + (flight.state == State::kMoving || flight.state == State::kFolding ? 1 : 0);
       given = begun - (flight.state == State::kMoving && !flight.is_sent ? 1 : 0);
     }
-    const RowChunk chunk = plan_.chunk(index);
+    RowChunk room(context_.memory);
+    const RowChunk& chunk = plan_.chunk(index, room);
     for (std::size_t round = given; round < plan_.schedule.size(); ++round) {
       const MessageTag number = plan_.number_of(index, round);
       const auto is_message = [&](std::size_t bytes) {
@@ -437,7 +450,7 @@ void RowOperation::drain_rest(Rest& rest) {
             round >= begun && is_message(bytes))
           rest.receive_unread(move.peer, number, bytes);
       for (const Move& move : plan_.schedule[round].sends)
-        if (is_message(plan_.bytes_of(chunk, move, plan_.rows_of(span().here))))
+        if (is_message(plan_.bytes_of(chunk, move, plan_.rows_of(prepared().here()))))
           rest.send_empty(move.peer, number);
     }
   }
@@ -449,7 +462,7 @@ bool RowOperation::begin_fold(ChunkInFlight& flight) {
   const auto folded =
       std::find_if(receives.begin(), receives.end(), [](const Move& move) { return !move.result; });
   if (folded == receives.end()) return false;
-  const std::uint64_t first = flight.chunk.at[folded->first], last = flight.chunk.at[folded->last];
+  const std::uint64_t first = flight.chunk->at[folded->first], last = flight.chunk->at[folded->last];
   if (first == last) return false;
   run(flight, first, last, static_cast<std::size_t>(last - first) * plan_.element * (receives.size() + 2),
       &RowOperation::fold);
@@ -459,12 +472,12 @@ bool RowOperation::begin_fold(ChunkInFlight& flight) {
 void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
   const auto& receives = plan_.schedule[flight.round].receives;
-  const auto& at = flight.chunk.at;
+  const auto& at = flight.chunk->at;
   const std::uint64_t region = at[std::find_if(receives.begin(), receives.end(), [](const Move& move) {
                                     return !move.result;
                                   })->first];
-  std::vector<const std::byte*> sources;
-  for (std::size_t slice = 0; slice < flight.chunk.slices.size(); ++slice) {
+  FoldSources sources;
+  for (std::size_t slice = 0; slice < flight.chunk->slices.size(); ++slice) {
     const std::uint64_t from = std::max(first, at[slice]), to = std::min(last, at[slice + 1]);
     if (from >= to) continue;
     const std::uint64_t length = at[slice + 1] - at[slice], into = from - at[slice];
@@ -472,23 +485,24 @@ void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_
     // Row r of a node's contribution to this slice.
     const auto row = [&](std::uint32_t node, std::uint32_t r) -> const std::byte* {
       const std::uint64_t element = r * length + into;
-      if (node == span().here) return (place.is_folded ? place.result : place.own) + element * plan_.element;
+      if (node == prepared().here())
+        return (place.is_folded ? place.result : place.own) + element * plan_.element;
       return flight.inbox.data() + flight.inbox_at[node] +
              ((at[slice] - region) * plan_.rows_of(node) + element) * plan_.element;
     };
     sources.clear();
     if (plan_.unfolded) {
       for (std::size_t m = 0; m < plan_.ordinal.size(); ++m)
-        sources.push_back(row(span().node_of[m], plan_.ordinal[m]));
+        sources.add(row(prepared().span().node_of[m], plan_.ordinal[m]));
     } else {
       for (std::uint32_t node = 0; node < peers().count(); ++node) {
-        const bool takes = node == span().here ||
+        const bool takes = node == prepared().here() ||
                            std::any_of(receives.begin(), receives.end(),
                                        [&](const Move& move) { return move.peer == node && !move.result; });
-        if (takes) sources.push_back(row(node, 0));
+        if (takes) sources.add(row(node, 0));
       }
     }
-    math::reduce(c.dtype, plan_.unfolded ? c.redop : folded_by(c.redop), sources,
+    math::reduce(c.dtype, plan_.unfolded ? c.redop : folded_by(c.redop), sources.all(),
                  place.result + into * plan_.element, static_cast<std::size_t>(to - from), c.scale);
   }
 }
@@ -496,20 +510,20 @@ void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_
 // ---- results for members -----------------------------------------------------------------------
 
 void RowOperation::begin_delivery(ChunkInFlight& flight) {
-  const bool any = !members().empty() && (plan_.needs(span().here) || plan_.needs(0));
+  const bool any = !members().empty() && (plan_.needs(prepared().here()) || plan_.needs(0));
   if (!any) return;
-  const std::size_t bytes = flight.chunk.elements() * plan_.element * (members().size() + 1);
-  run(flight, 0, flight.chunk.elements(), bytes, &RowOperation::deliver);
+  const std::size_t bytes = flight.chunk->elements() * plan_.element * (members().size() + 1);
+  run(flight, 0, flight.chunk->elements(), bytes, &RowOperation::deliver);
 }
 
 void RowOperation::deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = collective();
-  flight.chunk.for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
+  flight.chunk->for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     if (!plan_.needs(static_cast<std::uint32_t>(slice))) return;
     std::byte* const outcome = outcome_of(flight, slice);
-    const std::uint64_t begin = flight.chunk.slices[slice].first;
+    const std::uint64_t begin = flight.chunk->slices[slice].first;
     if (plan_.folds && !plan_.unfolded && c.redop == MUSTER_AVG)
-      average(outcome + (range.first - begin) * plan_.element, range.count(), span().ranks(),
+      average(outcome + (range.first - begin) * plan_.element, range.count(), prepared().span().ranks(),
               c.dtype == MUSTER_F64);
     plan_.row.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
       const auto to = [&](const LocalMember& getter) {
@@ -535,8 +549,9 @@ void RowOperation::deliver(ChunkInFlight& flight, std::uint64_t first, std::uint
 
 }  // namespace
 
-std::unique_ptr<SpanOperation> begin_row_operation(Launched launched, const OperationContext& context) {
-  return std::make_unique<RowOperation>(std::move(launched), context);
+std::shared_ptr<SpanOperation> begin_row_operation(Launched launched, const OperationContext& context) {
+  return std::allocate_shared<RowOperation>(std::pmr::polymorphic_allocator<>(context.memory),
+                                            std::move(launched), context);
 }
 
 }  // namespace muster::transport::span

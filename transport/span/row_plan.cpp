@@ -23,15 +23,25 @@ RowPlan::RowPlan(const Collective& collective, const Span& span, const SpanningO
   const std::uint32_t rows = unfolded ? *std::max_element(member_count.begin(), member_count.end()) : 0;
   const std::size_t one = element * std::max(rows, 1u);
   chunks = row.chunks(chunk_bytes / one);
-  const NodeAlgorithm algorithm = choose_algorithm(op, chunk(0), rows, element, root, options.link);
+  const NodeAlgorithm algorithm =
+      choose_algorithm(op, row.chunk(0, chunks), rows, element, root, options.link);
   if (moves_whole(op, algorithm)) chunks = row.chunks((chunk_bytes /= 2) / one);
   const auto nodes = static_cast<std::uint32_t>(member_count.size());
+  first_chunk = row.chunk(0, chunks);
   schedule = schedule_of(op, algorithm, nodes, here, root);
   is_large = !unfolded && row.elements() * element >= direct_from;
   lands.resize(nodes);
   for (const Round& round : schedule)
     for (const Move& move : round.receives)
       std::fill(lands.begin() + move.first, lands.begin() + move.last, true);
+}
+
+std::uint64_t RowPlan::bytes() const {
+  std::uint64_t moves = 0;
+  for (const Round& round : schedule) moves += round.sends.size() + round.receives.size();
+  return moves * sizeof(Move) + schedule.size() * sizeof(Round) + row.blocks() * sizeof(ElementRange) * 2 +
+         member_count.size() * (sizeof(ElementRange) + 2 * sizeof(std::uint64_t)) +
+         ordinal.size() * sizeof(std::uint32_t);
 }
 
 bool RowPlan::gives(std::uint32_t slice) const {

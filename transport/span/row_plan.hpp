@@ -21,7 +21,12 @@ struct RowPlan {
   RowPlan(const Collective& collective, const Span& span, const SpanningOptions& options,
           std::size_t direct_from);
 
-  RowChunk chunk(std::uint32_t index) const { return row.chunk(index, chunks); }
+  // Chunk `index`, which is the first one or goes into `room`.
+  const RowChunk& chunk(std::uint32_t index, RowChunk& room) const {
+    if (index == 0) return first_chunk;
+    row.cut(index, chunks, room);
+    return room;
+  }
   // The rows that a node's contribution has.
   std::uint32_t rows_of(std::uint32_t node) const { return unfolded ? member_count[node] : 1; }
   // Whether this node contributes to a slice; whether a member of it gets the slice's result.
@@ -35,6 +40,7 @@ struct RowPlan {
     return std::uint64_t{of_chunk} * schedule.size() + round;
   }
   std::uint64_t messages() const { return std::uint64_t{chunks} * schedule.size(); }
+  std::uint64_t bytes() const;  // of its lists, about
   std::size_t bytes_of(const RowChunk& of_chunk, const Move& move, std::uint32_t rows) const {
     const auto& at = of_chunk.at;
     return static_cast<std::size_t>(at[move.last] - at[move.first]) * element * (move.result ? 1 : rows);
@@ -52,6 +58,7 @@ struct RowPlan {
   std::vector<std::uint32_t> ordinal;       // by member: among those of its node
   std::size_t chunk_bytes = kChunkBytes;    // messages of operations that move whole chunks: half of it
   std::uint32_t chunks = 0;
+  RowChunk first_chunk;
   Schedule schedule;
   std::vector<bool> lands;  // by slice: a message brings it
 };

@@ -6,6 +6,8 @@
 #include "transport/span/node_links.hpp"
 #include "transport/span/operations_in_flight.hpp"
 #include "transport/span/pending_commands.hpp"
+#include "transport/span/prepared_operation.hpp"
+#include "transport/span/recycled_memory.hpp"
 #include "transport/span/span_groups.hpp"
 #include "transport/span/staging.hpp"
 #include "transport/span/untaken_reports.hpp"
@@ -37,8 +39,9 @@ class SpanningBackend final : public Backend {
         local_(loopback_backend()),
         links_(
             options_, *network, clock, [this](NodeConnection& from, Bytes message) { hear(from, message); },
-            [this](NodeIndex node) { operations_.lost(node); }),
-        context_{clock, staging_, links_.connections(), {}, options_, network->freed_on_close_from()},
+            [this](NodeIndex node) { operations_.lost(node); }, &memory_),
+        context_{
+            &memory_, clock, staging_, links_.connections(), {}, options_, network->freed_on_close_from()},
         operations_(context_, epochs_),
         network_(std::move(network)) {}
   ~SpanningBackend() override;
@@ -67,6 +70,8 @@ class SpanningBackend final : public Backend {
   int descriptor() const override { return network_->descriptor(); }
 
   // ---- for its communicators -------------------------------------------------------------------
+  const SpanningOptions& options() const { return options_; }
+  std::size_t direct_from() const { return context_.direct_from(); }
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
@@ -84,12 +89,14 @@ class SpanningBackend final : public Backend {
   // The network's thread alone uses these. They are declared before `network_` to outlive it: a library may
   // touch them until the network has ended. Operations end before what they use.
   std::mutex mutex_;
+  span::RecycledMemory memory_;
   span::Staging staging_;
   span::NodeLinks links_;
   std::vector<std::unique_ptr<device::Stream>> streams_;
   span::OperationContext context_;
   span::EndedEpochs epochs_;
   span::OperationsInFlight operations_;
+  span::PendingCommands present_;  // that this turn carries out
   std::unique_ptr<Network> network_;
 
   std::mutex commands_mutex_;
@@ -106,28 +113,36 @@ class SpanningBackend final : public Backend {
 // Bound   one launch for each lane of its members. Fails  launch: check_launch(). After it by the outcome.
 class SpanningCommunicator final : public Communicator {
  public:
-  SpanningCommunicator(SpanningBackend& backend, span::SpanGroups& groups, span::SpanGroups::OpenGroup group,
-                       bool reproducible)
-      : backend_(backend), groups_(groups), group_(std::move(group)), reproducible_(reproducible) {}
+  SpanningCommunicator(SpanningBackend& backend, span::SpanGroups& groups, span::SpanGroups::OpenGroup group)
+      : backend_(backend), groups_(groups), group_(std::move(group)) {}
   ~SpanningCommunicator() override { groups_.close(group_.span->group); }
 
   std::int32_t ranks() const noexcept override { return group_.span->ranks(); }
-  Status launch(const Collective& collective, std::span<const LocalMember> members, const MatchKey& key,
-                StepOutcome& outcome) override {
+  Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
+                                            std::span<const LocalMember> members) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks()));
-    MUSTER_RETURN_IF_ERROR(span::check_launch(*group_.span, collective, members, reproducible_));
+    MUSTER_RETURN_IF_ERROR(
+        span::check_launch(*group_.span, collective, members, backend_.options().reproducible));
+    auto prepared = std::make_shared<span::PreparedOperation>(
+        collective, members, group_.span, group_.traffic, backend_.options(), backend_.direct_from());
+    MUSTER_RETURN_IF_ERROR(prepared->charge(backend_.options().memory));
+    return prepared;
+  }
+  Status launch(const std::shared_ptr<Prepared>& prepared, std::span<const LocalMember> members,
+                const MatchKey& key, device::Priority priority, StepOutcome& outcome) override {
+    auto operation = std::static_pointer_cast<span::PreparedOperation>(prepared);
+    const Collective& collective = operation->collective();
     const std::uint32_t tag = is_transfer(collective.op) ? collective.tag : 0;
-    span::Launched launched{
-        &collective, group_.span,   {members.begin(), members.end()}, {key.place, tag, key.epoch, key.number},
-        &outcome,    group_.traffic};
-    const auto known = group_.before.find(span::SpanGroups::counted_at(launched.key));
-    if (known != group_.before.end()) launched.key.number += known->second.of(tag);
-    std::sort(launched.members.begin(), launched.members.end(),
-              [](const LocalMember& a, const LocalMember& b) { return a.share->index < b.share->index; });
+    span::OperationKey number{key.place, tag, key.epoch, key.number};
+    if (!group_.before.empty()) {
+      const auto known = group_.before.find(span::SpanGroups::counted_at(number));
+      if (known != group_.before.end()) number.number += known->second.of(tag);
+    }
     outcome.hold();
     group_.traffic->begun();
-    groups_.count(launched.key);
-    backend_.launch(std::move(launched));
+    groups_.count(number);
+    span::PreparedOperation::Room& room = operation->take_room(members);
+    backend_.launch({std::move(operation), &room, number, priority, &outcome});
     return {};
   }
   std::uint64_t first_epoch() const override { return groups_.first_epoch(group_.span->group); }
@@ -144,7 +159,6 @@ class SpanningCommunicator final : public Communicator {
   SpanningBackend& backend_;
   span::SpanGroups& groups_;
   const span::SpanGroups::OpenGroup group_;
-  const bool reproducible_;
 };
 
 // A library may still touch the memory of begun messages until the network has ended.
@@ -169,7 +183,7 @@ Result<std::unique_ptr<Communicator>> SpanningBackend::open(const Span& span) {
     if (node.value >= options_.nodes.size())
       return fail(Code::kBadArgument, "the job has no node {}", node.value);
   MUSTER_ASSIGN_OR_RETURN(auto group, groups_.open(span));
-  return std::make_unique<SpanningCommunicator>(*this, groups_, std::move(group), options_.reproducible);
+  return std::make_unique<SpanningCommunicator>(*this, groups_, std::move(group));
 }
 
 // ---- other nodes -------------------------------------------------------------------------------
@@ -270,21 +284,21 @@ std::optional<Instant> SpanningBackend::moved_at(const StepOutcome& outcome) {
 
 std::size_t SpanningBackend::carry_out_commands() {
   span::EngineMessages::Said said = words_.take_said();
-  span::PendingCommands commands;
   {
     const std::lock_guard lock(commands_mutex_);
-    std::swap(commands, commands_);
+    if (!commands_.empty()) commands_.swap(present_);
   }
-  if (commands.empty() && said.empty()) return 0;
-  for (span::Launched& launched : commands.launches) operations_.begin(std::move(launched));
-  for (const StepOutcome* outcome : commands.cancelled) operations_.cancel(*outcome);
-  for (const auto& [end, span] : commands.ends) {
+  if (present_.empty() && said.empty()) return 0;
+  for (span::Launched& launched : present_.launches) operations_.begin(std::move(launched));
+  for (const StepOutcome* outcome : present_.cancelled) operations_.cancel(*outcome);
+  for (const auto& [end, span] : present_.ends) {
     if (operations_.end(end, options_.here)) groups_.forget_launches(end);
     if (span != nullptr)
       for (const NodeIndex node : span->nodes)
         if (node != options_.here) links_[node].tell(span::message_of_end(end));
   }
-  for (auto& [node, word] : said) links_.tell(node, std::move(word));
+  present_.clear();
+  for (const auto& [node, word] : said) links_.tell(node, word);
   return 1;
 }
 

@@ -1,8 +1,9 @@
-// SpanningOptions: the facts of a job for operations between its nodes. All but `here` are common to the
-// nodes.
+// SpanningOptions: the facts of a job for operations between its nodes. All but `here` and `memory` are
+// common to the nodes.
 #pragma once
 
 #include "api/base/ids.hpp"
+#include "api/base/memory_budget.hpp"
 #include "api/base/nodes/link_costs.hpp"
 
 #include <cstddef>
@@ -21,6 +22,7 @@ struct SpanningOptions {
   // From this size on, the bytes of an operation move straight from and to the memory of members, if the
   // network gives that back after a loss. It costs a message to each node and back, and saves copies.
   std::size_t direct_from_bytes = 256 << 10;
+  MemoryBudget* memory = nullptr;  // for what is prepared, and for early requests; it outlives the backend
 };
 
 }  // namespace muster::transport

@@ -124,9 +124,9 @@ inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHeader) + kInlineB
 inline WireSum sum_of(Bytes message) {
   return checkpoint::checksum(message).low;
 }
-inline void seal(std::vector<std::byte>& message) {
-  const WireSum sum = sum_of(message);
-  message.resize(message.size() + sizeof sum);
+// A message with room for its checksum at the end.
+inline void seal(std::span<std::byte> message) {
+  const WireSum sum = sum_of(message.first(message.size() - sizeof sum));
   std::memcpy(message.data() + message.size() - sizeof sum, &sum, sizeof sum);
 }
 // The message without its checksum; nothing, if that is wrong.
@@ -156,6 +156,10 @@ inline std::optional<std::uint64_t> group_of(Bytes message) {
   return group;
 }
 
+template<class Head>
+Bytes bytes_of_head(const Head& head) {
+  return std::as_bytes(std::span(&head, 1));
+}
 // A head, followed by `rest`.
 template<class Head>
 std::vector<std::byte> message_of(const Head& head, Bytes rest) {
@@ -181,10 +185,9 @@ std::optional<Head> read_head(Bytes message) {
   return head;
 }
 
-// A head that names its operation.
+// Names the operation in a head.
 template<class Head>
-Head head_of(const OperationKey& key) {
-  Head head;
+void set_key(Head& head, const OperationKey& key) {
   head.group = key.place.group;
   head.lane = key.place.lane;
   head.sender = key.place.sender;
@@ -192,10 +195,12 @@ Head head_of(const OperationKey& key) {
   head.epoch = key.epoch;
   head.number = key.number;
   head.tag = key.tag;
-  return head;
 }
-inline std::vector<std::byte> message_of_ready(const OperationKey& key) {
-  return message_of(head_of<ReadyHeader>(key), {});
+template<class Head>
+Head head_of(const OperationKey& key) {
+  Head head;
+  set_key(head, key);
+  return head;
 }
 inline std::vector<std::byte> refusal_of(const OperationKey& key, const Status& why, Standing standing) {
   auto head = head_of<RefusalHeader>(key);

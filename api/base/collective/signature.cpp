@@ -63,15 +63,22 @@ Hash128 common_of(const Collective& c, const Share& share, std::int32_t ranks) {
   return hash_of(words);
 }
 
+// `balance_with` a member: to which its edges are added.
+template<class BalanceWith>
+void add_face_balances(const Share& share, BalanceWith balance_with) {
+  for (const Face& face : share.sends)
+    balance_with(face.peer) += edge(share.index, face.peer, face.tag, face.count(), face.dtype);
+  for (const Face& face : share.receives)
+    balance_with(face.peer) -= edge(face.peer, share.index, face.tag, face.count(), face.dtype);
+}
+
 // A member's block to itself is an edge too: its two ends cancel if they are equally long.
 Hash128 balance_of(const Collective& c, const Share& share) {
   Hash128 balance;
   if (!is_pairwise(c.op)) return balance;
   const std::int32_t self = share.index;
   if (has_faces(c.op)) {
-    for (const Face& face : share.sends) balance += edge(self, face.peer, face.tag, face.count(), face.dtype);
-    for (const Face& face : share.receives)
-      balance -= edge(face.peer, self, face.tag, face.count(), face.dtype);
+    add_face_balances(share, [&](std::int32_t) -> Hash128& { return balance; });
     return balance;
   }
   const auto add = [&](std::span<const Block> blocks, bool sends) {
@@ -102,6 +109,13 @@ Hash128 balance_of(const Collective& c, const Share& share) {
 
 Signature signature_of(const Collective& collective, const Share& share, std::int32_t ranks) {
   return {common_of(collective, share, ranks), balance_of(collective, share)};
+}
+
+void add_face_balances(const Share& share, std::span<const std::uint32_t> node_of,
+                       std::span<Hash128> by_node) {
+  add_face_balances(share, [&](std::int32_t member) -> Hash128& {
+    return by_node[node_of[static_cast<std::size_t>(member)]];
+  });
 }
 
 }  // namespace muster

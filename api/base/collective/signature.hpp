@@ -31,6 +31,11 @@ struct Signature {
 // SEND at one side and RECV at the other have one signature.
 Signature signature_of(const Collective& collective, const Share& share, std::int32_t ranks);
 
+// Adds the edges of the member's faces to the balance of the node on which the other end is. `node_of`: the
+// node of each member. Faces agree where both nodes' balances of one another add up to zero.
+void add_face_balances(const Share& share, std::span<const std::uint32_t> node_of,
+                       std::span<Hash128> by_node);
+
 // One member's half, for difference().
 struct Party {
   std::int32_t rank = 0;  // world rank, for the text

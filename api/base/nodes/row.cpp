@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kLineBytes = 64;
 
 // Where part `part` of `parts` of a range begins.
-std::uint64_t cut(std::uint64_t length, std::uint64_t part, std::uint64_t parts, std::uint64_t grain) {
+std::uint64_t cut_at(std::uint64_t length, std::uint64_t part, std::uint64_t parts, std::uint64_t grain) {
   const std::uint64_t grains = (length + grain - 1) / grain;
   const std::uint64_t whole = grains / parts, rest = grains % parts;
   return std::min(length, (whole * part + std::min(part, rest)) * grain);
@@ -43,23 +43,23 @@ std::uint32_t NodeRow::chunks(std::uint64_t most) const {
   return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, (elements() + most - 1) / most));
 }
 
-RowChunk NodeRow::chunk(std::uint32_t index, std::uint32_t of) const {
-  RowChunk chunk;
+void NodeRow::cut(std::uint32_t index, std::uint32_t of, RowChunk& chunk) const {
+  chunk.slices.reserve(nodes_);
+  chunk.at.reserve(nodes_ + 1);
   chunk.at.push_back(0);
-  const std::uint64_t first = cut(elements(), index, of, grain_);
-  const std::uint64_t length = cut(elements(), index + 1, of, grain_) - first;
+  const std::uint64_t first = cut_at(elements(), index, of, grain_);
+  const std::uint64_t length = cut_at(elements(), index + 1, of, grain_) - first;
   for (std::uint32_t j = 0; j < nodes_; ++j) {
     ElementRange slice;
     if (of_node_.empty()) {
-      slice = {first + cut(length, j, nodes_, grain_), first + cut(length, j + 1, nodes_, grain_)};
+      slice = {first + cut_at(length, j, nodes_, grain_), first + cut_at(length, j + 1, nodes_, grain_)};
     } else {
       const std::uint64_t begin = of_node_[j], all = of_node_[j + 1] - begin;
-      slice = {begin + cut(all, index, of, grain_), begin + cut(all, index + 1, of, grain_)};
+      slice = {begin + cut_at(all, index, of, grain_), begin + cut_at(all, index + 1, of, grain_)};
     }
     chunk.slices.push_back(slice);
     chunk.at.push_back(chunk.at.back() + slice.count());
   }
-  return chunk;
 }
 
 }  // namespace muster::transport::span

@@ -7,7 +7,9 @@
 #include "api/base/nodes/span.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <memory_resource>
 #include <vector>
 
 namespace muster::transport::span {
@@ -19,8 +21,11 @@ struct ElementRange {
 
 // A part of the row that moves at once, cut into the slices of nodes.
 struct RowChunk {
-  std::vector<ElementRange> slices;  // by node: elements of the row
-  std::vector<std::uint64_t> at;     // by node: where its slice begins, in elements; then how many there are
+  explicit RowChunk(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+      : slices(memory), at(memory) {}
+  std::pmr::vector<ElementRange> slices;  // by node: elements of the row
+  std::pmr::vector<std::uint64_t>
+      at;  // by node: where its slice begins, in elements; then how many there are
 
   std::uint64_t elements() const { return at.back(); }
   // Calls visit(node, range of the row) for elements [first, last) of the chunk.
@@ -41,9 +46,16 @@ class NodeRow {
   NodeRow(const Collective& collective, const Span& span);
 
   std::uint64_t elements() const { return stretches_.empty() ? 0 : stretches_.back().end; }
+  std::size_t blocks() const { return stretches_.size(); }
   // Into how many chunks of about `most` elements it is cut; at least one.
   std::uint32_t chunks(std::uint64_t most) const;
-  RowChunk chunk(std::uint32_t index, std::uint32_t of) const;
+  RowChunk chunk(std::uint32_t index, std::uint32_t of) const {
+    RowChunk one;
+    cut(index, of, one);
+    return one;
+  }
+  // The same, into an empty chunk.
+  void cut(std::uint32_t index, std::uint32_t of, RowChunk& into) const;
 
   // Calls visit(block, elements of that block, where they are in the row) for a range of the row.
   template<class Visit>

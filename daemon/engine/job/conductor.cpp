@@ -164,7 +164,7 @@ Json Conductor::create(Packet& packet) {
     exit_code_ = 1;
     return refused(why);
   };
-  auto backend = open_job_network(*spec, clock_);
+  auto backend = open_job_network(*spec, clock_, account_.get());
   if (!backend) return give_up(backend.error());
   auto engine =
       Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, account_, *std::move(backend));

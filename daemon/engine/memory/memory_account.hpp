@@ -1,6 +1,7 @@
 // MemoryAccount: counts the memory that this engine's job takes from its user's share of the node.
 #pragma once
 
+#include "api/base/memory_budget.hpp"
 #include "api/shm/memory_page.hpp"
 
 #include <atomic>
@@ -45,11 +46,13 @@ class MemoryCharge {
 // Bound   the limit in the page; a charge loads one word of each slot.
 // Fails   attach: PROTOCOL, VERSION, NO_RESOURCE. charge: NO_RESOURCE, naming the memory of each holder, and
 //         the key of the limit.
-class MemoryAccount {
+class MemoryAccount final : public MemoryBudget {
  public:
   static Result<std::shared_ptr<MemoryAccount>> attach(const shm::Descriptor& page, std::uint32_t slot);
   // Without an account it charges nothing.
   static Result<MemoryCharge> charge(const std::shared_ptr<MemoryAccount>& account, std::uint64_t bytes);
+  Status take(std::uint64_t bytes) override;
+  void give_back(std::uint64_t bytes) override;
   // The bytes of a charge that was refused since the last call, and would fit if the account's other jobs
   // held less. 0: there is none.
   std::uint64_t take_shortage() { return short_of_.exchange(0); }
@@ -58,8 +61,6 @@ class MemoryAccount {
   friend class MemoryCharge;
   MemoryAccount(shm::Mapping page, const shm::MemoryPageHeader& header, std::uint32_t slot)
       : page_(std::move(page)), header_(header), slot_(slot) {}
-  Status take(std::uint64_t bytes);
-  void give_back(std::uint64_t bytes);
   Status refusal(std::uint64_t bytes, std::uint64_t held, const shm::MemoryLimits& limits) const;
   std::uint64_t* word() const;
 

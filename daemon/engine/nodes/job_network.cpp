@@ -8,8 +8,8 @@
 #include <utility>
 
 namespace muster::engine {
-Result<std::unique_ptr<transport::Backend>> open_job_network(const control::JobSpec& spec,
-                                                             const Clock& clock) {
+Result<std::unique_ptr<transport::Backend>> open_job_network(const control::JobSpec& spec, const Clock& clock,
+                                                             MemoryBudget* memory) {
   if (spec.network.empty()) return nullptr;
   const auto choice = interfaces_of_network(spec.network, spec.interfaces);
   if (!choice) return fail(choice.error().code(), "network {}: {}", spec.network, choice.error().message());
@@ -20,9 +20,10 @@ Result<std::unique_ptr<transport::Backend>> open_job_network(const control::JobS
     return fail(network.error().code(), "network {}: {}; see `muster doctor`, or set cluster.network",
                 spec.network, network.error().message());
   const auto names = spec.world.nodes();
-  return transport::spanning_backend(
-      *std::move(network), {{names.begin(), names.end()}, spec.world.here(), spec.reproducible, spec.link},
-      clock);
+  transport::SpanningOptions options{
+      {names.begin(), names.end()}, spec.world.here(), spec.reproducible, spec.link};
+  options.memory = memory;
+  return transport::spanning_backend(*std::move(network), std::move(options), clock);
 }
 
 }  // namespace muster::engine

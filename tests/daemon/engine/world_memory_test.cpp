@@ -3,6 +3,7 @@
 
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/transport/memory_network.hpp"
+#include "tests/transport/span/sealed.hpp"
 #include "transport/span/spanning_backend.hpp"
 #include "transport/span/wire.hpp"
 
@@ -54,8 +55,7 @@ class OtherEngines {
   static constexpr int kHellos = 4;  // as many heads as small jobs receive at once
 
   explicit OtherEngines(const World& world) : here_(world.here()), own_(hub_.open(world.here())) {
-    hello_ = transport::span::message_of(transport::span::HelloHeader(), {});
-    transport::span::seal(hello_);
+    hello_ = transport::test::sealed(transport::span::message_of(transport::span::HelloHeader(), {}));
     for (std::uint32_t node = 0; node < world.nodes().size(); ++node)
       if (NodeIndex(node) != here_) open(NodeIndex(node));
   }

@@ -84,7 +84,7 @@ MUTANTS = [
            "the job that was left last makes room first",
            ["evictions_test"]),
     Mutant("governs_nothing", "daemon/supervisor/ranks/claims.cpp",
-           "return {client.peer.who, «control::is_governor(client.peer.who, geteuid())», client.key};",
+           "return {peer.who, «control::is_governor(peer.who, geteuid())», key};",
            "false",
            "root cannot attach to a user's job",
            ["supervisor_test", "refusal_test", "open_test"]),

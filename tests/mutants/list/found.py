@@ -8,9 +8,8 @@ MUTANTS = [
            "given_.kind != Kind::kArena",
            "wrong numbers out of an ALL_TO_ALL in place, with gaps between blocks, above 512 KiB",
            ["direct_conformance_test *ChangesPlacesWithGaps*"]),
-    Mutant("faces_in_listed_order", "transport/span/pair_operation.cpp",
-           "std::sort(faces.begin(), faces.end(), [](const Face* a, const Face* b) { return a->tag < "
-           "b->tag; });",
+    Mutant("faces_in_listed_order", "transport/span/pair_plan.cpp",
+           "std::sort(out.begin(), out.end());",
            "",
            "faces of an exchange between nodes end up in each other's place",
            ["spanning_test *UcxAnyLayout*:*Delayed*-*Random*"]),

@@ -6,7 +6,7 @@ namespace muster::transport::span {
 namespace {
 
 TEST(MessageSums, MeetTheirMessagesInAnyOrder) {
-  MessageSums sums;
+  MessageSums sums(std::pmr::get_default_resource());
   Flow flow;
   EXPECT_FALSE(sums.said(5, 50));
   EXPECT_EQ(sums.came(5, 50, flow), std::optional(true));
@@ -20,7 +20,7 @@ TEST(MessageSums, MeetTheirMessagesInAnyOrder) {
 
 // Goal:   each flow that waits comes back, also where a peer has given one tag to two messages.
 TEST(MessageSums, LoseNoFlowForATagThatComesTwice) {
-  MessageSums sums;
+  MessageSums sums(std::pmr::get_default_resource());
   Flow first, second;
   EXPECT_FALSE(sums.came(7, 70, first));
   EXPECT_EQ(sums.came(7, 70, second), std::optional(false));

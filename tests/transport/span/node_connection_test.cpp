@@ -18,7 +18,8 @@ class NodeConnectionTest : public ::testing::Test {
  protected:
   NodeConnection& connect(std::uint32_t here, std::uint32_t generation) {
     auto& made = connections_.emplace_back(std::make_unique<NodeConnection>(
-        NodeIndex(1 - here), "other", clock_, 1, [](NodeConnection&, Bytes) {}));
+        NodeIndex(1 - here), "other", clock_, 1, [](NodeConnection&, Bytes) {},
+        std::pmr::get_default_resource()));
     EXPECT_EQ(made->status().code(), Code::kPeerLost) << "not yet";
     EXPECT_TRUE(made->connect(*networks_[here], networks_[1 - here]->address(), generation).ok());
     return *made;

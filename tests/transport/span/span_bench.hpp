@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tests/transport/communicator_conformance.hpp"
+#include "tests/transport/launch_once.hpp"
 #include "tests/transport/span/span_cluster.hpp"
 
 #include <algorithm>
@@ -74,7 +75,7 @@ class SpanBench final : public Bench {
       if (members.empty()) continue;
       flight.outcomes[node] = std::make_unique<StepOutcome>();
       MUSTER_RETURN_IF_ERROR(
-          group.communicators[node]->launch(collective, members, key, *flight.outcomes[node]));
+          launch_once(*group.communicators[node], collective, members, key, *flight.outcomes[node]));
     }
     return {};
   }

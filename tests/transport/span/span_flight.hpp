@@ -3,6 +3,7 @@
 
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/collective_case.hpp"
+#include "tests/transport/launch_once.hpp"
 #include "tests/transport/span/span_cluster.hpp"
 
 #include <cstddef>
@@ -55,7 +56,7 @@ void launch_on_all(SpanFlight& flight, const Shape& shape, Case made, const Spre
     }
     if (members.empty()) continue;  // of a SEND
     launched.outcomes[node] = std::make_unique<StepOutcome>();
-    EXPECT_TRUE(communicators[node]->launch(meant, members, key, *launched.outcomes[node]).ok());
+    EXPECT_TRUE(launch_once(*communicators[node], meant, members, key, *launched.outcomes[node]).ok());
   }
 }
 inline void launch_on_all(SpanFlight& flight, const Shape& shape, const Spread& spread,

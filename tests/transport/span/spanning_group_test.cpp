@@ -5,6 +5,7 @@
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/conformance_rows.hpp"
+#include "tests/transport/launch_once.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/oracle.hpp"
 #include "tests/transport/same_bytes.hpp"
@@ -84,7 +85,7 @@ class SpanningGroup : public ::testing::Test {
       }
       if (members.empty()) continue;
       launched.outcomes[node] = std::make_unique<StepOutcome>();
-      EXPECT_TRUE(communicators_[node]->launch(c, members, key, *launched.outcomes[node]).ok());
+      EXPECT_TRUE(launch_once(*communicators_[node], c, members, key, *launched.outcomes[node]).ok());
     }
     return launched;
   }
@@ -449,7 +450,7 @@ TEST_F(SpanningGroup, NamesANodeThatIsLost) {
     for (std::uint32_t node = 0; node < 2; ++node) {
       const LocalMember member{&two[node], nullptr, {}, &signature};
       const MatchKey key{{kGroup + 1, 3, -1, -1}, 1, 1};
-      ASSERT_TRUE(others[node]->launch(barrier, std::span(&member, 1), key, outcomes[node]).ok());
+      ASSERT_TRUE(launch_once(*others[node], barrier, std::span(&member, 1), key, outcomes[node]).ok());
     }
     ASSERT_TRUE(cluster.until([&] { return outcomes[0].over() && outcomes[1].over(); }));
     EXPECT_EQ(outcomes[0].failure(), nullptr);

@@ -3,6 +3,7 @@
 #include "tests/support/property_cases.hpp"
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/collective_case.hpp"
+#include "tests/transport/launch_once.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/span/span_cluster.hpp"
 #include "transport/span/chunk_room.hpp"
@@ -85,6 +86,7 @@ class UrgentAndBulk : public ::testing::Test {
     Case made;
     std::vector<std::byte> arena;
     MatchKey key;
+    device::Priority priority = device::Priority::kNormal;
   };
 
   void open(std::uint32_t nodes, std::uint32_t groups) {
@@ -96,8 +98,10 @@ class UrgentAndBulk : public ::testing::Test {
   }
 
   // `count`: elements of f32 of each block, face or vector.
-  Operation& make(std::uint64_t group, muster_op op, std::uint64_t count) {
+  Operation& make(std::uint64_t group, muster_op op, std::uint64_t count,
+                  device::Priority priority = device::Priority::kNormal) {
     Operation& made = operations_.emplace_back();
+    made.priority = priority;
     const auto ranks = static_cast<std::int32_t>(nodes_);
     made.shape = shape_of(op, MUSTER_F32, has_reduction(op) ? MUSTER_MAX : 0, ranks, count, Place::kApart);
     made.made = make_case(made.shape);
@@ -116,9 +120,8 @@ class UrgentAndBulk : public ::testing::Test {
     const Share& share = operation.shares[node];
     const LocalMember member{&share, nullptr, bases_of(share), &operation.signatures[node]};
     Communicator& group = *groups_[operation.key.place.group - kBulkGroup][node];
-    ASSERT_TRUE(group
-                    .launch(operation.shape.collective, std::span(&member, 1), operation.key,
-                            *operation.outcomes[node])
+    ASSERT_TRUE(launch_once(group, operation.shape.collective, std::span(&member, 1), operation.key,
+                            *operation.outcomes[node], operation.priority)
                     .ok());
   }
   void launch_all(Operation& operation) {
@@ -171,13 +174,35 @@ TEST_F(UrgentAndBulk, AnUrgentMessageGoesAfterOneChunkAtMost) {
     launch_all(bulk);
     for (std::size_t turn = 0; !bulk.over(); ++turn) {
       const auto& [urgent, count] = kUrgent[turn % std::size(kUrgent)];
-      launch_all(make(kUrgentGroup, urgent, count));
+      launch_all(make(kUrgentGroup, urgent, count, device::Priority::kUrgent));
       turns(1);
     }
     finish();
     EXPECT_LE(bulk_ahead(), span::kChunkBytes) << op_name(op);
     EXPECT_GT(bulk_ahead(), span::kChunkBytes / 4) << op_name(op) << ": it has met no bulk";
   }
+}
+
+// Goal:   what is urgent between nodes is what the lane says, whatever the operation and its size.
+// Method: halos of 4 MB on an urgent lane are no bulk to a barrier behind them. Short sums on a lane for
+//         copies are.
+TEST_F(UrgentAndBulk, TheLaneSaysWhatIsUrgent) {
+  open(2, 2);
+  launch_all(make(kBulkGroup, MUSTER_EXCHANGE, 1'000'000, device::Priority::kUrgent));
+  for (int turn = 0; turn < 20; ++turn) {
+    launch_all(make(kUrgentGroup, MUSTER_BARRIER, 0, device::Priority::kUrgent));
+    turns(1);
+  }
+  finish();
+  EXPECT_EQ(bulk_ahead(), 0u);
+  for (int turn = 0; turn < 20; ++turn) {
+    launch_all(make(kBulkGroup, MUSTER_ALL_REDUCE, 15'000, device::Priority::kLow));
+    turns(2);
+    launch_all(make(kUrgentGroup, MUSTER_BARRIER, 0, device::Priority::kUrgent));
+    turns(1);
+  }
+  finish();
+  EXPECT_GE(bulk_ahead(), 15'000u);
 }
 
 // Goal:   nodes that give the library no more than a chunk at once do not wait for each other in a circle.

@@ -4,6 +4,7 @@
 #include "daemon/control/engine_address.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/support/manual_clock.hpp"
+#include "tests/transport/span/sealed.hpp"
 #include "transport/endpoint/library.hpp"
 #include "transport/span/wire.hpp"
 
@@ -257,8 +258,7 @@ class SilentEngine final : transport::Transfer {
     auto endpoint = network_->connect(to, there);
     ASSERT_TRUE(endpoint) << endpoint.error().text();
     endpoint_ = *std::move(endpoint);
-    hello_ = transport::span::message_of(transport::span::HelloHeader(), {});
-    transport::span::seal(hello_);
+    hello_ = transport::test::sealed(transport::span::message_of(transport::span::HelloHeader(), {}));
     ASSERT_TRUE(endpoint_->send(0, hello_, *this).ok());
   }
   void say_nonsense() {
