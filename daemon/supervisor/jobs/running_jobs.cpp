@@ -29,6 +29,18 @@ EngineProcess::User engine_user(const control::Identity& owner, std::uint32_t gi
 
 }  // namespace
 
+// An engine makes memory for every rank before the first one comes. Ranks that can never all attach do not
+// start.
+Status check_size(const control::JobSpec& spec, const Options& options) {
+  const std::uint32_t ranks = spec.world.local_count();
+  if (ranks > options.ranks_per_job_max)
+    return failure(
+        Code::kNoResource,
+        "job {} is of {} ranks, {} are the limit (limits.ranks_per_job_max); start fewer or raise it",
+        spec.name, ranks, options.ranks_per_job_max);
+  return session_shares(options).fits(spec.owner.account, ranks, kSessionsOfAJob);
+}
+
 RunningJobs::RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
                          control::NodeCostBook& costs, const Options& options, Events events)
     : loop_(loop),
@@ -56,15 +68,7 @@ EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec,
 Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) {
   if (closed_) return failure(Code::kState, kShuttingDown);
   if (birth.held_epoch == 0) MUSTER_RETURN_IF_ERROR(reserved(spec.id()));
-  // An engine makes memory for every rank before the first one comes, so the job's size is checked here.
-  if (spec.world.local_count() > options_.ranks_per_job_max)
-    return failure(
-        Code::kNoResource,
-        "job {} is of {} ranks, {} are the limit (limits.ranks_per_job_max); start fewer or raise it",
-        spec.name, spec.world.local_count(), options_.ranks_per_job_max);
-  // Else ranks would start that can never all attach.
-  MUSTER_RETURN_IF_ERROR(
-      session_shares(options_).fits(spec.owner.account, spec.world.local_count(), kSessionsOfAJob));
+  MUSTER_RETURN_IF_ERROR(check_size(spec, options_));
   spec.epoch = birth.held_epoch != 0 ? birth.held_epoch : draw_epoch(options_);
   spec.costs = costs_.get();
   MUSTER_ASSIGN_OR_RETURN(const Job* entry, table_.create(spec));

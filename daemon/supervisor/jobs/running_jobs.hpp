@@ -34,6 +34,9 @@ struct EngineEvent {
 // wait for ranks that may come back.
 enum class Idle : std::uint8_t { kNo, kYes, kInHaste };
 
+// Whether a job of that size may be made at all, whatever room there is. kNoResource: the limit.
+Status check_size(const control::JobSpec& spec, const Options& options);
+
 // Owns    the engine processes, and their descriptors in the store.
 // Thread  the supervisor's loop.
 // Bound   the table's jobs; ranks_per_job_max; kQuestionsMax callbacks of each job until its engine has

@@ -63,8 +63,8 @@ Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Eviction
       events_(std::move(events)) {}
 
 // A governor may attach to any job, also at the ranks' door.
-control::Actor Claims::actor_of(const Client& client) {
-  return {client.peer.who, control::is_governor(client.peer.who, geteuid()), client.key};
+control::Actor Claims::Client::actor() const {
+  return {peer.who, control::is_governor(peer.who, geteuid()), key};
 }
 
 void Claims::hear(shm::Descriptor socket, PendingClient peer, std::span<const std::byte> hello) {
@@ -89,12 +89,15 @@ void Claims::admit(Client client) {
   for (const auto* text : {&name, &token, &mesh})
     if (!*text) return refuse(client, text->error());
   if (jobs_.closed()) return refuse(client, failure(Code::kJobEnded, RunningJobs::kShuttingDown));
-  const std::string job = client.job = table_.own_id(std::string(*name), actor_of(client));
+  const control::Actor actor = client.actor();
+  const std::string job = client.job = table_.own_id(std::string(*name), actor);
   if (const Status room = check_room(client, job); !room.ok()) return refuse(client, room);
   if (table_.find(job) == nullptr) {
     if (client.key.empty())
       if (const Status known = control::check_known(client.peer.who); !known.ok())
         return refuse(client, known);
+    for (const Status& possible : {jobs_.reserved(job), check_possible(client, *mesh)})
+      if (!possible.ok()) return refuse(client, possible);
     if (wait_for_place(client, job)) return;
     if (must_gather(client)) return gather(std::move(client), *mesh);
     const Status made = make_job(client, *mesh);
@@ -107,14 +110,17 @@ void Claims::admit(Client client) {
     waiting_[job].clients.push_back(std::move(client));
     return;
   }
-  const Claimant claimant{actor_of(client),        client.peer.process.pid, client.hello.rank,
-                          client.hello.world_size, std::string(*token),     std::string(*mesh)};
+  const Claimant claimant{actor,
+                          client.peer.process.pid,
+                          client.hello.rank,
+                          client.hello.world_size,
+                          std::string(*token),
+                          std::string(*mesh)};
   const Status claimed = table_.claim(job, claimant);
   if (claimed.code() == Code::kDuplicate && claim_later(client)) return;
   if (means_another(client, job, claimed)) {
     const std::string wanted = fmt::format("one of its name with {} ranks", client.hello.world_size);
-    if (evictions_.replace(job, actor_of(client), wanted))
-      return waiting_[job].clients.push_back(std::move(client));
+    if (evictions_.replace(job, actor, wanted)) return waiting_[job].clients.push_back(std::move(client));
     if (claim_later(client)) return;  // its last ranks may just be leaving
   }
   if (!claimed.ok()) return refuse(client, claimed);
@@ -139,16 +145,15 @@ bool Claims::means_another(const Client& client, const std::string& job, const S
   const std::int32_t world = client.hello.world_size;
   const bool resized = world >= 1 && static_cast<std::uint32_t>(world) != entry->spec.world.size();
   const bool other = claimed.code() == Code::kConfig || (claimed.code() == Code::kBadArgument && resized);
-  if (!other || world < 1 || !options_.auto_create_jobs || !jobs_.facts(job).made) return false;
-  return JobTable::is_own(*entry, actor_of(client)) &&
-         canonical_mesh(client.hello.mesh, static_cast<std::uint32_t>(world)).has_value();
+  if (!other || !jobs_.facts(job).made) return false;
+  return JobTable::is_own(*entry, client.actor()) && check_possible(client, client.hello.mesh).ok();
 }
 
 // True: takes the client. A job that is ending still has the place of the client's job.
 bool Claims::wait_for_place(Client& client, const std::string& job) {
   const Account account = client.peer.who.account;
   const bool full = !table_.places().has_room(account) && !table_.place_is_coming(account);
-  if (full && evictions_.make_room(actor_of(client), fmt::format("job {}", job))) client.applied = false;
+  if (full && evictions_.make_room(client.actor(), fmt::format("job {}", job))) client.applied = false;
   if (client.applied || !retries_.may_wait_for_place(account)) return false;
   client.applied = true;
   const auto kept = std::make_shared<Client>(std::move(client));
@@ -157,8 +162,18 @@ bool Claims::wait_for_place(Client& client, const std::string& job) {
   return true;
 }
 
+// Whether the client's job can be made once there is room for it: no other job ends for one that cannot.
+Status Claims::check_possible(const Client& client, std::string_view mesh) const {
+  if (must_gather(client)) {
+    const auto rank = rendezvous_rank(client, mesh);
+    return rank ? Status() : rank.error();
+  }
+  MUSTER_ASSIGN_OR_RETURN(const control::JobSpec spec, spec_for(client, mesh));
+  MUSTER_RETURN_IF_ERROR(control::check_job_name(spec.name));
+  return check_size(spec, options_);
+}
+
 Status Claims::make_job(const Client& client, std::string_view mesh) {
-  MUSTER_RETURN_IF_ERROR(jobs_.reserved(client.job));
   MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, spec_for(client, mesh));
   return jobs_.start(std::move(spec), {.gid = client.peer.process.gid, .made = true},
                      [job = client.job](const Status& status) {
@@ -185,7 +200,7 @@ Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view
   spec.world = world;
   // In the form of `muster run`, which joins a job only if its mesh is the same.
   MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
-  spec.scope = control::scope_of(actor_of(client), spec.owner.uid);
+  spec.scope = control::scope_of(client.actor(), spec.owner.uid);
   spec.owner = client.peer.who;
   spec.claim = control::ClaimRule::kOwner;
   return spec;
@@ -203,7 +218,10 @@ bool Claims::must_gather(const Client& client) const {
 void Claims::gather(Client client, std::string_view mesh) {
   forget_leavers();  // a former process of the rank may have waited
   const std::string job = client.job;
-  const auto ticket = come(client, mesh);
+  auto rank = rendezvous_rank(client, mesh);
+  if (!rank) return refuse(client, rank.error());
+  const auto ticket =
+      rendezvous_service_.come(*std::move(rank), Nanos(std::max<std::int64_t>(client.hello.timeout_ns, 0)));
   if (!ticket) return refuse(client, ticket.error());
   client.ticket = *ticket;
   client.watch = loop_.watch(client.socket.get(), [this, ticket = *ticket] {
@@ -213,13 +231,13 @@ void Claims::gather(Client client, std::string_view mesh) {
   waiting_[job].clients.push_back(std::move(client));
 }
 
-Result<std::uint64_t> Claims::come(const Client& client, std::string_view mesh) {
+// As the rendezvous knows it.
+Result<RendezvousRank> Claims::rendezvous_rank(const Client& client, std::string_view mesh) const {
   const shm::Hello& hello = client.hello;
   RendezvousRank rank;
   rank.job = gathers(client);
   rank.who = client.peer.who;
   MUSTER_RETURN_IF_ERROR(control::check_job_name(rank.job.name));
-  MUSTER_RETURN_IF_ERROR(jobs_.reserved(client.job));
   if (!client.peer.who.is_home() && client.key.empty())
     return fail(
         Code::kDenied,
@@ -236,11 +254,11 @@ Result<std::uint64_t> Claims::come(const Client& client, std::string_view mesh) 
   if (!mesh.empty()) {
     MUSTER_ASSIGN_OR_RETURN(rank.mesh, canonical_mesh(mesh, rank.world));
   }
-  return rendezvous_service_.come(std::move(rank), Nanos(std::max<std::int64_t>(hello.timeout_ns, 0)));
+  return rank;
 }
 
 RendezvousRank::Job Claims::gathers(const Client& client) {
-  return {control::scope_of(actor_of(client), control::kNoUid), std::string(client.hello.job)};
+  return {control::scope_of(client.actor(), control::kNoUid), std::string(client.hello.job)};
 }
 
 void Claims::refuse_gathered(std::uint64_t ticket, const Status& why) {

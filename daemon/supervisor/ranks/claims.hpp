@@ -72,6 +72,8 @@ class Claims {
     bool gathered = false;           // the other ranks are here too
     std::uint64_t ticket = 0;        // of the rendezvous, where it waits; 0: it does not
     control::Loop::Watch watch = 0;  // of its end, while it waits there
+
+    control::Actor actor() const;
   };
   struct Waiting {
     std::vector<Client> clients;
@@ -80,14 +82,14 @@ class Claims {
   void admit(Client client);
   Status check_room(const Client& client, const std::string& job);
   bool wait_for_place(Client& client, const std::string& job);
-  static control::Actor actor_of(const Client& client);
   static RendezvousRank::Job gathers(const Client& client);
   bool means_another(const Client& client, const std::string& job, const Status& claimed) const;
   bool must_gather(const Client& client) const;
   void gather(Client client, std::string_view mesh);
-  Result<std::uint64_t> come(const Client& client, std::string_view mesh);
+  Result<RendezvousRank> rendezvous_rank(const Client& client, std::string_view mesh) const;
   std::vector<Client> take_gathered(const std::function<bool(const Client&)>& which);
   void depart(Client& client);
+  Status check_possible(const Client& client, std::string_view mesh) const;
   Status make_job(const Client& client, std::string_view mesh);
   Result<control::JobSpec> spec_for(const Client& client, std::string_view mesh) const;
   bool claim_later(Client& client);

@@ -1,6 +1,7 @@
 // Jobs that all their ranks have left make room: an in-process daemon with engines of its own.
 #include "daemon/supervisor/ranks/evictions.hpp"
 
+#include "api/base/log.hpp"
 #include "tests/support/node.hpp"
 #include "tests/support/users.hpp"
 
@@ -61,12 +62,17 @@ class EvictionsTest : public ::testing::Test {
     static_cast<void>(muster_close(session));
     return status;
   }
+  Result<Json> answer_on(const shm::Descriptor& socket, const Json& command) const {
+    MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
+    MUSTER_ASSIGN_OR_RETURN(const auto packet, control::receive_packet(socket, soon(), clock_));
+    return control::result_of(packet);
+  }
+  Result<Json> answer(const Json& command) const {
+    MUSTER_ASSIGN_OR_RETURN(const auto socket, shm::connect_to(node_.door(), soon(), clock_));
+    return answer_on(socket, command);
+  }
   Json ask(const Json& command) const {
-    const auto socket = shm::connect_to(node_.door(), soon(), clock_);
-    EXPECT_TRUE(socket) << socket.error().text();
-    EXPECT_TRUE(control::send_packet(*socket, shm::MessageKind::kCommand, 1, command).ok());
-    const auto packet = control::receive_packet(*socket, soon(), clock_);
-    const auto result = packet ? control::result_of(*packet) : Result<Json>(fail(packet.error()));
+    const auto result = answer(command);
     EXPECT_TRUE(result) << result.error().text();
     return result ? *result : Json();
   }
@@ -192,6 +198,137 @@ TEST_F(EvictionsTest, GiveMemoryToAllWhoWaitForIt) {
   for (std::thread& rank : ranks) rank.join();
 }
 
+// Goal:   a rank that means the job that is there gets it, however it writes that, and an odd one ends
+// nothing.
+TEST_F(EvictionsTest, EndNoJobForARankThatMeansIt) {
+  node_.start();
+  ASSERT_EQ(visit("elastic", 4, "tp=2,dp_shard=2"), MUSTER_OK) << muster_last_error();
+  std::uint32_t attachments = 0;
+  for (const char* mesh : {"dp_shard=2,tp=2", "tp=2,dp_shard=-1", static_cast<const char*>(nullptr)}) {
+    const std::uint32_t before = attachments;
+    ASSERT_EQ(visit("elastic", 4, mesh, &attachments), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(attachments, before + 1) << (mesh == nullptr ? "no mesh" : mesh);
+  }
+  EXPECT_EQ(visit("elastic", 4, "tp=3"), MUSTER_ERR_CONFIG);
+  EXPECT_EQ(visit("elastic", 6, "tp=4"), MUSTER_ERR_BAD_ARGUMENT);
+  ASSERT_EQ(visit("elastic", 4, nullptr, &attachments), MUSTER_OK);
+  EXPECT_EQ(attachments, 4u) << "meshes that cannot be have ended nothing";
+  ASSERT_EQ(visit("elastic", 4, "dp_shard=-1", &attachments), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(attachments, 0u) << "and one that can be has";
+}
+
+// Goal:   a job that cannot be made, for whatever reason, ends none that is idle: neither for its place nor
+//         for its name.
+TEST_F(EvictionsTest, EndNoJobForOneThatCannotBeMade) {
+  node_.options.jobs_max = 2;
+  node_.options.ranks_per_job_max = 4;
+  node_.start();
+  ASSERT_EQ(visit("warm", 2), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(visit("other"), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(visit("wide", 5), MUSTER_ERR_NO_RESOURCE);
+  EXPECT_THAT(muster_last_error(), HasSubstr("limits.ranks_per_job_max"));
+  EXPECT_EQ(visit("bent", 4, "tp=3"), MUSTER_ERR_CONFIG);
+  EXPECT_EQ(visit("anothers@4711"), MUSTER_ERR_NOT_FOUND);
+  EXPECT_EQ(visit("no name"), MUSTER_ERR_BAD_ARGUMENT);
+  EXPECT_EQ(visit("warm", 5), MUSTER_ERR_BAD_ARGUMENT);
+  const auto wide =
+      answer({{"command", "job_create"}, {"spec", {{"name", "wide"}, {"world", 5}, {"mesh", "dp_shard=5"}}}});
+  ASSERT_FALSE(wide);
+  EXPECT_THAT(wide.error().message(), HasSubstr("limits.ranks_per_job_max"));
+  EXPECT_THAT(jobs(), UnorderedElementsAre("warm", "other"));
+  std::uint32_t attachments = 0;
+  ASSERT_EQ(visit("warm", 2, nullptr, &attachments), MUSTER_OK);
+  EXPECT_EQ(attachments, 1u);
+}
+
+// Goal:   the oldest is the one that its last rank left first, and not the one that was made first.
+TEST_F(EvictionsTest, EndTheJobThatWasLeftFirst) {
+  node_.options.jobs_max = 2;
+  node_.start();
+  muster_session* session = nullptr;
+  const muster_open_options first = node_.rank("first", 0, 1);
+  ASSERT_EQ(muster_open(&first, &session), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(visit("second"), MUSTER_OK) << muster_last_error();
+  ASSERT_EQ(muster_close(session), MUSTER_OK);
+  ASSERT_EQ(visit("third"), MUSTER_OK) << muster_last_error();
+  EXPECT_THAT(jobs(), UnorderedElementsAre("first", "third"));
+}
+
+// Goal:   jobs that come at the same time each find room, and no more end than must.
+TEST_F(EvictionsTest, MakeRoomForSeveralAtOnce) {
+  node_.options.jobs_max = 4;
+  node_.start();
+  for (const char* job : {"a", "b", "c", "d"}) ASSERT_EQ(visit(job), MUSTER_OK) << job << muster_last_error();
+  std::vector<std::thread> ranks;
+  for (const char* job : {"e", "f", "g"})
+    ranks.emplace_back([this, job] { EXPECT_EQ(visit(job), MUSTER_OK) << job << muster_last_error(); });
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_THAT(jobs(), UnorderedElementsAre("d", "e", "f", "g"));
+}
+
+// Goal:   the log says which job has ended for which; the next rank of one that has ended for memory hears
+//         that its job is new, and so does that of one whose size has changed.
+TEST_F(EvictionsTest, AreLoggedAndHeardOf) {
+  log::configure(log::Level::kInfo, log::Format::kText);
+  testing::internal::CaptureStderr();
+  node_.options.jobs_max = 2;
+  node_.options.memory_max = kShare;
+  node_.start();
+  std::uint32_t attachments = 7;
+  EXPECT_EQ(leave_behind("large", kShare / 2), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(leave_behind("larger", kShare * 3 / 4), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(visit("large", 1, nullptr, &attachments), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(attachments, 0u);
+  EXPECT_EQ(visit("third"), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(visit("third", 2, nullptr, &attachments), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(attachments, 0u);
+  const std::string log = testing::internal::GetCapturedStderr();
+  log::configure(log::Level::kOff, log::Format::kText);
+  for (const char* line : {"job large has no rank, and makes room for the memory of job larger",
+                           "job larger has no rank, and makes room for job third",
+                           "job third has no rank, and makes room for one of its name with 2 ranks"})
+    EXPECT_THAT(log, HasSubstr(line));
+}
+
+// Goal:   jobs that were asked for stay: those of the cluster file, and of a `muster run` that still runs.
+TEST_F(EvictionsTest, EndNoJobOfTheClusterFileOrOfARun) {
+  node_.options.jobs_max = 3;
+  control::JobSpec file = node_.options.job_defaults;
+  file.name = "file";
+  file.owner = getuid();
+  file.world = 1;
+  file.mesh = "dp_shard=1";
+  node_.options.jobs = {file};
+  node_.start();
+  const auto run = shm::connect_to(node_.door(), soon(), clock_);
+  ASSERT_TRUE(run) << run.error().text();
+  ASSERT_TRUE(answer_on(
+      *run, {{"command", "job_create"}, {"spec", {{"name", "run"}, {"world", 1}, {"mesh", "dp_shard=1"}}}}));
+  for (const char* job : {"file", "run", "a", "file", "run", "b", "c"})
+    ASSERT_EQ(visit(job), MUSTER_OK) << job << muster_last_error();
+  EXPECT_THAT(jobs(), UnorderedElementsAre("file", "run", "c"));
+  for (const char* job : {"file", "run"}) {
+    EXPECT_EQ(visit(job, 2), MUSTER_ERR_BAD_ARGUMENT) << "it is of one rank";
+    std::uint32_t attachments = 0;
+    ASSERT_EQ(visit(job, 1, nullptr, &attachments), MUSTER_OK) << muster_last_error();
+    EXPECT_EQ(attachments, 2u) << "the same job";
+  }
+}
+
+// Goal:   a rank that comes with another mesh than that of a job in use hears so, and gets its own job once
+//         the last rank has left.
+TEST_F(EvictionsTest, EndAJobForAnotherMeshOnceItIsIdle) {
+  node_.start();
+  muster_session* session = nullptr;
+  const muster_open_options options = node_.rank("busy", 0, 2, "dp_shard=2");
+  ASSERT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(visit("busy", 2, "tp=2"), MUSTER_ERR_CONFIG);
+  ASSERT_EQ(muster_close(session), MUSTER_OK);
+  std::uint32_t attachments = 7;
+  ASSERT_EQ(visit("busy", 2, "tp=2", &attachments), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(attachments, 0u);
+}
+
 // Goal:   two users who start short jobs at the same time hinder each other in nothing.
 TEST_F(EvictionsTest, LetTwoUsersHaveShortJobsAtOnce) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become other users";
@@ -239,6 +376,42 @@ TEST_F(EvictionsTest, EndNoJobOfAnotherUser) {
   EXPECT_THAT(jobs(), UnorderedElementsAre("a@65531", "b@65531"));
   EXPECT_EQ(test::as_user(node_, test::kOneUser, visits("c", "d")), 0);
   EXPECT_THAT(jobs(), UnorderedElementsAre("c@65531", "d@65531"));
+}
+
+// Goal:   memory that another user's idle job holds is his: whoever lacks it is refused.
+TEST_F(EvictionsTest, TakeNoMemoryOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become other users";
+  node_.options.memory_max = kShare;
+  node_.options.memory_per_user_max = kShare * 3 / 4;
+  test::start_for_everybody(node_);
+  const auto leaves = [this](const char* job, std::uint64_t bytes) {
+    return [this, job, bytes] { return leave_behind(job, bytes); };
+  };
+  EXPECT_EQ(test::as_user(node_, test::kOneUser, leaves("mine", kShare / 2)), MUSTER_OK);
+  EXPECT_EQ(test::as_user(node_, test::kOtherUser,
+                          [this] {
+                            const bool refused = leave_behind("his", kShare / 2) == MUSTER_ERR_NO_RESOURCE;
+                            return refused ? 0 : 1;
+                          }),
+            0);
+  EXPECT_THAT(jobs(), ::testing::Contains("mine@65531"));
+  EXPECT_EQ(test::as_user(node_, test::kOneUser, leaves("more", kShare * 5 / 8)), MUSTER_OK);
+  EXPECT_THAT(jobs(), ::testing::Not(::testing::Contains("mine@65531"))) << "his own makes room for him";
+}
+
+// Goal:   also root's jobs end none of another user: whoever governs may end jobs, and does so by name.
+TEST_F(EvictionsTest, EndNoJobOfAUserForRoot) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become other users";
+  node_.options.jobs_max = 3;
+  node_.options.jobs_per_user_max = 2;
+  test::start_for_everybody(node_);
+  EXPECT_EQ(test::as_user(node_, test::kOneUser,
+                          [this] { return visit("a") == MUSTER_OK && visit("b") == MUSTER_OK ? 0 : 1; }),
+            0);
+  for (const char* job : {"r1", "r2", "r3"}) ASSERT_EQ(visit(job), MUSTER_OK) << job << muster_last_error();
+  EXPECT_THAT(jobs(), UnorderedElementsAre("a@65531", "b@65531", "r3"));
+  EXPECT_NE(visit("a@65531", 2), MUSTER_OK) << "nor is one replaced by a governor's";
+  EXPECT_THAT(jobs(), ::testing::Contains("a@65531"));
 }
 
 }  // namespace
