@@ -114,6 +114,14 @@ class Chooser {
       return !matcher.excludes && matcher.matches(device);
     });
   }
+  // A subnet means the addresses in it, and not the others of the same interface.
+  bool meant(const NetworkDevice& device, const IpAddress& address) const {
+    return !includes(Kind::kTcp) ||
+           std::any_of(matchers_.begin(), matchers_.end(), [&](const Matcher& matcher) {
+             return !matcher.excludes && matcher.matches(device) &&
+                    (!matcher.subnet || matcher.subnet->contains(address));
+           });
+  }
   bool excluded(const NetworkDevice& device) const {
     const NetworkDevice* twin = interface_of(device);
     return std::any_of(matchers_.begin(), matchers_.end(), [&](const Matcher& matcher) {
@@ -157,7 +165,7 @@ class Chooser {
     });
     for (const IpAddress& own : own_)
       for (const NetworkDevice* device : possible)
-        if (carries(*device, own) && device->loopback == own.loopback())
+        if (carries(*device, own) && device->loopback == own.loopback() && meant(*device, own))
           return take(*device, own, "it has the address of this node");
     if (includes(Kind::kTcp)) return take_included(possible);
     if (!rule_.patterns.empty()) return take_left(possible);

@@ -204,6 +204,114 @@ TEST(InterfaceChoice, NamesInterfaceAddressAndSettingOfWhatIsWrong) {
   EXPECT_EQ(own.error().code(), Code::kConfig);
 }
 
+// Goal:   a subnet means an address, also on the interface that carries the node's own: others reach the node
+//         where the setting says.
+TEST(InterfaceChoice, TakesTheAddressInTheSubnetThoughAnotherIsTheNodes) {
+  const Devices devices{kLo, tcp("eth0", {"10.66.0.1/24", "10.77.0.1/24", "fd66::1/64"})};
+  EXPECT_EQ(chosen(devices, {"10.66.0.1"}, {"10.77.0.0/24"}), "eth0 10.77.0.1");
+  EXPECT_EQ(chosen(devices, {"10.66.0.1"}, {"fd66::/64"}), "eth0 fd66::1");
+  EXPECT_EQ(chosen(devices, {"10.66.0.1"}, {"10.77.0.0/24", "eth0"}), "eth0 10.66.0.1")
+      << "the name means any";
+  EXPECT_EQ(chosen(devices, {"10.66.0.1"}, {"10.64.0.0/12"}), "eth0 10.66.0.1")
+      << "of both in it, the node's";
+  EXPECT_EQ(chosen(devices, {"fd66::1"}, {"^10.88.0.0/16"}), "eth0 fd66::1")
+      << "an exclusion means no address";
+}
+
+// Goal:   nodes with eight mlx5 of Ethernet (RoCE), of which some are bonded, one is down, and the first two
+//         ports belong to storage.
+TEST(InterfaceChoice, KnowsNodesWithEightMlx5OfEthernet) {
+  Devices devices{kLo, tcp("bond0", {"10.0.0.7/16"})};
+  for (int i = 0; i < 8; ++i) {
+    const std::string name = "ens" + std::to_string(10 + i) + "np0";
+    devices.push_back(tcp(name, {"10.20." + std::to_string(i) + ".7/24"}, 9000));
+    devices.push_back(rdma("mlx5_" + std::to_string(i), name));
+  }
+  devices.push_back(rdma("mlx5_bond_0", "bond0"));
+  devices[13] = down(devices[13]);  // mlx5_5
+  EXPECT_EQ(devices[13].name, "mlx5_5");
+  EXPECT_EQ(chosen(devices, {"10.0.0.7"}), "bond0 10.0.0.7");
+  EXPECT_THAT(rdma_of(devices, {"^10.20.0.0/23"}),
+              ElementsAre("mlx5_2:1", "mlx5_3:1", "mlx5_4:1", "mlx5_6:1", "mlx5_7:1", "mlx5_bond_0:1"))
+      << "two subnets of one prefix";
+  EXPECT_THAT(rdma_of(devices, {"mlx5_bond"}), ElementsAre("mlx5_bond_0:1"));
+  EXPECT_THAT(rdma_of(devices, {"mlx5_5"}), IsEmpty()) << "it is down, and no other was named";
+  EXPECT_THAT(rdma_of(devices, {"mlx5_", "^=mlx5_bond_0", "^ens1"}), IsEmpty())
+      << "'^' wins, by the interface too";
+  EXPECT_THAT(rdma_of(devices, {"^bond"}), ElementsAre(HasSubstr("name one")))
+      << "bond0 had the node's address, and eight others are left";
+  EXPECT_EQ(chosen(devices, {"10.0.0.7"}, {"^bond", "ens13"}), "ens13np0 10.20.3.7");
+}
+
+// Goal:   nodes with a dual-port HCA, whose ports are told apart.
+TEST(InterfaceChoice, KnowsThePortsOfOneDevice) {
+  const Devices devices{kLo, tcp("eth0", {"10.0.0.7/16"}), tcp("ib0", {"10.9.0.7/24"}), rdma("mlx4_0", "ib0"),
+                        rdma("mlx4_0", "eth0", 2)};
+  EXPECT_THAT(rdma_of(devices, {}), ElementsAre("mlx4_0:1", "mlx4_0:2"));
+  EXPECT_THAT(rdma_of(devices, {"^mlx4_0:1"}), ElementsAre("mlx4_0:2"));
+  EXPECT_THAT(rdma_of(devices, {"=mlx4_0:1"}), ElementsAre("mlx4_0:1"));
+  EXPECT_THAT(rdma_of(devices, {"^ib0"}), ElementsAre("mlx4_0:2"));
+  EXPECT_THAT(rdma_of(devices, {"mlx4_0", "^mlx4_0:2"}), ElementsAre("mlx4_0:1"));
+}
+
+// Goal:   names that launchers and clouds use, each beside one that only looks alike.
+TEST(InterfaceChoice, TakesNamesPrefixesAndExclusionsAsNcclAndMpiDo) {
+  const Devices devices{kLo,
+                        tcp("enp1s0", {"10.66.0.1/24"}),
+                        tcp("enp1s0.7", {"10.77.0.1/24"}),
+                        tcp("enp10s0", {"10.88.0.1/24"}),
+                        tcp("virbr0", {"192.168.122.1/24"}),
+                        tcp("docker0", {"172.17.0.1/16"}),
+                        tcp("br-3f2a", {"172.18.0.1/16"})};
+  EXPECT_EQ(chosen(devices, {"10.1.1.1"}, {"enp1s0"}), "enp1s0 10.66.0.1") << "a name, and no beginning";
+  EXPECT_EQ(chosen(devices, {"10.77.0.1"}, {"enp1"}), "enp1s0.7 10.77.0.1") << "of the prefix, the node's";
+  EXPECT_EQ(chosen(devices, {"10.1.1.1"}, {"enp10", "enp1s0"}), "enp10s0 10.88.0.1") << "in their order";
+  EXPECT_EQ(chosen(devices, {"10.1.1.1"}, {"^docker", "^br-", "^virbr", "^enp1s0", "^enp1s0.7"}),
+            "enp10s0 10.88.0.1");
+  EXPECT_EQ(chosen(devices, {"10.1.1.1"}, {"enp", "^enp1s0", "^10.88.0.0/16"}), "enp1s0.7 10.77.0.1");
+  EXPECT_EQ(chosen(devices, {"172.17.0.1"}, {"^172.16.0.0/12", "enp1s0.7"}), "enp1s0.7 10.77.0.1")
+      << "though docker0 has the address that the node was given";
+  EXPECT_EQ(chosen(devices, {"10.66.0.1"}, {"=enp1s0"}), "enp1s0 10.66.0.1");
+  EXPECT_THAT(chosen(devices, {"10.66.0.1"}, {"=enp1"}), HasSubstr("'=enp1' matches no network device"));
+}
+
+// Goal:   IPv6 beside IPv4, in subnets, as link-local alone, and as the loopback interface's.
+TEST(InterfaceChoice, TakesIpv6BySubnetAndNeverALinksOwn) {
+  const Devices devices{kLo, tcp("eth0", {"fe80::a/64", "2001:db8:0:1::7/64"}),
+                        tcp("eth1", {"fe80::b/64", "10.77.0.1/24", "2001:db8:0:2::7/64"}),
+                        tcp("eth2", {"fe80::c/64"})};
+  EXPECT_EQ(chosen(devices, {"2001:db8:0:2::7"}), "eth1 2001:db8:0:2::7");
+  EXPECT_EQ(chosen(devices, {"10.1.1.1"}, {"2001:db8:0:1::/64"}), "eth0 2001:db8:0:1::7");
+  EXPECT_EQ(chosen(devices, {"2001:db8:9::1"}, {"eth1"}), "eth1 2001:db8:0:2::7") << "the node's version";
+  EXPECT_EQ(chosen(devices, {"10.1.1.1"}, {"^2001:db8::/63"}), "eth1 10.77.0.1") << "eth2 reaches nobody";
+  EXPECT_THAT(chosen(devices, {"10.1.1.1"}, {"eth2"}), HasSubstr("eth2 (no address) cannot be used"));
+  EXPECT_EQ(chosen(devices, {"10.1.1.1"}, {"fe80::/10"}), "eth0 2001:db8:0:1::7") << "all have one of these";
+}
+
+// Goal:   an error names interface, address and setting whichever of them is at fault.
+TEST(InterfaceChoice, NamesWhatIsAtFault) {
+  const Devices devices{kLo, tcp("eth0", {"10.66.0.1/24", "fd66::1/64"}), down(tcp("ib0", {"10.9.0.7/24"})),
+                        tcp("tun0", {"10.8.0.2/32"})};
+  const auto why = [&devices](const Texts& patterns, const char* setting) {
+    const auto choice = choose_interfaces(devices, {{"10.99.0.1"}, patterns, setting});
+    return choice ? "" : choice.error().message();
+  };
+  EXPECT_THAT(why({"ib"}, "nodes[2].interfaces"),
+              HasSubstr("nodes[2].interfaces: ib0 (down, 10.9.0.7) cannot be used"));
+  EXPECT_THAT(why({"10.9.0.0/24"}, "cluster.interfaces"),
+              HasSubstr("cluster.interfaces: ib0 (down, 10.9.0.7) cannot be used"));
+  EXPECT_THAT(why({"^tun0", "^eth"}, "nodes[0].interfaces"),
+              HasSubstr("nodes[0].interfaces: no interface is left; there are lo (127.0.0.1, ::1), eth0 "
+                        "(10.66.0.1, fd66::1), ib0 (down, 10.9.0.7), tun0 (10.8.0.2)"));
+  EXPECT_THAT(
+      why({"^ib0"}, "cluster.interfaces"),
+      HasSubstr("eth0 (10.66.0.1, fd66::1), tun0 (10.8.0.2) are left, and the address 10.99.0.1 of this node "
+                "is on none of them; name one"));
+  EXPECT_THAT(why({"eth0", "^fd66::/16"}, "cluster.interfaces"),
+              HasSubstr("eth0 (10.66.0.1, fd66::1) cannot be used"));
+  EXPECT_THAT(why({"wlan0", "10.7.0.0/16"}, "cluster.interfaces"), HasSubstr("'wlan0' matches no"));
+}
+
 TEST(InterfaceChoice, AllowsNamesOfOtherNodesIfOneMatches) {
   const Devices devices{kLo, tcp("ens5", {"10.66.0.1/24"})};
   EXPECT_EQ(chosen(devices, {"10.66.0.1"}, {"eth0", "ens5"}), "ens5 10.66.0.1");

@@ -31,6 +31,19 @@ TEST(IpAddress, IsOneOfVersion4WhereItIsMapped) {
   EXPECT_FALSE(IpAddress::of(other));
 }
 
+// Goal:   however an address of version 6 is written, it is the same one, and is shown in its short form.
+TEST(IpAddress, IsOneHoweverItIsWritten) {
+  const auto shown = [](const char* text) { return IpAddress::parse(text)->text(); };
+  EXPECT_EQ(shown("2001:0DB8:0000:0000:0000:0000:0000:0001"), "2001:db8::1");
+  EXPECT_EQ(shown("fd00:0:0:0::1"), "fd00::1");
+  EXPECT_EQ(shown("::ffff:a42:1"), "10.66.0.1") << "mapped, without dots";
+  EXPECT_EQ(IpAddress::parse("FD66::A"), IpAddress::parse("fd66::a"));
+  EXPECT_NE(IpAddress::parse("::a42:1"), IpAddress::parse("10.66.0.1")) << "not mapped";
+  for (const char* text :
+       {"fd00::1::2", "1:2:3:4:5:6:7:8:9", "fd00::1/64", " fd00::1", "fd00::1 ", "::ffff:10.66.0"})
+    EXPECT_FALSE(IpAddress::parse(text)) << text;
+}
+
 TEST(IpAddress, KnowsWhichReachNobodyElse) {
   EXPECT_TRUE(IpAddress::parse("127.0.1.1")->loopback());
   EXPECT_TRUE(IpAddress::parse("::1")->loopback());

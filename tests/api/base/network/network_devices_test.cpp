@@ -65,5 +65,27 @@ TEST(NetworkDevices, AreLeftToTheLibraryWhereItsOwnVariableNamesThem) {
   EXPECT_EQ(said->why, "UCX_NET_DEVICES=eth1 of the daemon's environment wins over nodes[0].interfaces");
 }
 
+// Goal:   each library's own variable wins for that library alone, and what is said names what it wins over.
+TEST(NetworkDevices, AreLeftToTheLibraryWhoseVariableItIs) {
+  const InterfaceRule rule{{"127.0.0.1"}, {"=lo"}, "cluster.interfaces"};
+  setenv("FI_TCP_IFACE", "eth1", 1);
+  const auto ofi = interfaces_of_network("ofi", rule);
+  const auto ucx = interfaces_of_network("ucx", rule);
+  const auto tests = interfaces_of_network("", rule);
+  const auto plain = interfaces_of_network("ofi", {{"127.0.0.1"}, {}, "cluster.interfaces"});
+  unsetenv("FI_TCP_IFACE");
+  ASSERT_TRUE(ofi && ucx && tests && plain);
+  EXPECT_EQ(ofi->interface, "");
+  EXPECT_FALSE(ofi->address);
+  EXPECT_EQ(ofi->why, "FI_TCP_IFACE=eth1 of the daemon's environment wins over cluster.interfaces");
+  EXPECT_EQ(plain->why, "FI_TCP_IFACE=eth1 of the daemon's environment wins") << "there is no setting";
+  EXPECT_EQ(ucx->interface, "lo");
+  EXPECT_EQ(tests->interface, "lo") << "the network of the tests has no variable";
+  setenv("UCX_NET_DEVICES", "all", 1);
+  EXPECT_EQ(interfaces_of_network("ofi", rule)->interface, "lo");
+  EXPECT_EQ(interfaces_of_network("ucx", rule)->interface, "");
+  unsetenv("UCX_NET_DEVICES");
+}
+
 }  // namespace
 }  // namespace muster
