@@ -6,6 +6,7 @@
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -128,6 +129,50 @@ TEST_F(EngineCoresTest, AreTheDaemonsIfSoIsTheRule) {
   const Process rank(first());
   cores.attached(Rank(0), rank.pid(), rank.pidfd());
   EXPECT_EQ(where(), all);
+}
+
+// Goal:   a thread that the engine starts later, a network's for example, keeps to the same cores.
+TEST_F(EngineCoresTest, AreThoseOfThreadsToCome) {
+  EngineCores cores(spec(config::CoreRule::kRanks), *pool_);
+  const Process rank(last());
+  cores.attached(Rank(0), rank.pid(), rank.pidfd());
+  std::string seen;
+  std::thread([&seen] { seen = text_of(*cores_of_thread(0)); }).join();
+  EXPECT_EQ(seen, std::to_string(cores_.back()));
+  EXPECT_EQ(where(), std::to_string(cores_.back()));
+}
+
+// Goal:   all workers are made with the job, however few work, and none is made or ended as ranks attach.
+TEST_F(EngineCoresTest, LeaveTheNumberOfThreadsAsItIs) {
+  const auto threads = [] {
+    std::size_t count = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+      count += task.path().empty() ? 0 : 1;
+    return count;
+  };
+  const std::size_t all = threads();
+  EXPECT_EQ(pool_->workers(), 3u);
+  EngineCores cores(spec(config::CoreRule::kRanks), *pool_);
+  const Process one(first()), other(last());
+  cores.attached(Rank(0), one.pid(), one.pidfd());
+  cores.attached(Rank(1), other.pid(), other.pidfd());
+  EXPECT_EQ(pool_->workers(), 3u);
+  EXPECT_EQ(threads(), all);
+}
+
+// Goal:   a rank that is bound only after it has attached (by its launcher, or itself) counts as it was seen;
+//         the next rank to attach does not look at it again.
+TEST_F(EngineCoresTest, AreThoseThatARankHadWhenItCame) {
+  EngineCores cores(spec(config::CoreRule::kRanks), *pool_);
+  const Process one(first()), other(first());
+  cores.attached(Rank(0), one.pid(), one.pidfd());
+  keep_to(last(), one.pid());
+  cores.attached(Rank(1), other.pid(), other.pidfd());
+  EXPECT_EQ(where(), std::to_string(cores_.front()));
+  cores.left(Rank(0));
+  cores.left(Rank(1));
+  cores.attached(Rank(0), one.pid(), one.pidfd());
+  EXPECT_EQ(where(), std::to_string(cores_.back())) << "it came again";
 }
 
 }  // namespace
