@@ -3,6 +3,7 @@
 #include "tests/daemon/supervisor/lone_peers.hpp"
 #include "tests/support/manual_clock.hpp"
 
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,50 @@ TEST(DataPath, SaysWhatIsWrongWithTheSetting) {
   EXPECT_THAT(said.at("trouble").get<std::string>(),
               HasSubstr("nodes[1].interfaces: 'none7' matches no network device; there are lo (127.0.0.1"));
   EXPECT_FALSE(said.contains("port"));
+}
+
+// Goal:   a node of IPv6 alone can be tried as well, and a change of the address opens another port there.
+TEST(DataPath, IsOfIpv6Too) {
+  control::Loop loop;
+  DataPath path(loop, "");
+  const Json six = path.describe({{"::1"}, {}, "cluster.interfaces"});
+  if (six.contains("trouble")) GTEST_SKIP() << six.at("trouble");
+  EXPECT_THAT(six.at("uses").get<std::string>(), HasSubstr("lo (::1, MTU "));
+  EXPECT_EQ(six.at("address"), "::1");
+  EXPECT_GT(six.at("port"), 0);
+  EXPECT_EQ(
+      DataPath::of_peer(six),
+      (Json{{"uses", six.at("uses")}, {"why", six.at("why")}, {"address", "::1"}, {"port", six.at("port")}}));
+  EXPECT_EQ(path.describe({{"127.0.0.1"}, {}, "cluster.interfaces"}).at("address"), "127.0.0.1");
+}
+
+// Goal:   what is wrong goes away with its cause, and stays named as long as it is there.
+TEST(DataPath, SaysNothingWrongOnceTheSettingIsRight) {
+  control::Loop loop;
+  DataPath path(loop, "");
+  for (const char* pattern : {"=none7", "203.0.113.0/24", "2001:db8:7::/48"}) {
+    const Json said = path.describe({{"127.0.0.3"}, {pattern}, "cluster.interfaces"});
+    EXPECT_THAT(said.value("trouble", ""),
+                HasSubstr(fmt::format("cluster.interfaces: '{}' matches", pattern)));
+    EXPECT_EQ(path.described(), said);
+  }
+  const Json good = path.describe({{"127.0.0.3"}, {"127.0.0.0/8"}, "cluster.interfaces"});
+  EXPECT_FALSE(good.contains("trouble")) << good;
+  EXPECT_EQ(good.at("address"), "127.0.0.3");
+}
+
+// Goal:   the daemon's own variable leaves the choice to the library; the path is tried at the node's
+// address.
+TEST(DataPath, IsTriedAtTheNodesAddressWhereALibraryChooses) {
+  control::Loop loop;
+  DataPath path(loop, "ucx");
+  setenv("UCX_NET_DEVICES", "eth1", 1);
+  const Json said = path.describe({{"127.0.0.3"}, {"=none7"}, "cluster.interfaces"});
+  unsetenv("UCX_NET_DEVICES");
+  EXPECT_EQ(said.at("uses"), "what the library chooses");
+  EXPECT_THAT(said.at("why").get<std::string>(), HasSubstr("UCX_NET_DEVICES=eth1"));
+  EXPECT_EQ(said.at("address"), "127.0.0.3");
+  EXPECT_GT(said.at("port"), 0);
 }
 
 TEST(DataPath, TakesFromAPeerWhatCanBe) {
