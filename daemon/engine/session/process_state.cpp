@@ -1,23 +1,30 @@
 #include "daemon/engine/session/process_state.hpp"
 
+#include <array>
 #include <charconv>
-#include <fstream>
 #include <sstream>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <unistd.h>
 
 namespace muster::engine {
 namespace {
 
 constexpr std::size_t kFileBytesMax = 64 << 10;
+constexpr std::size_t kPieceBytes = 4096;
 
 std::optional<std::string> contents(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  std::string text(kFileBytesMax, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
+  const shm::Descriptor file(::open(path.c_str(), O_RDONLY | O_NOCTTY | O_CLOEXEC));
+  if (!file.valid()) return std::nullopt;
+  std::string text;
+  std::array<char, kPieceBytes> piece;
+  while (text.size() < kFileBytesMax) {
+    const ssize_t bytes = ::read(file.get(), piece.data(), piece.size());
+    if (bytes <= 0) break;
+    text.append(piece.data(), static_cast<std::size_t>(bytes));
+  }
   return text;
 }
 

@@ -1,15 +1,20 @@
 #include "daemon/supervisor/listener/cgroup_origin.hpp"
 
+#include "api/shm/descriptor.hpp"
+
 #include <algorithm>
 #include <array>
-#include <fstream>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace muster::supervisor {
 namespace {
 
 constexpr std::size_t kCgroupBytesMax = 8192;
+constexpr std::size_t kUidLetters = 36;
+constexpr std::string_view kSlurmJob = "job_", kSlurmStep = "step_";
 constexpr std::size_t kContainerDigits = 64;
 constexpr std::size_t kShownDigits = 12;  // as docker and podman show them
 
@@ -31,7 +36,6 @@ std::string container_in(std::string_view part) {
 
 // "pod1b4e2d…" and "kubepods-burstable-pod1b4e2d_….slice", whose '_' stand for '-'.
 std::string pod_in(std::string_view part) {
-  constexpr std::size_t kUidLetters = 36;
   const std::size_t at = part.rfind("pod");
   if (at == std::string_view::npos || (at != 0 && part[at - 1] != '-')) return "";
   std::string uid(part.substr(at + 3, kUidLetters));
@@ -50,11 +54,6 @@ std::string number_or_step(std::string_view text) {
   return known ? std::string(text) : "";
 }
 
-// "job_1234", "step_0", "step_batch".
-std::string after(std::string_view part, std::string_view head) {
-  return part.starts_with(head) ? number_or_step(part.substr(head.size())) : "";
-}
-
 void take(std::string& target, std::string found) {
   if (!found.empty()) target = std::move(found);
 }
@@ -63,13 +62,17 @@ void take(std::string& target, std::string found) {
 
 CgroupOrigin origin_in(std::string_view cgroups) {
   CgroupOrigin origin;
+  const auto ends_part = [](char c) { return c == '/' || c == '\n'; };
   for (cgroups = cgroups.substr(0, kCgroupBytesMax); !cgroups.empty();) {
-    const std::size_t end = std::min(cgroups.find_first_of("/\n"), cgroups.size());
+    const auto* const stop = std::find_if(cgroups.begin(), cgroups.end(), ends_part);
+    const auto end = static_cast<std::size_t>(stop - cgroups.begin());
     const std::string_view part = cgroups.substr(0, end);
-    take(origin.container, container_in(part));
-    take(origin.pod, pod_in(part));
-    take(origin.slurm_job, after(part, "job_"));
-    take(origin.slurm_step, after(part, "step_"));
+    if (part.size() > kUidLetters) {  // else it has room for neither
+      take(origin.container, container_in(part));
+      take(origin.pod, pod_in(part));
+    }
+    if (part.starts_with(kSlurmJob)) take(origin.slurm_job, number_or_step(part.substr(kSlurmJob.size())));
+    if (part.starts_with(kSlurmStep)) take(origin.slurm_step, number_or_step(part.substr(kSlurmStep.size())));
     cgroups.remove_prefix(std::min(end + 1, cgroups.size()));
   }
   if (origin.slurm_job.empty()) origin.slurm_step.clear();
@@ -78,11 +81,13 @@ CgroupOrigin origin_in(std::string_view cgroups) {
 
 CgroupOrigin origin_of(std::int32_t pid) {
   if (pid <= 0) return {};
-  std::ifstream file(fmt::format("/proc/{}/cgroup", pid));
-  std::string text(kCgroupBytesMax, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, file.gcount())));
-  return origin_in(text);
+  const shm::Descriptor file(
+      ::open(fmt::format("/proc/{}/cgroup", pid).c_str(), O_RDONLY | O_NOCTTY | O_CLOEXEC));
+  if (!file.valid()) return {};
+  // Not zeroed, and read at once: each rank that attaches pays for it.
+  std::array<char, kCgroupBytesMax> text;
+  const ssize_t bytes = ::read(file.get(), text.data(), text.size());
+  return bytes > 0 ? origin_in({text.data(), static_cast<std::size_t>(bytes)}) : CgroupOrigin();
 }
 
 CgroupOrigin origin_said(std::string_view slurm) {

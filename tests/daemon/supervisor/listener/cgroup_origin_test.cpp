@@ -1,5 +1,8 @@
 #include "daemon/supervisor/listener/cgroup_origin.hpp"
 
+#include <fstream>
+#include <iterator>
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,6 +28,23 @@ TEST(CgroupOrigin, IsReadFromTheCgroupsOfEachRuntime) {
             "step 0 of Slurm job 1234");
   EXPECT_EQ(text("8:freezer:/slurm/uid_1000/job_77/step_batch\n"), "step batch of Slurm job 77");
   EXPECT_EQ(text("0::/slurm/uid_1000/job_77\n"), "Slurm job 77");
+  // Slurm 23 with several slurmd on a node, its other steps, CRI-O, pods with a guarantee, k3s, and both
+  // versions of cgroups at once.
+  EXPECT_EQ(text("0::/system.slice/node01_slurmstepd.scope/job_4242/step_extern/user/task_special\n"),
+            "step extern of Slurm job 4242");
+  EXPECT_EQ(text("0::/system.slice/slurmstepd.scope/job_4242/step_interactive/user/task_0"),
+            "step interactive of Slurm job 4242")
+      << "no newline at its end";
+  EXPECT_EQ(text("0::/kubepods.slice/kubepods-pod1b4e2d00_7f3c_4a5e_9b1d_2c3d4e5f6071.slice/crio-" + kId +
+                 ".scope/container\n"),
+            "pod 1b4e2d00-7f3c-4a5e-9b1d-2c3d4e5f6071, container 3f2a9c1d5e7b");
+  EXPECT_EQ(text("0::/../../pod1b4e2d00-7f3c-4a5e-9b1d-2c3d4e5f6071/" + kId + "\n"),
+            "pod 1b4e2d00-7f3c-4a5e-9b1d-2c3d4e5f6071, container 3f2a9c1d5e7b");
+  EXPECT_EQ(text("9:cpuset:/slurm/uid_0/job_9/step_1\n1:name=systemd:/system.slice\n0::/user.slice\n"),
+            "step 1 of Slurm job 9");
+  EXPECT_EQ(text("0::/system.slice/slurmstepd.scope/job_8/step_2/user/task_0/libpod-" + kId + ".scope\n"),
+            "container 3f2a9c1d5e7b, step 2 of Slurm job 8")
+      << "a container of a step";
 }
 
 // Goal:   a text that a user has put into his cgroup's name is no more than letters.
@@ -37,7 +57,22 @@ TEST(CgroupOrigin, IsEmptyForAnythingElse) {
     EXPECT_EQ(text_of(origin_in(cgroups)), "") << cgroups.substr(0, 80);
   EXPECT_EQ(text_of(origin_of(0)), "");
   EXPECT_EQ(text_of(origin_of(-1)), "");
-  origin_of(getpid());
+  EXPECT_EQ(text_of(origin_of(1 << 30)), "") << "there is no such process";
+}
+
+// Goal:   the process that asks for its own reads the kernel's file, whatever that says here.
+TEST(CgroupOrigin, OfAProcessIsReadFromItsFile) {
+  std::ifstream file("/proc/self/cgroup");
+  const std::string cgroups((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  ASSERT_FALSE(cgroups.empty());
+  EXPECT_EQ(origin_of(getpid()), origin_in(cgroups));
+}
+
+TEST(CgroupOrigin, KnowsNoPartThatIsOnlyLikeOne) {
+  for (const char* cgroups : {"0::/job_\n", "0::/job_/step_0\n", "0::/jobs_12\n", "0::/myjob_12\n",
+                              "0::/job-12\n", "0::/job_12x/step_1\n", "0::/job_-1\n", "0::/step_1/job_\n"})
+    EXPECT_EQ(text_of(origin_in(cgroups)), "") << cgroups;
+  EXPECT_EQ(text_of(origin_in("0::/job_5/step_1;rm\n")), "Slurm job 5") << "the step is no number";
 }
 
 // Goal:   a rank's own claim is kept apart from what is seen, and is no more than a number or a name.
