@@ -1,8 +1,10 @@
 #include "daemon/cli/local/doctor_paths.hpp"
 
 #include "daemon/cli/local/doctor_command.hpp"
+#include "daemon/control/link/path_echo.hpp"
 
 #include <algorithm>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -62,6 +64,67 @@ TEST(DoctorPaths, SayOfEachNodeWhyItsWayWasNotTried) {
   EXPECT_THAT(found.paths[3].says, HasSubstr("eth0 (127.0.0.1) does not reach 127.0.0.1: connecting: "));
   const ClusterPaths late = try_paths(cluster, Nanos(0));
   EXPECT_EQ(late.paths[3].says, "not tried: no time was left");
+}
+
+// Goal:   no way is tried from a node that has none, and what is wrong with that node is said once.
+TEST(DoctorPaths, SayThatThisNodeHasNoWay) {
+  const Json cluster{
+      {"path", {{"trouble", "cluster.interfaces: 'eth7' matches no network device"}}},
+      {"peers", {{{"node", "good"}, {"state", "up"}, {"path", {{"address", "127.0.0.1"}, {"port", 9}}}}}}};
+  const ClusterPaths found = try_paths(cluster, std::chrono::seconds(20));
+  EXPECT_EQ(found.trouble, "cluster.interfaces: 'eth7' matches no network device");
+  ASSERT_EQ(found.paths.size(), 1u);
+  EXPECT_EQ(found.paths[0].verdict, Verdict::kUntried);
+  EXPECT_EQ(found.paths[0].says, "not tried: this node exchanges data by no interface");
+  MachineFacts facts;
+  facts.cluster = found;
+  const std::vector<Check> checks = examine(facts);
+  EXPECT_EQ(std::count_if(checks.begin(), checks.end(),
+                          [](const Check& check) { return check.says.find("'eth7'") != std::string::npos; }),
+            1);
+}
+
+// Goal:   the way of IPv6 is tried with a large message like any other, to each node with its own verdict.
+TEST(DoctorPaths, AreTriedByIpv6AndToEachNode) {
+  control::Loop loop;
+  const auto here = IpAddress::parse("::1");
+  const auto echo = control::PathEcho::open(loop, *here);
+  if (!echo) GTEST_SKIP() << echo.error().text();
+  std::thread far([&loop] { loop.run(); });
+  const auto peer = [](const char* node, std::uint16_t port) {
+    return Json{{"node", node}, {"state", "up"}, {"path", {{"address", "::1"}, {"port", port}}}};
+  };
+  const Json cluster{
+      {"path", {{"uses", "lo (::1, MTU 65536)"}, {"address", "::1"}}},
+      {"peers", {peer("one", (*echo)->port()), peer("closed", 1), peer("two", (*echo)->port())}}};
+  const ClusterPaths found = try_paths(cluster, std::chrono::seconds(20));
+  loop.stop();
+  far.join();
+  ASSERT_EQ(found.paths.size(), 3u);
+  for (const std::size_t good : {0u, 2u}) {
+    EXPECT_EQ(found.paths[good].verdict, Verdict::kGood) << found.paths[good].says;
+    EXPECT_THAT(found.paths[good].says, HasSubstr("256 KiB from lo (::1, MTU 65536) to ::1 and back"));
+  }
+  EXPECT_EQ(found.paths[1].verdict, Verdict::kBad);
+  EXPECT_THAT(found.paths[1].says, HasSubstr("does not reach ::1"));
+}
+
+// Goal:   a node that is down, or in words that no daemon of this release says, has a line of its own.
+TEST(DoctorPaths, SayWhatIsWrongWithOddNodes) {
+  const Json cluster{
+      {"path", {{"uses", "eth0 (127.0.0.1)"}, {"address", "127.0.0.1"}}},
+      {"peers",
+       {{{"node", "lost"}, {"state", "lost"}, {"address", "[fd66::2]:7733"}},
+        {{"node", "named"}, {"state", "up"}, {"path", {{"address", "node02"}, {"port", 7}}}},
+        {{"node", "none"}, {"state", "up"}, {"path", {{"uses", "what the library chooses"}}}}}}};
+  const ClusterPaths found = try_paths(cluster, std::chrono::seconds(20));
+  ASSERT_EQ(found.paths.size(), 3u);
+  EXPECT_EQ(found.paths[0].says, "not tried: the node at [fd66::2]:7733 is lost");
+  EXPECT_THAT(found.paths[0].fix, HasSubstr("MTU"));
+  for (const std::size_t odd : {1u, 2u}) {
+    EXPECT_EQ(found.paths[odd].verdict, Verdict::kUntried);
+    EXPECT_THAT(found.paths[odd].says, HasSubstr("does not say by which address"));
+  }
 }
 
 TEST(DoctorPaths, AreOneLineBeyondSixteenThatAreGood) {
