@@ -42,7 +42,8 @@ set(_configs configs/musterd.yaml configs/cluster.one-node.yaml configs/cluster.
 install(FILES ${_configs} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT programs)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 set(_places api/examples=examples api/examples/train_lm=examples/train_lm
-    api/examples/all_reduce.c=examples/all_reduce.c)
+    api/examples/all_reduce.c=examples/all_reduce.c api/examples/mlp.c=examples/mlp.c
+    api/examples/README.md=examples/README.md)
 foreach(_config IN LISTS _configs)
   cmake_path(GET _config FILENAME _name)
   list(APPEND _places ${_config}=examples/${_name})
@@ -52,8 +53,10 @@ foreach(_header IN LISTS _headers)
   cmake_path(GET _header FILENAME _name)
   list(APPEND _places ${_header}=${_to_headers}/${_name})
 endforeach()
+list(APPEND _places api/include/muster=${_to_headers})
 muster_install_pages(FOLDER ${CMAKE_INSTALL_DOCDIR} COMPONENT programs PLACES ${_places}
-  PAGES README.md CHANGELOG.md SECURITY.md api/launchers.md api/mpi-and-nccl.md configs/cluster.md)
+  PAGES README.md CHANGELOG.md SECURITY.md api/concepts.md api/launchers.md api/mpi-and-nccl.md
+        configs/cluster.md)
 
 install(FILES deploy/man/muster.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT programs)
 install(FILES deploy/man/musterd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8 COMPONENT programs)

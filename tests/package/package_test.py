@@ -23,7 +23,7 @@ SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/
           ("MANDIR", "man1/muster.1"), ("MANDIR", "man8/musterd.8"), ("MANDIR", "man5/musterd.yaml.5"),
           ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"),
           ("DOCDIR", "examples/cluster.two-nodes.yaml"), ("DOCDIR", "README.md"), ("DOCDIR", "cluster.md"),
-          ("DOCDIR", "launchers.md"), ("DOCDIR", "mpi-and-nccl.md"),
+          ("DOCDIR", "concepts.md"), ("DOCDIR", "launchers.md"), ("DOCDIR", "mpi-and-nccl.md"),
           ("DOCDIR", "examples/train_lm/model.cpp"))
 EXAMPLES = ("all_reduce", "overlap", "recover", "kernels", "mlp")
 DEFAULTS = {"DATADIR": "share", "MANDIR": "share/man",  # empty in the cache: made from others
