@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo demo-cluster test prove prove-sanitized fuzz fuzz-wire bench lint format clean
+.PHONY: help setup build reference demo demo-cluster test prove prove-sanitized fuzz fuzz-wire bench lint
+.PHONY: format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
 STEP := @deploy/step.sh
@@ -17,6 +18,11 @@ build: setup ## Build the programs and the library, optimised, in build/release
 	$(STEP) "configure" cmake --preset release
 	$(STEP) "build" cmake --build --preset release
 
+reference: ## Pages of the C API, with a search that needs no network, in build/reference/html
+	$(STEP) "packages" deploy/setup.sh reference
+	@mkdir -p build/reference
+	$(STEP) "reference" env OUTPUT=build/reference doxygen deploy/reference/Doxyfile
+
 demo: setup ## Train a small language model on 8 ranks; writes demo/index.html and a Perfetto trace
 	$(STEP) "configure" cmake --preset release
 	$(STEP) "build" cmake --build --preset release --target muster-cli musterd muster-engine train_lm
@@ -29,7 +35,7 @@ demo-cluster: setup ## The same over two and four nodes: network namespaces, wit
 	$(STEP) "train" deploy/demo_cluster.py
 
 test: ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
-	$(STEP) "packages" deploy/setup.sh clang
+	$(STEP) "packages" deploy/setup.sh clang reference
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
 prove: setup ## Promises at full size and mutants, but fuzzing and bench; on a quiet machine, three hours

@@ -111,6 +111,7 @@ static inline muster_tensor muster_view4(muster_buffer buffer, uint64_t offset_b
   return muster_view(buffer, offset_bytes, dtype, 4, size);
 }
 
+/* A kernel without operands: MUSTER_KERNEL_*. Builders append to it. */
 static inline muster_kernel muster_kernel_of(int32_t op) {
   muster_kernel k;
   uint32_t i;
