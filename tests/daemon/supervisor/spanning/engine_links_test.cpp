@@ -32,9 +32,9 @@ const NodeIndex kOther(1);
 
 // Job "train" with a rank on node0 and one on node1. This is node0's side. The test plays the engine of node0
 // and the supervisor of node1.
-class EngineTiesTest : public ::testing::Test {
+class EngineLinksTest : public ::testing::Test {
  protected:
-  EngineTiesTest() {
+  EngineLinksTest() {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
     engine_ = shm::Descriptor(ends[0]);
@@ -110,12 +110,12 @@ class EngineTiesTest : public ::testing::Test {
     EXPECT_EQ(message.value("step", ""), step);
     return message;
   }
-  void hear(EngineLinks& ties, const Json& message) {
+  void hear(EngineLinks& links, const Json& message) {
     EXPECT_TRUE(other_.peers.send("node0", message));
     ASSERT_TRUE(until([this] { return !here_.heard.empty(); }));
     const auto [node, heard] = here_.heard.front();
     here_.heard.clear();
-    ties.heard(node, heard.at("step"), heard);
+    links.heard(node, heard.at("step"), heard);
   }
 
   control::Loop loop_;
@@ -153,30 +153,30 @@ class EngineTiesTest : public ::testing::Test {
 //         since.
 // Method: a part ends while its engine is asked. The first question of another fails at once, because the
 //         engine does not read, and its next attempt succeeds. Then the time of all attempts passes.
-TEST_F(EngineTiesTest, ForgetTheTimeOfAnAttemptThatIsOver) {
+TEST_F(EngineLinksTest, ForgetTheTimeOfAnAttemptThatIsOver) {
   int changes = 0, changes_of_ended = 0;
   EngineLinks ended(loop_, clock_, jobs_, here_.peers, spec_, [&] { ++changes_of_ended; });
   ended.on_up("node1", kEpoch);
   ended.begin_disconnected(kEpoch);
   asked("network");
   ended.end(nullptr);
-  EngineLinks ties(loop_, clock_, jobs_, here_.peers, spec_, [&] { ++changes; });
-  on_word_ = [&](const EngineEvent& word) { ties.on_word(word); };
-  ties.on_up("node1", kEpoch);
+  EngineLinks links(loop_, clock_, jobs_, here_.peers, spec_, [&] { ++changes; });
+  on_word_ = [&](const EngineEvent& word) { links.on_word(word); };
+  links.on_up("node1", kEpoch);
   fill_channel();
-  ties.begin_disconnected(kEpoch);
-  EXPECT_THAT(ties.lacks(), HasSubstr("node node1 is apart: "));
+  links.begin_disconnected(kEpoch);
+  EXPECT_THAT(links.lacks(), HasSubstr("node node1 is apart: "));
   empty_channel();
-  Json links = Json::array({Json::object(), {{"connected", false}, {"generation", 3}}});
-  answer(asked("network"), {{"links", links}});
+  Json its_links = Json::array({Json::object(), {{"connected", false}, {"generation", 3}}});
+  answer(asked("network"), {{"links", its_links}});
   EXPECT_EQ(told("join").value("generation", 0), 3);
-  hear(ties, {{"step", "here"}, {"epoch", kEpoch}, {"generation", 4}});
+  hear(links, {{"step", "here"}, {"epoch", kEpoch}, {"generation", 4}});
   answer(asked("connect"), Json::object());
   say({{"event", "connected"}, {"ok", true}, {"node", kOther.value}, {"generation", 4}});
-  ASSERT_TRUE(until([&] { return ties.lacks().empty(); })) << ties.lacks();
+  ASSERT_TRUE(until([&] { return links.lacks().empty(); })) << links.lacks();
   changes = changes_of_ended = 0;
-  let_run(EngineLinks::kAnswerTime + 1s);
-  EXPECT_EQ(ties.lacks(), "");
+  let_run(EngineLink::kAnswerTime + 1s);
+  EXPECT_EQ(links.lacks(), "");
   EXPECT_EQ(changes, 0);
   EXPECT_EQ(changes_of_ended, 0);
   EXPECT_FALSE(control::receive_packet(engine_)) << "nothing is asked of the engine";
