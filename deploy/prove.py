@@ -72,7 +72,7 @@ PROOFS = [
     Proof("conformance-loopback", 1, "loopback_test", FULL),
     Proof("conformance-direct", 2, "direct_conformance_test", FULL),
     Proof("faulty-endpoints", 15, "networks_test", SEEDS, "FaultyMemory*", 60),
-    Proof("faulty-communicators", 14, "faulty_backend_test", {**SEEDS, **_cases(20)}, NO_LONG_VECTORS, 60),
+    Proof("faulty-communicators", 14, "faulty_factory_test", {**SEEDS, **_cases(20)}, NO_LONG_VECTORS, 60),
     Proof("faulty-spanning", 1, "spanning_test", {**SEEDS, **_cases(500)}, "Faulty/*Random*", 60),
     Proof("faulty-steps", 1, "failing_step_test", {**SEEDS, **_cases(500)}, "*InRandomRounds", 60),
     Proof("random-spanning", 1, "spanning_test", _cases(5_000), "Spanning/*Random*"),

@@ -8,7 +8,7 @@
 #include "scheduler/run/cause.hpp"
 #include "scheduler/run/place.hpp"
 #include "scheduler/run/plan.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -129,7 +129,7 @@ class Part {
     for (const auto& [to, message] : agreement_.take_outgoing()) {
       MUSTER_PROMISE(to < options_.nodes && to != options_.here);
       const auto written = bytes_of_agreement({7, message});
-      MUSTER_PROMISE(written.size() <= transport::Backend::kEngineWordMax);
+      MUSTER_PROMISE(written.size() <= transport::JobLinks::kMessageMax);
       // Peers may reject a message near the last round or ballot.
       const bool counts = message.round < kRoundFar && message.ballot.count < kBallotFar;
       MUSTER_PROMISE(!counts || read_agreement(written).has_value());

@@ -14,7 +14,7 @@
 #include "tests/transport/collective_case.hpp"
 #include "tests/transport/launch_once.hpp"
 #include "tests/transport/span/sealed.hpp"
-#include "transport/span/spanning_backend.hpp"
+#include "transport/span/spanning_transport.hpp"
 #include "transport/span/wire.hpp"
 
 #include <algorithm>
@@ -153,7 +153,7 @@ Bytes untouched(std::size_t bytes) {
   return Bytes(drawn).first(bytes);
 }
 
-// The workers of all executions: a backend leaves no task on them.
+// The workers of all executions: a transport leaves no task on them.
 device::host::Pool& workers() {
   static const std::unique_ptr<device::host::Pool> pool = device::host::Pool::open_manual({});
   return *pool;
@@ -174,7 +174,7 @@ struct Running {
   std::vector<std::byte> request;  // this node's; empty: it has sent none
 };
 
-// Owns    this node's backend, and the operations on it.
+// Owns    this node's transport, and the operations on it.
 // Thread  one.
 // Bound   kStepsMax steps, kOperationsMax operations.
 // Fails   a broken promise.
@@ -185,13 +185,13 @@ class Node {
     way_ = way.get();
     SpanningOptions options{.nodes = {"a", "b"}, .here = NodeIndex(0), .reproducible = bytes_.flag()};
     if (bytes_.flag()) options.direct_from_bytes = 1;
-    backend_ = spanning_backend(std::move(way), options, clock_);
-    MUSTER_PROMISE(backend_->use(host_device(), [] {}).ok());
+    transport_ = spanning_transport(std::move(way), options, clock_);
+    factory().use([] {});
     Span group;
     group.group = kGroup;
     group.nodes = {NodeIndex(0), NodeIndex(1)};
     group.node_of = {0, 1, 0};
-    communicator_ = *backend_->open(group);
+    communicator_ = *factory().open(group, std::array{&host_device(), &host_device()});
     connect();
   }
 
@@ -200,7 +200,7 @@ class Node {
       one_step();
       turn();
     }
-    backend_->lose(NodeIndex(1), failure(Code::kPeerLost, "it is gone"));
+    links().lose(NodeIndex(1), failure(Code::kPeerLost, "it is gone"));
     for (int i = 0; !running_.empty(); ++i) {
       MUSTER_PROMISE(i < kTurnsMax);
       turn();
@@ -208,20 +208,22 @@ class Node {
   }
 
  private:
-  void connect() { MUSTER_PROMISE(backend_->connect(NodeIndex(1), {}, generation_++).ok()); }
+  CommunicatorFactory& factory() { return *transport_.factories.front(); }
+  JobLinks& links() { return *transport_.links; }
+  void connect() { MUSTER_PROMISE(links().connect(NodeIndex(1), {}, generation_++).ok()); }
 
   void turn() {
-    static_cast<void>(backend_->progress());
+    static_cast<void>(factory().progress());
     while (workers().run_once() > 0) {
     }
-    static_cast<void>(backend_->progress());
+    static_cast<void>(factory().progress());
     for (auto& request : way_->take_requests()) {
       const auto head = span::read_head<RequestHeader>(request);
       if (Running* const one = find(span::key_of(*head))) one->request = std::move(request);
     }
-    backend_->take_ended([this](const EpochEnd& end) { epoch_ = std::max(epoch_, end.epoch + 1); });
-    backend_->take_lost([](const LostLink&) {});
-    backend_->take_words([](NodeIndex, std::uint32_t, Bytes) {});
+    links().take_ended([this](const EpochEnd& end) { epoch_ = std::max(epoch_, end.epoch + 1); });
+    links().take_lost([](const LostLink&) {});
+    links().take_messages([](NodeIndex, std::uint32_t, Bytes) {});
     for (auto one = running_.begin(); one != running_.end();) {
       if (!(*one)->outcome.over()) {
         ++one;
@@ -282,7 +284,7 @@ class Node {
         return bulk();
       case 8:
         clock_.advance(std::chrono::milliseconds(bytes_.below(256)));
-        return backend_->stay_alive();
+        return links().stay_alive();
       default:
         return disturb();
     }
@@ -385,11 +387,11 @@ class Node {
         if (!running_.empty()) communicator_->cancel(running_.front()->outcome);
         return;
       case 1:
-        backend_->end({kGroup, epoch_, Code::kAborted, 0, false, "given up"});
+        links().end({kGroup, epoch_, Code::kAborted, 0, false, "given up"});
         ++epoch_;
         return;
       case 2:
-        backend_->lose(NodeIndex(1), failure(Code::kPeerLost, "the way is cut"));
+        links().lose(NodeIndex(1), failure(Code::kPeerLost, "the way is cut"));
         return;
       default:
         connect();
@@ -402,7 +404,7 @@ class Node {
   std::list<std::unique_ptr<Running>> running_;
   std::vector<OperationKey> keys_;   // of all that were launched
   std::vector<RequestHeader> said_;  // by the other node
-  std::unique_ptr<Backend> backend_;
+  JobTransport transport_;
   std::unique_ptr<Communicator> communicator_;
   std::uint64_t epoch_ = 1;
   std::uint64_t number_ = 0;

@@ -4,7 +4,7 @@
 #include "kernels/device/host/pool.hpp"
 #include "tests/transport/communicator_conformance.hpp"
 #include "tests/transport/launch_once.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/communicator_factory.hpp"
 
 #include <array>
 #include <cstddef>
@@ -30,8 +30,8 @@ namespace muster::transport::test {
 // Fails   as the communicator does.
 class HostBench final : public Bench {
  public:
-  explicit HostBench(std::unique_ptr<Backend> backend, std::uint64_t usual_cases = 12'000)
-      : backend_(std::move(backend)), usual_cases_(usual_cases) {
+  explicit HostBench(std::unique_ptr<CommunicatorFactory> factory, std::uint64_t usual_cases = 12'000)
+      : factory_(std::move(factory)), usual_cases_(usual_cases) {
     // More threads than this suite's machines may have cores: any mix of them.
     pool_ = *device::host::Pool::start({.workers = 3});
     device_ = *device::host::open_device(*pool_);
@@ -43,7 +43,9 @@ class HostBench final : public Bench {
   Status launch(const Collective& collective, std::int32_t ranks,
                 std::span<const Share* const> shares) override {
     auto& communicator = communicators_[ranks];
-    if (communicator == nullptr) communicator = *backend_->open(span_of(ranks));
+    if (communicator == nullptr)
+      communicator =
+          *factory_->open(span_of(ranks), std::vector(static_cast<std::size_t>(ranks), device_.get()));
     Launch& launch = launches_[launched_];
     std::vector<LocalMember> members;
     launch.shares.clear();
@@ -66,7 +68,7 @@ class HostBench final : public Bench {
     for (std::size_t i = 0; i < launched_; ++i) {
       Status ended = launches_[i].streams.front()->synchronize();
       while (!launches_[i].outcome.over())
-        if (backend_->progress() == 0) std::this_thread::yield();
+        if (factory_->progress() == 0) std::this_thread::yield();
       if (ended.ok() && launches_[i].outcome.failure() != nullptr) ended = *launches_[i].outcome.failure();
       if (first.ok()) first = std::move(ended);
     }
@@ -87,7 +89,7 @@ class HostBench final : public Bench {
     StepOutcome outcome;
   };
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<CommunicatorFactory> factory_;
   std::uint64_t usual_cases_;
   std::unique_ptr<device::host::Pool> pool_;
   std::unique_ptr<device::Device> device_;

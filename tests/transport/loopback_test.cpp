@@ -1,4 +1,4 @@
-// The conformance suite on the loopback backend, and the same suite on its parts run by hand in a shuffled
+// The conformance suite on the loopback transport, and the same suite on its parts run by hand in a shuffled
 // order.
 #include "transport/loopback/loopback.hpp"
 
@@ -15,7 +15,7 @@
 namespace muster::transport::test {
 namespace {
 
-const BenchFactory kPool{"Pool", [] { return std::make_unique<HostBench>(loopback_backend()); }};
+const BenchFactory kPool{"Pool", [] { return std::make_unique<HostBench>(loopback_factory()); }};
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance, ::testing::Values(kPool), bench_name);
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals, ::testing::Values(kPool), bench_name);
 

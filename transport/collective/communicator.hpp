@@ -1,5 +1,5 @@
-// The communicator seam: one group's collectives, enqueued on the streams of its local members. A Backend
-// makes them (backend.hpp).
+// The communicator seam: one group's collectives, enqueued on the streams of its local members. A
+// CommunicatorFactory makes them.
 // tests/transport/communicator_conformance.hpp is the suite.
 //
 // Order of one launch.
@@ -56,8 +56,8 @@ class Communicator {
   // The caller has passed each share to check_share(). Streams and bases of the members are not read.
   virtual Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
                                                     std::span<const LocalMember> members) = 0;
-  // False: prepare() is called before each launch, because it takes no heap. What it returns is valid until
-  // its next call.
+  // False: prepare() is called before each launch, because it takes no heap. Its result is valid until its
+  // next call.
   virtual bool keeps_prepared() const { return true; }
   // Enqueues one collective of all local members, which are given as to prepare() and in the same order. If
   // all members are local, the edges of operations that agree pair by pair match. If not, the step fails with

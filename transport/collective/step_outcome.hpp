@@ -34,7 +34,7 @@ class StepOutcome {
   // Called by launch(), once for each piece of work outside the streams.
   void hold() { holds_.fetch_add(1, std::memory_order_relaxed); }
   // That piece has ended, at `now`, and touches no memory of the step any more. The step's owner may not know
-  // it yet: then wake it (the function that Backend::use() was given).
+  // it yet: then wake it (the function that CommunicatorFactory::use() was given).
   void release(Instant now) {
     std::int64_t latest = ended_.load(std::memory_order_relaxed);
     while (latest < now.count() &&

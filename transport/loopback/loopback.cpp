@@ -164,11 +164,11 @@ class Loopback final : public Communicator {
 };
 
 // Owns    nothing. Thread  any. Bound  -. Fails  as open_loopback().
-class LoopbackBackend final : public Backend {
+class LoopbackFactory final : public CommunicatorFactory {
  public:
-  Result<std::unique_ptr<Communicator>> open(const Span& span) override {
-    if (span.is_local()) return open_loopback(span.ranks());
-    return fail(Code::kUnsupported, "a group of {} nodes needs a network", span.nodes.size());
+  bool takes(const Span& span, MemberDevices /*devices*/) const override { return span.is_local(); }
+  Result<std::unique_ptr<Communicator>> open(const Span& span, MemberDevices /*devices*/) override {
+    return open_loopback(span.ranks());
   }
 };
 
@@ -181,8 +181,8 @@ Result<std::unique_ptr<Communicator>> open_loopback(std::int32_t ranks) {
   return std::make_unique<Loopback>(ranks);
 }
 
-std::unique_ptr<Backend> loopback_backend() {
-  return std::make_unique<LoopbackBackend>();
+std::unique_ptr<CommunicatorFactory> loopback_factory() {
+  return std::make_unique<LoopbackFactory>();
 }
 
 }  // namespace muster::transport

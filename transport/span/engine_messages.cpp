@@ -7,32 +7,32 @@
 
 namespace muster::transport::span {
 
-void EngineMessages::say(NodeIndex node, Bytes word) {
-  MUSTER_ASSERT(word.size() <= Backend::kEngineWordMax);
+void EngineMessages::tell(NodeIndex node, Bytes message) {
+  MUSTER_ASSERT(message.size() <= JobLinks::kMessageMax);
   const std::lock_guard lock(mutex_);
-  said_.emplace_back(node, message_of(EngineHeader(), word));
-  any_said_.store(true, std::memory_order_release);
+  told_.emplace_back(node, message_of(EngineHeader(), message));
+  any_told_.store(true, std::memory_order_release);
 }
 
-bool EngineMessages::all_said() const {
-  return !any_said_.load(std::memory_order_acquire);
+bool EngineMessages::all_told() const {
+  return !any_told_.load(std::memory_order_acquire);
 }
 
-EngineMessages::Said EngineMessages::take_said() {
-  if (all_said()) return {};
+EngineMessages::Told EngineMessages::take_told() {
+  if (all_told()) return {};
   const std::lock_guard lock(mutex_);
-  any_said_.store(false, std::memory_order_relaxed);
-  return std::exchange(said_, {});
+  any_told_.store(false, std::memory_order_relaxed);
+  return std::exchange(told_, {});
 }
 
 void EngineMessages::hear(NodeConnection& from, Bytes message) {
-  const Bytes word = message.subspan(sizeof(EngineHeader));
+  const Bytes body = message.subspan(sizeof(EngineHeader));
   {
     const std::lock_guard lock(mutex_);
     if (heard_.size() + coming_.size() >= kUntakenMax)
       return from.fail(failure(Code::kNoResource, "its engine says more than this one takes"));
   }
-  coming_.push_back({from.peer(), from.generation(), {word.begin(), word.end()}});
+  coming_.push_back({from.peer(), from.generation(), {body.begin(), body.end()}});
 }
 
 void EngineMessages::arrive() {
@@ -42,13 +42,13 @@ void EngineMessages::arrive() {
   coming_.clear();
 }
 
-void EngineMessages::take(const Visit& visit) {
+void EngineMessages::take(const JobLinks::Messages& visit) {
   std::vector<Message> heard;
   {
     const std::lock_guard lock(mutex_);
     heard.swap(heard_);
   }
-  for (const Message& word : heard) visit(word.from, word.generation, word.bytes);
+  for (const Message& each : heard) visit(each.from, each.generation, each.bytes);
 }
 
 }  // namespace muster::transport::span

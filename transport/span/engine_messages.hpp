@@ -1,12 +1,12 @@
 // EngineMessages: messages of the engines' own that travel beside those of operations.
 #pragma once
 
+#include "transport/collective/job_links.hpp"
 #include "transport/span/node_connection.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -20,18 +20,17 @@ namespace muster::transport::span {
 class EngineMessages {
  public:
   static constexpr std::size_t kUntakenMax = std::size_t{1} << 12;
-  using Visit = std::function<void(NodeIndex, std::uint32_t generation, Bytes)>;
-  using Said = std::vector<std::pair<NodeIndex, std::vector<std::byte>>>;
+  using Told = std::vector<std::pair<NodeIndex, std::vector<std::byte>>>;
 
-  void say(NodeIndex node, Bytes word);
-  bool all_said() const;
+  void tell(NodeIndex node, Bytes message);
+  bool all_told() const;
   // Takes the messages since the last call. Take them before the ends of epochs, and send them after these:
   // so no message overtakes an end.
-  Said take_said();
+  Told take_told();
   // `message`: with its head. take() gets it after arrive(), when the messages before it have been handled.
   void hear(NodeConnection& from, Bytes message);
   void arrive();
-  void take(const Visit& visit);
+  void take(const JobLinks::Messages& visit);
 
  private:
   struct Message {
@@ -40,8 +39,8 @@ class EngineMessages {
     std::vector<std::byte> bytes;
   };
   mutable std::mutex mutex_;
-  Said said_;
-  std::atomic<bool> any_said_{false};
+  Told told_;
+  std::atomic<bool> any_told_{false};
   std::vector<Message> heard_;   // that have arrived
   std::vector<Message> coming_;  // of the network's thread alone
 };

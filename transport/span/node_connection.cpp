@@ -146,12 +146,13 @@ class NodeConnection::Bulk final : public Transfer {
 };
 
 NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers,
-                               Heard heard, std::pmr::memory_resource* memory)
+                               Heard heard, std::pmr::memory_resource* memory, std::size_t& failures)
     : peer_(peer),
       name_(std::move(name)),
       clock_(clock),
       receives_max_(std::clamp<std::size_t>(kReceivesOfAll / peers, 1, kReceives)),
       heard_(std::move(heard)),
+      failures_(failures),
       status_(failure(Code::kPeerLost, "node {} is not connected", name_)),
       sends_(memory),
       bulk_(memory),
@@ -211,7 +212,9 @@ void NodeConnection::go_on() {
 }
 
 void NodeConnection::fail(const Status& why) {
-  if (status_.ok()) status_ = failure(Code::kPeerLost, "node {}: {}", name_, why.message());
+  if (!status_.ok()) return;
+  status_ = failure(Code::kPeerLost, "node {}: {}", name_, why.message());
+  ++failures_;
 }
 
 void NodeConnection::end(Flow& flow, const Status& why) {
@@ -223,9 +226,11 @@ void NodeConnection::tell(Bytes head, Bytes rest) {
   if (!status_.ok()) return;
   if (sends_.size() == kUnsentMax) return fail(failure(Code::kNoResource, "it takes no messages"));
   said_at_ = clock_.now();
-  sends_.emplace_back(*this, head, rest, sends_.get_allocator().resource());
-  ++waiting_;
-  go_on();
+  HeadSend& send = sends_.emplace_back(*this, head, rest, sends_.get_allocator().resource());
+  const bool others_wait = waiting_++ > 0;
+  if (others_wait) return go_on();  // in order
+  send.begin();
+  if (send.begun()) waiting_ = 0;
 }
 
 MessageTag NodeConnection::take_tags(std::uint64_t count) {

@@ -34,10 +34,10 @@ class NodeConnection {
   // them. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
-  // `name`: the node's, for texts. `peers`: how many this node has. `memory`: for messages. The clock, the
-  // memory, and all that `heard` uses, outlive the connection.
+  // `name`: the node's, for texts. `peers`: how many this node has. `memory`: for messages. `failures` counts
+  // the failures of this connection and of others. All of them, and all that `heard` uses, outlive it.
   NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers, Heard heard,
-                 std::pmr::memory_resource* memory);
+                 std::pmr::memory_resource* memory, std::size_t& failures);
   ~NodeConnection();
 
   // Called at most once; until then status() says that it is not connected. The connection outlives the
@@ -93,6 +93,7 @@ class NodeConnection {
   const Clock& clock_;
   const std::size_t receives_max_;  // heads that are received at once
   const Heard heard_;
+  std::size_t& failures_;
   std::unique_ptr<Endpoint> endpoint_;
   Status status_;
   bool begun_ = false;

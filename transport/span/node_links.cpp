@@ -28,7 +28,7 @@ NodeLinks::NodeLinks(const SpanningOptions& options, Network& network, const Clo
 std::unique_ptr<NodeConnection> NodeLinks::connection_to(NodeIndex node) {
   return std::make_unique<NodeConnection>(
       node, options_.nodes[node.value], clock_, options_.nodes.size() - 1,
-      [this](NodeConnection& from, Bytes message) { hear(from, message); }, memory_);
+      [this](NodeConnection& from, Bytes message) { hear(from, message); }, memory_, failures_);
 }
 
 void NodeLinks::hear(NodeConnection& from, Bytes message) {
@@ -64,6 +64,8 @@ bool NodeLinks::lose(NodeIndex node, const Status& why) {
 }
 
 void NodeLinks::look_for_losses() {
+  std::erase_if(former_, [](const auto& each) { return each->quiet(); });
+  if (std::exchange(failures_seen_, failures_) == failures_) return;
   for (std::uint32_t node = 0; node < connections_.size(); ++node) {
     if (reported_[node] || connections_[node] == nullptr || connections_[node]->status().ok()) continue;
     reported_[node] = true;
@@ -71,7 +73,6 @@ void NodeLinks::look_for_losses() {
     connections_[node]->close();
     losses_.add({NodeIndex(node), connections_[node]->generation(), connections_[node]->status()});
   }
-  std::erase_if(former_, [](const auto& each) { return each->quiet(); });
 }
 
 void NodeLinks::take_lost(const std::function<void(const LostLink&)>& visit) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/base/clock.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/job_links.hpp"
 #include "transport/endpoint/endpoint.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/spanning_options.hpp"
@@ -67,6 +67,7 @@ class NodeLinks {
   const NodeConnection::Heard heard_;
   const Lost lost_;
   std::pmr::memory_resource* const memory_;
+  std::size_t failures_ = 0, failures_seen_ = 0;  // of all connections
   std::vector<std::unique_ptr<NodeConnection>> connections_;
   std::vector<std::unique_ptr<NodeConnection>> former_;
   std::vector<bool> greeted_;   // by NodeIndex: it has sent a hello on this connection

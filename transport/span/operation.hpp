@@ -51,7 +51,6 @@ struct OperationContext {
   const Clock& clock;
   Staging& staging;
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
-  std::vector<device::Stream*> streams;                       // by device::Priority
   const SpanningOptions& options;
   NodeConnection& connection_to(NodeIndex node) const { return *connections[node.value]; }
   // The network's limit: shorter messages pass through staging, so that memory of members comes back.
@@ -67,6 +66,7 @@ struct Launched {
   PreparedOperation::Room* room = nullptr;  // its members; the operation gives it back at its end
   OperationKey key;
   device::Priority priority = device::Priority::kNormal;  // of the lane
+  device::Stream* stream = nullptr;                       // for its own work, of that priority
   StepOutcome* outcome = nullptr;
 
   bool is_urgent() const { return priority == device::Priority::kUrgent; }
@@ -175,7 +175,7 @@ class SpanOperation {
   std::span<const LocalMember> members() const { return launched_.room->members(); }
   NodeConnection& to(std::uint32_t node) { return context_.connection_to(prepared().index_of(node)); }
   // Where its local work runs.
-  device::Stream& stream() const { return *context_.streams[static_cast<std::size_t>(launched_.priority)]; }
+  device::Stream& stream() const { return *launched_.stream; }
   const OperationContext& context_;
 
  private:

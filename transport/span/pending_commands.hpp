@@ -1,7 +1,9 @@
-// PendingCommands: the requests of an engine to its backend between nodes, until progress() carries them out.
+// PendingCommands: the requests of an engine to its transport between nodes, until progress() carries them
+// out.
 #pragma once
 
-#include "transport/collective/backend.hpp"
+#include "transport/collective/communicator.hpp"
+#include "transport/collective/job_links.hpp"
 #include "transport/span/operation.hpp"
 
 #include <memory>

@@ -17,12 +17,14 @@ Result<SpanGroups::OpenGroup> SpanGroups::open(const Span& span) {
   return OpenGroup{std::move(shared), std::move(traffic), group.launches};
 }
 
-void SpanGroups::close(std::uint64_t group) {
+void SpanGroups::close(std::uint64_t group, Launches launches) {
   const std::lock_guard lock(mutex_);
   const auto known = groups_.find(group);
-  known->second.span.reset();
-  known->second.traffic.reset();
-  if (known->second.launches.empty() && known->second.present_epoch == 1) groups_.erase(known);
+  Group& closed = known->second;
+  closed.span.reset();
+  closed.traffic.reset();
+  closed.launches = launches.epoch < closed.present_epoch ? Launches() : std::move(launches);
+  if (closed.launches.counts.empty() && closed.present_epoch == 1) groups_.erase(known);
 }
 
 std::shared_ptr<const Span> SpanGroups::span_of(std::uint64_t group) const {
@@ -37,22 +39,11 @@ std::uint64_t SpanGroups::first_epoch(std::uint64_t group) const {
   return known == groups_.end() ? 1 : known->second.present_epoch;
 }
 
-void SpanGroups::count(const OperationKey& launched) {
-  const std::lock_guard lock(mutex_);
-  groups_[launched.place.group].launches[counted_at(launched)].set(launched.tag, launched.number);
-}
-
 void SpanGroups::end(const EpochEnd& end) {
   const std::lock_guard lock(mutex_);
-  std::uint64_t& present = groups_[end.group].present_epoch;
-  present = std::max(present, end.epoch + 1);
-}
-
-void SpanGroups::forget_launches(const EpochEnd& end) {
-  const std::lock_guard lock(mutex_);
-  const auto known = groups_.find(end.group);
-  if (known == groups_.end()) return;
-  std::erase_if(known->second.launches, [&](const auto& each) { return each.first.epoch <= end.epoch; });
+  Group& group = groups_[end.group];
+  group.present_epoch = std::max(group.present_epoch, end.epoch + 1);
+  if (group.launches.epoch < group.present_epoch) group.launches = {};
 }
 
 void SpanGroups::came_late(Bytes message) {

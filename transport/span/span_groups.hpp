@@ -1,4 +1,4 @@
-// SpanGroups: what a backend between nodes knows of each group on the side that the engine calls.
+// SpanGroups: what the transport between nodes knows of each group on the side that the engine calls.
 #pragma once
 
 #include "api/base/collective/tag_counts.hpp"
@@ -37,31 +37,31 @@ class GroupTraffic {
   std::atomic<std::uint64_t> kept_{0};
 };
 
-// Owns    the groups that are open, and of others the epochs and launches, because they may be made again.
+// Owns    the groups that are open, and of others epoch and launches, because they may be made again.
 // Thread  any. One mutex, which is never held for long.
-// Bound   open groups, groups of which an epoch has ended, and the tags used since their latest end.
-// Fails   open: as it says.
+// Bound   open groups, groups of which an epoch has ended, and the tags that closed ones have used since
+// then. Fails   open: as it says.
 class SpanGroups {
  public:
-  using Launches = std::map<OperationKey, TagCounts>;  // of each tag, by counted_at()
+  // The latest number of each tag, by place, in one epoch.
+  struct Launches {
+    std::uint64_t epoch = 0;
+    std::map<PlaceKey, TagCounts> counts;
+  };
   struct OpenGroup {
     std::shared_ptr<const Span> span;
     std::shared_ptr<GroupTraffic> traffic;
     Launches before;  // those of its earlier lives
   };
 
-  // The key under which launches are counted, for each tag.
-  static OperationKey counted_at(const OperationKey& key) { return {key.place, 0, key.epoch, 0}; }
-
   // kUnsupported: a group of that number is open.
   Result<OpenGroup> open(const Span& span);
-  void close(std::uint64_t group);
+  // `launches`: those of this life, with those of earlier ones.
+  void close(std::uint64_t group, Launches launches);
   std::shared_ptr<const Span> span_of(std::uint64_t group) const;  // null: it is not open
   std::uint64_t first_epoch(std::uint64_t group) const;
-  void count(const OperationKey& launched);
-  // Moves on from the epoch. forget_launches: those of the epochs up to it.
+  // Moves on from the epoch.
   void end(const EpochEnd& end);
-  void forget_launches(const EpochEnd& end);
   // Notes a message that is dropped because it comes too late.
   void came_late(Bytes message);
 

@@ -22,7 +22,7 @@ struct SpanningOptions {
   // From this size on, the bytes of an operation move straight from and to the memory of members, if the
   // network gives that back after a loss. It costs a message to each node and back, and saves copies.
   std::size_t direct_from_bytes = 256 << 10;
-  MemoryBudget* memory = nullptr;  // for what is prepared, and for early requests; it outlives the backend
+  MemoryBudget* memory = nullptr;  // for what is prepared, and for early requests; it outlives the transport
 };
 
 }  // namespace muster::transport

@@ -5,7 +5,8 @@
 
 #include "api/base/checksum.hpp"
 #include "api/base/hash.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/communicator.hpp"
+#include "transport/collective/job_links.hpp"
 #include "transport/endpoint/endpoint.hpp"
 
 #include <algorithm>
@@ -137,7 +138,7 @@ inline std::optional<Bytes> unseal(Bytes message) {
   std::memcpy(&sum, message.data() + said.size(), sizeof sum);
   return sum == sum_of(said) ? std::optional(said) : std::nullopt;
 }
-static_assert(sizeof(EngineHeader) + Backend::kEngineWordMax + sizeof(WireSum) <= kMessageBytesMax);
+static_assert(sizeof(EngineHeader) + JobLinks::kMessageMax + sizeof(WireSum) <= kMessageBytesMax);
 
 inline std::optional<HeaderKind> kind_of(Bytes message) {
   HeaderKind kind{};

@@ -164,10 +164,10 @@ Json Conductor::create(Packet& packet) {
     exit_code_ = 1;
     return refused(why);
   };
-  auto backend = open_job_network(*spec, clock_, account_.get());
-  if (!backend) return give_up(backend.error());
+  auto transport = open_job_network(*spec, clock_, account_.get());
+  if (!transport) return give_up(transport.error());
   auto engine =
-      Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, account_, *std::move(backend));
+      Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, account_, *std::move(transport));
   if (!engine && wait_for_memory(packet)) return nullptr;
   if (!engine) return give_up(engine.error());
   auto counters = (*engine)->counters();
@@ -181,7 +181,7 @@ Json Conductor::create(Packet& packet) {
   engine_ = *std::move(engine);
   cores_.emplace(engine_->spec(), engine_->pool());
   Json result{{"groups", engine_->groups().list().size()}, {"hash", engine_->groups().list().hash().hex()}};
-  control::write_address(engine_->other_nodes().backend().address(), result);
+  control::write_address(engine_->other_nodes().links().address(), result);
   return control::success(std::move(result));
 }
 
@@ -207,7 +207,7 @@ Json Conductor::connect(const Json& body) {
   if (!calls) return refused(calls.error());
   for (const control::EngineCall& call : *calls) {
     engine_->other_nodes().expect(call.node, call.generation);
-    const Status begun = engine_->other_nodes().backend().connect(call.node, call.address, call.generation);
+    const Status begun = engine_->other_nodes().links().connect(call.node, call.address, call.generation);
     if (!begun.ok()) return refused(begun);
     const bool waits = connecting_.contains(call.node);
     connecting_[call.node] = {call.generation, clock_.now() + kConnectTime};
@@ -218,7 +218,7 @@ Json Conductor::connect(const Json& body) {
 
 void Conductor::await_connected(NodeIndex node) {
   const Attempt attempt = connecting_.at(node);
-  Status status = engine_->other_nodes().backend().link(node).status;
+  Status status = engine_->other_nodes().links().link(node).status;
   if (status.code() == Code::kPending) {
     if (clock_.now() < attempt.until) {
       loop_.after(kConnectPeriod, [this, node] { await_connected(node); });
@@ -252,18 +252,18 @@ Json Conductor::lose(const Json& body) {
 
 // The address of this engine, and its connections to those of the other nodes.
 Json Conductor::network() const {
-  transport::Backend& backend = engine_->other_nodes().backend();
+  transport::JobLinks& links = engine_->other_nodes().links();
   const Instant now = clock_.now();
-  Json links = Json::array();
+  Json shown = Json::array();
   for (std::uint32_t node = 0; node < engine_->spec().world.nodes().size(); ++node) {
-    const transport::NodeLink link = backend.link(NodeIndex(node));
-    links.push_back({{"connected", link.status.ok()},
+    const transport::NodeLink link = links.link(NodeIndex(node));
+    shown.push_back({{"connected", link.status.ok()},
                      {"why", link.status.message()},
                      {"generation", link.generation},
                      {"heard_ns", (now - link.heard_at).count()}});
   }
-  Json result{{"links", std::move(links)}};
-  control::write_address(backend.address(), result);
+  Json result{{"links", std::move(shown)}};
+  control::write_address(links.address(), result);
   return control::success(std::move(result));
 }
 
@@ -558,7 +558,7 @@ void Conductor::on_timer() {
     engine_->reports().write();
     if (const Instant now = clock_.now(); now - alive_at_ >= kLifePeriod) {
       alive_at_ = now;
-      engine_->other_nodes().backend().stay_alive();
+      engine_->other_nodes().links().stay_alive();
     }
     // A supervisor that has begun another connection meanwhile sees by the generation that it is not this
     // one.

@@ -22,11 +22,13 @@ bool shares_cores(const World& world) {
 // One transaction: every group of the mesh, and of each rank alone, is connected before any may be used. The
 // places of made groups stay empty, as do those of groups that a job without a network cannot use.
 Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
-    std::span<const scheduler::Group> groups, const World& world, transport::Backend& backend) {
+    std::span<const scheduler::Group> groups, const RankTable<device::Device*>& devices,
+    const transport::Factories& factories) {
   std::vector<std::unique_ptr<transport::Communicator>> communicators(groups.size());
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].ranks.empty() || (!groups[g].spans() && !world.are_local(groups[g].ranks))) continue;
-    MUSTER_ASSIGN_OR_RETURN(communicators[g], backend.open(span_of(groups[g], world)));
+    if (groups[g].ranks.empty() || (!groups[g].spans() && !devices.world().are_local(groups[g].ranks)))
+      continue;
+    MUSTER_ASSIGN_OR_RETURN(communicators[g], open_communicator(groups[g], devices, factories));
   }
   return communicators;
 }
@@ -37,8 +39,8 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
                                                       device::host::IdleProgress& progress, bool spans) {
   device::host::PoolOptions options;
   options.workers = spec.workers;
-  constexpr std::uint32_t kOfBackend = 4;  // one of each priority
-  options.streams_max = std::min(spec.world.local_count() * shm::kLanesMax + kOfBackend,
+  constexpr std::uint32_t kOfTransport = 4;  // one of each priority
+  options.streams_max = std::min(spec.world.local_count() * shm::kLanesMax + kOfTransport,
                                  device::host::PoolOptions::kStreamsMax);
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
   options.spin =
@@ -54,14 +56,19 @@ Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& sp
 
 Engine::Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorbells,
                std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account,
-               std::unique_ptr<transport::Backend> backend)
+               transport::JobTransport transport)
     : spec_(spec),
       clock_(clock),
       probe_(probe ? std::move(probe) : std::make_unique<SystemProcesses>()),
       account_(std::move(account)),
       graph_options_{spec.world, spec.starts_per_lane_max},
       doorbells_(std::move(doorbells)),
-      backend_(backend ? std::move(backend) : transport::loopback_backend()) {}
+      spans_(transport.links != nullptr),
+      links_(spans_ ? std::move(transport.links) : std::make_shared<transport::JobLinks>()),
+      factories_(std::move(transport.factories)),
+      devices_(spec.world) {
+  factories_.push_back(transport::loopback_factory());
+}
 
 Engine::Parts::Parts(Engine& engine, std::optional<DirectPages> own_board, JobGroups::Plan plan,
                      scheduler::Executor own_executor, Tally tally)
@@ -74,20 +81,20 @@ Engine::Parts::Parts(Engine& engine, std::optional<DirectPages> own_board, JobGr
       metrics(engine.spec_, engine.pool_->workers(), graph, executor, slots, direct_pages, std::move(tally)),
       recorder(engine.spec_, engine.clock_, engine.lock_, graph, direct_pages),
       reports(engine.spec_, engine.clock_, engine.lock_, *engine.probe_, graph, slots, metrics, direct_pages),
-      elsewhere(engine.spec_.world, *engine.backend_),
+      elsewhere(engine.spec_.world, *engine.links_),
       faults(engine.spec_.world, engine.clock_, engine.lock_, graph, slots, elsewhere, direct_pages),
       other_nodes(
-          engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.backend_,
+          engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.links_,
           [this, &engine](GroupId group) { groups.lost_elsewhere(group, SessionId(engine.next_session_)); }),
-      missing(engine.spec_.world, graph, *engine.backend_),
-      groups(std::move(plan.list), std::move(plan.table),
-             {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
-              direct_pages, *engine.backend_, other_nodes, elsewhere, missing}),
+      missing(engine.spec_.world, graph, *engine.links_),
+      groups(
+          std::move(plan.list), std::move(plan.table),
+          {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
+           direct_pages, engine.factories_, engine.spans_, engine.devices_, other_nodes, elsewhere, missing}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, direct_pages),
-      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, missing, *engine.backend_) {
-}
+      execution(engine.spec_, graph, executor, slots, metrics, recorder, reports, missing, *engine.links_) {}
 
 Engine::~Engine() {
   if (pool_) pool_->halt();  // no worker is in a turn of this engine afterwards
@@ -96,12 +103,11 @@ Engine::~Engine() {
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
                                                std::unique_ptr<ProcessProbe> probe, Pooling pooling,
                                                std::shared_ptr<MemoryAccount> account,
-                                               std::unique_ptr<transport::Backend> backend) {
-  const bool spans = backend != nullptr && backend->spans();
-  MUSTER_ASSIGN_OR_RETURN(JobGroups::Plan plan, JobGroups::plan(spec, spans));
+                                               transport::JobTransport transport) {
+  MUSTER_ASSIGN_OR_RETURN(JobGroups::Plan plan, JobGroups::plan(spec, transport.links != nullptr));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
   std::unique_ptr<Engine> engine(new Engine(spec, clock, std::move(doorbells), std::move(probe),
-                                            std::move(account), std::move(backend)));
+                                            std::move(account), std::move(transport)));
   MUSTER_RETURN_IF_ERROR(engine->open(pooling, std::move(plan)));
   const World& world = spec.world;
   MUSTER_LOG(kInfo, "engine", "job {}: {} ranks{}, mesh {}, {} groups, {}", spec.name, world.size(),
@@ -115,25 +121,26 @@ Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, con
 // The workers start under the lock, so that none takes a turn before all parts are there.
 Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
   const std::lock_guard lock(lock_);
-  if (backend_->descriptor() >= 0) MUSTER_RETURN_IF_ERROR(doorbells_.add(backend_->descriptor()));
+  for (const auto& factory : factories_)
+    if (factory->descriptor() >= 0) MUSTER_RETURN_IF_ERROR(doorbells_.add(factory->descriptor()));
   constexpr std::uint64_t kSessionBytes = shm::kSubmissionBytes + shm::kCompletionBytes;
   MUSTER_ASSIGN_OR_RETURN(sessions_charge_,
                           MemoryAccount::charge(account_, spec_.world.local_count() * kSessionBytes));
-  MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this, backend_->spans()));
+  MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this, spans_));
   MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
   device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world.local_count()),
                                             account_);
-  MUSTER_RETURN_IF_ERROR(backend_->use(*device_, [this] { wake(); }));
-  MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, spec_.world, *backend_));
+  for (device::Device*& device : devices_) device = device_.get();
+  for (const auto& factory : factories_) factory->use([this] { wake(); });
+  MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, devices_, factories_));
   const GroupTable& table = plan.table;
   MUSTER_ASSIGN_OR_RETURN(
       Tally tally,
       Tally::create(spec_.world, std::span(plan.groups).first(plan.list.size()),
                     {table.first_made(), table.size() - table.first_made()}, spec_.epoch, account_));
-  const RankTable<device::Device*> devices(spec_.world, [&](Rank) { return device_.get(); });
   MUSTER_ASSIGN_OR_RETURN(
       scheduler::Executor executor,
-      scheduler::Executor::open({devices, graph_options_.lanes, graph_options_.launch_depth},
+      scheduler::Executor::open({devices_, graph_options_.lanes, graph_options_.launch_depth},
                                 std::move(communicators)));
   std::optional<DirectPages> direct_pages;
   if (device_->info().kind == device::Kind::kHost) {
@@ -294,7 +301,8 @@ std::vector<Engine::RankReport> Engine::report() const {
 // ---- progress ----------------------------------------------------------------------------------
 
 std::size_t Engine::do_work() {
-  const std::size_t moved = backend_->progress();
+  std::size_t moved = 0;
+  for (const auto& factory : factories_) moved += factory->progress();
   const std::lock_guard lock(lock_);
   if (!parts_ || !parts_->execution.health().ok()) return 0;  // not open yet, or open() has failed
   if (std::exchange(armed_, false)) parts_->slots.awake();
@@ -320,15 +328,16 @@ void Engine::tick(Instant now) {
   next_tick_ = now + kTickPeriod;
 }
 
-// Steps on the workers need no bell: the worker that finishes one takes the next turn itself. The backend
-// rings for the others. It is armed last, so that what it finishes meanwhile is seen in the next turn.
+// Steps on the workers need no bell: the worker that finishes one takes the next turn itself. Factories ring
+// for the others. They are armed last, so that what they finish meanwhile is seen in the next turn.
 bool Engine::arm() {
   {
     const std::lock_guard lock(lock_);
     armed_ = true;
     if (parts_ && !parts_->slots.arm()) return false;
   }
-  return backend_->arm();
+  return std::all_of(factories_.begin(), factories_.end(),
+                     [](const auto& factory) { return factory->arm(); });
 }
 
 void Engine::wait(Nanos bound) {

@@ -31,7 +31,7 @@
 #include "kernels/device/host/pool.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/communicator_factory.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -63,12 +63,11 @@ class Engine final : public device::host::IdleProgress {
 
   // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes;
   // nullptr: through the kernel. `account`: it is charged for all that the job holds; nullptr: not
-  // counted. `backend`: makes the communicators of groups; nullptr: loopback.
-  static Result<std::unique_ptr<Engine>> create(const control::JobSpec& spec, const Clock& clock,
-                                                std::unique_ptr<ProcessProbe> probe = nullptr,
-                                                Pooling pooling = Pooling::kThreads,
-                                                std::shared_ptr<MemoryAccount> account = nullptr,
-                                                std::unique_ptr<transport::Backend> backend = nullptr);
+  // counted. `transport`: offered each group first; loopback takes the rest.
+  static Result<std::unique_ptr<Engine>> create(
+      const control::JobSpec& spec, const Clock& clock, std::unique_ptr<ProcessProbe> probe = nullptr,
+      Pooling pooling = Pooling::kThreads, std::shared_ptr<MemoryAccount> account = nullptr,
+      transport::JobTransport transport = transport::JobTransport());
   ~Engine() override;
 
   // ---- sessions --------------------------------------------------------------------------------
@@ -152,7 +151,7 @@ class Engine final : public device::host::IdleProgress {
 
   Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorbells,
          std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account,
-         std::unique_ptr<transport::Backend> backend);
+         transport::JobTransport transport);
   Status open(Pooling pooling, JobGroups::Plan plan);
   shm::Welcome welcome(const Session& session) const;
   void tick(Instant now);
@@ -167,7 +166,10 @@ class Engine final : public device::host::IdleProgress {
   mutable EngineLock lock_;
   std::unique_ptr<device::host::Pool> pool_;
   std::unique_ptr<device::Device> device_;
-  const std::unique_ptr<transport::Backend> backend_;
+  const bool spans_;  // it has links to other nodes
+  const std::shared_ptr<transport::JobLinks> links_;
+  transport::Factories factories_;  // not changed after the constructor
+  RankTable<device::Device*> devices_;
   std::unique_ptr<Parts> parts_;
   Instant next_tick_{0};
   std::uint32_t next_session_ = 1;

@@ -11,6 +11,7 @@
 #include "daemon/engine/session/rank_slots.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +28,7 @@ class Execution final : public scheduler::Actions {
  public:
   Execution(const control::JobSpec& spec, scheduler::Graph& graph, scheduler::Executor& executor,
             RankSlots& slots, Metrics& metrics, Recorder& recorder, Reports& reports,
-            const MissingMembers& missing, transport::Backend& backend)
+            const MissingMembers& missing, transport::JobLinks& links)
       : spec_(spec),
         graph_(graph),
         executor_(executor),
@@ -36,7 +37,7 @@ class Execution final : public scheduler::Actions {
         recorder_(recorder),
         reports_(reports),
         missing_(missing),
-        backend_(backend) {}
+        links_(links) {}
 
   // Begins a turn: retires finished steps. Returns how many.
   std::size_t reap(Instant now);
@@ -62,7 +63,7 @@ class Execution final : public scheduler::Actions {
                                                const scheduler::Step& step) override {
     return missing_.awaited(step, executor_.awaited(step_index));
   }
-  void ended(const transport::EpochEnd& end) override { backend_.end(end); }
+  void ended(const transport::EpochEnd& end) override { links_.end(end); }
   void quarantined(Rank rank, std::uint32_t lane, std::uint32_t starts) override;
 
  private:
@@ -78,7 +79,7 @@ class Execution final : public scheduler::Actions {
   Recorder& recorder_;
   Reports& reports_;
   const MissingMembers& missing_;
-  transport::Backend& backend_;
+  transport::JobLinks& links_;
   Instant turn_{0};              // when the present turn began
   scheduler::Finished current_;  // the step being retired
   Status health_;

@@ -78,8 +78,26 @@ JobGroups::JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts)
                   SessionBuffers::Gone none;  // no session has used it
                   retire(group, none);
                 }}),
+      messages_(parts.other_nodes.links()),
       parts_(parts),
-      asked_for_(table_.size()) {}
+      asked_for_(table_.size()) {
+  using Bytes = std::span<const std::byte>;
+  messages_.set_reader(NodeMessageKind::kPresence,
+                       [this](NodeIndex from, std::uint32_t generation, Bytes message) {
+                         parts_.elsewhere.hear(from, generation, message);
+                       });
+  for (const NodeMessageKind kind : {NodeMessageKind::kQuestion, NodeMessageKind::kAnswer})
+    messages_.set_reader(kind, [this](NodeIndex from, std::uint32_t, Bytes message) {
+      parts_.other_nodes.control_fence().hear(from, message);
+    });
+  messages_.set_reader(NodeMessageKind::kMissing, [this](NodeIndex from, std::uint32_t, Bytes message) {
+    parts_.missing.hear(from, message);
+  });
+  messages_.set_reader(NodeMessageKind::kAgreement,
+                       [this](NodeIndex from, std::uint32_t generation, Bytes message) {
+                         shrinks_.take(from, generation, message);
+                       });
+}
 
 void JobGroups::left(Rank rank, SessionId session, SessionId next) {
   for (std::uint32_t g = 0; g < parts_.graph.groups().size(); ++g) {
@@ -109,9 +127,9 @@ Status JobGroups::no_room(const Status& why) const {
 Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found,
                                  const std::string& identity) {
   scheduler::Group made{shown_name(name, ranks), {ranks.begin(), ranks.end()}};
-  if (parts_.backend.spans() && !parts_.spec.world.are_local(ranks)) made.key = key_of(identity, ranks);
+  if (parts_.spans && !parts_.spec.world.are_local(ranks)) made.key = key_of(identity, ranks);
   MUSTER_RETURN_IF_ERROR(check_reach(parts_.spec.world, made));
-  MUSTER_ASSIGN_OR_RETURN(auto communicator, parts_.backend.open(span_of(made, parts_.spec.world)));
+  MUSTER_ASSIGN_OR_RETURN(auto communicator, open_communicator(made, parts_.devices, parts_.factories));
   made.first_epoch = communicator->first_epoch();
   const auto entered = table_.make(name, ranks, found);
   if (!entered) return fail(no_room(entered.error()));
@@ -194,18 +212,10 @@ Result<std::uint64_t> JobGroups::shrink(Session& session, std::uint64_t handle, 
 }
 
 bool JobGroups::progress() {
-  if (!parts_.backend.spans()) return false;
+  if (!parts_.spans) return false;
   {
     const std::lock_guard lock(parts_.lock);
-    bool moved = false;
-    parts_.backend.take_words([&](NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
-      if (parts_.elsewhere.hear(from, generation, word)) {
-        moved = true;
-      } else if (!parts_.missing.hear(from, word) && !parts_.other_nodes.control_fence().hear(from, word)) {
-        shrinks_.take(from, generation, word);
-      }
-    });
-    if (moved) {
+    if (messages_.take()[static_cast<std::size_t>(NodeMessageKind::kPresence)] > 0) {
       parts_.other_nodes.hear(parts_.clock.now());  // ends that were sent before
       parts_.faults.begin_run_if_empty();
     }

@@ -11,13 +11,14 @@
 #include "daemon/engine/nodes/faults.hpp"
 #include "daemon/engine/nodes/job_shrinks.hpp"
 #include "daemon/engine/nodes/missing_members.hpp"
+#include "daemon/engine/nodes/node_messages.hpp"
 #include "daemon/engine/nodes/other_nodes.hpp"
 #include "daemon/engine/observe/metrics.hpp"
 #include "daemon/engine/session/group_table.hpp"
 #include "daemon/engine/session/rank_slots.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/communicator_factory.hpp"
 
 #include <cstdint>
 #include <map>
@@ -57,7 +58,9 @@ class JobGroups {
     Metrics& metrics;
     Faults& faults;
     DirectPages* direct_pages;  // nullptr: there is no direct path
-    transport::Backend& backend;
+    const transport::Factories& factories;
+    const bool spans;  // the job has links to other nodes
+    const RankTable<device::Device*>& devices;
     OtherNodes& other_nodes;
     RanksElsewhere& elsewhere;
     MissingMembers& missing;
@@ -140,6 +143,7 @@ class JobGroups {
   mesh::GroupList list_;
   GroupTable table_;
   JobShrinks shrinks_;
+  NodeMessages messages_;
   std::map<SessionId, std::map<std::uint64_t, SessionMesh>> added_;  // by handle of the mesh
   Nanos deadline_{0};  // as MadeMesh::deadline, of the job's mesh
   Parts parts_;

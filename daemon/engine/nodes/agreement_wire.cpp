@@ -1,6 +1,7 @@
 #include "daemon/engine/nodes/agreement_wire.hpp"
 
 #include "daemon/control/job.hpp"
+#include "daemon/engine/nodes/node_messages.hpp"
 
 #include <cstring>
 
@@ -10,17 +11,6 @@ namespace {
 // Beyond these no count comes.
 constexpr std::uint64_t kRoundMax = std::uint64_t{1} << 62;
 constexpr std::uint32_t kBallotMax = std::uint32_t{1} << 31;
-
-// The bits of `first` and `second` follow, each list in whole bytes.
-struct AgreementHeader {
-  std::uint64_t group = 0, round = 0;
-  std::uint32_t kind = 0;
-  std::uint8_t wants_answer = 0, votes = 0;
-  std::uint16_t reserved = 0;
-  std::uint32_t ballot = 0, ballot_node = 0, accepted = 0, accepted_node = 0;
-  std::uint32_t first = 0, second = 0;  // bits
-};
-static_assert(sizeof(AgreementHeader) == 48);
 
 constexpr std::size_t bytes_for(std::size_t bits) {
   return (bits + 7) / 8;
@@ -39,14 +29,14 @@ MemberBits take_bits(std::size_t count, const std::byte* at) {
 
 }  // namespace
 
-std::vector<std::byte> bytes_of_agreement(const SentAgreement& word) {
-  const AgreementMessage& message = word.message;
+std::vector<std::byte> bytes_of_agreement(const SentAgreement& sent) {
+  const AgreementMessage& message = sent.message;
   const bool said = message.kind == AgreementMessage::Kind::kSaid;
   const MemberBits& first = said ? message.asked : message.value;
   AgreementHeader head;
-  head.group = word.group;
+  head.group = sent.group;
   head.round = message.round;
-  head.kind = static_cast<std::uint32_t>(message.kind);
+  head.step = static_cast<std::uint32_t>(message.kind);
   head.wants_answer = message.wants_answer ? 1 : 0;
   head.votes = message.votes ? 1 : 0;
   head.ballot = message.ballot.count;
@@ -64,19 +54,19 @@ std::vector<std::byte> bytes_of_agreement(const SentAgreement& word) {
 
 std::optional<SentAgreement> read_agreement(std::span<const std::byte> bytes) {
   using Kind = AgreementMessage::Kind;
-  AgreementHeader head;
-  if (bytes.size() < sizeof head) return std::nullopt;
-  std::memcpy(&head, bytes.data(), sizeof head);
-  const bool known = head.kind >= static_cast<std::uint32_t>(Kind::kSaid) &&
-                     head.kind <= static_cast<std::uint32_t>(Kind::kLeft);
+  const auto read = read_head<AgreementHeader>(bytes);
+  if (!read) return std::nullopt;
+  const AgreementHeader& head = *read;
+  const bool known = head.step >= static_cast<std::uint32_t>(Kind::kSaid) &&
+                     head.step <= static_cast<std::uint32_t>(Kind::kLeft);
   if (!known || head.round >= kRoundMax || head.ballot >= kBallotMax || head.accepted >= kBallotMax)
     return std::nullopt;
   if (head.first > control::kWorldMax || head.second > control::kWorldMax) return std::nullopt;
   if (bytes.size() != sizeof head + bytes_for(head.first) + bytes_for(head.second)) return std::nullopt;
-  SentAgreement word;
-  word.group = head.group;
-  AgreementMessage& message = word.message;
-  message.kind = static_cast<Kind>(head.kind);
+  SentAgreement sent;
+  sent.group = head.group;
+  AgreementMessage& message = sent.message;
+  message.kind = static_cast<Kind>(head.step);
   message.round = head.round;
   message.ballot = {head.ballot, head.ballot_node};
   message.accepted = {head.accepted, head.accepted_node};
@@ -85,7 +75,7 @@ std::optional<SentAgreement> read_agreement(std::span<const std::byte> bytes) {
   MemberBits first = take_bits(head.first, bytes.data() + sizeof head);
   (message.kind == Kind::kSaid ? message.asked : message.value) = std::move(first);
   message.waited = take_bits(head.second, bytes.data() + sizeof head + bytes_for(head.first));
-  return word;
+  return sent;
 }
 
 }  // namespace muster::engine

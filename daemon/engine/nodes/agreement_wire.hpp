@@ -17,7 +17,7 @@ struct SentAgreement {
   AgreementMessage message;
 };
 
-std::vector<std::byte> bytes_of_agreement(const SentAgreement& word);
+std::vector<std::byte> bytes_of_agreement(const SentAgreement& sent);
 // None: the bytes are no such message.
 std::optional<SentAgreement> read_agreement(std::span<const std::byte> bytes);
 

@@ -8,7 +8,8 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/world.hpp"
-#include "transport/collective/backend.hpp"
+#include "daemon/engine/nodes/node_messages.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -32,16 +33,16 @@ class ControlFence {
   // A question is answered so many calls of answer() later, because earlier commands of clients count first.
   static constexpr int kAnsweredAfter = 2;
 
-  // `is_linked`: whether this engine is connected with that of the node. The backend outlives it.
-  ControlFence(World world, transport::Backend& backend, std::function<bool(NodeIndex)> is_linked)
-      : world_(std::move(world)), backend_(backend), is_linked_(std::move(is_linked)) {}
+  // `is_linked`: whether this engine is connected with that of the node. The links outlive it.
+  ControlFence(World world, transport::JobLinks& links, std::function<bool(NodeIndex)> is_linked)
+      : world_(std::move(world)), links_(links), is_linked_(std::move(is_linked)) {}
 
   // Asks all nodes that are connected. Returns the number of the question.
   std::uint64_t ask(Instant now);
   // Whether the question is over: each node has answered, is disconnected, or had its time.
   bool over(std::uint64_t question, Instant now);
-  // False: it is another kind of message.
-  bool hear(NodeIndex from, std::span<const std::byte> word);
+  // A FenceMessage of another node.
+  void hear(NodeIndex from, std::span<const std::byte> message);
   // Call it after hear(), each few milliseconds while is_open().
   void answer();
   bool is_open() const { return !open_.empty() || !owed_.empty(); }
@@ -55,10 +56,10 @@ class ControlFence {
     std::uint64_t question = 0;  // the latest; it answers the earlier ones too
     int calls = 0;
   };
-  void tell(NodeIndex node, std::uint64_t question, std::uint32_t kind);
+  void tell(NodeIndex node, std::uint64_t question, NodeMessageKind kind);
 
   const World world_;
-  transport::Backend& backend_;
+  transport::JobLinks& links_;
   const std::function<bool(NodeIndex)> is_linked_;
   std::uint64_t asked_ = 0;
   std::map<std::uint64_t, Open> open_;

@@ -3,14 +3,14 @@
 #include "api/base/log.hpp"
 #include "api/base/network/network_devices.hpp"
 #include "transport/endpoint/library.hpp"
-#include "transport/span/spanning_backend.hpp"
+#include "transport/span/spanning_transport.hpp"
 
 #include <utility>
 
 namespace muster::engine {
-Result<std::unique_ptr<transport::Backend>> open_job_network(const control::JobSpec& spec, const Clock& clock,
-                                                             MemoryBudget* memory) {
-  if (spec.network.empty()) return nullptr;
+Result<transport::JobTransport> open_job_network(const control::JobSpec& spec, const Clock& clock,
+                                                 MemoryBudget* memory) {
+  if (spec.network.empty()) return transport::JobTransport();
   const auto choice = interfaces_of_network(spec.network, spec.interfaces);
   if (!choice) return fail(choice.error().code(), "network {}: {}", spec.network, choice.error().message());
   MUSTER_LOG(kInfo, "engine", "job {}: network {} uses {}: {}", spec.name, spec.network, choice->text(),
@@ -23,7 +23,7 @@ Result<std::unique_ptr<transport::Backend>> open_job_network(const control::JobS
   transport::SpanningOptions options{
       {names.begin(), names.end()}, spec.world.here(), spec.reproducible, spec.link};
   options.memory = memory;
-  return transport::spanning_backend(*std::move(network), std::move(options), clock);
+  return transport::spanning_transport(*std::move(network), std::move(options), clock);
 }
 
 }  // namespace muster::engine

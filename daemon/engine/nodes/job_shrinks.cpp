@@ -159,8 +159,8 @@ std::optional<GroupId> JobShrinks::find(std::uint64_t key) const {
   return std::nullopt;
 }
 
-void JobShrinks::take(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
-  if (auto read = read_agreement(word)) arrived_.push_back({from, generation, *std::move(read)});
+void JobShrinks::take(NodeIndex from, std::uint32_t generation, std::span<const std::byte> message) {
+  if (auto read = read_agreement(message)) arrived_.push_back({from, generation, *std::move(read)});
 }
 
 void JobShrinks::work() {
@@ -188,15 +188,15 @@ void JobShrinks::look_at_nodes(GroupId, Spanning& spanning) {
 }
 
 void JobShrinks::hear(const Arrived& arrived) {
-  const std::uint64_t key = arrived.word.group;
+  const std::uint64_t key = arrived.sent.group;
   const auto of = find(key);
   if (!of) {
     // An engine that asks about a group that is gone here need not wait for this node.
     const bool gone = std::find(forgotten_.begin(), forgotten_.end(), key) != forgotten_.end();
-    if (!gone || arrived.word.message.kind != AgreementMessage::Kind::kSaid) return;
+    if (!gone || arrived.sent.message.kind != AgreementMessage::Kind::kSaid) return;
     AgreementMessage left;
     left.kind = AgreementMessage::Kind::kLeft;
-    parts_.other_nodes.backend().tell(arrived.from, bytes_of_agreement({key, left}));
+    parts_.other_nodes.links().tell(arrived.from, bytes_of_agreement({key, left}));
     return;
   }
   Spanning& mine = spanning(*of);
@@ -205,7 +205,7 @@ void JobShrinks::hear(const Arrived& arrived) {
   if (at == nodes.end()) return;
   const auto place = static_cast<std::uint32_t>(at - nodes.begin());
   if (mine.shown[place].generation != arrived.generation) return;
-  mine.agreement.hear(place, arrived.word.message);
+  mine.agreement.hear(place, arrived.sent.message);
   advance(*of, mine);
 }
 
@@ -227,8 +227,8 @@ void JobShrinks::advance(GroupId of, Spanning& spanning) {
   spanning.agreement.set_local(asked, waited);
   spanning.agreement.tick(parts_.clock.now());
   for (SurvivorAgreement::Outgoing& out : spanning.agreement.take_outgoing())
-    parts_.other_nodes.backend().tell(spanning.span.nodes[out.to],
-                                      bytes_of_agreement({spanning.span.group, std::move(out.message)}));
+    parts_.other_nodes.links().tell(spanning.span.nodes[out.to],
+                                    bytes_of_agreement({spanning.span.group, std::move(out.message)}));
   if (auto decision = spanning.agreement.take_decision()) spanning.decision = *std::move(decision);
   if (spanning.decision) carry_out(of, spanning);
 }

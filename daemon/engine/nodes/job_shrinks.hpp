@@ -61,8 +61,8 @@ class JobShrinks {
   void forget(GroupId group);
 
   // ---- other nodes -----------------------------------------------------------------------------
-  // Takes a word that has come. work(), after OtherNodes::look(), acts on it, on losses and on time.
-  void take(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word);
+  // Takes a message that has come. work(), after OtherNodes::look(), acts on it, on losses and on time.
+  void take(NodeIndex from, std::uint32_t generation, std::span<const std::byte> message);
   void work();
   // Nodes are about to agree: work() is due each few milliseconds.
   bool is_open() const;
@@ -71,7 +71,7 @@ class JobShrinks {
   struct Arrived {
     NodeIndex from;
     std::uint32_t generation = 0;
-    SentAgreement word;
+    SentAgreement sent;
   };
   struct Spanning {
     transport::Span span;

@@ -1,5 +1,6 @@
 #include "daemon/engine/nodes/missing_members.hpp"
 
+#include "daemon/engine/nodes/node_messages.hpp"
 #include "daemon/engine/session/group_span.hpp"
 
 #include <algorithm>
@@ -8,39 +9,26 @@
 namespace muster::engine {
 namespace {
 
-// It is no kind of AgreementMessage: these messages travel the same way and have their kind at the same
-// place.
-constexpr std::uint32_t kMissingKind = 0x4D495353;
-
-// A bit for each member of the group follows, in whole bytes.
-struct MissingHeader {
-  std::uint64_t group = 0, number = 0;
-  std::uint32_t kind = kMissingKind;
-  std::uint32_t members = 0;
-  std::uint64_t lane = 0, epoch = 0;
-};
-static_assert(sizeof(MissingHeader) == 40);
-
 constexpr std::size_t bit_bytes(std::size_t members) {
   return (members + 7) / 8;
 }
 
 }  // namespace
 
-std::vector<std::byte> MissingMembers::word_of(const transport::PlaceKey& place, const Missing& missing,
-                                               std::span<const Rank> group) {
-  MissingHeader head;
+std::vector<std::byte> MissingMembers::message_of(const transport::PlaceKey& place, const Missing& missing,
+                                                  std::span<const Rank> group) {
+  MissingMessage head;
   head.group = place.group;
   head.number = missing.number;
   head.members = static_cast<std::uint32_t>(group.size());
   head.lane = place.lane;
   head.epoch = missing.epoch;
-  std::vector<std::byte> word(sizeof head + bit_bytes(group.size()));
-  std::memcpy(word.data(), &head, sizeof head);
+  std::vector<std::byte> message(sizeof head + bit_bytes(group.size()));
+  std::memcpy(message.data(), &head, sizeof head);
   for (std::size_t i = 0; i < group.size(); ++i)
     if (std::find(missing.ranks.begin(), missing.ranks.end(), group[i]) != missing.ranks.end())
-      word[sizeof head + i / 8] |= std::byte{1} << (i % 8);
-  return word;
+      message[sizeof head + i / 8] |= std::byte{1} << (i % 8);
+  return message;
 }
 
 void MissingMembers::tell(Instant now) {
@@ -57,35 +45,32 @@ void MissingMembers::tell(Instant now) {
     Missing missing{any.stamp.epoch, any.stamp.number, pending.missing};
     const auto before = told_.find(place);
     if (before == told_.end() || before->second != missing) {
-      const auto word = word_of(place, missing, group.ranks);
+      const auto message = message_of(place, missing, group.ranks);
       for (const NodeIndex node : span_of(group, world_).nodes)
-        if (node != world_.here() && word.size() <= transport::Backend::kEngineWordMax)
-          backend_.tell(node, word);
+        if (node != world_.here() && message.size() <= transport::JobLinks::kMessageMax)
+          links_.tell(node, message);
     }
     told.emplace(place, std::move(missing));
   }
   told_ = std::move(told);
 }
 
-bool MissingMembers::hear(NodeIndex from, std::span<const std::byte> word) {
-  MissingHeader head;
-  if (word.size() < sizeof head) return false;
-  std::memcpy(&head, word.data(), sizeof head);
-  if (head.kind != kMissingKind) return false;
+void MissingMembers::hear(NodeIndex from, std::span<const std::byte> message) {
+  const auto head = read_head<MissingMessage>(message);
+  if (!head) return;
   const auto groups = graph_.groups();
   const auto group = std::find_if(groups.begin(), groups.end(), [&](const scheduler::Group& each) {
-    return each.spans() && each.key == head.group;
+    return each.spans() && each.key == head->group;
   });
-  if (group == groups.end() || head.members != group->ranks.size()) return true;
-  if (word.size() != sizeof head + bit_bytes(head.members)) return true;
-  Missing missing{head.epoch, head.number, {}};
+  if (group == groups.end() || head->members != group->ranks.size()) return;
+  if (message.size() != sizeof *head + bit_bytes(head->members)) return;
+  Missing missing{head->epoch, head->number, {}};
   for (std::size_t i = 0; i < group->ranks.size(); ++i) {
-    const bool is_missing = (word[sizeof head + i / 8] >> (i % 8) & std::byte{1}) != std::byte{0};
+    const bool is_missing = (message[sizeof *head + i / 8] >> (i % 8) & std::byte{1}) != std::byte{0};
     if (is_missing && world_.node_of(group->ranks[i]) == from) missing.ranks.push_back(group->ranks[i]);
   }
   if (heard_.size() >= kHeardMax) heard_.clear();
-  heard_.insert_or_assign({from, {head.group, head.lane, -1, -1}}, std::move(missing));
-  return true;
+  heard_.insert_or_assign({from, {head->group, head->lane, -1, -1}}, std::move(missing));
 }
 
 std::vector<scheduler::AwaitedRanks> MissingMembers::awaited(const scheduler::Step& step,

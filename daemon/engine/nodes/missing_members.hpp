@@ -6,7 +6,7 @@
 #include "api/base/clock.hpp"
 #include "api/base/world.hpp"
 #include "scheduler/run/graph.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <chrono>
 #include <cstddef>
@@ -28,14 +28,13 @@ class MissingMembers {
   static constexpr std::size_t kHeardMax = 4096;
 
   // The references outlive it.
-  MissingMembers(World world, const scheduler::Graph& graph, transport::Backend& backend)
-      : world_(std::move(world)), graph_(graph), backend_(backend) {}
+  MissingMembers(World world, const scheduler::Graph& graph, transport::JobLinks& links)
+      : world_(std::move(world)), graph_(graph), links_(links) {}
 
   // Sends what has changed. Call it now and then.
   void tell(Instant now);
-  // A message of another engine, which is believed about its own node's members. False: it is another kind of
-  // message.
-  bool hear(NodeIndex from, std::span<const std::byte> word);
+  // A message of another engine, which is believed about its own node's members.
+  void hear(NodeIndex from, std::span<const std::byte> message);
   // `members`: those of the step's group, as Communicator::awaited() has them.
   std::vector<scheduler::AwaitedRanks> awaited(const scheduler::Step& step,
                                                std::span<const std::uint32_t> members) const;
@@ -47,12 +46,12 @@ class MissingMembers {
     std::vector<Rank> ranks;
     friend bool operator==(const Missing&, const Missing&) = default;
   };
-  static std::vector<std::byte> word_of(const transport::PlaceKey& place, const Missing& missing,
-                                        std::span<const Rank> group);
+  static std::vector<std::byte> message_of(const transport::PlaceKey& place, const Missing& missing,
+                                           std::span<const Rank> group);
 
   const World world_;
   const scheduler::Graph& graph_;
-  transport::Backend& backend_;
+  transport::JobLinks& links_;
   std::map<transport::PlaceKey, Missing> told_;
   std::map<std::pair<NodeIndex, transport::PlaceKey>, Missing> heard_;
 };

@@ -7,23 +7,23 @@
 namespace muster::engine {
 
 OtherNodes::OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineLock& lock,
-                       scheduler::Graph& graph, RankSlots& slots, transport::Backend& backend, Lost lost)
+                       scheduler::Graph& graph, RankSlots& slots, transport::JobLinks& links, Lost lost)
     : spec_(spec),
       clock_(clock),
       lock_(lock),
       graph_(graph),
       slots_(slots),
-      backend_(backend),
+      links_(links),
       on_lost_(std::move(lost)),
-      words_(spec.world.nodes().size()),
+      reports_(spec.world.nodes().size()),
       standings_(spec.world.nodes().size()),
-      control_fence_(spec.world, backend,
+      control_fence_(spec.world, links,
                      [this](NodeIndex node) { return of(node).fate == NodeFate::kLinked; }) {}
 
 // A later report of silence does not replace that of a death.
 void OtherNodes::lose(NodeIndex node, const Status& why, NodeFate fate) {
-  if (Message& word = words_[node.value]; word.fate != NodeFate::kDead) word = {fate, why};
-  backend_.lose(node, why);
+  if (Report& report = reports_[node.value]; report.fate != NodeFate::kDead) report = {fate, why};
+  links_.lose(node, why);
   const std::lock_guard lock(lock_);
   hear(clock_.now());
   slots_.wake_clients();
@@ -31,7 +31,7 @@ void OtherNodes::lose(NodeIndex node, const Status& why, NodeFate fate) {
 
 void OtherNodes::expect(NodeIndex node, std::uint32_t generation) {
   constexpr std::uint32_t kOfTheMaking = 0;
-  words_[node.value] = {};
+  reports_[node.value] = {};
   if (generation != kOfTheMaking) {  // present clients of this node have seen its loss
     const std::lock_guard lock(lock_);
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
@@ -41,7 +41,7 @@ void OtherNodes::expect(NodeIndex node, std::uint32_t generation) {
 }
 
 std::optional<std::uint64_t> OtherNodes::question_for(Rank rank) {
-  if (!backend_.spans() || !spec_.world.is_local(rank)) return std::nullopt;
+  if (spec_.world.nodes().size() == 1 || !spec_.world.is_local(rank)) return std::nullopt;
   const std::lock_guard lock(lock_);
   return control_fence_.ask(clock_.now());
 }
@@ -60,11 +60,11 @@ void OtherNodes::look() {
   for (std::uint32_t n = 0; n < standings_.size(); ++n) {
     const NodeIndex node(n);
     if (node == spec_.world.here()) continue;
-    const transport::NodeLink link = backend_.link(node);
+    const transport::NodeLink link = links_.link(node);
     Standing& standing = standings_[n];
     standing.generation = link.generation;
-    standing.fate = link.status.ok() ? NodeFate::kLinked : words_[n].fate;
-    standing.why = link.status.ok() || words_[n].why.ok() ? link.status : words_[n].why;
+    standing.fate = link.status.ok() ? NodeFate::kLinked : reports_[n].fate;
+    standing.why = link.status.ok() || reports_[n].why.ok() ? link.status : reports_[n].why;
   }
 }
 
@@ -76,20 +76,20 @@ std::vector<transport::LostLink> OtherNodes::take_lost() {
 // Another node may have reported the same loss first. Then that end has begun a new epoch. It goes on, since
 // no member has used it, so each member gets the loss once.
 void OtherNodes::hear(Instant now) {
-  backend_.take_ended([&](const transport::EpochEnd& end) {
+  links_.take_ended([&](const transport::EpochEnd& end) {
     graph_.ended_elsewhere(end, now);
     if (!end.loss) return;
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
       if (graph_.groups()[g].spans() && graph_.groups()[g].key == end.group) on_lost_(GroupId(g));
   });
-  backend_.take_lost([&](const transport::LostLink& link) {
+  links_.take_lost([&](const transport::LostLink& link) {
     MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, link.why.message());
     std::vector<GroupId> groups;
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {
       const scheduler::Group& group = graph_.groups()[g];
       if (!group.spans() || !has_members(group, link.node)) continue;
       on_lost_(GroupId(g));
-      if (backend_.in_use(group.key)) groups.emplace_back(g);
+      if (links_.in_use(group.key)) groups.emplace_back(g);
     }
     // One fault for all groups: its culprit is the first rank of the node.
     std::int32_t first = 0;

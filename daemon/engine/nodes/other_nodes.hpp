@@ -8,7 +8,7 @@
 #include "daemon/engine/nodes/survivor_agreement.hpp"
 #include "daemon/engine/session/rank_slots.hpp"
 #include "scheduler/run/graph.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -35,10 +35,9 @@ class OtherNodes {
   using Lost = std::function<void(GroupId)>;
 
   OtherNodes(const control::JobSpec& spec, const Clock& clock, EngineLock& lock, scheduler::Graph& graph,
-             RankSlots& slots, transport::Backend& backend, Lost lost);
+             RankSlots& slots, transport::JobLinks& links, Lost lost);
 
-  // The backend that connects this engine with the others.
-  transport::Backend& backend() { return backend_; }
+  transport::JobLinks& links() { return links_; }
   // Gives the node up. When it returns, groups that have members there have ended the epoch in which they
   // have done something. `fate`: kDead if the node's supervisor has reported the end of its engine.
   void lose(NodeIndex node, const Status& why, NodeFate fate);
@@ -62,7 +61,7 @@ class OtherNodes {
   const Standing& of(NodeIndex node) const { return standings_[node.value]; }
 
  private:
-  struct Message {  // the report of the supervisor
+  struct Report {  // of the supervisor
     NodeFate fate = NodeFate::kApart;
     Status why;
   };
@@ -74,10 +73,10 @@ class OtherNodes {
   EngineLock& lock_;
   scheduler::Graph& graph_;
   RankSlots& slots_;
-  transport::Backend& backend_;
+  transport::JobLinks& links_;
   const Lost on_lost_;
   std::vector<transport::LostLink> lost_;
-  std::vector<Message> words_;       // by NodeIndex
+  std::vector<Report> reports_;      // by NodeIndex
   std::vector<Standing> standings_;  // by NodeIndex
   ControlFence control_fence_;
 };

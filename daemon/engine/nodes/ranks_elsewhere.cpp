@@ -1,31 +1,19 @@
 #include "daemon/engine/nodes/ranks_elsewhere.hpp"
 
+#include "daemon/engine/nodes/node_messages.hpp"
+
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace muster::engine {
-namespace {
 
-// It is no kind of ControlFence, AgreementMessage or MissingMembers: their messages have their kind at the
-// same place.
-constexpr std::uint32_t kPresenceKind = 0x48455245;
-
-struct PresenceMessage {
-  std::uint64_t attached = 0, reserved = 0;
-  std::uint32_t kind = kPresenceKind, reserved_last = 0;
-};
-static_assert(sizeof(PresenceMessage) == 24);
-
-}  // namespace
-
-RanksElsewhere::RanksElsewhere(const World& world, transport::Backend& backend)
-    : world_(world), backend_(backend), nodes_(world.nodes().size()) {}
+RanksElsewhere::RanksElsewhere(const World& world, transport::JobLinks& links)
+    : world_(world), links_(links), nodes_(world.nodes().size()) {}
 
 void RanksElsewhere::tell(NodeIndex node) {
-  PresenceMessage word;
-  word.attached = here_ ? 1 : 0;
-  backend_.tell(node, std::as_bytes(std::span(&word, 1)));
+  PresenceMessage message;
+  message.attached = here_ ? 1 : 0;
+  links_.tell(node, std::as_bytes(std::span(&message, 1)));
 }
 
 void RanksElsewhere::set_here(bool attached) {
@@ -50,14 +38,11 @@ void RanksElsewhere::look(const OtherNodes& nodes) {
   begun_again_ = linked_later && !linked_since_birth;
 }
 
-bool RanksElsewhere::hear(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word) {
-  PresenceMessage said;
-  if (word.size() != sizeof said) return false;
-  std::memcpy(&said, word.data(), sizeof said);
-  if (said.kind != kPresenceKind) return false;
-  nodes_[from.value].attached = said.attached != 0;
+void RanksElsewhere::hear(NodeIndex from, std::uint32_t generation, std::span<const std::byte> message) {
+  const auto said = read_message<PresenceMessage>(message);
+  if (!said) return;
+  nodes_[from.value].attached = said->attached != 0;
   nodes_[from.value].said_on = generation;
-  return true;
 }
 
 bool RanksElsewhere::nobody_elsewhere() const {

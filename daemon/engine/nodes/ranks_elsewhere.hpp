@@ -4,7 +4,7 @@
 
 #include "api/base/world.hpp"
 #include "daemon/engine/nodes/other_nodes.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace muster::engine {
 // Fails   never. A disconnected node counts as without ranks, until it reports otherwise.
 class RanksElsewhere {
  public:
-  RanksElsewhere(const World& world, transport::Backend& backend);
+  RanksElsewhere(const World& world, transport::JobLinks& links);
 
   // Whether ranks are attached here. A change is sent to the other nodes, after all ends that came before it.
   void set_here(bool attached);
   // A new connection begins without ranks on either side. `nodes`: as of its last look.
   void look(const OtherNodes& nodes);
-  // False: it is another kind of word.
-  bool hear(NodeIndex from, std::uint32_t generation, std::span<const std::byte> word);
+  // A PresenceMessage of another node.
+  void hear(NodeIndex from, std::uint32_t generation, std::span<const std::byte> message);
   bool nobody_elsewhere() const;
   // This engine has taken the place of one that was lost: its ranks may have been there before.
   bool begun_again() const { return begun_again_; }
@@ -42,7 +42,7 @@ class RanksElsewhere {
   void tell(NodeIndex node);
 
   const World world_;
-  transport::Backend& backend_;
+  transport::JobLinks& links_;
   bool here_ = false;
   bool begun_again_ = false;
   std::vector<Node> nodes_;  // by NodeIndex; that of this node is not used

@@ -20,4 +20,13 @@ transport::Span span_of(const scheduler::Group& group, const World& world) {
   return span;
 }
 
+Result<std::unique_ptr<transport::Communicator>> open_communicator(const scheduler::Group& group,
+                                                                   const RankTable<device::Device*>& devices,
+                                                                   const transport::Factories& factories) {
+  std::vector<device::Device*> here;
+  for (const Rank rank : group.ranks)
+    if (devices.world().is_local(rank)) here.push_back(devices[rank]);
+  return transport::open_in(factories, span_of(group, devices.world()), here);
+}
+
 }  // namespace muster::engine

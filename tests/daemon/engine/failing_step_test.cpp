@@ -7,7 +7,7 @@
 #include "tests/support/fault_seeds.hpp"
 #include "tests/support/manual_clock.hpp"
 #include "tests/support/property_cases.hpp"
-#include "tests/transport/faulty_backend.hpp"
+#include "tests/transport/faulty_factory.hpp"
 #include "transport/loopback/loopback.hpp"
 
 #include <array>
@@ -22,7 +22,7 @@ namespace muster::engine {
 namespace {
 
 using transport::test::Fault;
-using transport::test::FaultyBackend;
+using transport::test::FaultyFactory;
 
 constexpr std::uint32_t kWorld = 3;
 constexpr std::uint64_t kAll = Handle(0, 77).bits;
@@ -33,12 +33,12 @@ class FailingStep : public ::testing::Test {
  protected:
   void SetUp() override {
     // All communicators ask the same plan: the test's of that moment.
-    auto faulty = std::make_unique<FaultyBackend>(
-        transport::loopback_backend(), [this](const Collective& what) { return plan_(what); }, clock_,
-        FaultyBackend::Ends::kInProgress);
-    backend_ = faulty.get();
-    auto engine =
-        Engine::create(small_, clock_, nullptr, Engine::Pooling::kByHand, nullptr, std::move(faulty));
+    auto faulty = std::make_shared<FaultyFactory>(
+        transport::loopback_factory(), [this](const Collective& what) { return plan_(what); }, clock_,
+        FaultyFactory::Ends::kInProgress);
+    factory_ = faulty.get();
+    auto engine = Engine::create(small_, clock_, nullptr, Engine::Pooling::kByHand, nullptr,
+                                 {{std::move(faulty)}, nullptr});
     ASSERT_TRUE(engine) << engine.error().text();
     engine_ = *std::move(engine);
     for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
@@ -78,8 +78,8 @@ class FailingStep : public ::testing::Test {
   }
   // Until nothing is left to do; what stalls or is lost is left.
   void turn() {
-    while (engine_->run_once() > 0 || backend_->held() > unending_)
-      if (backend_->held() > 0) clock_.advance(kTurn);
+    while (engine_->run_once() > 0 || factory_->held() > unending_)
+      if (factory_->held() > 0) clock_.advance(kTurn);
   }
   // Time passes for an engine that takes its turns.
   void pass(Nanos time) {
@@ -127,7 +127,7 @@ class FailingStep : public ::testing::Test {
   std::size_t unending_ = 0;  // steps that stall
   transport::test::FaultPlan plan_ = [](const Collective&) { return Fault{}; };
   std::uint32_t launches_ = 0;
-  FaultyBackend* backend_ = nullptr;
+  FaultyFactory* factory_ = nullptr;
   std::unique_ptr<Engine> engine_;
   std::vector<std::unique_ptr<test::RingClient>> clients_;
   std::vector<std::uint64_t> buffers_, all_, pair_;
@@ -175,7 +175,7 @@ TEST_F(FailingStep, IsGivenUpAtItsDeadlineAndStaysInQuarantine) {
   for (const std::uint32_t rank : {1u, 2u}) EXPECT_EQ(clients_[rank]->latest(MUSTER_LANE_HALO), Code::kOk);
 
   unending_ = 0;
-  backend_->let_go();
+  factory_->let_go();
   turn();
   for (auto& client : clients_) {
     EXPECT_EQ(client->quarantined(MUSTER_LANE_SMALL), 0u);
@@ -197,7 +197,7 @@ TEST_F(FailingStep, IsCancelledAtItsDeadlineIfItWasLost) {
   pass(small_.deadline + std::chrono::seconds(1));
   unending_ = 0;
   turn();
-  EXPECT_EQ(backend_->held(), 0u);
+  EXPECT_EQ(factory_->held(), 0u);
   for (auto& client : clients_) {
     EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kTimeout);
     EXPECT_EQ(client->quarantined(MUSTER_LANE_SMALL), 0u);
@@ -217,7 +217,7 @@ TEST_F(FailingStep, IsGivenUpWhenAMemberIsInterrupted) {
     ASSERT_TRUE(engine_->faults().interrupt(clients_[1]->session(), message).ok());
   unending_ = 0;
   turn();
-  EXPECT_EQ(backend_->held(), 0u) << "it was cancelled";
+  EXPECT_EQ(factory_->held(), 0u) << "it was cancelled";
   for (auto& client : clients_) {
     EXPECT_EQ(client->latest(MUSTER_LANE_SMALL), Code::kAborted);
     const auto failure = client->failure(MUSTER_LANE_SMALL);
@@ -249,7 +249,7 @@ TEST_F(FailingStep, OutlivesItsClientWithoutAHang) {
   EXPECT_EQ(clients_[0]->latest(MUSTER_LANE_SMALL), Code::kTimeout);
   EXPECT_EQ(clients_[0]->quarantined(MUSTER_LANE_SMALL), 0u) << "its own start was never launched";
   unending_ = 0;
-  backend_->let_go();
+  factory_->let_go();
   turn();
   EXPECT_EQ(engine_->reclaim(), 0u);
 }

@@ -4,7 +4,7 @@
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/span/sealed.hpp"
-#include "transport/span/spanning_backend.hpp"
+#include "transport/span/spanning_transport.hpp"
 #include "transport/span/wire.hpp"
 
 #include <chrono>
@@ -128,23 +128,25 @@ Held held_by_engine(const control::JobSpec& spec) {
   const SteadyClock clock;
   OtherEngines others(spec.world);
   const Held before = held_now();
-  std::unique_ptr<transport::Backend> backend;
+  transport::JobTransport transport;
   if (const auto names = spec.world.nodes(); names.size() > 1)
-    backend = transport::spanning_backend(others.take_own(),
-                                          {{names.begin(), names.end()}, spec.world.here()}, clock);
-  transport::Backend* const network = backend.get();
-  auto engine = Engine::create(spec, clock, nullptr, Engine::Pooling::kByHand, nullptr, std::move(backend));
+    transport = transport::spanning_transport(others.take_own(),
+                                              {{names.begin(), names.end()}, spec.world.here()}, clock);
+  const transport::JobTransport network = transport;
+  auto engine = Engine::create(spec, clock, nullptr, Engine::Pooling::kByHand, nullptr, std::move(transport));
   if (!engine) {
     std::fprintf(stderr, "%s\n", engine.error().text().c_str());
     _exit(1);
   }
   for (const Rank rank : spec.world.locals())
     if (!(*engine)->attach(rank, 1)) _exit(1);
-  if (network != nullptr) {
-    others.connect(
-        [&](NodeIndex node, transport::Bytes address) { return network->connect(node, address, 0).ok(); });
-    for (int i = 0; i < OtherEngines::kHellos; ++i) others.say_hello([&] { network->progress(); });
-    others.connect([&](NodeIndex node, transport::Bytes) { return network->link(node).status.ok(); });
+  if (network.links != nullptr) {
+    others.connect([&](NodeIndex node, transport::Bytes address) {
+      return network.links->connect(node, address, 0).ok();
+    });
+    for (int i = 0; i < OtherEngines::kHellos; ++i)
+      others.say_hello([&] { network.factories.front()->progress(); });
+    others.connect([&](NodeIndex node, transport::Bytes) { return network.links->link(node).status.ok(); });
   }
   const Held after = held_now();
   return {after.heap_bytes - before.heap_bytes, after.resident_bytes - before.resident_bytes};

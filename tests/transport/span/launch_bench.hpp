@@ -80,7 +80,7 @@ class LaunchBench {
       over = true;
       for (std::uint32_t node = 0; node < cluster_.nodes(); ++node) {
         if (of_node_[node].empty()) continue;
-        cluster_[node].progress();
+        cluster_.progress(node);
         over = over && outcomes_[node].over();
       }
     }

@@ -19,7 +19,7 @@ class NodeConnectionTest : public ::testing::Test {
   NodeConnection& connect(std::uint32_t here, std::uint32_t generation) {
     auto& made = connections_.emplace_back(std::make_unique<NodeConnection>(
         NodeIndex(1 - here), "other", clock_, 1, [](NodeConnection&, Bytes) {},
-        std::pmr::get_default_resource()));
+        std::pmr::get_default_resource(), failures_));
     EXPECT_EQ(made->status().code(), Code::kPeerLost) << "not yet";
     EXPECT_TRUE(made->connect(*networks_[here], networks_[1 - here]->address(), generation).ok());
     return *made;
@@ -37,6 +37,7 @@ class NodeConnectionTest : public ::testing::Test {
 
   const SteadyClock clock_{};
   test::MemoryHub hub_;
+  std::size_t failures_ = 0;
   std::vector<std::unique_ptr<NodeConnection>> connections_;  // they outlive their networks
   std::array<std::byte, 1> sent_{std::byte{1}}, received_{};
   Flow sends_, receives_;

@@ -44,8 +44,11 @@ class SpanBench final : public Bench {
     std::int32_t ranks_max = kRanksDrawnMax;  // of a random case
   };
   SpanBench(const NetworkOpener& networks, Options options)
-      : options_(std::move(options)),
-        cluster_(options_.nodes, networks, options_.reproducible, options_.direct_from_bytes) {}
+      : SpanBench(std::make_unique<SpanCluster>(options.nodes, networks, options.reproducible,
+                                                options.direct_from_bytes),
+                  options) {}
+  SpanBench(std::unique_ptr<SpanCluster> cluster, Options options)
+      : options_(std::move(options)), cluster_(std::move(cluster)) {}
   ~SpanBench() override { static_cast<void>(finish()); }
 
   void place(Placing placing) { options_.placing = std::move(placing); }
@@ -53,7 +56,7 @@ class SpanBench final : public Bench {
   Status launch(const Collective& collective, std::int32_t ranks,
                 std::span<const Share* const> shares) override {
     Flight& flight = flights_.emplace_back();
-    flight.outcomes.resize(cluster_.nodes());
+    flight.outcomes.resize(cluster_->nodes());
     const auto count = static_cast<std::uint32_t>(ranks);
     const Group& group = group_of(options_.placing(count));
     MatchKey key{{group.key, 0, -1, -1}, 1, ++number_};
@@ -61,12 +64,12 @@ class SpanBench final : public Bench {
       key.place.sender = collective.root;
       key.place.receiver = collective.receiver;
     }
-    if (group.is_local) flight.stream = *cluster_.device().open_stream(device::Priority::kNormal);
+    if (group.is_local) flight.stream = *cluster_->device().open_stream(device::Priority::kNormal);
     for (const Share* share : shares) {
       flight.shares.push_back(*share);
       flight.signatures.push_back(signature_of(collective, *share, ranks));
     }
-    for (std::uint32_t node = 0; node < cluster_.nodes(); ++node) {
+    for (std::uint32_t node = 0; node < cluster_->nodes(); ++node) {
       std::vector<LocalMember> members;
       for (std::size_t i = 0; i < shares.size(); ++i)
         if (group.layout[static_cast<std::size_t>(shares[i]->index)] == node)
@@ -82,7 +85,7 @@ class SpanBench final : public Bench {
 
   Status finish() override {
     const auto over = [](const Flight& flight) { return flight.over(); };
-    if (!cluster_.until([&] { return std::all_of(flights_.begin(), flights_.end(), over); }))
+    if (!cluster_->until([&] { return std::all_of(flights_.begin(), flights_.end(), over); }))
       return failure(Code::kTimeout, "an operation has not ended");
     Status first;
     for (const Flight& flight : flights_) {
@@ -114,13 +117,13 @@ class SpanBench final : public Bench {
   const Group& group_of(const NodesOf& layout) {
     if (const auto known = groups_.find(layout); known != groups_.end()) return known->second;
     const std::uint64_t key = groups_.size() + 1;
-    const Span span = cluster_.span_of(key, static_cast<std::uint32_t>(layout.size()),
-                                       [&](std::uint32_t member, std::uint32_t) { return layout[member]; });
-    return groups_.emplace(layout, Group{layout, key, span.is_local(), cluster_.open(span)}).first->second;
+    const Span span = cluster_->span_of(key, static_cast<std::uint32_t>(layout.size()),
+                                        [&](std::uint32_t member, std::uint32_t) { return layout[member]; });
+    return groups_.emplace(layout, Group{layout, key, span.is_local(), cluster_->open(span)}).first->second;
   }
 
   Options options_;
-  SpanCluster cluster_;
+  const std::unique_ptr<SpanCluster> cluster_;
   std::map<NodesOf, Group> groups_;
   std::deque<Flight> flights_;
   std::uint64_t number_ = 0;

@@ -1,11 +1,12 @@
-// Several nodes in one process: a spanning backend and a network for each, on one pool of workers.
+// Several nodes in one process: a transport for each, on one pool of workers.
 #pragma once
 
 #include "api/base/clock.hpp"
 #include "api/base/collective/signature.hpp"
 #include "kernels/device/host/pool.hpp"
 #include "transport/endpoint/endpoint.hpp"
-#include "transport/span/spanning_backend.hpp"
+#include "transport/loopback/loopback.hpp"
+#include "transport/span/spanning_transport.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -22,6 +23,8 @@
 namespace muster::transport::test {
 
 using NetworkOpener = std::function<std::vector<std::unique_ptr<Network>>(std::uint32_t count)>;
+// Makes the transport of node SpanningOptions::here.
+using TransportOpener = std::function<JobTransport(const SpanningOptions&)>;
 // On which node each member of a group of so many ranks is.
 using Spread = std::function<std::uint32_t(std::uint32_t member, std::uint32_t ranks)>;
 
@@ -49,15 +52,26 @@ class SpanCluster {
  public:
   SpanCluster(std::uint32_t nodes, const NetworkOpener& networks, bool reproducible,
               std::size_t direct_from_bytes = SpanningOptions().direct_from_bytes) {
-    pool_ = *device::host::Pool::start({.workers = 2});
-    device_ = *device::host::open_device(*pool_);
     options_.reproducible = reproducible;
     options_.direct_from_bytes = direct_from_bytes;
+    auto opened = networks(nodes);
+    start(nodes, [&](const SpanningOptions& options) {
+      return spanning_transport(std::move(opened[options.here.value]), options, clock_);
+    });
+  }
+  // Transports of another kind. `idle` is called when no node has made progress.
+  SpanCluster(std::uint32_t nodes, const TransportOpener& open, std::function<void()> idle)
+      : idle_(std::move(idle)) {
+    start(nodes, open);
+  }
+
+ private:
+  void start(std::uint32_t nodes, const TransportOpener& open) {
+    pool_ = *device::host::Pool::start({.workers = 2});
+    device_ = *device::host::open_device(*pool_);
     for (std::uint32_t i = 0; i < nodes; ++i) options_.nodes.push_back("n" + std::to_string(i));
-    for (auto& network : networks(nodes)) {
-      backends_.emplace_back();
-      restart(static_cast<std::uint32_t>(backends_.size()) - 1, std::move(network));
-    }
+    transports_.resize(nodes);
+    for (std::uint32_t i = 0; i < nodes; ++i) restart(i, open);
     for (std::uint32_t one = 0; one < nodes; ++one)
       for (std::uint32_t other = 0; other < one; ++other) connect(one, other, 0);
     for (std::uint32_t one = 0; one < nodes; ++one)
@@ -65,24 +79,32 @@ class SpanCluster {
         EXPECT_TRUE(until([&] { return are_connected(one, other); })) << "they do not find each other";
   }
 
+ public:
   void connect(std::uint32_t one, std::uint32_t other, std::uint32_t generation) {
     for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)})
-      EXPECT_TRUE(backends_[from]->connect(NodeIndex(to), backends_[to]->address(), generation).ok());
+      EXPECT_TRUE((*this)[from].connect(NodeIndex(to), (*this)[to].address(), generation).ok());
   }
   bool are_connected(std::uint32_t one, std::uint32_t other) {
-    return backends_[one]->link(NodeIndex(other)).status.ok() &&
-           backends_[other]->link(NodeIndex(one)).status.ok();
+    return (*this)[one].link(NodeIndex(other)).status.ok() && (*this)[other].link(NodeIndex(one)).status.ok();
   }
-  // The node was started again: its backend is another, and nobody is connected with it.
+  // The node was started again: its transport is another, and nobody is connected with it.
   void restart(std::uint32_t node, std::unique_ptr<Network> network) {
+    restart(node, [&](const SpanningOptions& options) {
+      return spanning_transport(std::move(network), options, clock_);
+    });
+  }
+  void restart(std::uint32_t node, const TransportOpener& open) {
     SpanningOptions options = options_;
     options.here = NodeIndex(node);
-    backends_[node] = spanning_backend(std::move(network), options, clock_);
-    EXPECT_TRUE(backends_[node]->use(*device_, [] {}).ok());
+    transports_[node] = {};  // its former engine ends first
+    transports_[node] = open(options);
+    transports_[node].factories.front()->use([] {});
+    transports_[node].factories.push_back(loopback_factory());
   }
 
-  std::uint32_t nodes() const { return static_cast<std::uint32_t>(backends_.size()); }
-  Backend& operator[](std::uint32_t node) { return *backends_[node]; }
+  std::uint32_t nodes() const { return static_cast<std::uint32_t>(transports_.size()); }
+  JobLinks& operator[](std::uint32_t node) { return *transports_[node].links; }
+  std::size_t progress(std::uint32_t node) { return transports_[node].factories.front()->progress(); }
   device::Device& device() { return *device_; }
 
   // The span as each node sees it, in which `here` is not set; and a node's place in it.
@@ -106,9 +128,16 @@ class SpanCluster {
     std::vector<std::unique_ptr<Communicator>> communicators;
     for (std::uint32_t node = 0; node < nodes(); ++node) {
       span.here = index_in(span, node);
-      communicators.push_back(span.here < span.nodes.size() ? *backends_[node]->open(span) : nullptr);
+      communicators.push_back(span.here < span.nodes.size() ? open_on(node, span) : nullptr);
     }
     return communicators;
+  }
+
+  // The communicator of one node, whose place in the span is `here`.
+  std::unique_ptr<Communicator> open_on(std::uint32_t node, const Span& span) {
+    const auto members = std::count(span.node_of.begin(), span.node_of.end(), span.here);
+    const std::vector<device::Device*> devices(static_cast<std::size_t>(members), device_.get());
+    return *open_in(transports_[node].factories, span, devices);
   }
 
   // All nodes make progress in turn until `done`.
@@ -116,17 +145,20 @@ class SpanCluster {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (!done()) {
       if (std::chrono::steady_clock::now() > end) return false;
-      for (auto& backend : backends_) backend->progress();
+      std::size_t moved = 0;
+      for (std::uint32_t node = 0; node < nodes(); ++node) moved += progress(node);
+      if (moved == 0 && idle_) idle_();
     }
     return true;
   }
 
  private:
   SteadyClock clock_;
+  std::function<void()> idle_;
   SpanningOptions options_;
   std::unique_ptr<device::host::Pool> pool_;
   std::unique_ptr<device::Device> device_;
-  std::vector<std::unique_ptr<Backend>> backends_;
+  std::vector<JobTransport> transports_;
 };
 
 }  // namespace muster::transport::test

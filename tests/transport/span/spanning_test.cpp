@@ -1,6 +1,6 @@
 // The suite of communicators over several nodes, on each network, with members spread over the nodes in
 // every way.
-#include "transport/span/spanning_backend.hpp"
+#include "transport/span/spanning_transport.hpp"
 
 #include "tests/support/fault_seeds.hpp"
 #include "tests/transport/memory_network.hpp"

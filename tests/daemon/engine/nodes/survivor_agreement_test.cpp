@@ -116,9 +116,9 @@ class World {
     const auto [from, to] = ways[random() % ways.size()];
     const std::vector<std::byte> bytes = std::move(ways_[{from, to}].front());
     ways_[{from, to}].pop_front();
-    const auto word = read_agreement(bytes);
-    EXPECT_TRUE(word.has_value());
-    nodes_[to].core->hear(from, word->message);
+    const auto sent = read_agreement(bytes);
+    EXPECT_TRUE(sent.has_value());
+    nodes_[to].core->hear(from, sent->message);
     post(to);
     return true;
   }
@@ -289,15 +289,15 @@ TEST(SurvivorAgreement, ReadOnlyWholeMessages) {
   said.waited = MemberBits(9);
   said.votes = true;
   std::vector<std::byte> bytes = bytes_of_agreement({77, said});
-  const auto word = read_agreement(bytes);
-  ASSERT_TRUE(word.has_value());
-  EXPECT_EQ(word->group, 77u);
-  EXPECT_THAT(word->message.asked, Each(true));
-  EXPECT_THAT(word->message.waited, Each(false));
-  EXPECT_TRUE(word->message.votes);
+  const auto sent = read_agreement(bytes);
+  ASSERT_TRUE(sent.has_value());
+  EXPECT_EQ(sent->group, 77u);
+  EXPECT_THAT(sent->message.asked, Each(true));
+  EXPECT_THAT(sent->message.waited, Each(false));
+  EXPECT_TRUE(sent->message.votes);
   for (std::size_t cut = 0; cut < bytes.size(); ++cut)
     EXPECT_FALSE(read_agreement(std::span(bytes).first(cut)).has_value()) << cut;
-  bytes[16] = std::byte{99};  // its kind
+  bytes[4] = std::byte{99};  // its step
   EXPECT_FALSE(read_agreement(bytes).has_value());
 }
 

@@ -1,4 +1,4 @@
-#include "tests/transport/faulty_backend.hpp"
+#include "tests/transport/faulty_factory.hpp"
 
 #include <algorithm>
 #include <condition_variable>
@@ -19,7 +19,7 @@ namespace muster::transport::test {
 // Thread  any.
 // Bound   none.
 // Fails   never.
-class FaultyBackend::Held {
+class FaultyFactory::Held {
  public:
   Held(const Clock& clock, Ends ends) : clock_(clock), bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
     if (ends == Ends::kOnItsThread) thread_.emplace([this] { run(); });
@@ -122,7 +122,7 @@ struct FaultyPrepared final : Prepared {
 
 // Owns    the communicator behind it. Thread  one issuing thread at a time. Bound  as that one. Fails  as
 // planned.
-class FaultyBackend::Faulty final : public Communicator {
+class FaultyFactory::Faulty final : public Communicator {
  public:
   Faulty(std::unique_ptr<Communicator> behind, const FaultPlan& plan, Held& held)
       : behind_(std::move(behind)), plan_(plan), held_(held) {}
@@ -155,33 +155,34 @@ class FaultyBackend::Faulty final : public Communicator {
   Held& held_;
 };
 
-FaultyBackend::FaultyBackend(std::unique_ptr<Backend> behind, FaultPlan plan, const Clock& clock, Ends ends)
+FaultyFactory::FaultyFactory(std::unique_ptr<CommunicatorFactory> behind, FaultPlan plan, const Clock& clock,
+                             Ends ends)
     : behind_(std::move(behind)), plan_(std::move(plan)), held_(std::make_unique<Held>(clock, ends)) {}
-FaultyBackend::~FaultyBackend() = default;
+FaultyFactory::~FaultyFactory() = default;
 
-Result<std::unique_ptr<Communicator>> FaultyBackend::open(const Span& span) {
-  MUSTER_ASSIGN_OR_RETURN(auto behind, behind_->open(span));
+Result<std::unique_ptr<Communicator>> FaultyFactory::open(const Span& span, MemberDevices devices) {
+  MUSTER_ASSIGN_OR_RETURN(auto behind, behind_->open(span, devices));
   return std::make_unique<Faulty>(std::move(behind), plan_, *held_);
 }
 
-std::size_t FaultyBackend::progress() {
+std::size_t FaultyFactory::progress() {
   return behind_->progress() + held_->end_due();
 }
 
 // Without a thread it is polled while it holds a step.
-bool FaultyBackend::arm() {
+bool FaultyFactory::arm() {
   return behind_->arm() && (held_->has_thread() || held_->size() == 0);
 }
 
-int FaultyBackend::descriptor() const {
+int FaultyFactory::descriptor() const {
   return held_->bell();
 }
 
-void FaultyBackend::let_go() {
+void FaultyFactory::let_go() {
   held_->let_go();
 }
 
-std::size_t FaultyBackend::held() const {
+std::size_t FaultyFactory::held() const {
   return held_->size();
 }
 

@@ -1,5 +1,5 @@
-// The conformance suite on a backend that ends its steps late, and what the seam says of one that fails them.
-#include "tests/transport/faulty_backend.hpp"
+// The conformance suite on a factory whose steps end late, and what the seam says of one that fails them.
+#include "tests/transport/faulty_factory.hpp"
 
 #include "kernels/device/host/pool.hpp"
 #include "tests/support/fault_seeds.hpp"
@@ -16,14 +16,14 @@
 namespace muster::transport::test {
 namespace {
 
-using Ends = FaultyBackend::Ends;
+using Ends = FaultyFactory::Ends;
 
 const SteadyClock kClock;
 constexpr std::uint64_t kUsualCases = 2000;
 
 std::unique_ptr<Bench> faulty(std::uint64_t seed, FaultRates rates, Ends ends) {
   return std::make_unique<HostBench>(
-      std::make_unique<FaultyBackend>(loopback_backend(), drawn_faults(seed, rates), kClock, ends),
+      std::make_unique<FaultyFactory>(loopback_factory(), drawn_faults(seed, rates), kClock, ends),
       kUsualCases);
 }
 
@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorConformance, ::testing::ValuesIn(by
 INSTANTIATE_TEST_SUITE_P(Faulty, CommunicatorRefusals, ::testing::ValuesIn(by_a_thread()), bench_name);
 
 // Goal:   steps that the workers end in progress() hold and release their outcome as those of a thread do.
-TEST(FaultyBackend, EndsDelayedStepsInProgress) {
+TEST(FaultyFactory, EndsDelayedStepsInProgress) {
   const auto bench = faulty(1, {.at_launch = 0, .late = 0, .delayed = 50, .lost = 0}, Ends::kInProgress);
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     const Shape shape = random_shape(seed);
@@ -53,7 +53,7 @@ TEST(FaultyBackend, EndsDelayedStepsInProgress) {
 
 // Goal:   a step that fails late says so when its stream has ended it, and no other step does.
 // Method: random cases in flight together; the seed says which of them fail, and how.
-TEST(FaultyBackend, FailsTheStepsThatItsSeedNames) {
+TEST(FaultyFactory, FailsTheStepsThatItsSeedNames) {
   constexpr std::uint64_t kCases = 400;
   constexpr FaultRates kRates{.at_launch = 20, .late = 20, .delayed = 20};
   const auto bench = faulty(7, kRates, Ends::kOnItsThread);

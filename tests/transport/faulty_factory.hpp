@@ -1,8 +1,8 @@
-// A backend that forwards to another one, and fails, delays, stalls or loses steps as its test says.
+// A factory that forwards to another one, and fails, delays, stalls or loses steps as its test says.
 #pragma once
 
 #include "tests/kernels/math/values.hpp"
-#include "transport/collective/backend.hpp"
+#include "transport/collective/communicator_factory.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ struct Fault {
   Status at_launch;     // not OK: launch() returns it, and nothing moves
   Status late;          // not OK: the step fails with it after it was launched
   Nanos delay{0};       // the step ends so much after its launch
-  bool stalls = false;  // it ends by FaultyBackend::let_go()
+  bool stalls = false;  // it ends by FaultyFactory::let_go()
   bool lost = false;    // it ends once it was cancelled
 };
 using FaultPlan = std::function<Fault(const Collective&)>;
@@ -40,19 +40,20 @@ inline FaultPlan drawn_faults(std::uint64_t seed, FaultRates rates) {
   };
 }
 
-// Owns    the backend behind it. Steps that it ends itself hold their outcome until then.
-// Thread  let_go: any. All else as Backend says; launches come one at a time.
+// Owns    the factory behind it. Steps that it ends itself hold their outcome until then.
+// Thread  let_go: any. All else as CommunicatorFactory says; launches come one at a time.
 // Bound   none: a test makes as many as it launches steps.
-// Fails   as the plan says, and as the backend behind.
-class FaultyBackend final : public Backend {
+// Fails   as the plan says, and as the factory behind.
+class FaultyFactory final : public CommunicatorFactory {
  public:
   // By whom steps are ended that the plan delays, stalls or loses: by the workers in progress(), which is
-  // deterministic beside a manual clock, or by a thread of the backend's own, as by a network card.
+  // deterministic beside a manual clock, or by a thread of its own, as by a network card.
   enum class Ends : std::uint8_t { kInProgress, kOnItsThread };
-  FaultyBackend(std::unique_ptr<Backend> behind, FaultPlan plan, const Clock& clock, Ends ends);
-  ~FaultyBackend() override;
+  FaultyFactory(std::unique_ptr<CommunicatorFactory> behind, FaultPlan plan, const Clock& clock, Ends ends);
+  ~FaultyFactory() override;
 
-  Result<std::unique_ptr<Communicator>> open(const Span& span) override;
+  bool takes(const Span& span, MemberDevices devices) const override { return behind_->takes(span, devices); }
+  Result<std::unique_ptr<Communicator>> open(const Span& span, MemberDevices devices) override;
   std::size_t progress() override;
   bool arm() override;
   int descriptor() const override;
@@ -66,7 +67,7 @@ class FaultyBackend final : public Backend {
   class Held;
   class Faulty;
 
-  std::unique_ptr<Backend> behind_;
+  std::unique_ptr<CommunicatorFactory> behind_;
   FaultPlan plan_;
   std::unique_ptr<Held> held_;
 };
