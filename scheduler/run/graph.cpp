@@ -95,7 +95,7 @@ CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const 
   for (std::uint32_t g = 0; g < groups().size(); ++g) {
     const std::vector<Rank>& members = groups()[g].ranks;
     if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
-    work_list_.fail(matches_.end_group(GroupId(g), cause, Epochs::Why::kLoss), cause);
+    work_list_.fail(matches_[GroupId(g)].end_all(cause, Epochs::Why::kLoss), cause);
   }
   resolve(now);
   open_lanes_.close_all(rank);
@@ -135,7 +135,7 @@ Code Graph::submit(Request request, Instant now) {
   if (lane.full()) return Code::kBusy;
   lane.skip();
   LaneQueue::Start start{request, {}, false};
-  if (work != nullptr) start.stamp = matches_.stamp(place_of(*work, request.lane_id));
+  if (work != nullptr) start.stamp = matches_[work->group].stamp(place_of(*work, request.lane_id));
   actions_.submitted(request);
   if (lane.stopped()) {  // covered by the failure that is published already
     drop(request.rank, request.lane, start);
@@ -160,7 +160,7 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   LaneQueue& lane = ranks_[rank].lane(lane_index);
   if (!lane.stopped()) return;
   const std::uint64_t fault = lane.cause()->fault;
-  for (const Place& place : lane.noted()) matches_.move_on(place, fault);
+  for (const Place& place : lane.noted()) matches_[place.group].move_on(place, fault);
   matches_.heard(rank, fault);
   actions_.resumed(rank, lane_index, lane.resume());
   work_list_.mark_runnable(rank);
@@ -174,7 +174,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
   CausePtr cause;
   // A step between nodes also fails because its epoch has ended on one of them.
   if (failed != nullptr && !flight.given_up && first.plan->collective() != nullptr)
-    cause = matches_.ended(first.plan->collective()->group, first.stamp.epoch);
+    cause = matches_[first.plan->collective()->group].ended(first.stamp.epoch);
   if (failed != nullptr && !flight.given_up && cause == nullptr)
     cause = new_fault(as_known_here(cause_of(flight.step, groups(), lane_names(), *failed), ranks_.world()));
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
@@ -198,7 +198,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     if (const CollectiveWork* work = part.plan->collective()) {
       const Place place = place_of(*work, part.lane_id);
       lane.note(place);
-      work_list_.fail(matches_.end(place, cause), cause);
+      work_list_.fail(matches_[place.group].end(place, cause), cause);
     }
     stop_lane(part.rank, part.lane, cause, part.value);
   }
@@ -213,14 +213,14 @@ void Graph::ended_elsewhere(const transport::EpochEnd& end, Instant now) {
     const Code code = end.code == Code::kJobEnded ? Code::kPeerLost : end.code;
     const CausePtr cause = new_fault(as_known_here({code, end.culprit, end.text}, ranks_.world()));
     const Epochs::Why why = end.loss ? Epochs::Why::kLoss : Epochs::Why::kOther;
-    work_list_.fail(matches_.end_up_to(GroupId(g), end.epoch, cause, why), cause);
+    work_list_.fail(matches_[GroupId(g)].end_up_to(end.epoch, cause, why), cause);
   }
   resolve(now);
 }
 
 CausePtr Graph::abort(const std::vector<GroupId>& groups, Cause cause, Instant now, Epochs::Why why) {
   const CausePtr fault = new_fault(std::move(cause));
-  for (const GroupId group : groups) work_list_.fail(matches_.end_group(group, fault, why), fault);
+  for (const GroupId group : groups) work_list_.fail(matches_[group].end_all(fault, why), fault);
   resolve(now);
   return fault;
 }
@@ -293,7 +293,7 @@ void Graph::give_up_step(std::uint32_t index, Cause said, Instant now) {
     if (!rank.present() || flight.generations[i] != rank.generation()) continue;
     const Place place = place_of(*part.plan->collective(), part.lane_id);
     rank.lane(part.lane).note(place);
-    work_list_.fail(matches_.end(place, cause), cause);
+    work_list_.fail(matches_[place.group].end(place, cause), cause);
     actions_.quarantined(part.rank, part.lane, ++load.quarantined);
     stop_lane(part.rank, part.lane, cause, part.value);
   }
@@ -325,7 +325,7 @@ void Graph::resolve(Instant now) {
     } else if (const auto rank = work_list_.take_runnable()) {
       if (ranks_[*rank].present()) pump(*rank);
     } else {
-      for (const MatchQueue::Ended& end : matches_.take_ended())
+      for (const GroupEnd& end : matches_.take_ended())
         actions_.ended({groups()[end.group.value].key, end.epoch, end.cause->code, end.cause->culprit,
                         end.why == Epochs::Why::kLoss, end.cause->text});
       return;
@@ -351,8 +351,8 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
       return true;
     }
     if (collective) return arrive(rank, lane_index, now) || moved;
-    const MatchQueue::Arrival alone{rank, lane_index, start.request.value,  start.request.plan,
-                                    {},   now,        start.request.lane_id};
+    const Arrival alone{rank, lane_index, start.request.value,  start.request.plan,
+                        {},   now,        start.request.lane_id};
     launch(std::span(&alone, 1), 0, now);
     moved = true;
   }
@@ -368,36 +368,36 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
     stop_lane(rank, lane_index, absence);
     return true;
   }
-  const MatchQueue::Match match =
-      matches_.arrive({rank, lane_index, start.request.value, start.request.plan, start.stamp, now,
-                       start.request.lane_id, start.request.bases});
+  const GroupPlaces::Match match = matches_[start.request.plan->collective()->group].arrive(
+      {rank, lane_index, start.request.value, start.request.plan, start.stamp, now, start.request.lane_id,
+       start.request.bases});
   switch (match.kind) {
-    case MatchQueue::Match::Kind::kWait:
+    case GroupPlaces::Match::Kind::kWait:
       start.arrived = true;
       lane.moved_at(now);
       return false;
-    case MatchQueue::Match::Kind::kGo:
+    case GroupPlaces::Match::Kind::kGo:
       launch(match.members, match.number, now);
       return true;
-    case MatchQueue::Match::Kind::kEnded:
+    case GroupPlaces::Match::Kind::kEnded:
       stop_lane(rank, lane_index, match.cause);
       return true;
-    case MatchQueue::Match::Kind::kDisagree: {
+    case GroupPlaces::Match::Kind::kDisagree: {
       const CausePtr cause = new_fault({Code::kMismatch, -1, match.differ});
       work_list_.fail(match.members, cause);
-      work_list_.fail(matches_.end(place_of(work, start.request.lane_id), cause), cause);
+      work_list_.fail(matches_[work.group].end(place_of(work, start.request.lane_id), cause), cause);
       return true;
     }
   }
   return false;
 }
 
-void Graph::launch(std::span<const MatchQueue::Arrival> members, std::uint64_t number, Instant now) {
+void Graph::launch(std::span<const Arrival> members, std::uint64_t number, Instant now) {
   std::uint32_t index = 0;
   StepTable::InFlight& flight =
       steps_.take(members.size(), members.front().lane_id, *members.front().plan, &index);
   flight.since = now;
-  for (const MatchQueue::Arrival& member : members) {
+  for (const Arrival& member : members) {
     RankLanes& rank = ranks_[member.rank];
     const Request& request = rank.lane(member.lane).next().request;
     MUSTER_ASSERT(request.value == member.value);
@@ -412,7 +412,7 @@ void Graph::launch(std::span<const MatchQueue::Arrival> members, std::uint64_t n
                                  member.lane_id, member.bases, member.stamp});
     flight.generations.push_back(rank.generation());
   }
-  const MatchQueue::Arrival& first = members.front();
+  const Arrival& first = members.front();
   const CollectiveWork* const work = first.plan->collective();
   flight.step.key = {};
   if (work != nullptr && groups()[work->group.value].spans())
@@ -449,17 +449,17 @@ void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& st
   RankLanes& r = ranks_[rank];
   const CollectiveWork* work = start.request.plan->collective();
   if (work != nullptr && start.arrived)
-    matches_.withdraw(
+    matches_[work->group].withdraw(
         {rank, lane_index, start.request.value, start.request.plan, start.stamp, {}, start.request.lane_id});
   if (work != nullptr && r.present()) {  // if not present, detached() ends all its places
     LaneQueue& lane = r.lane(lane_index);
     const Place place = place_of(*work, start.request.lane_id);
     lane.note(place);
     if (absence_in(*work, groups()[work->group.value].ranks, absences_) != nullptr) {
-      matches_.give_back(place, start.stamp);
+      matches_[place.group].give_back(place, start.stamp);
     } else {
       const CausePtr cause = passed_on(lane.cause());
-      work_list_.fail(matches_.drop(place, start.stamp, cause), cause);
+      work_list_.fail(matches_[place.group].drop(place, start.stamp, cause), cause);
     }
   }
   actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);

@@ -74,7 +74,7 @@ class Graph {
 
   // Makes room for starts of this plan.
   void expect(const CollectiveWork& work) {
-    if (work.point_to_point()) matches_.pair(place_of(work, LaneId()));
+    if (work.point_to_point()) matches_[work.group].pair(place_of(work, LaneId()));
   }
 
   // Opens and closes lanes. A client's lanes close when it leaves.
@@ -119,7 +119,7 @@ class Graph {
  private:
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
-  void launch(std::span<const MatchQueue::Arrival> members, std::uint64_t number, Instant now);
+  void launch(std::span<const Arrival> members, std::uint64_t number, Instant now);
   void give_up_step(std::uint32_t index, Cause cause, Instant now);
 
   // Stops the lane before its next start, or at `failed_value`, where a launched start has failed. Without

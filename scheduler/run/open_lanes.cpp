@@ -30,7 +30,7 @@ void OpenLanes::add(GroupId group) {
 
 void OpenLanes::make_place(GroupId group, LaneId lane) {
   if (!LaneTable::meets(lane)) return;
-  matches_.open_lane(group, lane);
+  matches_[group].open_lane(lane);
   const std::vector<Rank>& ranks = matches_.groups()[group.value].ranks;
   const auto is_here = [this](Rank rank) { return ranks_.world().is_local(rank); };
   steps_.add(group, lane, static_cast<std::size_t>(std::count_if(ranks.begin(), ranks.end(), is_here)));
@@ -90,7 +90,7 @@ void OpenLanes::close_all(Rank rank) {
 void OpenLanes::shut(Rank rank, std::uint32_t lane) {
   const LaneId id = ranks_[rank].id(lane);
   ranks_[rank].close(lane);
-  if (LaneTable::meets(id)) for_each_group(rank, [&](GroupId group) { matches_.close_lane(group, id); });
+  if (LaneTable::meets(id)) for_each_group(rank, [&](GroupId group) { matches_[group].close_lane(id); });
 }
 
 }  // namespace muster::scheduler

@@ -27,9 +27,8 @@ class WorkList {
     CausePtr cause;
   };
   // These starts waited at a place that has ended.
-  void fail(std::span<const MatchQueue::Arrival> waited, const CausePtr& cause) {
-    for (const MatchQueue::Arrival& each : waited)
-      failing_.push_back({each.rank, each.lane, each.value, cause});
+  void fail(std::span<const Arrival> waited, const CausePtr& cause) {
+    for (const Arrival& each : waited) failing_.push_back({each.rank, each.lane, each.value, cause});
   }
   // Starts of the rank may go on.
   void mark_runnable(Rank rank) { runnable_.push_back(rank); }

@@ -14,7 +14,7 @@ from pathlib import Path
 GROUP_EPOCHS = "daemon/engine/direct/group_epochs.cpp"
 EPOCHS = "scheduler/run/epochs.cpp"
 GRAPH = "scheduler/run/graph.cpp"
-MATCH_QUEUE = "scheduler/run/match_queue.cpp"
+GROUP_PLACES = "scheduler/run/group_places.cpp"
 
 
 @dataclass
@@ -44,14 +44,13 @@ BUGS = {
     "departure_without_cause": Bug(GRAPH, "  if (root == nullptr) root = heard;\n",
                                    "  root = heard != nullptr ? nullptr : heard;\n"),
     # Who opens a lane that nobody has meets newcomers there, and never hears of those before them.
-    "lane_without_a_past": Bug(MATCH_QUEUE,
-                               "    here->epochs = pairs.epochs;\n"
-                               "    const std::vector<Rank>& ranks = groups_[group.value].ranks;\n"
-                               "    for (std::size_t i = 0; i < ranks.size(); ++i)\n"
-                               "      if (world_.is_local(ranks[i]))"
-                               " here->members.push_back({pairs.members[i].stands, 1, {}});\n",
-                               "    for (const Rank rank : groups_[group.value].ranks)\n"
-                               "      if (world_.is_local(rank) && !pairs.members.empty())"
+    "lane_without_a_past": Bug(GROUP_PLACES,
+                               "    here->epochs = pairs_.epochs;\n"
+                               "    for (std::size_t i = 0; i < group_.ranks.size(); ++i)\n"
+                               "      if (room_.world.is_local(group_.ranks[i]))"
+                               " here->members.push_back({pairs_.members[i].stands, 1, {}});\n",
+                               "    for (const Rank rank : group_.ranks)\n"
+                               "      if (room_.world.is_local(rank) && !pairs_.members.empty())"
                                " here->members.emplace_back();\n"),
 }
 

@@ -33,7 +33,7 @@ std::vector<std::byte> MissingMembers::message_of(const transport::PlaceKey& pla
 
 void MissingMembers::tell(Instant now) {
   std::map<transport::PlaceKey, Missing> told;
-  for (const scheduler::MatchQueue::Pending& pending : graph_.matches().pending()) {
+  for (const scheduler::PendingMatch& pending : graph_.matches().pending()) {
     const scheduler::Group& group = graph_.groups()[pending.group.value];
     const scheduler::Arrival& any = pending.arrived.front();
     if (!group.spans() || any.plan->collective()->point_to_point() || pending.missing.empty()) continue;

@@ -78,7 +78,7 @@ void Metrics::submitted(const scheduler::Request& request, Instant now) {
 
 void Metrics::launched(const scheduler::Step& step, Instant now) {
   if (const scheduler::CollectiveWork* work = step.parts.front().plan->collective())
-    flight_log_.launched(step, graph_.matches().matched(work->group, step.parts.front().lane_id), now);
+    flight_log_.launched(step, graph_.matches()[work->group].matched(step.parts.front().lane_id), now);
 }
 
 // The flight log holds points of the rank's present session, so starts of other sessions are not noted.
@@ -88,7 +88,7 @@ void Metrics::retired(const Retired& start, const scheduler::Plan& plan, const s
   if (work == nullptr || !start.present) return;
   const LaneId lane = graph_.lanes()[start.rank].id(start.lane);
   const FlightEntry* entry = flight_log_.retired(start.rank, start.lane, start.value, start.well,
-                                                 graph_.matches().matched(work->group, lane), step.end);
+                                                 graph_.matches()[work->group].matched(lane), step.end);
   if (entry != nullptr && start.well)
     finished_[start.rank] = LastFinished{work->group, plan.label(), entry->number, step.end};
 }

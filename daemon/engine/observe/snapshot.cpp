@@ -74,7 +74,7 @@ void add_span(const Evidence& e, const scheduler::Plan& plan, const transport::P
 
 // ---- the engine path ---------------------------------------------------------------------------
 
-Wait pending_wait(const Evidence& e, const scheduler::MatchQueue::Pending& pending) {
+Wait pending_wait(const Evidence& e, const scheduler::PendingMatch& pending) {
   Wait wait;
   wait.group = pending.group.value;
   wait.group_name = e.graph.groups()[pending.group.value].name;
@@ -108,7 +108,7 @@ Wait running_wait(const Evidence& e, const scheduler::StepTable::Running& runnin
   wait.group_name = e.graph.groups()[work.group.value].name;
   wait.members = members_of(e, work.group).size();
   wait.lane = e.graph.lane_names().label(part.lane_id);
-  wait.number = work.point_to_point() ? part.value : e.graph.matches().matched(work.group, part.lane_id);
+  wait.number = work.point_to_point() ? part.value : e.graph.matches()[work.group].matched(part.lane_id);
   wait.operation = operation_of(*part.plan);
   wait.since = running.since;
   const transport::MatchKey& key = running.step->key;
@@ -162,7 +162,7 @@ Hindrance hindrance(const Snapshot& snapshot, const scheduler::Graph& graph,
   return found;
 }
 
-void explain_missing(const Evidence& e, const std::vector<scheduler::MatchQueue::Pending>& pending,
+void explain_missing(const Evidence& e, const std::vector<scheduler::PendingMatch>& pending,
                      Snapshot& snapshot) {
   const auto heads = scheduler::heads_of(e.graph);
   for (std::size_t w = 0; w < pending.size(); ++w) {
@@ -409,7 +409,7 @@ Snapshot snapshot_of(const Evidence& e) {
 void add_for_merge(const Evidence& e, Snapshot& snapshot) {
   const auto& groups = e.graph.groups();
   const auto& names = e.graph.lane_names();
-  for (const scheduler::MatchQueue::Reached& reached : e.graph.matches().reached()) {
+  for (const scheduler::ReachedMatch& reached : e.graph.matches().reached()) {
     if (snapshot.reached.size() == kReachedMax) break;
     const transport::PlaceKey place =
         scheduler::key_of({reached.group, reached.lane, -1, -1, 0, false, 0}, groups, names);

@@ -144,7 +144,7 @@ TEST_F(Lanes, GoOnInOneCountWhenOneMemberOpensThemAgain) {
     ASSERT_TRUE(close(0, lane).ok());
     lane = open(0, MUSTER_LANE_GATHER, "x");
   }
-  EXPECT_EQ(stage.graph.matches().matched(GroupId(0), stage.graph.lanes()[Rank(0)].id(lane)), 3u);
+  EXPECT_EQ(stage.graph.matches()[GroupId(0)].matched(stage.graph.lanes()[Rank(0)].id(lane)), 3u);
   EXPECT_EQ(reached(1, other), 3u);
 }
 
