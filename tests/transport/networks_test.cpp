@@ -86,6 +86,10 @@ TEST(Networks, AreAtTheAddressThatWasChosen) {
     return std::string(reinterpret_cast<const char*>(own.data()), own.size());
   };
   EXPECT_THAT(bytes_at("127.0.0.3"), ::testing::HasSubstr(std::string("\x7f\0\0\x03", 4)));
+  EXPECT_THAT(bytes_at("127.0.0.4"), ::testing::Not(::testing::HasSubstr(std::string("\x7f\0\0\x03", 4))));
+  const std::string six = bytes_at("::1");
+  EXPECT_THAT(six, ::testing::HasSubstr(std::string(15, '\0') + '\x01'));
+  EXPECT_GT(six.size(), bytes_at("127.0.0.3").size()) << "an address of version 6";
   const auto tried = open_network(MUSTER_NETWORKS, "ucx", NodeIndex(0), choice);
   EXPECT_TRUE(tried) << tried.error().text();
 }
