@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
@@ -22,6 +25,49 @@ using control::Json;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
+
+// Cgroups as Slurm's plugins make them, of the first hierarchy that there is.
+//
+// Owns    the folders, which are empty at its end.
+// Thread  the test's; enter(): a child's.
+// Bound   -
+// Fails   make() and enter(): this system lets nobody make cgroups.
+class SlurmCgroups {
+ public:
+  SlurmCgroups() {
+    for (const char* each : {"/sys/fs/cgroup/freezer", "/sys/fs/cgroup/pids", "/sys/fs/cgroup"})
+      if (root_.empty() && std::filesystem::exists(std::string(each) + "/cgroup.procs"))
+        root_ = fmt::format("{}/muster-test-{}", each, getpid());
+  }
+  ~SlurmCgroups() {
+    std::error_code error;
+    for (auto folder = folders_.rbegin(); folder != folders_.rend(); ++folder)
+      std::filesystem::remove(*folder, error);
+  }
+  SlurmCgroups(const SlurmCgroups&) = delete;
+  SlurmCgroups& operator=(const SlurmCgroups&) = delete;
+
+  bool make(const std::filesystem::path& path) {
+    if (root_.empty()) return false;
+    std::error_code error;
+    std::filesystem::path folder = root_;
+    for (auto part = path.begin();; ++part) {
+      std::filesystem::create_directory(folder, error);
+      if (error) return false;
+      folders_.push_back(folder);
+      if (part == path.end()) return std::filesystem::exists(folder / "cgroup.procs");
+      folder /= *part;
+    }
+  }
+  bool enter(const std::string& path) const {
+    std::ofstream file(fmt::format("{}/{}/cgroup.procs", root_, path));
+    return bool(file << getpid() << std::flush);
+  }
+
+ private:
+  std::string root_;
+  std::vector<std::filesystem::path> folders_;
+};
 
 class EndOf : public ::testing::Test {
  protected:
@@ -74,6 +120,16 @@ class EndOf : public ::testing::Test {
     }
     return false;
   }
+  bool gone(const std::string& job) const {
+    for (const Instant end = soon(); clock_.now() < end;) {
+      const auto status = ask({{"command", "status"}});
+      const Json jobs = status ? status->at("jobs") : Json::array({{{"name", job}}});
+      if (std::none_of(jobs.begin(), jobs.end(), [&](const Json& each) { return each.at("name") == job; }))
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
+  }
 
   SteadyClock clock_;
   test::Node node_;
@@ -116,6 +172,40 @@ TEST_F(EndOf, EndsTheJobOfOneRankOfSeveral) {
   EXPECT_THAT(end_of("slurm:77"), ElementsAre("both")) << "the other was of 77 before";
   EXPECT_THAT(end_of("slurm:78"), ::testing::Contains("moved"));
   EXPECT_THAT(jobs(), IsEmpty());
+}
+
+// Goal:   jobs end by the cgroups of their ranks too, whatever these say: of a step or of the script itself,
+//         in a container of the step, and where only one rank of several is there.
+TEST_F(EndOf, EndsJobsOfRanksInItsCgroup) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to make cgroups";
+  SlurmCgroups cgroups;
+  const std::string step = "job_77/step_0", script = "job_77/step_batch", other = "job_7/step_77";
+  const std::string container = "job_77/step_1/user/task_0/libpod-" + std::string(64, 'c') + ".scope";
+  for (const std::string& each : {step, script, other, container})
+    if (!cgroups.make(each)) GTEST_SKIP() << "this system lets nobody make cgroups";
+  node_.start();
+  std::vector<std::unique_ptr<test::Taker>> ranks;
+  const auto come_in = [&](const std::string& cgroup, const char* job, const char* slurm, int world = 1) {
+    ranks.push_back(std::make_unique<test::Taker>(node_, getuid(), [&] {
+      return std::uint64_t{cgroups.enter(cgroup) && come(job, slurm, 0, world) != nullptr};
+    }));
+    EXPECT_EQ(ranks.back()->taken(), 1u) << job;
+  };
+  come_in(step, "silent", nullptr);
+  come_in(script, "says-78", "78");
+  come_in(container, "contained", nullptr);
+  come_in(step, "half", nullptr, 2);
+  come("half", nullptr, 1, 2);
+  come_in(other, "other", nullptr);
+  for (const char* job : {"silent", "says-78", "contained", "half"}) ASSERT_TRUE(noted(job, "77")) << job;
+  ASSERT_TRUE(noted("other", "7"));
+  EXPECT_THAT(end_of("slurm:0"), IsEmpty()) << "a step is no job";
+  EXPECT_THAT(end_of("slurm:78"), ElementsAre("says-78")) << "what a rank says counts beside what is seen";
+  ASSERT_TRUE(gone("says-78"));
+  come_in(script, "says-79", "79");
+  ASSERT_TRUE(noted("says-79", "77"));
+  EXPECT_THAT(end_of("slurm:77"), UnorderedElementsAre("silent", "contained", "half", "says-79"));
+  EXPECT_THAT(jobs(), ElementsAre("other"));
 }
 
 // Goal:   text that names no batch job ends nothing, and is said to be wrong.
