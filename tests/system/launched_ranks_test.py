@@ -156,6 +156,24 @@ def ranks_like_torchruns_form_one_job(cluster, program, folder):
     expect_gone(cluster, "torchrun-")
 
 
+def a_launcher_restarts_with_other_numbers(cluster, program, folder):
+    """As torchrun does: with fewer ranks, on fewer nodes, and with all again. The former job goes at once."""
+    for restart, world in enumerate((4, 3, 2, 4)):
+        ranks = Ranks(cluster, program, folder / f"restart{restart}")
+        for rank in range(world):
+            here = min(PER_NODE, world - rank // PER_NODE * PER_NODE)
+            ranks.variables = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(here),
+                               "TORCHELASTIC_RESTART_COUNT": str(restart)}
+            ranks.start(rank)
+        ranks.work(world)
+        job = job_at(cluster, "node01", "torchrun-none.29500")[0]
+        check(job["world"] == world, f"after {restart} restarts it is {job}")
+        ranks.leave()
+        for rank in range(world):
+            check(ranks.end(rank) == 0, f"rank {rank} of {world}: {ranks.said(rank)}")
+    expect_gone(cluster, "torchrun-")
+
+
 def a_killed_rank_is_heard_of(cluster, program, folder):
     ranks = Ranks(cluster, program, folder / "killed")
     for rank in range(ranks.world()):
@@ -258,7 +276,8 @@ def main():
         print(f"skipped: no network namespaces can be made here: {why}")
         return 77
     enter_namespaces()
-    cases = [ranks_like_torchruns_form_one_job, a_killed_rank_is_heard_of, containers_form_one_job_by_key]
+    cases = [ranks_like_torchruns_form_one_job, a_launcher_restarts_with_other_numbers,
+             a_killed_rank_is_heard_of, containers_form_one_job_by_key]
     if TORCHRUN.exists():
         cases.append(torchrun_forms_one_job)
     else:

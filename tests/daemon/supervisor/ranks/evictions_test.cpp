@@ -119,6 +119,45 @@ TEST_F(EvictionsTest, EndAJobForOneOfItsNameWithAnotherSize) {
   EXPECT_EQ(attachments, 1u) << "the same one comes back to it";
 }
 
+// Goal:   torchrun restarts with fewer ranks and with more, and all of them attach to a job that is new.
+// Method: its variables, in a process for each rank, as its agent starts them.
+TEST_F(EvictionsTest, LetTorchrunRestartWithOtherNumbersOfRanks) {
+  node_.start();
+  int restarts = 0;
+  const auto attaches = [&](int rank, int world) {
+    const auto say = [](const char* name, int value) { setenv(name, std::to_string(value).c_str(), 1); };
+    setenv("MUSTER_ENDPOINT", node_.endpoint().c_str(), 1);
+    setenv("TORCHELASTIC_RUN_ID", "none", 1);
+    say("TORCHELASTIC_RESTART_COUNT", restarts);
+    say("MASTER_PORT", 29500);
+    say("RANK", rank);
+    say("LOCAL_RANK", rank);
+    say("WORLD_SIZE", world);
+    say("LOCAL_WORLD_SIZE", world);
+    muster_session* session = nullptr;
+    muster_session_info info = MUSTER_SESSION_INFO_INIT;
+    if (muster_open(nullptr, &session) != MUSTER_OK || muster_session_query(session, &info) != MUSTER_OK) {
+      fmt::print("{}\n", muster_last_error());
+      return 1;
+    }
+    return info.attachments == 0 && muster_close(session) == MUSTER_OK ? 0 : 2;
+  };
+  for (const int world : {4, 3, 4, 1, 6}) {
+    std::vector<pid_t> ranks;
+    for (int rank = 0; rank < world; ++rank) {
+      ranks.push_back(node_.fork());
+      if (ranks.back() == 0) _exit(attaches(rank, world));
+    }
+    for (const pid_t rank : ranks) {
+      int status = -1;
+      waitpid(rank, &status, 0);
+      EXPECT_EQ(status, 0) << "one of " << world;
+    }
+    ++restarts;
+  }
+  EXPECT_THAT(jobs(), UnorderedElementsAre("torchrun-none.29500"));
+}
+
 // Goal:   a job that has a rank is not idle: a rank that comes with another size is told so.
 TEST_F(EvictionsTest, EndNoJobThatHasARank) {
   node_.options.jobs_max = 2;
