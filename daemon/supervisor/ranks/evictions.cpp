@@ -5,6 +5,13 @@
 #include <utility>
 
 namespace muster::supervisor {
+namespace {
+
+control::Actor owner_of(const control::JobSpec& spec) {
+  return {spec.owner, false, std::string(control::key_in(spec.scope))};
+}
+
+}  // namespace
 
 bool Evictions::is_candidate(const Job& job, const control::Actor& owner) const {
   const bool own = JobTable::is_own(job, owner);
@@ -31,6 +38,12 @@ bool Evictions::make_room(const control::Actor& owner, const std::string& wanted
   return true;
 }
 
+bool Evictions::make_place(const control::JobSpec& wanted) {
+  const control::Account& account = wanted.owner.account;
+  return table_.places().has_room(account) || table_.place_is_coming(account) ||
+         make_room(owner_of(wanted), fmt::format("job {}", wanted.id()));
+}
+
 bool Evictions::replace(const std::string& job, const control::Actor& owner, const std::string& wanted) {
   const Job* entry = table_.find(job);
   if (entry == nullptr || !JobTable::is_own(*entry, owner) || jobs_.facts(job).idle_since == 0) return false;
@@ -42,7 +55,7 @@ void Evictions::make_memory(const std::string& job, std::uint64_t bytes) {
   const Job* wants = table_.find(job);
   if (wants == nullptr) return;
   const control::JobSpec& spec = wants->spec;
-  const control::Actor owner(spec.owner, false, std::string(control::key_in(spec.scope)));
+  const control::Actor owner = owner_of(spec);
   const std::uint64_t lacking = memory_.lacking(spec.owner.account, bytes);
   if (lacking == 0) return answer(job, Room::kPerhaps);
   std::uint64_t idle = 0;  // bytes of jobs that have ended soon, or could

@@ -28,6 +28,8 @@ class Evictions {
   // Ends the job that has been idle for longest, of the owner or of a container that is gone, unless one is
   // giving way already. `wanted`: what the room is for, for the log. False: there is none.
   bool make_room(const control::Actor& owner, const std::string& wanted);
+  // The same for the place of that job. True: a place is there, or may be soon.
+  bool make_place(const control::JobSpec& wanted);
   // Ends that job if it is idle and the owner's own. False: it is not.
   bool replace(const std::string& job, const control::Actor& owner, const std::string& wanted);
   // The job's engine lacks so many bytes. The engine is told once a job is gone, or that none can make room.

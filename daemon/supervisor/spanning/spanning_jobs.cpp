@@ -38,11 +38,10 @@ Status exists(const std::string& job) {
 
 }  // namespace
 
-SpanningJobs::SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
-                           Peers& peers, const Options& options, OwnerHere owner_here)
-    : around_{loop, clock, table, jobs, peers, options}, owner_here_(std::move(owner_here)) {
-  for (const control::JobSpec& spec : options.jobs)
-    if (spec.world.nodes().size() > 1 && !peers.alone())
+SpanningJobs::SpanningJobs(const SpanningPart::Surroundings& around, OwnerHere owner_here)
+    : around_(around), owner_here_(std::move(owner_here)) {
+  for (const control::JobSpec& spec : around_.options.jobs)
+    if (spec.world.nodes().size() > 1 && !around_.peers.alone())
       enter(spec, spec.world.nodes().front(), getgid(), {});
 }
 
@@ -175,11 +174,13 @@ bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& s
 Status SpanningJobs::enter_asked(Requested requested) {
   control::JobSpec& spec = requested.spec;
   if (parts_.contains(spec.id()) || around_.table.find(spec.id()) != nullptr) return exists(spec.id());
-  const auto temporary = std::count_if(parts_.begin(), parts_.end(),
-                                       [](const auto& entry) { return entry.second->spec().temporary(); });
-  if (temporary >= around_.options.jobs_max)
-    return failure(Code::kNoResource, "there are {} jobs of several nodes, and limits.jobs_max is {}",
-                   temporary, around_.options.jobs_max);
+  // Those that have an engine are in the table, which has a limit of its own.
+  const auto waiting = std::count_if(parts_.begin(), parts_.end(), [this](const auto& entry) {
+    return entry.second->spec().temporary() && around_.table.find(entry.first) == nullptr;
+  });
+  if (waiting >= around_.options.jobs_max)
+    return failure(Code::kNoResource, "{} jobs of several nodes wait for a place, and limits.jobs_max is {}",
+                   waiting, around_.options.jobs_max);
   const std::string leader = spec.asked_on;
   enter(std::move(spec), leader, requested.gid, {});
   return {};

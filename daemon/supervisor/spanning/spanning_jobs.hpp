@@ -23,8 +23,7 @@ class SpanningJobs {
  public:
   // The owner of the ranks that wait here for a job that they gather; nothing: no rank waits.
   using OwnerHere = std::function<std::optional<Rendezvous::Owner>(const RendezvousRank::Job&)>;
-  SpanningJobs(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
-               Peers& peers, const Options& options, OwnerHere owner_here);
+  SpanningJobs(const SpanningPart::Surroundings& around, OwnerHere owner_here);
 
   // To be called once, after a predecessor's jobs were taken over.
   void start();

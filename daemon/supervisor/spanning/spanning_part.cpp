@@ -35,6 +35,7 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
                      why_ = why;  // the leader is told, and ends it on all nodes
                      told_ = true;
                    }}),
+      start_(around.loop, around.table, around.jobs, around.options, around.make_place),
       idle_job_({around.loop, around.jobs, around.peers, around.options}, spec_,
                 [this](const std::string& why) { end(why, Again::kNo); }) {
   for (const std::string& node : spec_.world.nodes())
@@ -114,11 +115,9 @@ void SpanningPart::begin(std::uint64_t epoch, State state) {
   };
   control::JobSpec spec = spec_;
   spec.interfaces = around_.peers.interfaces_for(spec_);
-  const Status started = around_.jobs.start(
-      std::move(spec),
-      {.gid = gid_, .owner = wish_.owner, .made = spec_.temporary(), .held_epoch = epoch, .on_held = held},
-      {});
-  if (!started.ok()) held(fail(started));
+  start_.start(
+      spec,
+      {.gid = gid_, .owner = wish_.owner, .made = spec_.temporary(), .held_epoch = epoch, .on_held = held});
 }
 
 // The job is made, or the leader gives up: then it ends what was begun, and tries again later.
@@ -180,6 +179,7 @@ void SpanningPart::end(const std::string& why, Again again) {
   tell_end(why, again);
   links_.end(nullptr);
   making_.stop();
+  start_.stop();
   idle_job_.end();
   state_ = again == Again::kYes ? State::kWaiting : State::kOver;
   if (around_.table.find(spec_.id(), epoch_) != nullptr) around_.jobs.end(spec_.id(), why);
@@ -197,6 +197,7 @@ void SpanningPart::on_ending(const Status& why) {
   if (leaves) told_ = true;
   links_.end(leaves ? &why : nullptr);
   making_.stop();
+  start_.stop();
   idle_job_.end();
   tell_end(of_node.message(), again);
   state_ = again == Again::kYes ? State::kWaiting : State::kOver;
@@ -213,6 +214,7 @@ void SpanningPart::on_gone(const Status& why) {
   } else if (!told_ && making_.holds()) {
     why_ = why;
     making_.stop();
+    start_.stop();
     tell_end(of_node.message(), Again::kYes);
     state_ = State::kWaiting;
   }
@@ -225,7 +227,7 @@ void SpanningPart::on_gone(const Status& why) {
 void SpanningPart::on_left(ConnectionId owner) {
   if (wish_.owner == 0 || wish_.owner != owner) return;
   wish_.owner = 0;
-  if (state_ != State::kWaiting) return;
+  if (state_ != State::kWaiting && !start_.waits()) return;
   told_ = false;
   end(RunningJobs::kOwnerLeft, Again::kNo);
 }
@@ -260,6 +262,7 @@ void SpanningPart::on_down(const std::string& peer, const Status& why) {
       failure(Code::kPeerLost, "node {} was lost while the job was being made: {}", peer, why.message());
   if (leads()) {
     making_.stop();
+    start_.stop();
     return on_made(lost);
   }
   if (peer != leader_) return;

@@ -21,6 +21,7 @@
 #include "daemon/supervisor/spanning/engine_links.hpp"
 #include "daemon/supervisor/spanning/idle_job.hpp"
 #include "daemon/supervisor/spanning/job_making.hpp"
+#include "daemon/supervisor/spanning/part_start.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -46,6 +47,7 @@ class SpanningPart {
     RunningJobs& jobs;
     Peers& peers;
     const Options& options;
+    PartStart::MakePlace make_place;
   };
   // The request by which a temporary job is made here; empty for all other jobs.
   struct Request {
@@ -88,7 +90,7 @@ class SpanningPart {
   void on_word(const EngineEvent& word);
   void on_ending(const Status& why);
   void on_gone(const Status& why);
-  // The requester has left; if the job has an engine, that ends.
+  // The requester has left; if the job has an engine, that ends, and the job with it.
   void on_left(ConnectionId owner);
   // No rank of a temporary job is here, or one is again.
   void on_idle(Idle idle) { idle_job_.set(idle); }
@@ -124,6 +126,7 @@ class SpanningPart {
   std::vector<std::string> others_;
   EngineLinks links_;
   JobMaking making_;
+  PartStart start_;
   IdleJob idle_job_;
   State state_ = State::kWaiting;
   std::uint64_t epoch_ = 0;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <mutex>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -168,6 +169,120 @@ TEST_F(GatheredJobsTest, GiveTheirMemoryToTheNext) {
       EXPECT_GE(all.at("jobs").size(), 3u) << job;
     }
   }
+}
+
+// Goal:   idle jobs of two nodes that are full end on both for the next, the oldest first, and a job that
+//         cannot be made ends none.
+TEST_F(GatheredJobsTest, GiveTheirPlacesToTheNext) {
+  start(2);
+  for (const auto& node : nodes_) {
+    node->options.made_job_linger = 1h;
+    node->options.jobs_max = 3;
+  }
+  start_and_meet();
+  const auto visit = [this](const std::string& job, const char* mesh = "dp_shard=2") {
+    std::vector<std::string> heard(2);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank)
+      threads.emplace_back([&, rank] {
+        muster_session* session = nullptr;
+        const auto options = nodes_[node_of(rank)]->rank(job.c_str(), rank, 2, mesh);
+        const muster_status_t status = muster_open(&options, &session);
+        heard[static_cast<std::size_t>(rank)] =
+            status == MUSTER_OK ? "" : fmt::format("{}: {}", muster_status_name(status), muster_last_error());
+        EXPECT_EQ(muster_close(session), MUSTER_OK);
+      });
+    for (std::thread& thread : threads) thread.join();
+    return heard;
+  };
+  for (int job = 0; job < 7; ++job) EXPECT_THAT(visit(fmt::format("step{}", job)), Each("")) << job;
+  const auto there = [this](std::size_t n) {
+    std::vector<std::string> names;
+    const Json all = status(n);
+    for (const Json& each : all.at("jobs"))
+      if (each.at("state") == "ready") names.push_back(each.at("name"));
+    return names;
+  };
+  EXPECT_THAT(visit("bent", "tp=3"), Each(HasSubstr("CONFIG")));
+  for (const std::size_t n : {0u, 1u})
+    EXPECT_THAT(there(n), ::testing::UnorderedElementsAre("step4", "step5", "step6")) << n;
+  // A command line for two nodes needs room too, and its job gives way to none.
+  const auto asked =
+      ask(0, {{"command", "job_create"},
+              {"spec", {{"name", "run"}, {"world", 2}, {"mesh", "dp_shard=2"}}},
+              {"nodes", {{{"node", "node0"}, {"ranks", 1}}, {{"node", "node1"}, {"ranks", 1}}}}});
+  ASSERT_TRUE(asked) << asked.error().text();
+}
+
+// Goal:   jobs of two nodes that come at the same time each get the place of one that is idle.
+TEST_F(GatheredJobsTest, GiveTheirPlacesToSeveralAtOnce) {
+  start(2);
+  for (const auto& node : nodes_) {
+    node->options.made_job_linger = 1h;
+    node->options.jobs_max = 4;
+  }
+  start_and_meet();
+  std::mutex mutex;
+  std::vector<std::string> heard;
+  const auto visit = [&](const std::string& job, int rank) {
+    muster_session* session = nullptr;
+    const auto options = nodes_[node_of(rank)]->rank(job.c_str(), rank, 2, "dp_shard=2");
+    const muster_status_t status = muster_open(&options, &session);
+    const std::lock_guard lock(mutex);
+    heard.push_back(status == MUSTER_OK ? "" : muster_last_error());
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
+  };
+  for (const char* const round : {"a", "b", "c"}) {
+    std::vector<std::thread> threads;
+    for (int job = 0; job < 2; ++job)
+      for (int rank = 0; rank < 2; ++rank) threads.emplace_back(visit, fmt::format("{}{}", round, job), rank);
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_THAT(heard, Each("")) << round;
+  }
+}
+
+// Goal:   an idle job of two nodes ends on both though only one of them is full, and for a job of that one
+//         alone; its own ranks get it back, as a new one, in the place of the next that is idle.
+TEST_F(GatheredJobsTest, EndOnAllNodesForAJobOfOne) {
+  start(2);
+  for (const auto& node : nodes_) node->options.made_job_linger = 1h;
+  nodes_[0]->options.jobs_max = 2;
+  start_and_meet();
+  EXPECT_THAT(open_all({0, 1, 2, 3, 4, 5}), Each(""));
+  const std::uint64_t epoch = epoch_at(1);
+  ASSERT_NE(epoch, 0u);
+  for (const char* job : {"alone", "another"}) {
+    muster_session* session = nullptr;
+    const auto options = nodes_[0]->rank(job, 0, 1, "dp_shard=1");
+    EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << job << ": " << muster_last_error();
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
+  }
+  EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty(); })) << job_at(0) << job_at(1);
+  EXPECT_THAT(open_all({0, 1, 2, 3, 4, 5}), Each(""));
+  EXPECT_NE(epoch_at(1), epoch);
+  EXPECT_THAT(status(0).dump(), AllOf(HasSubstr("\"another\""), ::testing::Not(HasSubstr("\"alone\""))));
+}
+
+// Goal:   `end --of` at one node ends a batch job's jobs on all nodes, and none but those.
+TEST_F(GatheredJobsTest, EndOnAllNodesWithTheirBatchJob) {
+  start(2);
+  for (const auto& node : nodes_) node->options.made_job_linger = 1h;
+  start_and_meet();
+  setenv("SLURM_JOB_ID", "77", 1);
+  const std::vector<muster_session*> sessions = open_world();
+  setenv("SLURM_JOB_ID", "78", 1);
+  muster_session* other = nullptr;
+  const auto options = nodes_[0]->rank("other", 0, 1, "dp_shard=1");
+  EXPECT_EQ(muster_open(&options, &other), MUSTER_OK) << muster_last_error();
+  unsetenv("SLURM_JOB_ID");
+  ASSERT_TRUE(until([this] { return job(1).at("origins").dump().find("\"77\"") != std::string::npos; }));
+  const auto ended = ask(1, {{"command", "end_of"}, {"of", "slurm:77"}});
+  ASSERT_TRUE(ended) << ended.error().text();
+  EXPECT_EQ(ended->at("jobs"), Json::array({"train"}));
+  EXPECT_TRUE(until([this] { return job_at(0).empty() && job_at(1).empty(); })) << job_at(0) << job_at(1);
+  EXPECT_THAT(status(0).at("jobs").dump(), HasSubstr("\"other\""));
+  for (muster_session* session : sessions) static_cast<void>(muster_close(session));
+  EXPECT_EQ(muster_close(other), MUSTER_OK);
 }
 
 // Goal:   at exactly half, all nodes of such a job ask the cluster's tie-breaker, also the one that makes it.
