@@ -10,7 +10,7 @@
 #include "daemon/control/engine_address.hpp"
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/jobs/running_jobs.hpp"
-#include "daemon/supervisor/peers/peers.hpp"
+#include "daemon/supervisor/spanning/making_machine.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -22,11 +22,11 @@
 
 namespace muster::supervisor {
 
-// Owns    what the attempt waits for.
+// Owns    the state of the attempt, the answers that it waits for, a timer.
 // Thread  the supervisor's loop.
 // Bound   the nodes of the job; at the leader a time from begin() to the end: kPrepareTime, unless another is
 //         given.
-// Fails   by `ended`.
+// Fails   by `ended`. An event for which the state has no cell is refused, and changes nothing.
 class JobMaking {
  public:
   static constexpr Nanos kPrepareTime = std::chrono::seconds(30);
@@ -37,9 +37,31 @@ class JobMaking {
     std::function<void(const Status&)> ended;
     std::function<void(const Status&)> failed_here;
   };
-  JobMaking(control::Loop& loop, RunningJobs& jobs, Peers& peers, const control::JobSpec& spec,
-            const std::string& leader, Events events);
+  // The surroundings of an attempt. Callbacks may be called at once.
+  //
+  // Owns    nothing.
+  // Thread  that of the attempt.
+  // Bound   -
+  // Fails   connect: by its answer.
+  class World {
+   public:
+    virtual ~World() = default;
+    virtual void send(const std::string& node, const control::Json& message) = 0;
+    virtual void connect(std::span<const control::EngineCall> calls,
+                         std::function<void(const Status&)> answered) = 0;
+    // The interfaces of this node, and why: if engines cannot connect, others may have been meant.
+    virtual std::string interfaces_text() const = 0;
+    virtual control::Loop::Watch after(Nanos delay, std::function<void()> callback) = 0;
+    virtual void unwatch(control::Loop::Watch watch) = 0;
+    // The table has no cell for an event.
+    virtual void refused(const Status& why) = 0;
+  };
+  // `table`: of the leader, or of the others. It outlives this object, and `world` does.
+  JobMaking(World& world, const MakingTable& table, const control::JobSpec& spec, std::string leader,
+            Events events);
   ~JobMaking();
+  JobMaking(const JobMaking&) = delete;
+  JobMaking& operator=(const JobMaking&) = delete;
 
   // The leader asks the others, and gives up after that time. The caller then starts this node's engine.
   void begin(std::uint64_t epoch, Nanos patience);
@@ -53,36 +75,42 @@ class JobMaking {
   void stop();
 
   // The engine stands, so its end is news.
-  bool holds() const { return state_ > State::kPreparing; }
+  bool holds() const { return !machine_.is({State::kIdle, State::kPreparing}); }
   // The steps that are still missing, as far as this node knows.
   std::string lacks() const;
 
  private:
-  enum class State : std::uint8_t {
-    kIdle,
-    kPreparing,   // the engine starts
-    kHeld,        // the engine stands; others may not
-    kConnecting,  // it connects with those of the other nodes
-    kConnected,   // it has; others may not have
+  using State = MakingMachine::State;
+  using Event = MakingMachine::Event;
+  // The data of an event.
+  struct Facts {
+    std::string node{};  // that has answered
+    Status why{};
+    const RunningJobs::HeldEngine* engine = nullptr;
+    std::span<const control::EngineAddress> addresses{};
+    Nanos timeout{0};
   };
-  bool leads() const { return leader_ == peers_.here(); }
+
+  const std::string& here() const { return spec_.world.nodes()[spec_.world.here().value]; }
+  bool leads() const { return leader_ == here(); }
+  bool connects() const { return machine_.is({State::kConnecting, State::kConnected}); }
+  void take(Event event, const Facts& facts);
+  void act(MakingMachine::Action action, const Facts& facts);
   void say(const char* step, control::Json message);
   void tell_all(const char* step, const control::Json& message);
   void await_all();
-  bool all_answered(const std::string& node, const Status& status);
-  void prepared(const std::string& node, const Result<RunningJobs::HeldEngine>& engine);
+  void ask_all(Nanos timeout);
+  void note(const Facts& facts);
+  Status misfit() const;
   void connect(std::span<const control::EngineAddress> addresses);
-  void on_connected(const Status& status);
-  void connected(const std::string& node, const Status& status);
-  void end(const Status& how);
+  Status unreached(const Status& why) const;
+  void report(const char* step, const Status& why);
 
-  control::Loop& loop_;
-  RunningJobs& jobs_;
-  Peers& peers_;
+  World& world_;
   const control::JobSpec& spec_;
-  const std::string& leader_;
+  const std::string leader_;
   const Events events_;
-  State state_ = State::kIdle;
+  StateMachine<MakingMachine> machine_;
   std::uint64_t epoch_ = 0;
   // For the leader: the nodes that have not answered yet; the addresses of the engines, and the hashes of
   // their lists of groups, by NodeIndex.

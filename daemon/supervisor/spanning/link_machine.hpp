@@ -1,5 +1,5 @@
 // LinkMachine: the states of a link between this node's engine of a job and that of another node, as tables.
-// engine_link.hpp says what the link is, and several-nodes.md shows the tables, which are made from these.
+// engine_link.hpp says what the link is, and machines.md shows the tables, which are made from these.
 #pragma once
 
 #include "api/base/state_table.hpp"

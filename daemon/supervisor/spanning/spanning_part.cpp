@@ -28,7 +28,8 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
       gid_(gid),
       wish_(std::move(request)),
       links_(around.loop, around.clock, around.jobs, around.peers, spec_, [this] { on_links(); }),
-      making_(around.loop, around.jobs, around.peers, spec_, leader_,
+      making_world_(around.loop, around.jobs, around.peers, spec_),
+      making_(making_world_, leads() ? kMakingOfLeader : kMakingOfOthers, spec_, leader_,
               {.ended = [this](const Status& how) { on_made(how); },
                .failed_here =
                    [this](const Status& why) {

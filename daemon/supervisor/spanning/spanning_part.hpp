@@ -21,6 +21,7 @@
 #include "daemon/supervisor/spanning/engine_links.hpp"
 #include "daemon/supervisor/spanning/idle_job.hpp"
 #include "daemon/supervisor/spanning/job_making.hpp"
+#include "daemon/supervisor/spanning/making_world.hpp"
 #include "daemon/supervisor/spanning/part_start.hpp"
 
 #include <chrono>
@@ -125,6 +126,7 @@ class SpanningPart {
   Request wish_;
   std::vector<std::string> others_;
   EngineLinks links_;
+  MakingWorld making_world_;
   JobMaking making_;
   PartStart start_;
   IdleJob idle_job_;

@@ -23,7 +23,7 @@ using ::testing::Contains;
 using ::testing::IsEmpty;
 
 constexpr std::uint32_t kOwn = 1;  // the generation that this node's engine knows
-constexpr const char* kPage = "daemon/supervisor/spanning/README.md";
+constexpr const char* kPage = "daemon/supervisor/spanning/machines.md";
 
 struct Role {
   const char* name;
