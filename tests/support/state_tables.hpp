@@ -90,10 +90,10 @@ std::string page_of(const StateTable<Machine>& table) {
   return text;
 }
 
-// The page shows this table as it is.
+// The page, a file below `sources`, shows this table as it is.
 template<class Machine>
-void expect_on_page(const StateTable<Machine>& table, const std::string& page) {
-  std::ifstream file(std::string(MUSTER_SOURCE_DIR) + "/" + page);
+void expect_on_page(const StateTable<Machine>& table, const std::string& sources, const std::string& page) {
+  std::ifstream file(sources + "/" + page);
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   EXPECT_NE(text.find(page_of(table)), std::string::npos)
       << page << " does not show this table; write it there:\n"

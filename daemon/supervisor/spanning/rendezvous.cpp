@@ -106,13 +106,14 @@ Status Rendezvous::come(RendezvousRank rank) {
       return failure(Code::kNoResource, "{} ranks of job {} wait on node {}, and a node takes no more",
                      here.ranks.size(), name, roster_.here);
   }
-  Here& here = here_[rank.job];
+  Here& here = here_.try_emplace(rank.job, Here{.mesh = {}, .machine = {table_, State::kEmpty}, .ranks = {}})
+                   .first->second;
   if (here.round == 0) here.round = ++round_;
   here.world = rank.world;
   if (!rank.mesh.empty()) here.mesh = rank.mesh;
   here.ranks[rank.rank] = {rank.ticket, {rank.who, rank.gid}, rank.pid, rank.until};
   tickets_[rank.ticket] = {rank.job, rank.rank};
-  changed(rank.job);
+  take(rank.job, Event::kComes, {});
   return {};
 }
 
@@ -121,29 +122,62 @@ void Rendezvous::leave(std::uint64_t ticket) {
   if (it == tickets_.end()) return;
   const auto [job, rank] = it->second;
   tickets_.erase(it);
-  const auto here = here_.find(job);
-  here->second.ranks.erase(rank);
-  if (here->second.ranks.empty()) here_.erase(here);
-  changed(job);
+  auto& ranks = here_.at(job).ranks;
+  ranks.erase(rank);
+  take(job, ranks.empty() ? Event::kLastLeaves : Event::kLeaves, {});
 }
 
-void Rendezvous::changed(const Job& job) {
-  if (const auto here = here_.find(job); here != here_.end()) here->second.change = ++change_;
+void Rendezvous::take(const Job& job, Event event, const Facts& facts) {
+  const auto here = here_.find(job);
+  StateMachine<RendezvousMachine> none(table_, State::kEmpty);
+  const auto step = (here == here_.end() ? none : here->second.machine).take(event);
+  if (!step) {
+    orders_.errors.push_back(
+        failure(step.error().code(), "the rendezvous of job {}: {}", job.name, step.error().message()));
+    return;
+  }
+  act(job, step->action, facts);
+  if (step->entered == State::kEmpty) here_.erase(job);
+}
+
+void Rendezvous::act(const Job& job, RendezvousMachine::Action action, const Facts& facts) {
+  using enum RendezvousMachine::Action;
+  switch (action) {
+    case kNone:
+      return;
+    case kAnnounce:
+      return announce(job);
+    case kAnnounceAndLook:
+      announce(job);
+      return look(job);
+    case kLook:
+      return look(job);
+    case kMake:
+      orders_.jobs.push_back(*facts.placement);
+      return;
+    case kTellAndRefuse:
+      tell_failed(job, facts.why);
+      return refuse_all(job, facts.why);
+    case kRefuse:
+      return refuse_all(job, facts.why);
+    case kTell:
+      return tell_failed(job, facts.why);
+  }
+}
+
+void Rendezvous::announce(const Job& job) {
+  here_.at(job).change = ++change_;
   untold_.insert(job);
-  look(job);
 }
 
 void Rendezvous::failed(const Job& job, std::uint64_t round, const Status& why) {
   const auto here = here_.find(job);
   if (here != here_.end() && here->second.round != round) return;
-  tell_failed(job, why);
-  refuse_all(job, why);
+  take(job, Event::kFailed, {.why = why});
 }
 
 void Rendezvous::refuse_all(const Job& job, const Status& why) {
-  const auto here = here_.extract(job);
-  if (here.empty()) return;
-  for (const auto& [rank, waiting] : here.mapped().ranks) {
+  for (const auto& [rank, waiting] : std::exchange(here_.at(job).ranks, {})) {
     tickets_.erase(waiting.ticket);
     orders_.refusals.push_back({waiting.ticket, why});
   }
@@ -188,8 +222,8 @@ Status Rendezvous::heard(const std::string& peer, const Json& message) {
     if (why.ok()) return failure(Code::kProtocol, "it gathers no longer, and does not say why");
     const auto here = here_.find(job);
     const std::uint64_t round = said_number(body, "round");
-    if (here == here_.end() || (round != 0 && round != here->second.round)) return {};
-    refuse_all(job, Status(why.code(), fmt::format("node {}: {}", peer, why.message())));
+    if (here != here_.end() && round != 0 && round != here->second.round) return {};
+    take(job, Event::kRefused, {.why = Status(why.code(), fmt::format("node {}: {}", peer, why.message()))});
     return {};
   }
   MUSTER_ASSIGN_OR_RETURN(There there, said(body));
@@ -198,7 +232,7 @@ Status Rendezvous::heard(const std::string& peer, const Json& message) {
   else
     MUSTER_RETURN_IF_ERROR(note(job, peer, std::move(there)));
   if (said_flag(body, "asks")) orders_.outgoing.push_back({peer, announcement(job, peer)});
-  look(job);
+  take(job, Event::kNews, {});
   return {};
 }
 
@@ -238,7 +272,7 @@ void Rendezvous::on_down(const std::string& peer) {
     it->second.erase(peer);
     it = it->second.empty() ? there_.erase(it) : std::next(it);
   }
-  for (const Job& job : jobs()) look(job);
+  for (const Job& job : jobs()) take(job, Event::kNews, {});
 }
 
 // ---- decisions ---------------------------------------------------------------------------------
@@ -291,28 +325,25 @@ bool Rendezvous::all_are_fresh(const Job& job) {
 }
 
 void Rendezvous::look(const Job& job) {
-  const auto it = here_.find(job);
-  if (it == here_.end() || it->second.making) return;
+  const Here& here = here_.at(job);
   std::vector<std::string> doubtful;
-  std::size_t ranks = it->second.ranks.size();
+  std::size_t ranks = here.ranks.size();
   for (const auto& [peer, there] : peers_of(job)) {
     ranks += there.ranks.size();
     const Status why = contradiction(job, peer, there);
     if (why.ok()) continue;
-    if (is_fresh(job, there)) {
-      tell_failed(job, why);
-      return refuse_all(job, why);
-    }
+    if (is_fresh(job, there)) return take(job, Event::kContradicted, {.why = why});
     doubtful.push_back(peer);
   }
   for (const std::string& peer : doubtful) ask(job, peer);
-  if (doubtful.empty() && ranks == it->second.world) make(job);
+  if (!doubtful.empty() || ranks != here.world) return;
+  if (const auto placement = placement_of(job)) take(job, Event::kComplete, {.placement = &*placement});
 }
 
 // Once all ranks have come, the first of their nodes makes the job; the others wait for it. Peers that
 // contradict each other resolve it among themselves.
-void Rendezvous::make(const Job& job) {
-  Here& here = here_.at(job);
+std::optional<Rendezvous::Placement> Rendezvous::placement_of(const Job& job) {
+  const Here& here = here_.at(job);
   const Peers& peers = peers_of(job);
   Placement placement{job, here.round, *owner_here(job), here.mesh, {}, {}};
   std::map<std::uint32_t, std::uint32_t> node_of;
@@ -320,19 +351,17 @@ void Rendezvous::make(const Job& job) {
     const bool own = member.name == roster_.here;
     const auto there = peers.find(member.name);
     if (!own && there == peers.end()) continue;
-    if (placement.nodes.empty() && !own) return;
+    if (placement.nodes.empty() && !own) return std::nullopt;
     const std::string& mesh = own ? here.mesh : there->second.mesh;
     if (placement.mesh.empty()) placement.mesh = mesh;
-    if (!mesh.empty() && mesh != placement.mesh) return;
+    if (!mesh.empty() && mesh != placement.mesh) return std::nullopt;
     const auto index = static_cast<std::uint32_t>(placement.nodes.size());
     placement.nodes.push_back(member.name);
     for (const std::uint32_t rank : own ? keys_of(here.ranks) : there->second.ranks) node_of[rank] = index;
   }
-  if (node_of.size() != here.world) return;
-  if (!all_are_fresh(job)) return;
+  if (node_of.size() != here.world || !all_are_fresh(job)) return std::nullopt;
   for (const auto& [rank, node] : node_of) placement.node_of.push_back(node);
-  here.making = true;
-  orders_.jobs.push_back(std::move(placement));
+  return placement;
 }
 
 // ---- time and words ----------------------------------------------------------------------------
@@ -350,8 +379,7 @@ void Rendezvous::expire(Instant now, const std::string& away) {
         "{}{}{}; see whether all were started, by the same user, with the same job and number of ranks, or "
         "wait longer (muster_open_options.timeout_ns)",
         text_of(job), away.empty() ? "" : "; ", away);
-    tell_failed(job, why);
-    refuse_all(job, why);
+    take(job, Event::kTime, {.why = why});
   }
 }
 
@@ -365,7 +393,7 @@ std::optional<Instant> Rendezvous::next_deadline() const {
 
 Json Rendezvous::announcement(const Job& job, const std::string& peer) const {
   const auto it = here_.find(job);
-  const Here none;
+  const Here none{.mesh = {}, .machine = {table_, State::kEmpty}, .ranks = {}};
   const Here& here = it == here_.end() ? none : it->second;
   const auto there = peers_of(job).find(peer);
   return message_to({{"job", job.name},

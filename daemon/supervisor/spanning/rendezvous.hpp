@@ -20,6 +20,7 @@
 #include "daemon/control/identity.hpp"
 #include "daemon/control/packet.hpp"
 #include "daemon/supervisor/base/roster.hpp"
+#include "daemon/supervisor/spanning/rendezvous_machine.hpp"
 
 #include <compare>
 #include <cstdint>
@@ -54,7 +55,8 @@ struct RendezvousRank {
 // Thread  the supervisor's loop.
 // Bound   kRanksOnNodeMax ranks here for each job; kOfAPeerMax jobs of each peer, with as many ranks each.
 // Fails   come: kBadArgument (world), kConfig (mesh), kDuplicate (rank), all about ranks of this node.
-//         heard: kProtocol, kNoResource; the message changes nothing then.
+//         heard: kProtocol, kNoResource; the message changes nothing then. An event for which the state
+//         of a job has no cell is an error among the orders, and changes nothing.
 class Rendezvous {
  public:
   static constexpr std::size_t kOfAPeerMax = 128;
@@ -86,9 +88,12 @@ class Rendezvous {
     std::vector<Refusal> refusals;
     std::vector<OutgoingMessage> outgoing;  // to peers that are up
     std::vector<Placement> jobs;
+    std::vector<Status> errors;  // events for which the state of a job has no cell
   };
 
-  explicit Rendezvous(const Roster& roster) : roster_(roster) {}
+  // Both outlive this object.
+  explicit Rendezvous(const Roster& roster, const RendezvousTable& table = kRendezvous)
+      : roster_(roster), table_(table) {}
 
   Status come(RendezvousRank rank);
   // The rank is attached, or dead, or was refused for another reason.
@@ -123,12 +128,15 @@ class Rendezvous {
     std::int32_t pid = 0;
     Instant until{0};
   };
+  using State = RendezvousMachine::State;
+  using Event = RendezvousMachine::Event;
+  // An empty one is forgotten.
   struct Here {
     std::uint32_t world = 0;
     std::string mesh;
     std::uint64_t round = 0;
     std::uint64_t change = 0;
-    bool making = false;
+    StateMachine<RendezvousMachine> machine;
     std::map<std::uint32_t, Waiting> ranks;
   };
   struct There {
@@ -149,15 +157,22 @@ class Rendezvous {
   void ask(const Job& job, const std::string& peer);
   Status note(const Job& job, const std::string& peer, There there);
   void forget(const Job& job, const std::string& peer);
-  void changed(const Job& job);
+  struct Facts {
+    Status why{};
+    const Placement* placement = nullptr;
+  };
+  void take(const Job& job, Event event, const Facts& facts);
+  void act(const Job& job, RendezvousMachine::Action action, const Facts& facts);
+  void announce(const Job& job);
   void look(const Job& job);
-  void make(const Job& job);
+  std::optional<Placement> placement_of(const Job& job);
   void refuse_all(const Job& job, const Status& why);
   void tell_failed(const Job& job, const Status& why);
   control::Json announcement(const Job& job, const std::string& peer) const;
   const Peers& peers_of(const Job& job) const;
 
   const Roster& roster_;
+  const RendezvousTable& table_;
   std::map<Job, Here> here_;
   std::map<Job, Peers> there_;
   std::map<std::uint64_t, std::pair<Job, std::uint32_t>> tickets_;  // and the rank

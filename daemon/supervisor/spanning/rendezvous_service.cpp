@@ -77,6 +77,7 @@ void RendezvousService::carry_out() {
   const Instant now = clock_.now();
   if (const auto next = rendezvous_.next_deadline(); next && *next <= now) rendezvous_.expire(now, away());
   const Rendezvous::Orders orders = rendezvous_.take();
+  for (const Status& error : orders.errors) MUSTER_LOG(kError, "supervisor", "{}", error.message());
   for (const auto& [peer, message] : orders.outgoing) peers_.send(peer, message);
   for (const Rendezvous::Placement& placement : orders.jobs) make(placement);
   for (const auto& [ticket, why] : orders.refusals) events_.refuse(ticket, why);

@@ -434,8 +434,8 @@ TEST(EngineLink, NamesStateAndEventThatDoNotFit) {
 }
 
 TEST(EngineLink, IsShownOnItsPage) {
-  test::expect_on_page(kLinkOfFirst, kPage);
-  test::expect_on_page(kLinkOfSecond, kPage);
+  test::expect_on_page(kLinkOfFirst, MUSTER_SOURCE_DIR, kPage);
+  test::expect_on_page(kLinkOfSecond, MUSTER_SOURCE_DIR, kPage);
 }
 
 }  // namespace

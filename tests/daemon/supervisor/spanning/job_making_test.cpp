@@ -391,7 +391,7 @@ TEST(JobMaking, HasAWayOutOfEachState) {
 
 TEST(JobMaking, IsShownOnItsPage) {
   for (const Maker& maker : kMakers)
-    test::expect_on_page(maker.table, "daemon/supervisor/spanning/machines.md");
+    test::expect_on_page(maker.table, MUSTER_SOURCE_DIR, "daemon/supervisor/spanning/machines.md");
 }
 
 }  // namespace
