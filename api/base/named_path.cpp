@@ -53,17 +53,27 @@ std::string blocked(const std::string& path) {
   return "";
 }
 
+// The fault of a path whose folder is missing; else empty.
+std::string placeless(const std::string& path) {
+  const std::string folder = above(path);
+  std::error_code ignored;
+  if (fs::status(folder, ignored).type() != fs::file_type::not_found) return "";
+  return fmt::format("there is no folder {}; make it first, or name another place", folder);
+}
+
 }  // namespace
+
+std::string fault_of_place(const std::string& path) {
+  std::string in_the_way = blocked(path);
+  return in_the_way.empty() ? placeless(path) : in_the_way;
+}
 
 std::string fault_of_new_file(const std::string& path) {
   if (is_folder(path)) return fmt::format("{} is a folder; name a file, such as {}/NAME", path, bare(path));
   if (std::string link = dangling(path); !link.empty()) return link;
   if (std::string in_the_way = blocked(path); !in_the_way.empty()) return in_the_way;
-  const std::string folder = above(path);
-  std::error_code error;
-  if (fs::status(folder, error).type() == fs::file_type::not_found)
-    return fmt::format("{} cannot be written: there is no folder {}; make it first, or name another place",
-                       path, folder);
+  if (const std::string none = placeless(path); !none.empty())
+    return fmt::format("{} cannot be written: {}", path, none);
   if (path.ends_with('/') && !is_there(bare(path)))
     return fmt::format("{} is the name of a folder; name a file", path);
   return "";

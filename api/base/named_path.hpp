@@ -7,6 +7,9 @@
 
 namespace muster {
 
+// Checks the folder in which `path` is to be made. It must exist.
+std::string fault_of_place(const std::string& path);
+
 // Checks a file to be written. A file that can be overwritten is no fault, and neither is a link to one.
 std::string fault_of_new_file(const std::string& path);
 

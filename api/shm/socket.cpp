@@ -1,5 +1,7 @@
 #include "api/shm/socket.hpp"
 
+#include "api/base/named_path.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -58,12 +60,14 @@ Status denied_error(const std::string& path) {
                  permissions_of(path));
 }
 
-Result<Descriptor> open_folder(const std::string& path) {
+// The folder of the socket to be made at `socket`.
+Result<Descriptor> open_folder_of(const std::string& socket) {
+  const std::string path = folder_of(socket);
   Descriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder.valid()) return folder;
   const int error = errno;
   if (error == ENOENT || error == ENOTDIR)
-    return muster::fail(Code::kNotFound, "there is no directory {}; create it first", path);
+    return muster::fail(Code::kNotFound, "{} cannot be made: {}", socket, fault_of_place(socket));
   if (error == EACCES) return muster::fail(Code::kDenied, "permission denied: {}", permissions_of(path));
   return muster::fail(Code::kNoResource, "opening {}: {}", path, std::strerror(error));
 }
@@ -202,7 +206,7 @@ Result<Listener> Listener::open(const std::string& path, Options options) {
   MUSTER_ASSIGN_OR_RETURN(const sockaddr_un address, address_of(path));
   Descriptor own;
   if (options.folder == nullptr) {
-    MUSTER_ASSIGN_OR_RETURN(own, open_folder(folder_of(path)));
+    MUSTER_ASSIGN_OR_RETURN(own, open_folder_of(path));
     const Status locked = lock_folder(own, folder_of(path), options.lock_tries);
     if (!locked.ok()) return muster::fail(knock(address) == 0 ? taken_error(path) : locked);
   }

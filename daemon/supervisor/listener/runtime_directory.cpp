@@ -1,6 +1,7 @@
 #include "daemon/supervisor/listener/runtime_directory.hpp"
 
 #include "api/base/log.hpp"
+#include "api/base/named_path.hpp"
 #include "api/base/system_call.hpp"
 #include "api/shm/endpoint.hpp"
 #include "api/shm/segment.hpp"
@@ -42,6 +43,8 @@ void warn_of_others(const std::string& path, const struct stat& facts) {
 }
 
 Status not_made(const std::string& path, int error) {
+  if (const std::string fault = fault_of_place(path); !fault.empty())
+    return failure(Code::kDenied, "node.runtime_directory: {} cannot be made: {}", path, fault);
   return failure(Code::kDenied,
                  "node.runtime_directory: {} cannot be made: {}: {}; create it, or choose another with "
                  "--directory",
@@ -133,6 +136,8 @@ std::optional<RuntimeDirectory> RuntimeDirectory::adopt(shm::Descriptor own, con
 Status RuntimeDirectory::mend(const Access& access, int lock_tries) {
   for (int i = 0; i < kMakeTries; ++i)
     if (const Status mended = mend_once(access, lock_tries); mended.code() != Code::kStale) return mended;
+  if (const std::string fault = fault_of_new_folder(path()); !fault.empty())
+    return failure(Code::kDenied, "node.runtime_directory: {}", fault);
   return failure(Code::kBusy, "{} is removed as often as it is made; find out who does that", path());
 }
 

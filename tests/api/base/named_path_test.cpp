@@ -51,6 +51,15 @@ TEST_F(NamedPath, OfANewFileSaysWhatStandsInItsWay) {
   EXPECT_EQ(fault_of_new_file(at("none/")), at("none/") + " is the name of a folder; name a file");
 }
 
+TEST_F(NamedPath, OfAPlaceSaysWhyNothingCanBeMadeThere) {
+  for (const char* name : {"new", "folder", "folder/new", "to-folder/new"})
+    EXPECT_EQ(fault_of_place(at(name)), "") << name;
+  EXPECT_EQ(fault_of_place(at("none/x")),
+            "there is no folder " + at("none") + "; make it first, or name another place");
+  EXPECT_EQ(fault_of_place(at("file/x")), fault_of_new_file(at("file/x")));
+  EXPECT_EQ(fault_of_place(at("dangling/x")), fault_of_new_file(at("dangling")));
+}
+
 TEST_F(NamedPath, OfANewFolderMayBeFreeOrAFolder) {
   for (const char* name : {"new", "new/below", "folder", "folder/", "to-folder", "folder/new"})
     EXPECT_EQ(fault_of_new_folder(at(name)), "") << name;

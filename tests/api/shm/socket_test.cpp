@@ -330,8 +330,23 @@ TEST_F(SocketTest, RefusesPathsThatCannotBe) {
   EXPECT_EQ(Listener::open("", {}).error().code(), Code::kBadArgument);
   const std::string longest = folder_ + "/" + std::string(107 - folder_.size() - 1, 'x');
   EXPECT_TRUE(Listener::open(longest, {})) << "107 bytes are just right";
-  EXPECT_EQ(Listener::open(folder_ + "/no/such/d.sock", {}).error().code(), Code::kNotFound);
   EXPECT_EQ(connect_to(folder_ + "/none.sock", soon(), clock_).error().code(), Code::kDaemonLost);
+}
+
+TEST_F(SocketTest, SaysWhyItsFolderCannotHoldIt) {
+  std::ofstream(folder_ + "/file") << "no folder";
+  ASSERT_EQ(symlink("nowhere", (folder_ + "/dangling").c_str()), 0);
+  const std::pair<const char*, std::string> cases[] = {
+      {"/no/such/d.sock", "there is no folder " + folder_ + "/no/such; make it first, or name another place"},
+      {"/file/d.sock", folder_ + "/file is a file, so nothing can be in it; name another place"},
+      {"/dangling/d.sock", folder_ +
+                               "/dangling is a link to nowhere, which is not there; remove the link, or "
+                               "name another place"}};
+  for (const auto& [name, why] : cases) {
+    const auto refused = Listener::open(folder_ + name, {});
+    EXPECT_EQ(refused.error().code(), Code::kNotFound) << name;
+    EXPECT_EQ(refused.error().message(), folder_ + name + " cannot be made: " + why);
+  }
 }
 
 TEST_F(SocketTest, RefusesASocketOfAnotherKind) {

@@ -146,7 +146,23 @@ TEST_F(RuntimeDirectories, AreNotMadeWhereSomethingElseIs) {
   EXPECT_EQ(refused.error().code(), Code::kDuplicate);
   EXPECT_THAT(refused.error().message(), HasSubstr(path() + " is no directory"));
   EXPECT_EQ(std::filesystem::file_size(path()), 8u);
-  EXPECT_EQ(make("/nonexistent/a/b").error().code(), Code::kDenied);
+}
+
+TEST_F(RuntimeDirectories, SayWhyTheirPlaceCannotHoldThem) {
+  folder_.write("file", "text");
+  std::filesystem::create_symlink("nowhere", path());
+  const std::pair<std::string, std::string> cases[] = {
+      {"/nonexistent/a/b",
+       "/nonexistent/a/b cannot be made: there is no folder /nonexistent/a; make it first, or name another "
+       "place"},
+      {folder_.path() + "/file/run", folder_.path() + "/file/run cannot be made: " + folder_.path() +
+                                         "/file is a file, so nothing can be in it; name another place"},
+      {path(), path() + " is a link to nowhere, which is not there; remove the link, or name another place"}};
+  for (const auto& [place, why] : cases) {
+    const auto refused = make(place);
+    EXPECT_EQ(refused.error().code(), Code::kDenied) << place;
+    EXPECT_EQ(refused.error().message(), "node.runtime_directory: " + why);
+  }
 }
 
 TEST_F(RuntimeDirectories, FollowNoLinkOfAnotherUser) {
