@@ -88,27 +88,39 @@ TEST_F(Tags, SayWhereTheOtherEndStandsInItsLane) {
   }
 }
 
-// Goal:   one operation on two lanes: the program's own error names the lane at each rank.
+// Goal:   one operation on two lanes: the program's own error names the lane at each rank, also where the
+//         ranks get unequal amounts.
 TEST_F(Tags, NameTheLanesOfOneOperation) {
-  std::vector<muster_point> points(2);
   const muster_lane lanes[] = {MUSTER_LANE_SMALL, MUSTER_LANE_ALLREDUCE};
-  for (int rank : {0, 1}) {
-    muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = MUSTER_ALL_REDUCE;
-    c.group = group_of(sessions_[rank], "world");
-    c.dtype = MUSTER_F32;
-    c.redop = MUSTER_SUM;
-    c.count = 8;
-    c.source = c.target = {vectors_[rank].buffer, 0};
-    muster_submit submit = on(lanes[rank]);
-    submit.deadline_ns = 300'000'000;
-    EXPECT_EQ(muster_collect(sessions_[rank], &c, &submit, &points[rank]), MUSTER_OK) << muster_last_error();
-  }
-  for (int rank : {0, 1}) {
-    EXPECT_NE(muster_point_wait(sessions_[rank], points[rank], -1), MUSTER_OK);
-    EXPECT_THAT(
-        muster_last_error(),
-        HasSubstr("one operation is on several lanes: lane small at rank 0, lane allreduce at rank 1"));
+  const std::uint64_t uneven[] = {1, 3};
+  for (const muster_op op : {MUSTER_ALL_REDUCE, MUSTER_REDUCE_SCATTER, MUSTER_REDUCE, MUSTER_BARRIER}) {
+    std::vector<muster_point> points(2);
+    for (int rank : {0, 1}) {
+      muster_collective c = MUSTER_COLLECTIVE_INIT;
+      c.op = op;
+      c.group = group_of(sessions_[rank], "world");
+      if (op != MUSTER_BARRIER) {
+        c.dtype = MUSTER_F32;
+        c.redop = MUSTER_SUM;
+        c.source = {vectors_[rank].buffer, 0};
+        c.target = {vectors_[rank].buffer, 16};
+      }
+      if (op == MUSTER_REDUCE_SCATTER)
+        c.source_blocks.counts = uneven;
+      else if (op != MUSTER_BARRIER)
+        c.count = 4;
+      muster_submit submit = on(lanes[rank]);
+      submit.deadline_ns = 300'000'000;
+      EXPECT_EQ(muster_collect(sessions_[rank], &c, &submit, &points[rank]), MUSTER_OK)
+          << muster_last_error();
+    }
+    for (int rank : {0, 1}) {
+      EXPECT_NE(muster_point_wait(sessions_[rank], points[rank], -1), MUSTER_OK);
+      EXPECT_THAT(
+          muster_last_error(),
+          HasSubstr("one operation is on several lanes: lane small at rank 0, lane allreduce at rank 1"));
+      EXPECT_EQ(muster_lane_reset(sessions_[rank], lanes[rank]), MUSTER_OK) << muster_last_error();
+    }
   }
 }
 

@@ -304,6 +304,25 @@ TEST(Blame, NamesTheLanesOfOneOperationThatIsOnSeveral) {
             "all_reduce, lane allreduce) -> rank 0");
 }
 
+// Goal:   where members get unequal amounts, those do not hide that one operation is on several lanes.
+TEST(Blame, NamesTheLanesOfOneOperationOfUnequalAmounts) {
+  for (const char* label : {"gather", "reduce_scatter", "all_to_all", "exchange", "barrier", "all_gather"}) {
+    Snapshot s = job_of(3);
+    const bool equal = std::string(label) == "all_gather";
+    for (const std::uint32_t rank : {0u, 1u, 2u}) {
+      const std::uint32_t next = (rank + 1) % 3;
+      Wait& wait = s.waits[add(s, {4, {rank}, {next}})];
+      wait.lane = "abc"[rank];
+      wait.operation.label = label;
+      wait.operation.bytes = 4096 * rank;
+    }
+    EXPECT_THAT(because(s, assess(s)),
+                HasSubstr(equal ? "its members are in different operations: rank 0 (g4: all_gather, lane a)"
+                                : "one operation is on several lanes: lane a at rank 0, lane b at rank 1, "
+                                  "lane c at rank 2; start it on the same lane at all ranks"));
+  }
+}
+
 TEST(Blame, SaysThatARunAndAStartDoNotMeet) {
   Snapshot s = job_of(2);
   add(s, {4, {0}, {1}, Path::kEngine});
