@@ -6,6 +6,7 @@
 #include "api/base/log.hpp"
 #include "daemon/control/packet.hpp"
 #include "tests/fault/bystander.hpp"
+#include "tests/fault/captured_errors.hpp"
 #include "tests/fault/rounds.hpp"
 #include "tests/support/contract.hpp"
 #include "tests/support/holdings.hpp"
@@ -19,7 +20,6 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 
@@ -176,28 +176,13 @@ std::string contents(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Standard error in a file, for the length of a test.
-class CapturedErrors {
- public:
-  CapturedErrors() : kept_(dup(2)), file_(memfd_create("stderr", MFD_CLOEXEC)) { dup2(file_, 2); }
-  ~CapturedErrors() {
-    dup2(kept_, 2);
-    ::close(kept_);
-    ::close(file_);
-  }
-  std::string text() const { return contents(fmt::format("/proc/self/fd/{}", file_)); }
-
- private:
-  int kept_, file_;
-};
-
 // Goal:   the log shows each user that tries a forbidden action. That user can neither fill the log nor hide.
 // Method: more commands of another user than the log takes, and then an attachment; commands that merely
 //         fail; and a wrong token.
 TEST_F(Door, LogsWhoWasRefusedAndBoundsIt) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   log::configure(log::Level::kWarning, log::Format::kText);
-  const CapturedErrors errors;
+  const test::CapturedErrors errors;
   test::start_for_everybody(node_);
   const Json spec{{"name", "job"}, {"world", 1}, {"mesh", "dp_shard=1"}, {"claim", "token"}};
   ASSERT_TRUE(ask({{"command", "job_create"}, {"spec", spec}, {"keep", true}}));
@@ -241,7 +226,7 @@ TEST_F(Door, KeepsTokensToItself) {
   int drawn = 0;
   node_.options.random_hex = [&] { return fmt::format("{}{:08x}", canary, ++drawn); };
   log::configure(log::Level::kDebug, log::Format::kText);
-  const CapturedErrors errors;
+  const test::CapturedErrors errors;
   node_.start();
   const Json spec{{"name", "job"}, {"world", 2}, {"mesh", "dp_shard=2"}, {"claim", "token"}};
   const auto created = ask({{"command", "job_create"}, {"spec", spec}, {"keep", true}});

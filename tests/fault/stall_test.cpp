@@ -2,16 +2,14 @@
 // was only stopped is not. T-18.
 #include "daemon/engine/job/watchdog.hpp"
 
+#include "tests/fault/captured_errors.hpp"
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/holdings.hpp"
 #include "tests/support/node.hpp"
 
 #include <csignal>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,25 +24,7 @@ using Steady = std::chrono::steady_clock;
 
 class Stall : public ::testing::Test {
  protected:
-  // Engines write to this program's standard error, and so to a file meanwhile.
-  void SetUp() override {
-    path_ = ::testing::TempDir() + "/muster-stall-" + std::to_string(getpid());
-    kept_ = dup(STDERR_FILENO);
-    const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-    ASSERT_GE(file, 0);
-    dup2(file, STDERR_FILENO);
-    close(file);
-  }
-  void TearDown() override {
-    dup2(kept_, STDERR_FILENO);
-    close(kept_);
-    unlink(path_.c_str());
-    unsetenv("MUSTER_FAULT_AT");
-  }
-  std::string said() const {
-    std::ifstream file(path_);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  void TearDown() override { unsetenv("MUSTER_FAULT_AT"); }
   // A rank alone with a plan of its own.
   void attach(const test::Node& node) {
     const muster_open_options options = node.rank("job", 0, 1);
@@ -53,12 +33,9 @@ class Stall : public ::testing::Test {
   }
   muster_status_t start_and_wait() { return sum_->start_and_wait(MUSTER_LANE_ALLREDUCE, 60'000'000'000); }
 
+  const test::CapturedErrors errors_;
   muster_session* session_ = nullptr;
   std::optional<test::AllReduce> sum_;
-
- private:
-  std::string path_;
-  int kept_ = -1;
 };
 
 // Goal:   clients of an engine that hangs hear that it is lost, after five seconds and not before.
@@ -71,7 +48,7 @@ TEST_F(Stall, EndsTheEngineAndTellsWhereItWas) {
   const auto begin = Steady::now();
   EXPECT_EQ(start_and_wait(), MUSTER_ERR_DAEMON_LOST) << muster_last_error();
   EXPECT_GE(Steady::now() - begin, StallJudge::kEndAfter);
-  EXPECT_THAT(said(),
+  EXPECT_THAT(errors_.text(),
               AllOf(HasSubstr("draining the rings for 1.0 s and holds all others up\n"),
                     HasSubstr("draining the rings for 5.0 s and holds all others up; the engine ends\n"),
                     HasSubstr("\nmuster-engine(")));
@@ -99,7 +76,7 @@ TEST_F(Stall, IsNotWhatAStoppedEngineHas) {
     EXPECT_EQ(start_and_wait(), MUSTER_OK) << muster_last_error();
   }
   EXPECT_EQ(test::engines(), engines);
-  EXPECT_THAT(said(), Not(HasSubstr("holds all others up")));
+  EXPECT_THAT(errors_.text(), Not(HasSubstr("holds all others up")));
   EXPECT_EQ(muster_close(session_), MUSTER_OK);
 }
 

@@ -5,22 +5,19 @@
 
 #include "api/shm/job_counters.hpp"
 #include "tests/daemon/cli/program.hpp"
+#include "tests/fault/captured_errors.hpp"
 #include "tests/support/node.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 namespace muster {
 namespace {
@@ -111,25 +108,7 @@ class Ranks {
 
 class Straggling : public ::testing::TestWithParam<const char*> {
  protected:
-  // Engines write to this program's standard error, and so to a file meanwhile.
-  void SetUp() override {
-    path_ = ::testing::TempDir() + "/muster-straggler-" + std::to_string(getpid());
-    kept_ = dup(STDERR_FILENO);
-    const int file = open(path_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-    ASSERT_GE(file, 0);
-    dup2(file, STDERR_FILENO);
-    close(file);
-    node_.start();
-  }
-  void TearDown() override {
-    dup2(kept_, STDERR_FILENO);
-    close(kept_);
-    unlink(path_.c_str());
-  }
-  std::string said() const {
-    std::ifstream file(path_);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
+  void SetUp() override { node_.start(); }
   Json ask(std::vector<std::string> arguments) const {
     arguments.insert(arguments.end(), {"--json", "--endpoint", node_.endpoint()});
     const test::Ran ran = test::muster(std::move(arguments));
@@ -159,11 +138,8 @@ class Straggling : public ::testing::TestWithParam<const char*> {
     return called;
   }
 
+  const test::CapturedErrors errors_;
   test::Node node_;
-
- private:
-  std::string path_;
-  int kept_ = -1;
 };
 
 INSTANTIATE_TEST_SUITE_P(Paths, Straggling, ::testing::Values("run", "start"),
@@ -187,12 +163,12 @@ TEST_P(Straggling, IsNamedWithin100Operations) {
   EXPECT_THAT(report.at("text").get<std::string>(),
               HasSubstr("late     group dp_shard: rank 2 comes late: median"));
   if (std::thread::hardware_concurrency() < 4) {
-    EXPECT_THAT(said(), Not(HasSubstr("comes late"))) << "the ranks share cores";
+    EXPECT_THAT(errors_.text(), Not(HasSubstr("comes late"))) << "the ranks share cores";
     return;
   }
-  EXPECT_THAT(said(), AllOf(HasSubstr("group dp_shard: rank 2 comes late: median"),
-                            Not(HasSubstr("rank 0 comes late")), Not(HasSubstr("rank 1 comes late")),
-                            Not(HasSubstr("rank 3 comes late"))));
+  EXPECT_THAT(errors_.text(), AllOf(HasSubstr("group dp_shard: rank 2 comes late: median"),
+                                    Not(HasSubstr("rank 0 comes late")), Not(HasSubstr("rank 1 comes late")),
+                                    Not(HasSubstr("rank 3 comes late"))));
 }
 
 TEST_P(Straggling, IsNobodyInAControlRun) {
@@ -208,7 +184,7 @@ TEST_P(Straggling, IsNobodyInAControlRun) {
   EXPECT_THAT(late_in(now), IsEmpty()) << now.dump(1);
   EXPECT_FALSE(now.at("ranks").at(0).at("lag").is_null()) << "they were measured";
   EXPECT_THAT(hang().at("stragglers"), IsEmpty());
-  EXPECT_THAT(said(), Not(HasSubstr("comes late")));
+  EXPECT_THAT(errors_.text(), Not(HasSubstr("comes late")));
 }
 
 }  // namespace
