@@ -3,6 +3,7 @@
 // little memory. T-09, T-33, T-34, T-37.
 #include "tests/fault/bystander.hpp"
 
+#include "tests/fault/captured_errors.hpp"
 #include "tests/fault/raw_client.hpp"
 #include "tests/fault/rounds.hpp"
 #include "tests/support/all_reduce.hpp"
@@ -278,6 +279,25 @@ TEST_F(Limits, OfTheReportsDirectoryCostReportsAlone) {
     EXPECT_NE(file.path().extension(), ".json") << "half a report";
   EXPECT_EQ(umount2(folder.c_str(), MNT_DETACH), 0);
   rmdir(folder.c_str());
+}
+
+// Goal:   a folder of reports that is removed while jobs run is named as what is missing, not the report.
+TEST_F(Limits, OfTheReportsDirectoryNameTheFolderThatIsGone) {
+  const test::CapturedErrors errors;
+  const std::string folder = ::testing::TempDir() + "/muster-no-reports";
+  node_.options.job_defaults.reports_directory = folder;
+  node_.options.job_defaults.deadline = std::chrono::milliseconds(100);
+  node_.start();
+  muster_session* one = opened("job", 0, 2);
+  muster_session* two = opened("job", 1, 2);
+  EXPECT_EQ(test::AllReduce(one, 16).start_and_wait(MUSTER_LANE_COPY), MUSTER_ERR_TIMEOUT);
+  const std::string why =
+      ".hang.json cannot be written: there is no folder " + folder + "; make it first, or name another place";
+  for (int i = 0; i < 500 && errors.text().find(why) == std::string::npos; ++i) usleep(10'000);
+  EXPECT_THAT(errors.text(),
+              AllOf(HasSubstr("job job: log.reports_directory: " + folder + "/job-"), HasSubstr(why)));
+  close(one);
+  close(two);
 }
 
 // The work of one job that takes all it can get. Ends with this object.

@@ -1,6 +1,7 @@
 #include "daemon/engine/observe/reports.hpp"
 
 #include "api/base/log.hpp"
+#include "api/base/named_path.hpp"
 #include "daemon/control/texts/hang_report.hpp"
 #include "daemon/control/texts/node_snapshot.hpp"
 
@@ -42,8 +43,11 @@ Status write_file(const std::string& path, const Json& json) {
   const bool written = file.good();
   file.close();
   if (written && std::rename((path + ".partial").c_str(), path.c_str()) == 0) return {};
+  const int error = errno;
+  if (const std::string fault = fault_of_new_file(path); !fault.empty())
+    return failure(Code::kNoResource, "log.reports_directory: {}", fault);
   return failure(Code::kNoResource, "{} cannot be written: {}; see to log.reports_directory", path,
-                 std::strerror(errno));
+                 std::strerror(error));
 }
 
 void log_report(const std::string& job, const std::string& text) {
