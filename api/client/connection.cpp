@@ -7,9 +7,13 @@
 
 namespace muster::client {
 
-Connection::Connection(shm::Descriptor socket, const shm::Welcome& welcome, Nanos timeout,
-                       const shm::CompletionReader& completion)
-    : socket_(std::move(socket)), welcome_(welcome), timeout_(timeout), completion_(completion) {}
+Connection::Connection(shm::Descriptor socket, const shm::Welcome& welcome, std::string endpoint,
+                       Nanos timeout, const shm::CompletionReader& completion)
+    : socket_(std::move(socket)),
+      welcome_(welcome),
+      endpoint_(std::move(endpoint)),
+      timeout_(timeout),
+      completion_(completion) {}
 
 Status Connection::usable() const {
   return loss_.ok() ? closed() : loss_;

@@ -28,10 +28,11 @@ class Connection {
   static constexpr Nanos kLongSilence = std::chrono::seconds(1);
 
   // `completion` outlives it.
-  Connection(shm::Descriptor socket, const shm::Welcome& welcome, Nanos timeout,
+  Connection(shm::Descriptor socket, const shm::Welcome& welcome, std::string endpoint, Nanos timeout,
              const shm::CompletionReader& completion);
 
   const shm::Welcome& welcome() const { return welcome_; }
+  const std::string& endpoint() const { return endpoint_; }  // of the daemon
   Nanos timeout() const { return timeout_; }
   const Clock& clock() const { return clock_; }
 
@@ -73,6 +74,7 @@ class Connection {
 
   shm::Descriptor socket_;
   shm::Welcome welcome_;
+  std::string endpoint_;
   Nanos timeout_;
   SteadyClock clock_;
   const shm::CompletionReader& completion_;

@@ -1,5 +1,7 @@
 #include "api/shm/endpoint.hpp"
 
+#include "api/base/bootstrap.hpp"
+
 #include <sys/stat.h>
 
 namespace muster::shm {
@@ -46,6 +48,11 @@ std::string ranks_socket_at(const std::string& endpoint) {
   if (last_of(endpoint) != kRanksSocket || is_there(endpoint)) return endpoint;
   const std::string moved = ranks_socket(above(endpoint));
   return is_there(moved) ? moved : endpoint;
+}
+
+std::string endpoint_option(const std::string& endpoint) {
+  const bool usual = endpoint.empty() || directory_of(endpoint) == directory_of(bootstrap::kDefaultEndpoint);
+  return usual ? "" : " --endpoint " + endpoint;
 }
 
 }  // namespace muster::shm

@@ -28,5 +28,8 @@ std::string directory_of(const std::string& endpoint);
 // The ranks' socket. It looks at the file system: a container may have mounted `ranks` at another place. If
 // nothing is there, the endpoint itself, which an error then names.
 std::string ranks_socket_at(const std::string& endpoint);
+// The option with which a command of `muster` asks this daemon: " --endpoint ENDPOINT". Empty for the usual
+// daemon of the machine, which needs none, and for an empty endpoint.
+std::string endpoint_option(const std::string& endpoint);
 
 }  // namespace muster::shm

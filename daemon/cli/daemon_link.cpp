@@ -86,7 +86,7 @@ void DaemonLink::repeat(std::uint32_t end, May&& may) {
     }
     loop_.unwatch(it->second.timer);
     over.emplace_back(std::move(it->second.answered),
-                      again ? trouble_of(sent) : lost_in_the_middle(it->second.command));
+                      again ? trouble_of(sent) : lost_in_the_middle(address_, it->second.command));
     it = open_.erase(it);
   }
   for (const auto& [answered, trouble] : over) answered(tl::unexpected(trouble));

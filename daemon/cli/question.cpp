@@ -23,6 +23,10 @@ Json DaemonAddress::with_key(Json command) const {
   return command;
 }
 
+std::string DaemonAddress::option() const {
+  return shm::endpoint_option(endpoint);
+}
+
 Result<shm::Descriptor> connect_to_daemon(const DaemonAddress& address, Instant deadline,
                                           const Clock& clock) {
   const std::string control = shm::control_socket(shm::directory_of(address.endpoint));
@@ -49,10 +53,10 @@ bool may_repeat(const Json& command) {
              kRepeatable.end();
 }
 
-Trouble lost_in_the_middle(const Json& command) {
+Trouble lost_in_the_middle(const DaemonAddress& address, const Json& command) {
   return {kFailed, fmt::format("the daemon was restarted in the middle of '{}'; whether it was done is not "
-                               "known: `muster status` and `muster jobs` show what is",
-                               command.value("command", ""))};
+                               "known: `muster status{}` and `muster jobs{}` show what is",
+                               command.value("command", ""), address.option(), address.option())};
 }
 
 namespace {
@@ -74,7 +78,8 @@ Trouble not_answered(const DaemonAddress& address, const Json& command) {
   std::string text =
       fmt::format("the daemon at {} did not answer within {:.1f} s; ", address.endpoint, seconds);
   if (command.contains("job"))
-    text += "`muster jobs` says whether it is the engine of the job that does not; ";
+    text += fmt::format("`muster jobs{}` says whether it is the engine of the job that does not; ",
+                        address.option());
   return {kTimedOut, text + "--timeout sets how long to wait"};
 }
 
@@ -93,7 +98,7 @@ OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command, A
       return tl::unexpected(not_answered(address, command));
     const bool replaced = !packet && packet.error().code() == Code::kDaemonLost;
     if (!replaced) return answer_of(std::move(packet));
-    if (!may_repeat(command)) return tl::unexpected(lost_in_the_middle(command));
+    if (!may_repeat(command)) return tl::unexpected(lost_in_the_middle(address, command));
     if (connects == kConnectsMax || clock.now() >= deadline) return answer_of(std::move(packet));
     std::this_thread::sleep_for(kConnectPause);
   }

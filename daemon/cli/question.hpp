@@ -18,6 +18,8 @@ struct DaemonAddress {
   std::string job_key = {};  // shown with each command; empty: none
 
   Json with_key(Json command) const;
+  // As shm::endpoint_option(): stands in every command that a message tells the user to type.
+  std::string option() const;
 };
 
 struct DaemonAnswer {
@@ -42,7 +44,7 @@ OrTrouble<std::string> named_or_only_job(const DaemonAddress& address, const std
 // Whether a command may be carried out twice: it only asks, or the second time changes nothing.
 bool may_repeat(const Json& command);
 // The message for a command whose answer was lost.
-Trouble lost_in_the_middle(const Json& command);
+Trouble lost_in_the_middle(const DaemonAddress& address, const Json& command);
 
 // Connects to the daemon at its control socket if this user may, else at the ranks' socket. As
 // shm::connect_to().

@@ -125,7 +125,7 @@ std::string version_text(const Json& versions) {
                            daemon.at("abi").get<int>(), daemon.at("pid").get<int>());
 }
 
-std::string status_text(const Json& status, std::size_t columns) {
+std::string status_text(const Json& status, std::size_t columns, const std::string& at) {
   const Json& limits = status.at("limits");
   std::string out = fmt::format("musterd {} at {}, process {}, up {}{}\n", text(status, "version"),
                                 text(status, "socket"), status.at("pid").get<int>(),
@@ -140,11 +140,11 @@ std::string status_text(const Json& status, std::size_t columns) {
       status.at("sessions").get<std::uint32_t>(), limits.at("sessions_max").get<std::uint32_t>());
   out += users_text(status, columns);
   if (status.contains("cluster")) out += cluster_text(status.at("cluster"), columns);
-  if (!status.at("jobs").empty()) out += jobs_text(status, columns);
+  if (!status.at("jobs").empty()) out += jobs_text(status, columns, at);
   return out;
 }
 
-std::string jobs_text(const Json& result, std::size_t columns) {
+std::string jobs_text(const Json& result, std::size_t columns, const std::string& at) {
   std::vector<config::Cells> rows;
   std::string places, others, silent;
   bool asked = result.at("jobs").empty();  // the engines, which know the memory; status asks none
@@ -154,8 +154,8 @@ std::string jobs_text(const Json& result, std::size_t columns) {
     // While a job starts or ends, its state explains the silence.
     if (!job.value("answered", true) && text(job, "state") == "ready")
       silent += fmt::format(
-          "job {}: its engine (process {}) does not answer; `muster hang --job {}` says what it does\n",
-          text(job, "name"), job.at("engine_pid").get<int>(), text(job, "name"));
+          "job {}: its engine (process {}) does not answer; `muster hang{} --job {}` says what it does\n",
+          text(job, "name"), job.at("engine_pid").get<int>(), at, text(job, "name"));
     if (job.contains("unanswered") && text(job, "state") == "ready") others += nodes_text(job);
     for (const Json& origin : job.value("origins", Json::array()))
       places +=

@@ -10,8 +10,9 @@
 namespace muster::cli {
 
 std::string version_text(const Json& versions);  // of this program and of the daemon, or why there is none
-std::string status_text(const Json& status, std::size_t columns);
-std::string jobs_text(const Json& result, std::size_t columns);
+// `at`: DaemonAddress::option() of the daemon that has answered.
+std::string status_text(const Json& status, std::size_t columns, const std::string& at = "");
+std::string jobs_text(const Json& result, std::size_t columns, const std::string& at = "");
 std::string groups_text(const Json& result, std::size_t columns);
 
 // The table of groups that `muster groups` and `muster mesh` share.

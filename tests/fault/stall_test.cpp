@@ -70,7 +70,9 @@ TEST_F(Stall, IsNotWhatAStoppedEngineHas) {
     ASSERT_EQ(sum_->start(MUSTER_LANE_ALLREDUCE, &point), MUSTER_OK);
     EXPECT_EQ(muster_point_wait(session_, point, i == 0 ? 6'000'000'000 : 1'500'000'000),
               MUSTER_ERR_WAIT_TIMEOUT);
-    EXPECT_THAT(muster_last_error(), HasSubstr("the job's engine has not moved for"));
+    EXPECT_THAT(muster_last_error(),
+                AllOf(HasSubstr("the job's engine has not moved for"),
+                      HasSubstr("see `muster hang --endpoint " + node.endpoint() + " --job job`")));
     kill(engines[0], SIGCONT);
     EXPECT_EQ(muster_point_wait(session_, point, -1), MUSTER_OK) << muster_last_error();
     EXPECT_EQ(start_and_wait(), MUSTER_OK) << muster_last_error();

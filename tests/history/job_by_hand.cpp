@@ -67,6 +67,7 @@ muster_session* JobByHand::attach(std::uint32_t rank, std::int32_t pid) {
       sure(shm::SubmissionView::attach(copy_of(attached.session->submission().descriptor().get()))),
       sure(shm::CompletionView::attach(copy_of(attached.session->page().descriptor().get()))),
       welcome,
+      "",
       kAnswerTime,
       sure(
           shm::Mapping::map(copy_of(attached.direct_segment), welcome.direct_bytes, shm::Access::kReadWrite)),

@@ -243,7 +243,8 @@ TEST_F(RunHosts, RefuseWhatCannotBeBeforeAnythingStarts) {
   };
   refused({"--hosts", "node01:2,node02:2", "--job", "j", "--keep"}, "--hosts and --keep exclude each other");
   refused({"--hosts", "node01:2,node01"}, "host node01 is named twice");
-  refused({"--hosts", "node01:2,node09"}, "cluster lab-a has no node node09; `muster status` lists them");
+  refused({"--hosts", "node01:2,node09"},
+          "cluster lab-a has no node node09; `muster status --endpoint " + socket(1) + "` lists them");
   refused({"--hosts", "node01:0,node02"}, "0 is not in the range 1 to 1024");
   refused({"--hosts", "node02"}, "this node, node01, must be among them");
   refused({"--hosts", "node01,node02", "-n", "3"}, "-n 3: --hosts gives 2 ranks; leave -n out");
@@ -281,7 +282,8 @@ TEST_F(RunHosts, SayWhatAJobWaitsFor) {
   const Ran ran = run(run_line({"--job", "train", "--timeout", "0.5"}, "true"));
   EXPECT_EQ(ran.code, 124) << ran.err;
   EXPECT_THAT(ran.err,
-              AllOf(HasSubstr("job train waits for its nodes: node node02"), HasSubstr("--timeout")));
+              AllOf(HasSubstr("job train waits for its nodes: node node02"),
+                    HasSubstr("(`muster status --endpoint " + folder_of(1) + "`)"), HasSubstr("--timeout")));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "api/client/run/waiting.hpp"
 
 #include "api/base/fault_point.hpp"
+#include "api/shm/endpoint.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -129,8 +130,9 @@ Status Waiting::not_reached() const {
     return failure(Code::kWaitTimeout, "the point was not reached within the wait's time");
   return failure(Code::kWaitTimeout,
                  "the point was not reached within the wait's time, and the job's engine has not moved for "
-                 "{:.1f} s: it is stopped or gets no core; see `muster hang`",
-                 std::chrono::duration<double>(silence).count());
+                 "{:.1f} s: it is stopped or gets no core; see `muster hang{} --job {}`",
+                 std::chrono::duration<double>(silence).count(), shm::endpoint_option(connection_.endpoint()),
+                 connection_.welcome().job);
 }
 
 Result<int> Waiting::event_descriptor() {

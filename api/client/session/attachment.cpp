@@ -87,9 +87,9 @@ Result<Welcomed> knock_until(const std::string& endpoint, const shm::Hello& hell
       return fail(
           Code::kDaemonLost,
           "the daemon at {} has not answered in time: it is stopped, or the job is not ready, or the "
-          "rank is held by another process that may be leaving; look with `muster status` and `muster "
-          "jobs`, or wait longer (timeout_ns)",
-          endpoint);
+          "rank is held by another process that may be leaving; look with `muster status{}` and `muster "
+          "jobs{}`, or wait longer (timeout_ns)",
+          endpoint, shm::endpoint_option(endpoint), shm::endpoint_option(endpoint));
     const bool replaced = !welcomed && is_silence(welcomed.error());
     if (!replaced || knocks == kKnocksMax || clock.now() >= deadline) return welcomed;
     const timespec pause{.tv_sec = 0, .tv_nsec = pause_ms * 1'000'000};
@@ -122,6 +122,7 @@ Result<Attachment> attach(const bootstrap::LaunchedRank& identity, Nanos timeout
                         std::move(submission),
                         std::move(completion),
                         welcome,
+                        identity.endpoint,
                         timeout,
                         {},
                         {}};

@@ -8,6 +8,8 @@
 #include "api/shm/segment.hpp"
 #include "api/shm/socket.hpp"
 
+#include <string>
+
 namespace muster::client {
 
 struct Attachment {
@@ -16,7 +18,8 @@ struct Attachment {
   shm::SubmissionView submission;
   shm::CompletionView completion;
   shm::Welcome welcome;
-  Nanos timeout;  // of each request over the socket
+  std::string endpoint;  // of the daemon
+  Nanos timeout;         // of each request over the socket
   // The rank's direct segment and the group page. Invalid in a job without the direct path.
   shm::Mapping direct;
   shm::Mapping groups;

@@ -47,8 +47,9 @@ int run_version(const DaemonAddress& address, Output output) {
 int run_status(const DaemonAddress& address, Output output) {
   const auto answer = ask(address, {{"command", "status"}});
   if (!answer) return complain(answer.error());
-  const int printed = print(answer->result, output,
-                            [](const Json& status) { return status_text(status, config::screen_columns()); });
+  const int printed = print(answer->result, output, [&](const Json& status) {
+    return status_text(status, config::screen_columns(), address.option());
+  });
   if (printed != kOk) return printed;
   return answer->result.is_object() && answer->result.value("draining", Json(false)) == true ? kUnhealthy
                                                                                              : kOk;
@@ -57,8 +58,9 @@ int run_status(const DaemonAddress& address, Output output) {
 int run_jobs(const DaemonAddress& address, Output output) {
   // A silent engine may take half of the time; the other half is for the answer.
   const Json command{{"command", "jobs"}, {"wait_ns", (address.timeout / 2).count()}};
-  return ask_and_print(address, command, output,
-                       [](const Json& jobs) { return jobs_text(jobs, config::screen_columns()); });
+  return ask_and_print(address, command, output, [&](const Json& jobs) {
+    return jobs_text(jobs, config::screen_columns(), address.option());
+  });
 }
 
 int run_groups(const DaemonAddress& address, const std::string& job, Output output) {

@@ -128,9 +128,10 @@ std::optional<Trouble> hosts_trouble(const RunHead& head, const Json& status, co
   for (const HostShare& host : head.hosts) {
     has_here = has_here || host.name == here;
     if (std::find(known.begin(), known.end(), host.name) == known.end())
-      return Trouble{kUsage,
-                     fmt::format("run: --hosts: cluster {} has no node {}; `muster status` lists them",
-                                 cluster.at("cluster").get<std::string>(), host.name)};
+      return Trouble{
+          kUsage,
+          fmt::format("run: --hosts: cluster {} has no node {}; `muster status{}` lists them",
+                      cluster.at("cluster").get<std::string>(), host.name, shm::endpoint_option(endpoint))};
   }
   if (has_here) return std::nullopt;
   return Trouble{kUsage,

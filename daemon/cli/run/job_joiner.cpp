@@ -3,6 +3,7 @@
 #include "api/base/mesh/description.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/base/words.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/cli/local/mesh_command.hpp"
 #include "daemon/cli/run/stale_runs.hpp"
 
@@ -68,8 +69,9 @@ void JobJoiner::find() {
       if (job.at("name") != job_.name) continue;
       if (job.at("state") != "ending") return join(job);
       // A former job of that name, as after `muster end`.
-      return await(fmt::format("job {} is ending and does not end in time; `muster jobs` shows what is there",
-                               job_.name));
+      return await(
+          fmt::format("job {} is ending and does not end in time; `muster jobs{}` shows what is there",
+                      job_.name, shm::endpoint_option(endpoint)));
     }
     const std::string why = awaited(result, job_.name);
     why.empty() ? create() : await(why);
@@ -112,8 +114,9 @@ void JobJoiner::join(const Json& job) {
   step({{"command", "groups"}, {"job", job_.name}}, [this, tokens, hash](const Json& result) {
     if (result.at("hash") == hash) return expect_ranks(tokens);
     fail({kUsage, fmt::format("job {} has the mesh {} with other flattened dims than {}; leave --flatten "
-                              "out (`muster groups --job {}` shows them)",
-                              job_.name, job_.mesh, fmt::join(plan_.options.flattens, " "), job_.name)});
+                              "out (`muster groups{} --job {}` shows them)",
+                              job_.name, job_.mesh, fmt::join(plan_.options.flattens, " "),
+                              shm::endpoint_option(link_.endpoint()), job_.name)});
   });
 }
 

@@ -1,6 +1,7 @@
 #include "daemon/engine/job/engine.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/engine/memory/counted_device.hpp"
 #include "daemon/engine/session/group_span.hpp"
 #include "transport/loopback/loopback.hpp"
@@ -176,7 +177,8 @@ Result<Attached> Engine::attach(Rank rank, std::int32_t pid) {
   const std::lock_guard lock(lock_);
   RankSlot& slot = parts_->slots.of(rank);
   if (closed_)
-    return fail(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs`)", spec_.name);
+    return fail(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs{}`)", spec_.name,
+                shm::endpoint_option(spec_.endpoint));
   if (slot.session)
     return fail(Code::kDuplicate,
                 "rank {} of job {} is held by process {}; end that process or attach as another rank",

@@ -1,6 +1,7 @@
 #include "daemon/engine/observe/metrics.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -129,7 +130,9 @@ void Metrics::log_stragglers(Instant now) {
                                         [](const auto& a, const auto& b) { return a.median < b.median; });
     worst->group_name = name;
     MUSTER_LOG(kWarning, "engine", "job {}: {}{}", spec_.name, blame::sentence_of(*worst),
-               late.size() > 1 ? fmt::format("; and {} more do (`muster hang`)", late.size() - 1) : "");
+               late.size() > 1 ? fmt::format("; and {} more do (`muster hang{} --job {}`)", late.size() - 1,
+                                             shm::endpoint_option(spec_.endpoint), spec_.name)
+                               : "");
   }
 }
 

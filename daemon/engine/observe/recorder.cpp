@@ -1,5 +1,7 @@
 #include "daemon/engine/observe/recorder.hpp"
 
+#include "api/shm/endpoint.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -23,8 +25,8 @@ Status Recorder::begin(std::string by) {
   if (trace_.on())
     return failure(Code::kBusy,
                    "a recording of job {} is on already, of {}; it ends where it was begun, or by "
-                   "`muster trace --job {} --end`",
-                   spec_.name, by_, spec_.name);
+                   "`muster trace{} --job {} --end`",
+                   spec_.name, by_, shm::endpoint_option(spec_.endpoint), spec_.name);
   trace_.begin(clock_.now());
   by_ = std::move(by);
   if (direct_pages_ == nullptr) return {};

@@ -2,6 +2,7 @@
 
 #include "api/base/log.hpp"
 #include "api/base/named_path.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/control/texts/hang_report.hpp"
 #include "daemon/control/texts/node_snapshot.hpp"
 
@@ -140,7 +141,8 @@ void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, const R
 void Reports::overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Cause& cause) {
   if (std::exchange(explained_turn_, turn) != turn) explained_in_turn_ = 0;
   if (++explained_in_turn_ > kExplainedInTurnMax) {
-    cause.text += "; one of many: `muster hang` says why";
+    cause.text += fmt::format("; one of many: `muster hang{} --job {}` says why",
+                              shm::endpoint_option(spec_.endpoint), spec_.name);
     return;
   }
   const RankTable<RankFacts> facts = rank_facts();

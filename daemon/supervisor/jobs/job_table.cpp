@@ -1,6 +1,7 @@
 #include "daemon/supervisor/jobs/job_table.hpp"
 
 #include "api/base/mesh/degrees.hpp"
+#include "api/shm/endpoint.hpp"
 
 #include <algorithm>
 
@@ -31,8 +32,8 @@ Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
   if (asked == has) return {};
   return failure(Code::kConfig,
                  "rank {} asks for the mesh {}, but job {} has {}; give all ranks the same, name another job "
-                 "(MUSTER_JOB), or end this one first (muster end --job {})",
-                 claimant.rank, asked, job.name, has, job.name);
+                 "(MUSTER_JOB), or end this one first (muster end{} --job {})",
+                 claimant.rank, asked, job.name, has, shm::endpoint_option(job.endpoint), job.name);
 }
 
 // The job has the rank, and it runs on this node.
@@ -132,15 +133,16 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.actor));
   if (job->state == JobState::kEnding)
-    return failure(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs`)", name);
+    return failure(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs{}`)", name,
+                   shm::endpoint_option(job->spec.endpoint));
   if (job->state == JobState::kAdopting)
     return failure(Code::kPending, "job {} has not yet said who is attached", name);
   const auto world = static_cast<std::int32_t>(job->spec.world.size());
   if (claimant.world_size >= 0 && claimant.world_size != world)
     return failure(Code::kBadArgument,
                    "the launcher says {} ranks, but job {} has {}; start so many, name another job "
-                   "(MUSTER_JOB), or end this one first (muster end --job {})",
-                   claimant.world_size, name, world, name);
+                   "(MUSTER_JOB), or end this one first (muster end{} --job {})",
+                   claimant.world_size, name, world, shm::endpoint_option(job->spec.endpoint), name);
   MUSTER_RETURN_IF_ERROR(check_rank(job->spec, claimant.rank));
   MUSTER_RETURN_IF_ERROR(same_mesh(job->spec, claimant));
   Claim& claim = job->claims[Rank(static_cast<std::uint32_t>(claimant.rank))];
@@ -148,8 +150,8 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
   if (job->spec.claim == control::ClaimRule::kToken && !good)
     return failure(Code::kDenied,
                    "rank {} of job {} needs a fresh token, each is good for one attachment: put what "
-                   "`muster token --job {} --rank {}` prints into MUSTER_TOKEN",
-                   claimant.rank, name, name, claimant.rank);
+                   "`muster token{} --job {} --rank {}` prints into MUSTER_TOKEN",
+                   claimant.rank, name, shm::endpoint_option(job->spec.endpoint), name, claimant.rank);
   if (claim.held)
     return failure(Code::kDuplicate,
                    "rank {} of job {} is held by process {}; end that process or attach as another rank",

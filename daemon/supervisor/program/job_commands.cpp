@@ -1,5 +1,6 @@
 #include "daemon/supervisor/program/job_commands.hpp"
 
+#include "api/shm/endpoint.hpp"
 #include "daemon/supervisor/listener/cgroup_origin.hpp"
 #include "daemon/supervisor/questions/merged_hang.hpp"
 #include "daemon/supervisor/spanning/job_request.hpp"
@@ -89,7 +90,9 @@ Result<const Job*> JobCommands::job_for(const Caller& caller, const Json& body) 
   const std::string said = body.value("job", "");
   MUSTER_ASSIGN_OR_RETURN(const std::string id, table_.id_of(said, caller.actor));
   const Job* job = std::as_const(table_).find(id);
-  if (job == nullptr) return fail(Code::kNotFound, "no job is named '{}'; `muster jobs` lists them", said);
+  if (job == nullptr)
+    return fail(Code::kNotFound, "no job is named '{}'; `muster jobs{}` lists them", said,
+                shm::endpoint_option(options_.job_defaults.endpoint));
   MUSTER_RETURN_IF_ERROR(JobTable::may_act(*job, caller.actor));
   return job;
 }
@@ -153,7 +156,7 @@ void JobCommands::create_on_nodes(const Caller& caller, const Json& body, const 
                   failure(Code::kBadArgument,
                           "a job of several nodes that stays is one of the cluster file; name it there"));
   const auto shares = shares_of(body["nodes"]);
-  const auto world = shares ? world_of(*shares, {}, options_.roster) : fail(shares.error());
+  const auto world = shares ? world_of(*shares, {}, options_) : fail(shares.error());
   if (!world) return refuse(reply, world.error());
   if (!caller.actor.who.is_home())
     return refuse(reply, failure(Code::kDenied,

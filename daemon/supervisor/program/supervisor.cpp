@@ -1,6 +1,7 @@
 #include "daemon/supervisor/program/supervisor.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "api/shm/headroom.hpp"
 
 #include <csignal>
@@ -260,8 +261,9 @@ void Supervisor::reload() {
     MUSTER_LOG(kError, "supervisor", "the credentials stay as they were: {}", read.message());
   else
     MUSTER_LOG(kInfo, "supervisor",
-               "SIGHUP: the credentials for other nodes are read again; `muster upgrade` takes over with new "
-               "settings");
+               "SIGHUP: the credentials for other nodes are read again; `muster upgrade{}` takes over with "
+               "new settings",
+               shm::endpoint_option(options_.job_defaults.endpoint));
 }
 
 // A closing terminal sends SIGHUP, which must end no jobs. The log says which signals change nothing.
@@ -273,8 +275,8 @@ void Supervisor::on_signal(int number) {
       MUSTER_LOG(kError, "supervisor", "no upgrade: {}", refused.message());
     });
   if (number != 0)
-    MUSTER_LOG(kInfo, "supervisor", "{} changes nothing; `muster upgrade` takes over with new settings",
-               name_of(number));
+    MUSTER_LOG(kInfo, "supervisor", "{} changes nothing; `muster upgrade{}` takes over with new settings",
+               name_of(number), shm::endpoint_option(options_.job_defaults.endpoint));
 }
 
 // First call: ranks may leave. Second call: they must.

@@ -1,5 +1,6 @@
 #include "daemon/supervisor/spanning/job_request.hpp"
 
+#include "api/shm/endpoint.hpp"
 #include "daemon/supervisor/base/said.hpp"
 
 #include <algorithm>
@@ -45,7 +46,8 @@ Status place(std::span<const std::uint8_t> placement, std::vector<std::uint32_t>
 }  // namespace
 
 Result<World> world_of(const NodeShares& shares, std::span<const std::uint8_t> placement,
-                       const Roster& roster) {
+                       const Options& options) {
+  const Roster& roster = options.roster;
   if (roster.alone())
     return fail(Code::kBadArgument,
                 "this daemon is no node of a cluster: `jobs_from` names a file of one host");
@@ -54,8 +56,8 @@ Result<World> world_of(const NodeShares& shares, std::span<const std::uint8_t> p
   std::uint64_t ranks = 0;
   for (const auto& [node, share] : shares) {
     if (roster.find(node) == nullptr)
-      return fail(Code::kBadArgument, "node {} is no host of cluster {} (`muster status`)",
-                  node.substr(0, 64), roster.cluster);
+      return fail(Code::kBadArgument, "node {} is no host of cluster {} (`muster status{}`)",
+                  node.substr(0, 64), roster.cluster, shm::endpoint_option(options.job_defaults.endpoint));
     ranks += share;
     if (ranks > control::kWorldMax)
       return fail(Code::kBadArgument, "a job can have {} ranks", control::kWorldMax);
@@ -123,7 +125,7 @@ Result<control::JobSpec> job_of_request(const Json& request, const Options& opti
     if (!said->is_binary()) return fail(Code::kBadArgument, "job: its placement must be bytes");
     placement = said->get_binary();
   }
-  MUSTER_ASSIGN_OR_RETURN(const World world, world_of(shares, placement, options.roster));
+  MUSTER_ASSIGN_OR_RETURN(const World world, world_of(shares, placement, options));
   constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max();
   MUSTER_ASSIGN_OR_RETURN(const std::uint64_t uid, number("owner_uid", kMost));
   control::Actor owner(static_cast<std::uint32_t>(uid));

@@ -22,7 +22,7 @@ Result<NodeShares> shares_of(const control::Json& nodes);
 // not this one. `placement`: if its ranks do not fill the nodes in that order, the number of its node for
 // each rank, in two bytes, big-endian; else empty.
 Result<World> world_of(const NodeShares& shares, std::span<const std::uint8_t> placement,
-                       const Roster& roster);
+                       const Options& options);
 
 control::Json request_of(const control::JobSpec& spec);
 // kBadArgument, as job_asked_for() and world_of().

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/spanning/spanning_jobs.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/control/engine_address.hpp"
 #include "daemon/control/link/frame.hpp"
 #include "daemon/supervisor/base/said.hpp"
@@ -82,8 +83,8 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
   if (parts_.contains(name) || around_.table.find(name) != nullptr) return exists(name);
   for (const std::string& node : spec.world.nodes())
     if (node != around_.peers.here() && !around_.peers.is_up(node))
-      return failure(Code::kBusy, "job {} needs node {}: {}; try again (`muster status`)", name, node,
-                     around_.peers.why_not(node));
+      return failure(Code::kBusy, "job {} needs node {}: {}; try again (`muster status{}`)", name, node,
+                     around_.peers.why_not(node), shm::endpoint_option(spec.endpoint));
   // Before any node gets it: the reader of a frame that is too large ends the connection.
   const Json longest{{"job", name},
                      {"epoch", std::numeric_limits<std::uint64_t>::max()},

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/spanning/spanning_part.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/supervisor/base/said.hpp"
 
 #include <utility>
@@ -67,8 +68,8 @@ Status SpanningPart::awaited() const {
                    job);
   for (const std::string& node : others_)
     if (links_.elsewhere() == 0 && !around_.peers.is_up(node))
-      return failure(Code::kBusy, "job {} waits for its nodes: {}; try again (`muster status`)", job,
-                     around_.peers.why_not(node));
+      return failure(Code::kBusy, "job {} waits for its nodes: {}; try again (`muster status{}`)", job,
+                     around_.peers.why_not(node), shm::endpoint_option(spec_.endpoint));
   const std::string before = why_.ok() ? "" : ": " + why_.message();
   if (state_ != State::kMaking)
     return failure(Code::kBusy, "job {} is not made yet{}; try again", job, before);

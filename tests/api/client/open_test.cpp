@@ -96,7 +96,8 @@ TEST_F(Open, NamesTheDaemonThatDoesNotAnswer) {
   options.endpoint = path.c_str();
   options.timeout_ns = 50'000'000;
   EXPECT_EQ(refused(options), MUSTER_ERR_DAEMON_LOST);
-  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr(path), HasSubstr("muster status")));
+  EXPECT_THAT(muster_last_error(), AllOf(HasSubstr("`muster status --endpoint " + path + "`"),
+                                         HasSubstr("`muster jobs --endpoint " + path + "`")));
 }
 
 // Variables of this process, taken away at the end.

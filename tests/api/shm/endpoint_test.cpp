@@ -1,5 +1,6 @@
 #include "api/shm/endpoint.hpp"
 
+#include "api/base/bootstrap.hpp"
 #include "tests/support/folder.hpp"
 
 #include <filesystem>
@@ -38,6 +39,15 @@ TEST(Endpoint, IsNamedInAnErrorAsItWasGiven) {
   EXPECT_EQ(directory_of("musterd.sock"), ".");
   EXPECT_EQ(directory_of("/musterd.sock"), "/");
   EXPECT_EQ(directory_of("ranks/musterd.sock"), ".");
+}
+
+// Goal:   a command that a message names reaches the daemon that the message is about.
+TEST(Endpoint, IsAnOptionUnlessItIsTheUsualOne) {
+  for (const char* usual : {"", bootstrap::kDefaultEndpoint, "/run/muster/musterd.sock"})
+    EXPECT_EQ(endpoint_option(usual), "") << usual;
+  const test::Folder folder;
+  for (const std::string& other : {folder.path(), ranks_socket(folder.path()), folder.path() + "/x.sock"})
+    EXPECT_EQ(endpoint_option(other), " --endpoint " + other);
 }
 
 }  // namespace

@@ -59,5 +59,14 @@ TEST(DaemonLink, AsksAgainWhatNeverLeft) {
   EXPECT_NE(text.find("no job is named 'none'"), std::string::npos) << text;
 }
 
+// Goal:   what a question has come to can be looked at where it was asked.
+TEST(DaemonLink, NamesItsDaemonWhereAnAnswerIsLost) {
+  EXPECT_EQ(
+      lost_in_the_middle({"/tmp/other/ranks/musterd.sock"}, {{"command", "job_create"}}).text,
+      "the daemon was restarted in the middle of 'job_create'; whether it was done is not known: `muster "
+      "status --endpoint /tmp/other/ranks/musterd.sock` and `muster jobs --endpoint "
+      "/tmp/other/ranks/musterd.sock` show what is");
+}
+
 }  // namespace
 }  // namespace muster::cli

@@ -23,7 +23,9 @@ Json silent(const char* state) {
 // Goal:   an engine that is being made, or ends, is not called stuck.
 TEST(Render, CallsTheEngineOfAReadyJobAloneSilent) {
   EXPECT_THAT(jobs_text(silent("ready"), config::kColumnsMax),
-              HasSubstr("its engine (process 411) does not answer"));
+              HasSubstr("its engine (process 411) does not answer; `muster hang --job train` says"));
+  EXPECT_THAT(jobs_text(silent("ready"), config::kColumnsMax, " --endpoint /tmp/other"),
+              HasSubstr("`muster hang --endpoint /tmp/other --job train` says"));
   for (const char* state : {"starting", "adopting", "ending"}) {
     EXPECT_THAT(jobs_text(silent(state), config::kColumnsMax), HasSubstr(state));
     EXPECT_THAT(jobs_text(silent(state), config::kColumnsMax), Not(HasSubstr("does not answer")));

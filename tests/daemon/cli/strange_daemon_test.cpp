@@ -59,6 +59,9 @@ TEST(StrangeDaemon, VersionSaysWhyThereIsNone) {
   const ScriptedDaemon deaf([](const std::string&) { return std::nullopt; });
   const Ran late = muster({"version", "--endpoint", deaf.socket(), "--timeout", "0.1"});
   EXPECT_TRUE(has(late.out, "did not answer within")) << late.out;
+  const Ran about = muster({"groups", "--job", "j", "--endpoint", deaf.socket(), "--timeout", "0.1"});
+  EXPECT_TRUE(has(about.err, "`muster jobs --endpoint " + deaf.socket() + "` says whether it is the engine"))
+      << about.err;
   const Ran none = muster({"version", "--endpoint", deaf.socket() + ".none"});
   EXPECT_EQ(none.code, 0);
   EXPECT_TRUE(has(none.out, "no daemon at ")) << none.out;
@@ -174,7 +177,9 @@ TEST(StandingJob, OneThatIsEndingIsWaitedFor) {
   looks = -1000;
   const Ran late = muster(run_line(daemon, {"-n", "1", "--timeout", "0.3", "--", "true"}));
   EXPECT_EQ(late.code, 124) << late.err;
-  EXPECT_TRUE(has(late.err, "job train is ending")) << late.err;
+  EXPECT_TRUE(has(late.err, "job train is ending and does not end in time; `muster jobs --endpoint " +
+                                daemon.socket() + "` shows what is there"))
+      << late.err;
 }
 
 // Goal:   a job that a killed daemon had created, and its successor is about to end, does not fail the run.

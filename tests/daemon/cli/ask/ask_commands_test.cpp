@@ -73,6 +73,17 @@ TEST_F(AskCommands, AStoppedEngineStandsAlone) {
       << text.out;
 }
 
+// Goal:   each command that an answer names can be typed as it stands: this daemon is not the usual one.
+TEST_F(AskCommands, AnAdviceNamesTheDaemon) {
+  const std::string at = " --endpoint " + daemon_.folder().path() + "/run";
+  EXPECT_NE(ask({"groups", "--job", "none"}).err.find("`muster jobs" + at + "` lists them"),
+            std::string::npos);
+  const Ran flattened = ask({"run", "--job", "train", "--flatten", "all=dp_shard,tp", "--", "true"});
+  EXPECT_NE(flattened.err.find("(`muster groups --endpoint " + daemon_.socket() + " --job train` shows"),
+            std::string::npos)
+      << flattened.err;
+}
+
 // Goal:   the engine makes the groups that the command line foretells.
 TEST_F(AskCommands, GroupsAreThoseThatTheMeshCommandForetells) {
   const Json made = ask({"groups", "--job", "train", "--json"}).json();
@@ -116,7 +127,10 @@ TEST_F(AskCommands, TraceLeavesTheRecordingOfAnotherAlone) {
                                              {"run", "--job", "train", "--trace", file, "--", "true"}}) {
     const Ran ran = ask(line);
     EXPECT_EQ(ran.code, 1) << line[0];
-    EXPECT_NE(ran.err.find("a recording of job train is on already, of a test"), std::string::npos)
+    EXPECT_NE(ran.err.find("a recording of job train is on already, of a test; it ends where it was begun, "
+                           "or by `muster trace --endpoint " +
+                           daemon_.folder().path() + "/run --job train --end`"),
+              std::string::npos)
         << ran.err;
   }
   EXPECT_EQ(ask({"trace", "--job", "train", "-o", file, "--end"}).code, 0);

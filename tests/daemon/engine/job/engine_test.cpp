@@ -26,6 +26,7 @@ class EngineByHand : public ::testing::Test {
   void SetUp() override {
     control::JobSpec spec = test::small_job(3);
     spec.starts_per_lane_max = 2;
+    spec.endpoint = "/tmp/other";
     auto engine = Engine::create(spec, clock_, nullptr, Engine::Pooling::kByHand);
     ASSERT_TRUE(engine) << engine.error().text();
     engine_ = *std::move(engine);
@@ -91,6 +92,12 @@ TEST_F(EngineByHand, EndsOneEpochForAnAbsenceSaidTwice) {
   EXPECT_EQ(told(0, 3).code(), Code::kPeerLost) << "it stands against the group";
   engine_->faults().expect_all();
   EXPECT_EQ(told(0, 3).code(), Code::kState) << "that epoch goes on";
+}
+
+TEST_F(EngineByHand, SaysWhereTheEndOfItsJobIsSeen) {
+  engine_->close(Code::kJobEnded, "the test ends it");
+  EXPECT_EQ(engine_->attach(Rank(0), 1).error().message(),
+            "job job is ending; try again once it is gone (`muster jobs --endpoint /tmp/other`)");
 }
 
 // Goal:   a client whose lane is full and never moves does not keep the workers from sleeping.

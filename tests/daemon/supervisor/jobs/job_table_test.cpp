@@ -178,6 +178,24 @@ TEST(JobTable, SaysHowToComeByAToken) {
       << refused.message();
 }
 
+// Goal:   each command that a refusal names reaches this daemon, which is not the usual one.
+TEST(JobTable, NamesItsDaemonInEachCommandThatItTellsToType) {
+  control::JobSpec job = spec("train", control::ClaimRule::kToken);
+  job.endpoint = "/tmp/other";
+  job.mesh = "tp=2";
+  JobTable table = table_with(job);
+  Claimant of_three = claimant(0), of_another_mesh = claimant(0);
+  of_three.world_size = 3;
+  of_another_mesh.mesh = "dp_shard=2";
+  for (const Claimant& refused : {of_three, of_another_mesh})
+    EXPECT_THAT(table.claim("train", refused).message(),
+                HasSubstr("(muster end --endpoint /tmp/other --job train)"));
+  EXPECT_THAT(table.claim("train", claimant(1, "wrong")).message(),
+              HasSubstr("`muster token --endpoint /tmp/other --job train --rank 1`"));
+  table.ending("train");
+  EXPECT_THAT(table.claim("train", claimant(1)).message(), HasSubstr("`muster jobs --endpoint /tmp/other`"));
+}
+
 TEST(JobTable, RefusesMoreJobsThanItsLimitAndNamesIt) {
   JobTable table = book_of(2);
   EXPECT_TRUE(table.create(spec("a")));

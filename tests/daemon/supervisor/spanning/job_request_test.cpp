@@ -54,5 +54,17 @@ TEST(JobWish, RefusesWhatIsNoDigest) {
   }
 }
 
+TEST(JobWish, SaysWhereTheHostsOfTheClusterAreListed) {
+  Options elsewhere = options();
+  elsewhere.job_defaults.endpoint = "/tmp/other";
+  const NodeShares shares{{"node01", 2}, {"node09", 2}};
+  for (const auto& [here, command] :
+       {std::pair(options(), "(`muster status`)"), {elsewhere, "(`muster status --endpoint /tmp/other`)"}}) {
+    const auto refused = world_of(shares, {}, here);
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().message(), std::string("node node09 is no host of cluster lab ") + command);
+  }
+}
+
 }  // namespace
 }  // namespace muster::supervisor
