@@ -83,6 +83,16 @@ class EvictionsTest : public ::testing::Test {
       if (job.at("state") != "ending") names.insert(job.at("name"));
     return names;
   }
+  // Engines report apart from each other who has left.
+  bool seen_idle(const std::string& job) const {
+    for (const Instant end = soon(); clock_.now() < end;) {
+      const Json status = ask({{"command", "status"}});
+      for (const Json& each : status.at("jobs"))
+        if (each.at("name") == job && each.at("attached") == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return false;
+  }
   Instant soon() const { return clock_.now() + std::chrono::seconds(20); }
 
   SteadyClock clock_;
@@ -288,6 +298,7 @@ TEST_F(EvictionsTest, EndTheJobThatWasLeftFirst) {
   const muster_open_options first = node_.rank("first", 0, 1);
   ASSERT_EQ(muster_open(&first, &session), MUSTER_OK) << muster_last_error();
   ASSERT_EQ(visit("second"), MUSTER_OK) << muster_last_error();
+  ASSERT_TRUE(seen_idle("second"));
   ASSERT_EQ(muster_close(session), MUSTER_OK);
   ASSERT_EQ(visit("third"), MUSTER_OK) << muster_last_error();
   EXPECT_THAT(jobs(), UnorderedElementsAre("first", "third"));
