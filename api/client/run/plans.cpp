@@ -9,6 +9,7 @@
 #include "api/client/run/recount.hpp"
 #include "api/client/submit/refusal.hpp"
 #include "api/shm/message.hpp"
+#include "api/shm/said_collective.hpp"
 #include "api/shm/tail.hpp"
 
 #include <algorithm>
@@ -190,7 +191,7 @@ Status Plans::recount(muster_plan plan, const muster_collective& counts) {
   if (before.piece_counts != 0 || counts.source_blocks.piece_counts != nullptr ||
       counts.target_blocks.piece_counts != nullptr)
     return failure(Code::kUnsupported, "blocks in pieces do not change; make another plan");
-  muster_collective said = said_before(before);
+  muster_collective said = shm::said_collective(before);
   said.count = counts.count;
   said.source_blocks = counts.source_blocks;
   said.target_blocks = counts.target_blocks;

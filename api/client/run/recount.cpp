@@ -33,20 +33,6 @@ Status check_room(const char* name, std::span<const Block> blocks, std::size_t e
 
 }  // namespace
 
-muster_collective said_before(const shm::PlanCollective& m) {
-  muster_collective said = MUSTER_COLLECTIVE_INIT;
-  said.op = m.op;
-  said.group = m.group;
-  said.dtype = m.dtype;
-  said.redop = m.redop;
-  said.peer = m.peer;
-  said.tag = m.tag;
-  said.scale = m.scale;
-  said.source = m.source;
-  said.target = m.target;
-  return said;
-}
-
 std::vector<shm::Command> recount_commands(muster_plan plan, const Description& description) {
   const shm::PlanCollective& m = description.message;
   const std::uint32_t lengths[] = {m.source_counts, m.source_offsets, m.target_counts, m.target_offsets};

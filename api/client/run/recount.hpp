@@ -1,12 +1,10 @@
-// New counts for a plan, as pure functions: the collective with its new counts, their check, and the commands
-// that tell the engine.
+// New counts for a plan, as pure functions: their check, and the commands that tell the engine.
 #pragma once
 
 #include "api/base/status.hpp"
 #include "api/client/direct/planning.hpp"
 #include "api/client/run/description.hpp"
 #include "api/shm/command.hpp"
-#include "api/shm/control.hpp"
 
 #include <muster/muster.h>
 
@@ -15,9 +13,6 @@
 #include <vector>
 
 namespace muster::client {
-
-// The collective of the plan's message, without its counts.
-muster_collective said_before(const shm::PlanCollective& message);
 
 // Refuses blocks that do not fit into `source` and `target` bytes of room; an element has `element` bytes.
 Status check_rooms(const Described& described, std::size_t element, std::uint64_t source,

@@ -4,6 +4,7 @@
 #include "api/base/empty_view.hpp"
 #include "api/base/words.hpp"
 #include "api/shm/message.hpp"
+#include "api/shm/said_collective.hpp"
 #include "api/shm/tail.hpp"
 #include "kernels/check.hpp"
 #include "kernels/table.hpp"
@@ -79,18 +80,6 @@ Result<std::byte*> resolve_range(const SessionBuffers& buffers, const muster_ran
                 blocks.size() > 1 ? fmt::format("{} blocks, ", blocks.size()) : "", count, range.offset_bytes,
                 buffer->bytes);
   return buffer->grant.data + range.offset_bytes;
-}
-
-// The agreement part of the message, in the terms of muster.h.
-muster_collective said_by(const shm::PlanCollective& m) {
-  muster_collective said = MUSTER_COLLECTIVE_INIT;
-  said.op = m.op;
-  said.dtype = m.dtype;
-  said.redop = m.redop;
-  said.peer = m.peer;
-  said.tag = m.tag;
-  said.scale = m.scale;
-  return said;
 }
 
 ShareCounts counts_in(const shm::PlanCollective& m, const CollectiveLists& lists) {
@@ -277,7 +266,8 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   auto plan = std::make_unique<scheduler::Plan>();
   scheduler::CollectiveWork work;
   work.group = id;
-  MUSTER_ASSIGN_OR_RETURN(work.collective, make_collective(said_by(message), index, ranks, counts));
+  MUSTER_ASSIGN_OR_RETURN(work.collective,
+                          make_collective(shm::said_collective(message), index, ranks, counts));
   note_shared_target(scope, message, work.collective, group);
   const muster_op op = work.collective.op;
   MUSTER_ASSIGN_OR_RETURN(work.share, make_share(work.collective, index, ranks, counts));
