@@ -30,11 +30,6 @@ muster_submit at(muster_lane lane, std::uint64_t source, std::uint64_t target) {
 
 class Offsets : public muster::test::RunningRanks {
  protected:
-  static muster_plan plan_of(Member& member, const muster_collective& c) {
-    muster_plan plan = 0;
-    EXPECT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
-    return plan;
-  }
   static muster_point start(Member& member, muster_plan plan, const muster_submit& submit) {
     muster_point point = MUSTER_POINT_NONE;
     EXPECT_EQ(muster_plan_start(member.session, plan, &submit, &point), MUSTER_OK) << muster_last_error();
@@ -118,13 +113,7 @@ TEST_F(Offsets, GoWithNewCounts) {
   with_ranks(3, [&](Member& member) {
     const auto me = static_cast<std::size_t>(member.rank);
     const Vector source = vector_of(member, kRoom), target = vector_of(member, kRoom);
-    muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = MUSTER_ALL_GATHER;
-    c.group = member.group;
-    c.dtype = MUSTER_F32;
-    c.source = {source.buffer, 0};
-    c.target = {target.buffer, 0};
-    const muster_plan plan = plan_of(member, c);
+    const muster_plan plan = plan_of(member, collective(member, MUSTER_ALL_GATHER, source, target));
     std::minstd_rand common(5);
     std::minstd_rand own(50 + static_cast<std::uint32_t>(member.rank));
     for (int step = 0; step < 60; ++step) {
@@ -160,12 +149,7 @@ TEST_F(Offsets, MoveBlocksInPieces) {
   with_ranks(2, [&](Member& member) {
     const Vector shard = vector_of(member, 64), whole = vector_of(member, 64);
     for (const bool in_place : {false, true}) {
-      muster_collective c = MUSTER_COLLECTIVE_INIT;
-      c.op = MUSTER_ALL_GATHER;
-      c.group = member.group;
-      c.dtype = MUSTER_F32;
-      c.source = {in_place ? whole.buffer : shard.buffer, 0};
-      c.target = {whole.buffer, 0};
+      muster_collective c = collective(member, MUSTER_ALL_GATHER, in_place ? whole : shard, whole);
       c.target_blocks = {nullptr, nullptr, kCounts, kPieces};
       const muster_plan plan = plan_of(member, c);
       const auto mine = 2 * static_cast<std::size_t>(member.rank);

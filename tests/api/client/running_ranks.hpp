@@ -107,17 +107,28 @@ class RunningRanks : public ::testing::Test {
     return v;
   }
 
-  static muster_collective all_reduce(const Member& member, const Vector& source, const Vector& target,
-                                      std::uint64_t count) {
+  // Over all ranks, from the start of one vector to the start of another; without counts.
+  static muster_collective collective(const Member& member, muster_op op, const Vector& source,
+                                      const Vector& target) {
     muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = MUSTER_ALL_REDUCE;
+    c.op = op;
     c.group = member.group;
     c.dtype = MUSTER_F32;
-    c.redop = MUSTER_SUM;
     c.source = {source.buffer, 0};
     c.target = {target.buffer, 0};
+    return c;
+  }
+  static muster_collective all_reduce(const Member& member, const Vector& source, const Vector& target,
+                                      std::uint64_t count) {
+    muster_collective c = collective(member, MUSTER_ALL_REDUCE, source, target);
+    c.redop = MUSTER_SUM;
     c.count = count;
     return c;
+  }
+  static muster_plan plan_of(const Member& member, const muster_collective& c) {
+    muster_plan plan = 0;
+    EXPECT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
+    return plan;
   }
 
   std::string mesh;  // of jobs to come; empty: one dim

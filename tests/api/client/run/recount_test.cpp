@@ -19,11 +19,6 @@ constexpr std::size_t kRoom = 4000;  // floats of each vector
 
 class Recount : public muster::test::RunningRanks {
  protected:
-  static muster_plan plan_of(Member& member, const muster_collective& c) {
-    muster_plan plan = 0;
-    EXPECT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
-    return plan;
-  }
   static muster_status_t recount(Member& member, muster_plan plan, std::uint64_t count,
                                  const std::vector<std::uint64_t>* source = nullptr,
                                  const std::vector<std::uint64_t>* target = nullptr) {
@@ -52,13 +47,7 @@ TEST_F(Recount, SendsOtherCountsEachStep) {
       const auto me = static_cast<std::size_t>(member.rank);
       const Vector source = vector_of(member, kRoom);
       const Vector target = vector_of(member, kRoom);
-      muster_collective c = MUSTER_COLLECTIVE_INIT;
-      c.op = MUSTER_ALL_TO_ALL;
-      c.group = member.group;
-      c.dtype = MUSTER_F32;
-      c.source = {source.buffer, 0};
-      c.target = {target.buffer, 0};
-      const muster_plan plan = plan_of(member, c);
+      const muster_plan plan = plan_of(member, collective(member, MUSTER_ALL_TO_ALL, source, target));
       std::minstd_rand random(7);
       for (int step = 0; step < 60; ++step) {
         std::vector<std::vector<std::uint64_t>> rows(members, std::vector<std::uint64_t>(members));
@@ -126,18 +115,15 @@ class EachOperation : public Recount, public ::testing::WithParamInterface<muste
     bool is_root() const { return me == root; }
   };
   static muster_collective empty(const Seat& seat) {
-    muster_collective c = MUSTER_COLLECTIVE_INIT;
-    c.op = seat.op;
-    c.group = seat.member.group;
-    c.dtype = MUSTER_F32;
+    muster_collective c = collective(seat.member, seat.op, seat.source, seat.target);
     if (seat.op == MUSTER_ALL_REDUCE || seat.op == MUSTER_REDUCE || seat.op == MUSTER_REDUCE_SCATTER)
       c.redop = MUSTER_SUM;
     if (seat.op == MUSTER_SEND || seat.op == MUSTER_RECV) c.peer = seat.me == 0 ? 1 : 0;
     const bool rooted = seat.op == MUSTER_BROADCAST || seat.op == MUSTER_REDUCE || seat.op == MUSTER_GATHER ||
                         seat.op == MUSTER_SCATTER;
     if (rooted) c.peer = static_cast<std::int32_t>(seat.root);
-    if (seat.op != MUSTER_RECV) c.source = {seat.source.buffer, 0};
-    if (seat.op != MUSTER_SEND) c.target = {seat.target.buffer, 0};
+    if (seat.op == MUSTER_RECV) c.source = {};
+    if (seat.op == MUSTER_SEND) c.target = {};
     return c;
   }
   static muster_status_t say(const Seat& seat, muster_plan plan, const Step& step) {
@@ -332,11 +318,8 @@ TEST_F(Recount, RefusesWhatDoesNotFitAndKeepsTheCounts) {
     EXPECT_THAT(member.error, HasSubstr("4001 elements of 4 bytes end behind the 16000 bytes of its buffer"));
     EXPECT_EQ(recount(member, plan, UINT64_MAX), MUSTER_ERR_BAD_ARGUMENT);
     EXPECT_EQ(recount(member, plan + 1, 3), MUSTER_ERR_STALE);
-    muster_collective barrier = MUSTER_COLLECTIVE_INIT;
-    barrier.op = MUSTER_BARRIER;
-    barrier.group = member.group;
-    EXPECT_EQ(recount(member, plan_of(member, barrier), 3), MUSTER_ERR_UNSUPPORTED);
-    muster_collective exchange = barrier;
+    EXPECT_EQ(recount(member, plan_of(member, member.barrier()), 3), MUSTER_ERR_UNSUPPORTED);
+    muster_collective exchange = member.barrier();
     exchange.op = MUSTER_EXCHANGE;
     exchange.dtype = MUSTER_F32;
     EXPECT_EQ(recount(member, plan_of(member, exchange), 3), MUSTER_ERR_UNSUPPORTED);
@@ -387,9 +370,8 @@ TEST_F(Recount, ReachesIntoAResultThatAllShare) {
     ASSERT_EQ(muster_buffer_create(member.session, &options, &result.buffer, &address), MUSTER_OK)
         << muster_last_error();
     result.data = static_cast<float*>(address);
-    muster_collective gather = all_reduce(member, source, result, 1);
-    gather.op = MUSTER_ALL_GATHER;
-    gather.redop = 0;
+    muster_collective gather = collective(member, MUSTER_ALL_GATHER, source, result);
+    gather.count = 1;
     const muster_plan reduces = plan_of(member, all_reduce(member, source, result, 1));
     const muster_plan gathers = plan_of(member, gather);
     std::minstd_rand random(3);
