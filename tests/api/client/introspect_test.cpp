@@ -12,6 +12,7 @@
 
 namespace {
 
+using muster::test::fill_of;
 using muster::test::on;
 using muster::test::Session;
 using muster::test::Vector;
@@ -21,7 +22,7 @@ using ::testing::HasSubstr;
 TEST_F(Session, CountsAndTraces) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 8);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 8), 1.0);
+  const muster_kernel fill = fill_of(v, 8);
   const auto submit = on(MUSTER_LANE_COMPUTE);
   ASSERT_EQ(muster_trace_begin(session), MUSTER_OK);
   muster_point point = 0;

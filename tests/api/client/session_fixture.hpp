@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <muster/kernels.h>
 #include <muster/muster.h>
 
 namespace muster::test {
@@ -65,6 +66,20 @@ inline muster_collective all_reduce(muster_group group, const Vector& v, std::ui
   c.source = c.target = {v.buffer, 0};
   c.count = count;
   return c;
+}
+// Fills the first `count` elements with 1.
+inline muster_kernel fill_of(const Vector& v, std::int64_t count) {
+  return muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, count), 1.0);
+}
+inline muster_plan plan_of(muster_session* session, const muster_kernel& kernel) {
+  muster_plan plan = 0;
+  EXPECT_EQ(muster_plan_kernel(session, &kernel, &plan), MUSTER_OK) << muster_last_error();
+  return plan;
+}
+inline std::uint32_t timeline_of(muster_session* session) {
+  std::uint32_t timeline = 0;
+  EXPECT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK) << muster_last_error();
+  return timeline;
 }
 inline muster_submit on(muster_lane lane) {
   muster_submit submit = MUSTER_SUBMIT_INIT;

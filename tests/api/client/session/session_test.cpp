@@ -22,9 +22,12 @@
 namespace {
 
 using muster::test::all_reduce;
+using muster::test::fill_of;
 using muster::test::group_of;
 using muster::test::on;
+using muster::test::plan_of;
 using muster::test::Session;
+using muster::test::timeline_of;
 using muster::test::Vector;
 using muster::test::vector_of;
 using ::testing::HasSubstr;
@@ -105,13 +108,12 @@ TEST_F(Session, ReducesAcrossRanks) {
 //       said.
 TEST_F(Session, WaitsForAnyOfSeveralPoints) {
   muster_session* session = open(0, 1);
-  std::uint32_t timeline = 0;
-  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const std::uint32_t timeline = timeline_of(session);
   const muster_lane lanes[] = {MUSTER_LANE_COPY, MUSTER_LANE_COMPUTE, MUSTER_LANE_GATHER};
   std::array<muster_point, 3> points{};
   for (int i = 0; i < 3; ++i) {
     const Vector v = vector_of(session, 16);
-    const muster_kernel one = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+    const muster_kernel one = fill_of(v, 16);
     muster_submit submit = on(lanes[i]);
     if (i != 1) {
       submit.wait_count = 1;
@@ -160,8 +162,7 @@ TEST_F(Session, WaitsAcrossLanesAndForClientTimelines) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
   const muster_tensor view = muster_view1(v.buffer, 0, MUSTER_F32, 16);
-  std::uint32_t timeline = 0;
-  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const std::uint32_t timeline = timeline_of(session);
   muster_submit submit = on(MUSTER_LANE_COPY);
   submit.wait_count = 1;
   submit.waits[0] = muster_timeline_point(timeline, 5);
@@ -183,7 +184,7 @@ TEST_F(Session, RefusesWhatLiesOutsideABuffer) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
   muster_plan plan = 0;
-  const muster_kernel beyond = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 17), 1.0);
+  const muster_kernel beyond = fill_of(v, 17);
   EXPECT_EQ(muster_plan_kernel(session, &beyond, &plan), MUSTER_ERR_BAD_ARGUMENT);
   EXPECT_THAT(muster_last_error(), HasSubstr("behind the buffer's 64 bytes"));
   const muster_kernel forged = muster_fill(muster_view1(v.buffer + 1, 0, MUSTER_F32, 1), 1.0);
@@ -196,9 +197,7 @@ TEST_F(Session, RefusesWhatLiesOutsideABuffer) {
 TEST_F(Session, KeepsABufferWhileAPlanUsesIt) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
-  muster_plan plan = 0;
-  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
+  const muster_plan plan = plan_of(session, fill_of(v, 16));
   EXPECT_EQ(muster_buffer_free(session, v.buffer), MUSTER_ERR_BUSY);
   EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_OK);
   EXPECT_EQ(muster_plan_destroy(session, plan), MUSTER_ERR_STALE);
@@ -211,7 +210,7 @@ TEST_F(Session, FreesABufferThatOneShotOperationsUsed) {
   const Vector other = vector_of(session, 16);
   for (int round = 0; round < 20; ++round) {
     const Vector v = vector_of(session, 16);
-    const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+    const muster_kernel fill = fill_of(v, 16);
     auto submit = on(MUSTER_LANE_COMPUTE);
     muster_point point = 0;
     ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK) << muster_last_error();
@@ -227,9 +226,8 @@ TEST_F(Session, FreesABufferThatOneShotOperationsUsed) {
 TEST_F(Session, KeepsABufferWhileAOneShotOperationIsInFlight) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
-  std::uint32_t timeline = 0;
-  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  const std::uint32_t timeline = timeline_of(session);
+  const muster_kernel fill = fill_of(v, 16);
   auto submit = on(MUSTER_LANE_COMPUTE);
   submit.wait_count = 1;
   submit.waits[0] = muster_timeline_point(timeline, 1);
@@ -341,7 +339,7 @@ TEST_F(Session, RingsTheEventDescriptorAtACompletion) {
   const int descriptor = muster_event_fd(session);
   ASSERT_GE(descriptor, 0) << muster_last_error();
   const Vector v = vector_of(session, 8);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 8), 1.0);
+  const muster_kernel fill = fill_of(v, 8);
   const auto submit = on(MUSTER_LANE_COMPUTE);
   muster_point point = 0;
   ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
@@ -407,11 +405,8 @@ int start_all(muster_session* session, muster_plan plan, const muster_submit& su
 TEST_F(Session, SaysBusyForAFullLaneAndLetsASignalPass) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
-  muster_plan plan = 0;
-  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
-  std::uint32_t timeline = 0;
-  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const muster_plan plan = plan_of(session, fill_of(v, 16));
+  const std::uint32_t timeline = timeline_of(session);
   muster_submit submit = on(MUSTER_LANE_COMPUTE);
   submit.wait_count = 1;
   submit.waits[0] = muster_timeline_point(timeline, 1);
@@ -435,9 +430,7 @@ TEST_F(Session, CountsFailedStartsAsDone) {
   const muster_group world = group_of(session, "world");
   const auto what = all_reduce(world, v, 16);
   ASSERT_EQ(muster_collect(session, &what, &submit, nullptr), MUSTER_OK);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
-  muster_plan plan = 0;
-  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
+  const muster_plan plan = plan_of(session, fill_of(v, 16));
   muster_point last = 0;
   EXPECT_EQ(start_all(session, plan, submit, &last, 1), 1023);
   EXPECT_EQ(muster_group_abort(session, world), MUSTER_OK);
@@ -458,7 +451,7 @@ TEST_F(Session, ResetsWhatFailsBeforeTheNextStart) {
   const auto submit = on(MUSTER_LANE_SMALL);
   const muster_group world = group_of(session, "world");
   const auto what = all_reduce(world, v, 16);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  const muster_kernel fill = fill_of(v, 16);
   for (int round = 0; round < 2; ++round) {
     muster_point failing = 0;
     muster_point behind = 0;

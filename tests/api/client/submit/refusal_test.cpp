@@ -12,8 +12,11 @@
 
 namespace {
 
+using muster::test::fill_of;
 using muster::test::on;
+using muster::test::plan_of;
 using muster::test::Session;
+using muster::test::timeline_of;
 using muster::test::Vector;
 using muster::test::vector_of;
 using ::testing::HasSubstr;
@@ -91,7 +94,7 @@ TEST_F(Session, TakesAsManyFacesOfEightDimsAsOfOne) {
 TEST_F(Session, RefusesNumbersThatAKernelDoesNotTake) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
-  muster_kernel kernel = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  muster_kernel kernel = fill_of(v, 16);
   muster_plan plan = 0;
   kernel.real_count = 0;
   EXPECT_EQ(muster_plan_kernel(session, &kernel, &plan), MUSTER_ERR_BAD_ARGUMENT);
@@ -105,11 +108,9 @@ TEST_F(Session, RefusesNumbersThatAKernelDoesNotTake) {
 TEST_F(Session, NamesWhatIsWrongWithAStartASignalOrAReset) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
-  muster_plan plan = 0;
-  ASSERT_EQ(muster_plan_kernel(session, &fill, &plan), MUSTER_OK);
-  std::uint32_t timeline = 0;
-  ASSERT_EQ(muster_timeline_create(session, &timeline), MUSTER_OK);
+  const muster_kernel fill = fill_of(v, 16);
+  const muster_plan plan = plan_of(session, fill);
+  const std::uint32_t timeline = timeline_of(session);
   const auto refuse = [&](const auto& change, const char* words) {
     muster_submit submit = on(MUSTER_LANE_COMPUTE);
     change(submit);
@@ -237,7 +238,7 @@ TEST_F(Session, NamesTheArgumentThatIsNull) {
 TEST_F(Session, RefusesToWaitForAStartThatWasNotMade) {
   muster_session* session = open(0, 1);
   const Vector v = vector_of(session, 16);
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  const muster_kernel fill = fill_of(v, 16);
   const muster_submit submit = on(MUSTER_LANE_COMPUTE);
   muster_point point = 0;
   ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
@@ -259,7 +260,7 @@ TEST_F(Session, KeepsTheLastReasonThroughCallsThatSucceed) {
   EXPECT_EQ(muster_buffer_free(session, v.buffer + 1), MUSTER_ERR_STALE);
   const std::string reason = muster_last_error();
   EXPECT_FALSE(reason.empty());
-  const muster_kernel fill = muster_fill(muster_view1(v.buffer, 0, MUSTER_F32, 16), 1.0);
+  const muster_kernel fill = fill_of(v, 16);
   const muster_submit submit = on(MUSTER_LANE_COMPUTE);
   muster_point point = 0;
   ASSERT_EQ(muster_launch(session, &fill, &submit, &point), MUSTER_OK);
