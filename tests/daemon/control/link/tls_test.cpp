@@ -19,11 +19,18 @@ using test::wire_of;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-TEST(Tls, TellsEachSideWhoTheOtherIs) {
+// Two nodes of one cluster, node01 and node02, of which the first is the client.
+struct Met {
+  explicit Met(const std::string& expected = "") : pair(first, second, expected) {}
+
   const Lab lab;
-  const Credentials a = lab.of("node01");
-  const Credentials b = lab.of("node02");
-  TlsPair pair(a, b, "node02");
+  const Credentials first = lab.of("node01"), second = lab.of("node02");
+  TlsPair pair;
+};
+
+TEST(Tls, TellsEachSideWhoTheOtherIs) {
+  Met met("node02");
+  TlsPair& pair = met.pair;
   EXPECT_FALSE(pair.client.established());
   EXPECT_EQ(pair.client.write(wire_of("early")).code(), Code::kState);
   pair.run();
@@ -34,10 +41,8 @@ TEST(Tls, TellsEachSideWhoTheOtherIs) {
 }
 
 TEST(Tls, CarriesWhatIsWrittenBothWaysAndSaysGoodbye) {
-  const Lab lab;
-  const Credentials a = lab.of("a");
-  const Credentials b = lab.of("b");
-  TlsPair pair(a, b, "");
+  Met met;
+  TlsPair& pair = met.pair;
   pair.run();
   Wire much(1 << 20);
   std::mt19937_64 random(3);
@@ -97,10 +102,8 @@ TEST(Tls, RefusesWhoIsNotOfTheCluster) {
 }
 
 TEST(Tls, RefusesAnotherNodeThanTheOneThatWasMeant) {
-  const Lab lab;
-  const Credentials a = lab.of("node01");
-  const Credentials b = lab.of("node02");
-  TlsPair pair(a, b, "node03");
+  Met met("node03");
+  TlsPair& pair = met.pair;
   pair.run();
   EXPECT_EQ(pair.client_says.code(), Code::kDenied);
   EXPECT_EQ(pair.client_says.message(), "it is node node02, and node node03 was expected");
@@ -247,10 +250,8 @@ TEST(Tls, DeliversNothingThatWasChangedOnTheWay) {
 }
 
 TEST(Tls, RefusesARecordThatComesTwice) {
-  const Lab lab;
-  const Credentials a = lab.of("a");
-  const Credentials b = lab.of("b");
-  TlsPair pair(a, b, "");
+  Met met;
+  TlsPair& pair = met.pair;
   pair.run();
   ASSERT_TRUE(pair.client.write(wire_of("pay 1")).ok());
   const Wire record = pair.client.take_wire();
@@ -267,10 +268,8 @@ TEST(Tls, RefusesARecordThatComesTwice) {
 
 // Goal:   a recording of all bytes that a node has sent does not pass for the node.
 TEST(Tls, RefusesAConversationThatIsPlayedBack) {
-  const Lab lab;
-  const Credentials a = lab.of("a");
-  const Credentials b = lab.of("b");
-  TlsPair pair(a, b, "");
+  Met met;
+  TlsPair& pair = met.pair;
   Wire recorded;
   while (!pair.server.established()) {
     const Wire said = pair.client.take_wire();
@@ -282,7 +281,7 @@ TEST(Tls, RefusesAConversationThatIsPlayedBack) {
   ASSERT_TRUE(pair.client.write(wire_of("pay 1")).ok());
   const Wire paid = pair.client.take_wire();
   recorded.insert(recorded.end(), paid.begin(), paid.end());
-  TlsStream again = *TlsStream::begin(b, TlsStream::Role::kServer, "", kToday);
+  TlsStream again = *TlsStream::begin(met.second, TlsStream::Role::kServer, "", kToday);
   const auto plain = again.receive(recorded);
   ASSERT_FALSE(plain);
   EXPECT_EQ(plain.error().code(), Code::kDenied);
