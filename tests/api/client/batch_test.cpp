@@ -18,11 +18,6 @@ using ::testing::HasSubstr;
 
 class Batch : public muster::test::RunningRanks {
  protected:
-  static muster_plan plan_of(Member& member, const muster_collective& c) {
-    muster_plan plan = 0;
-    EXPECT_EQ(muster_plan_collective(member.session, &c, &plan), MUSTER_OK) << muster_last_error();
-    return plan;
-  }
   static muster_batch_entry entry(muster_plan plan, muster_lane lane, muster_point wait = 0) {
     muster_batch_entry made{plan, MUSTER_SUBMIT_INIT, 0};
     made.submit.lane = lane;

@@ -13,6 +13,7 @@
 namespace muster::test {
 
 using Numbers = std::vector<std::int64_t>;
+using Axes = std::vector<muster_layout_axis>;
 using LayoutHandle = std::unique_ptr<muster_layout, muster_status_t (*)(muster_layout*)>;
 
 inline muster_layout_axis replicate(const char* name, std::int32_t ranks) {
@@ -38,7 +39,7 @@ inline muster_layout_axis partial(const char* name, std::int32_t ranks, muster_r
   return axis;
 }
 
-inline muster_layout_options described(const Numbers& shape, const std::vector<muster_layout_axis>& axes) {
+inline muster_layout_options described(const Numbers& shape, const Axes& axes) {
   muster_layout_options options = MUSTER_LAYOUT_OPTIONS_INIT;
   options.dims = static_cast<std::int32_t>(shape.size());
   std::copy(shape.begin(), shape.end(), options.shape);
@@ -52,8 +53,7 @@ inline LayoutHandle made(const muster_layout_options& options, muster_session* s
   EXPECT_EQ(muster_layout_create(session, &options, &layout), MUSTER_OK) << muster_last_error();
   return LayoutHandle(layout, &muster_layout_destroy);
 }
-inline LayoutHandle made(const Numbers& shape, const std::vector<muster_layout_axis>& axes,
-                         muster_session* session = nullptr) {
+inline LayoutHandle made(const Numbers& shape, const Axes& axes, muster_session* session = nullptr) {
   return made(described(shape, axes), session);
 }
 

@@ -3,6 +3,7 @@
 #include <muster/kernels.h>
 #include <muster/units.h>
 
+#include "tests/api/client/made_layouts.hpp"
 #include "tests/api/client/ok.hpp"
 #include "tests/api/client/running_ranks.hpp"
 
@@ -38,20 +39,12 @@ struct Set {
 class Trainer {
  public:
   Trainer(const Member& member, const Set& set) : member_(member), set_(set) {
-    muster_layout_options cut = MUSTER_LAYOUT_OPTIONS_INIT;
-    cut.dims = 1;
-    cut.shape[0] = 8;
-    cut.axis_count = set.sharded ? 1 : 0;
-    cut.axes[0].name = "dp_shard";
-    cut.axes[0].placement = MUSTER_SHARD;
-    muster_layout* layout = nullptr;
-    ok(muster_layout_create(member.session, &cut, &layout));
+    const LayoutHandle layout = made({8}, Axes(set.sharded ? 1 : 0, shard("dp_shard", 0, 0)), member.session);
     muster_units_options options = MUSTER_UNITS_OPTIONS_INIT;
     options.flags = set.flags;
     options.prefetch = 2;
     ok(muster_units_create(member.session, &options, &units));
-    for (int u = 0; u < set.units; ++u) add(u, layout);
-    ok(muster_layout_destroy(layout));
+    for (int u = 0; u < set.units; ++u) add(u, layout.get());
   }
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

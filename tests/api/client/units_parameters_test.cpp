@@ -110,19 +110,13 @@ TEST_F(UnitParameters, SayWhatGradientsOfF64CannotHave) {
                              {true, false, 0, MUSTER_F32, "reduce_dtype is f32"},
                              {false, false, 3, 0, "the divisor 3; divide the loss"}}) {
       SCOPED_TRACE(wish.text);
-      muster_layout_options cut = MUSTER_LAYOUT_OPTIONS_INIT;
-      cut.dims = 1;
-      cut.shape[0] = 8;
-      cut.axis_count = wish.sharded ? 1 : 0;
-      cut.axes[0].name = "dp_shard";
-      cut.axes[0].placement = MUSTER_SHARD;
-      muster_layout* layout = nullptr;
-      ok(muster_layout_create(member.session, &cut, &layout));
+      const LayoutHandle layout =
+          made({8}, Axes(wish.sharded ? 1 : 0, shard("dp_shard", 0, 0)), member.session);
       muster_units_options set = MUSTER_UNITS_OPTIONS_INIT;
       set.flags = wish.accumulates ? MUSTER_UNITS_ACCUMULATE : 0;
       muster_units* units = nullptr;
       ok(muster_units_create(member.session, &set, &units));
-      const muster_parameter parameter{"a", layout, MUSTER_F64, 0};
+      const muster_parameter parameter{"a", layout.get(), MUSTER_F64, 0};
       muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
       options.name = "u";
       options.shard = wish.sharded ? "dp_shard" : nullptr;
@@ -135,7 +129,6 @@ TEST_F(UnitParameters, SayWhatGradientsOfF64CannotHave) {
       EXPECT_EQ(status, *wish.text == 0 ? MUSTER_OK : MUSTER_ERR_UNSUPPORTED);
       if (status != MUSTER_OK) EXPECT_THAT(muster_last_error(), HasSubstr(wish.text));
       ok(muster_units_destroy(units));
-      ok(muster_layout_destroy(layout));
     }
     meet_and_leave(member);
   });

@@ -1,6 +1,7 @@
 // Parameters that a backward does not use, where gradients of several backwards come together.
 #include <muster/units.h>
 
+#include "tests/api/client/made_layouts.hpp"
 #include "tests/api/client/running_ranks.hpp"
 #include "tests/api/client/small_model.hpp"
 
@@ -14,8 +15,11 @@
 
 namespace {
 
+using muster::test::LayoutHandle;
+using muster::test::made;
 using muster::test::Member;
 using muster::test::ok;
+using muster::test::shard;
 using muster::test::SmallModel;
 using UnitsUnused = muster::test::RunningRanks;
 
@@ -105,16 +109,11 @@ TEST_F(UnitsUnused, AreReducedWithWhatWasKept) {
 // A unit of three vectors of one size, over dp_shard and dp_replicate.
 struct Experts {
   explicit Experts(const Member& member) : session(member.session) {
-    muster_layout_options cut = MUSTER_LAYOUT_OPTIONS_INIT;
-    cut.dims = 1;
-    cut.shape[0] = 8;
-    cut.axis_count = 1;
-    cut.axes[0].name = "dp_shard";
-    cut.axes[0].placement = MUSTER_SHARD;
-    ok(muster_layout_create(session, &cut, &layout));
+    const LayoutHandle layout = made({8}, {shard("dp_shard", 0, 0)}, session);
     ok(muster_units_create(session, nullptr, &units));
-    const muster_parameter parameters[] = {
-        {"a", layout, MUSTER_F32, 0}, {"b", layout, MUSTER_F32, 0}, {"c", layout, MUSTER_F32, 0}};
+    const muster_parameter parameters[] = {{"a", layout.get(), MUSTER_F32, 0},
+                                           {"b", layout.get(), MUSTER_F32, 0},
+                                           {"c", layout.get(), MUSTER_F32, 0}};
     muster_unit_options options = MUSTER_UNIT_OPTIONS_INIT;
     options.name = "experts";
     options.shard = "dp_shard";
@@ -125,10 +124,7 @@ struct Experts {
   }
   Experts(const Experts&) = delete;
   Experts& operator=(const Experts&) = delete;
-  ~Experts() {
-    ok(muster_units_destroy(units));
-    ok(muster_layout_destroy(layout));
-  }
+  ~Experts() { ok(muster_units_destroy(units)); }
   // A step in which the rank does not use those parameters. How it ended, and the thread's sentence.
   muster_status_t step(const std::vector<std::uint32_t>& unused) const {
     muster_point ready[2] = {}, done[2] = {};
@@ -145,7 +141,6 @@ struct Experts {
   }
 
   muster_session* session;
-  muster_layout* layout = nullptr;
   muster_units* units = nullptr;
   muster_unit unit = 0;
 };
