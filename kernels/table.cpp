@@ -1,6 +1,6 @@
 #include "kernels/table.hpp"
 
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/host/device.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -83,6 +83,8 @@ struct DeviceInfo {
   std::string name;                // "host (2 workers, AVX2)", "NVIDIA H100 80GB HBM3"
   std::uint64_t memory_bytes = 0;  // total
   std::uint32_t units = 0;         // workers, or multiprocessors
+  // Its memory is the node's: threads and other processes read and write what they map of it.
+  bool node_memory = false;
 };
 
 // Owns    its queues and worker threads. Thread  open_stream, create_event, allocate, import: any.

@@ -1,5 +1,8 @@
 #include "kernels/device/registry.hpp"
 
+#include "api/base/node_limits.hpp"
+#include "kernels/device/host/device.hpp"
+
 #ifdef MUSTER_HAVE_CUDA
 #include "kernels/device/cuda/device.hpp"
 #endif
@@ -49,19 +52,17 @@ Result<std::uint32_t> device_count(Kind kind) {
   return fail(Code::kBadArgument, "device kind {} is neither host nor cuda", static_cast<unsigned>(kind));
 }
 
-Result<std::unique_ptr<Device>> open(Kind kind, std::uint32_t ordinal, host::Pool* pool) {
-  switch (kind) {
+Result<std::unique_ptr<Device>> open(const DeviceId& id, const Pool& pool) {
+  switch (id.kind) {
     case Kind::kHost:
-      if (ordinal != 0)
-        return fail(Code::kBadArgument, "host device {} was asked for; a node has host device 0 only",
-                    ordinal);
-      if (pool == nullptr)
-        return fail(Code::kBadArgument, "a host device was asked for without the pool that serves it");
-      return host::open_device(*pool);
+      if (id.ordinal >= kRanksOnNodeMax)
+        return fail(Code::kBadArgument, "host device {} was asked for; a node has 0..{}", id.ordinal,
+                    kRanksOnNodeMax - 1);
+      return host::open_device(pool.crew(), id.ordinal);
     case Kind::kCuda:
-      return cuda_open(ordinal);
+      return cuda_open(id.ordinal);
   }
-  return fail(Code::kBadArgument, "device kind {} is neither host nor cuda", static_cast<unsigned>(kind));
+  return fail(Code::kBadArgument, "device kind {} is neither host nor cuda", static_cast<unsigned>(id.kind));
 }
 
 }  // namespace muster::device

@@ -7,7 +7,7 @@
 #include "api/shm/tail.hpp"
 #include "daemon/engine/session/resolve.hpp"
 #include "daemon/engine/session/session.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "kernels/table.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/heap_device.hpp"
@@ -47,9 +47,9 @@ struct Rig {
     groups.push_back({"tp", {Rank(0), Rank(1)}});
     groups.push_back({"others", {Rank(2), Rank(3)}});
     for (std::uint32_t rank = 0; rank < 4; ++rank) groups.push_back({"self", {Rank(rank)}});
-    device::host::PoolOptions by_hand;
-    pool = device::host::Pool::open_manual(by_hand);
-    runner = *device::host::open_device(*pool);
+    device::PoolOptions by_hand;
+    pool = device::Pool::open_manual(by_hand);
+    runner = *device::open({}, *pool);
     stream = *runner->open_stream(device::Priority::kNormal);
   }
   Handle add_buffer(std::uint64_t bytes) {
@@ -67,7 +67,7 @@ struct Rig {
   std::unique_ptr<Session> session;
   std::uint64_t handles[kBuffers];
   std::vector<scheduler::Group> groups;
-  std::unique_ptr<device::host::Pool> pool;
+  std::unique_ptr<device::Pool> pool;
   std::unique_ptr<device::Device> runner;
   std::unique_ptr<device::Stream> stream;
 };

@@ -5,7 +5,7 @@
 // An operation succeeds only if the other node described the same one. If nodes disagree, nothing is written.
 // Only the targets of this node's members are ever written. Once the other node is lost, every operation
 // ends, and its memory is left alone.
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "tests/fuzz/bytes.hpp"
 #include "tests/fuzz/promise.hpp"
 #include "tests/fuzz/target.hpp"
@@ -154,12 +154,12 @@ Bytes untouched(std::size_t bytes) {
 }
 
 // The workers of all executions: a transport leaves no task on them.
-device::host::Pool& workers() {
-  static const std::unique_ptr<device::host::Pool> pool = device::host::Pool::open_manual({});
+device::Pool& workers() {
+  static const std::unique_ptr<device::Pool> pool = device::Pool::open_manual({});
   return *pool;
 }
 device::Device& host_device() {
-  static const std::unique_ptr<device::Device> opened = *device::host::open_device(workers());
+  static const std::unique_ptr<device::Device> opened = *device::open({}, workers());
   return *opened;
 }
 

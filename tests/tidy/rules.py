@@ -81,6 +81,7 @@ STANDARD_FOLDERS = "bin|boot|dev|etc|lib|lib64|media|mnt|opt|proc|run|sbin|srv|s
 NO_STANDARD_FOLDER = rf"(?:^|(?<=[\s\"'`=(:,]))/(?!(?:{STANDARD_FOLDERS})\b)[A-Za-z][\w.-]*/[\w.-]"
 TOP_LEVEL = {"daemon", "scheduler", "transport", "kernels", "api", "configs", "tests", "deploy", ".ci"}
 BACKEND_FOLDERS = ("kernels/", "tests/kernels/")
+ABOVE_DEVICES = ("api/", "scheduler/", "daemon/")
 CODE_FOLDERS = ("daemon/", "scheduler/", "transport/", "kernels/", "api/")
 
 
@@ -163,6 +164,19 @@ def cuda_condition(source, tree):
     for number, line in enumerate(source.code.split("\n"), 1):
         if re.match(r"\s*#\s*(el)?if(n?def)?\b.*(CUDA|NCCL)", line):
             yield number, "a backend is chosen behind its seam: no conditional for CUDA here"
+
+
+def device_kind(source, tree):
+    """Above kernels and transport a device is what DeviceInfo says of it, whatever its kind."""
+    if not source.is_cpp or not source.path.startswith(ABOVE_DEVICES):
+        return
+    for line, _, name in source.includes():
+        if re.match(r"kernels/(.*/)?(host|cuda)/", name):
+            yield line, f'"{name}": it is of one kind of device; use kernels/device'
+    for number, line in enumerate(source.code.split("\n"), 1):
+        match = re.search(r"\b(host|cuda)::|\bKind::k(Host|Cuda)\b", line)
+        if match:
+            yield number, f"{match.group(0)}: no kind of device above kernels and transport; ask DeviceInfo"
 
 
 def header_guard(source, tree):
@@ -366,7 +380,7 @@ def _is_code(path):
 
 RULES = {rule.__name__.replace("_", "-"): rule for rule in (
     include_direction, floor_declared, floor_table, vendor_confinement, heavy_header, standard_header,
-    cuda_condition, header_guard, test_includes_its_header_first, file_length, line_length,
+    cuda_condition, device_kind, header_guard, test_includes_its_header_first, file_length, line_length,
     function_length, class_card, shared_member, banned_name, banned_call, leftover, machine_path,
     file_globbing, commented_out_test, folder_readme, top_level, documented_path, shown_source,
     old_word, comment_beginning,

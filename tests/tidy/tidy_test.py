@@ -115,6 +115,10 @@ PLANTED = {
     ],
     "cuda-condition": [("daemon/engine/x.cpp", "#ifdef MUSTER_HAVE_CUDA\n#endif\n", 1),
                        ("api/base/x.hpp", "#pragma once\n#if defined(__CUDACC__)\n#endif\n", 2)],
+    "device-kind": [
+        ("daemon/engine/job/x.cpp", '#include "kernels/device/host/device.hpp"\n', 1),
+        ("scheduler/run/x.cpp", "void f() {\n  device::host::enqueue(a, b);\n}\n", 2),
+        ("daemon/engine/job/x.hpp", "#pragma once\nbool f(K k) { return k == device::Kind::kHost; }\n", 2)],
     "header-guard": [("api/base/x.hpp", "int f();\n", 1)],
     "test-includes-its-header-first": [
         ("tests/api/base/x_test.cpp", '#include <gtest/gtest.h>\n#include "api/base/status.hpp"\n', 1)],
@@ -255,6 +259,12 @@ CLEAN = {
         ("api/base/x.hpp", "#pragma once\n#include <fmt/format.h>\n")],
     "cuda-condition": [("kernels/device/x.cpp", "#ifdef MUSTER_HAVE_CUDA\n#endif\n"),
                        ("api/base/x.cpp", "// #ifdef CUDA\n")],
+    "device-kind": [
+        ("kernels/table.cpp", '#include "kernels/device/host/device.hpp"\n'),
+        ("transport/loopback/x.cpp", "void f() { device::host::enqueue(a, b); }\n"),
+        ("tests/daemon/x_test.cpp", "auto a = device::Kind::kHost;\n"),
+        ("daemon/config/x.cpp", "auto a = DeviceKind::kHost;  // not Kind::kHost\n"),
+        ("daemon/engine/job/x.cpp", '#include "kernels/device/device.hpp"\n')],
     "header-guard": [("api/base/x.hpp", "// A.\n#pragma once\n"), ("api/include/muster/x.h", "\n")],
     "test-includes-its-header-first": [
         ("tests/x_test.cpp", '#include "api/base/status.hpp"\n#include <gtest/gtest.h>\n'),

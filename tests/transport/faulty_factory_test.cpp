@@ -1,7 +1,6 @@
 // The conformance suite on a factory whose steps end late, and what the seam says of one that fails them.
 #include "tests/transport/faulty_factory.hpp"
 
-#include "kernels/device/host/pool.hpp"
 #include "tests/support/fault_seeds.hpp"
 #include "tests/transport/host_bench.hpp"
 #include "transport/loopback/loopback.hpp"

@@ -1,7 +1,7 @@
 // A bench of the suite for communicators on a host device.
 #pragma once
 
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "tests/transport/communicator_conformance.hpp"
 #include "tests/transport/launch_once.hpp"
 #include "transport/collective/communicator_factory.hpp"
@@ -30,11 +30,13 @@ namespace muster::transport::test {
 // Fails   as the communicator does.
 class HostBench final : public Bench {
  public:
-  explicit HostBench(std::unique_ptr<CommunicatorFactory> factory, std::uint64_t usual_cases = 12'000)
+  // `devices`: how many the members have, in turns.
+  explicit HostBench(std::unique_ptr<CommunicatorFactory> factory, std::uint64_t usual_cases = 12'000,
+                     std::uint32_t devices = 1)
       : factory_(std::move(factory)), usual_cases_(usual_cases) {
     // More threads than this suite's machines may have cores: any mix of them.
-    pool_ = *device::host::Pool::start({.workers = 3});
-    device_ = *device::host::open_device(*pool_);
+    pool_ = *device::Pool::start({.workers = 3});
+    for (std::uint32_t i = 0; i < devices; ++i) devices_.push_back(*device::open({.ordinal = i}, *pool_));
   }
   ~HostBench() override {
     static_cast<void>(finish());  // what runs looks at the communicators
@@ -43,15 +45,13 @@ class HostBench final : public Bench {
   Status launch(const Collective& collective, std::int32_t ranks,
                 std::span<const Share* const> shares) override {
     auto& communicator = communicators_[ranks];
-    if (communicator == nullptr)
-      communicator =
-          *factory_->open(span_of(ranks), std::vector(static_cast<std::size_t>(ranks), device_.get()));
+    if (communicator == nullptr) communicator = open(ranks);
     Launch& launch = launches_[launched_];
     std::vector<LocalMember> members;
     launch.shares.clear();
     for (std::size_t i = 0; i < shares.size(); ++i) {
       if (i == launch.streams.size())
-        launch.streams.push_back(*device_->open_stream(device::Priority::kNormal));
+        launch.streams.push_back(*devices_[i % devices_.size()]->open_stream(device::Priority::kNormal));
       Share& bare = launch.shares.emplace_back(*shares[i]);
       bare.source = nullptr;
       bare.target = nullptr;
@@ -77,6 +77,12 @@ class HostBench final : public Bench {
   }
 
  private:
+  std::unique_ptr<Communicator> open(std::int32_t ranks) {
+    std::vector<device::Device*> devices;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(ranks); ++i)
+      devices.push_back(devices_[i % devices_.size()].get());
+    return *factory_->open(span_of(ranks), devices);
+  }
   // All members are on this node.
   static Span span_of(std::int32_t ranks) {
     Span span;
@@ -91,8 +97,8 @@ class HostBench final : public Bench {
 
   std::unique_ptr<CommunicatorFactory> factory_;
   std::uint64_t usual_cases_;
-  std::unique_ptr<device::host::Pool> pool_;
-  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Pool> pool_;
+  std::vector<std::unique_ptr<device::Device>> devices_;
   std::map<std::int32_t, std::unique_ptr<Communicator>> communicators_;
   std::array<Launch, kInFlight> launches_;
   std::size_t launched_ = 0;

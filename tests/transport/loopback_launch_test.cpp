@@ -1,7 +1,7 @@
 // Promises of a launch itself: bounded records, no allocation, many streams at once.
 #include "transport/loopback/loopback.hpp"
 
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "tests/transport/case_shares.hpp"
 #include "tests/transport/collective_case.hpp"
 #include "tests/transport/counted_new.hpp"
@@ -60,8 +60,8 @@ struct Memory {
 // Goal:   the 65th collective in flight is refused, not queued without bound, and room comes back.
 // Method: a pool without threads, so nothing runs until told to.
 TEST(LoopbackLaunch, IsBusyWhenItsRecordsAreInFlight) {
-  auto pool = device::host::Pool::open_manual({.depth = 256});
-  auto device = *device::host::open_device(*pool);
+  auto pool = device::Pool::open_manual({.depth = 256});
+  auto device = *device::open({}, *pool);
   auto stream = *device->open_stream(device::Priority::kNormal);
   auto communicator = *open_loopback(2);
   Memory memory(2, 10);
@@ -80,8 +80,8 @@ TEST(LoopbackLaunch, IsBusyWhenItsRecordsAreInFlight) {
 // Method: a ring of 100 ranks, each sends to the next on its own stream, nothing runs until all are launched.
 TEST(LoopbackLaunch, HoldsATransferForEachRank) {
   constexpr std::int32_t kRanks = 100;
-  auto pool = device::host::Pool::open_manual({.streams_max = kRanks});
-  auto device = *device::host::open_device(*pool);
+  auto pool = device::Pool::open_manual({.streams_max = kRanks});
+  auto device = *device::open({}, *pool);
   auto communicator = *open_loopback(kRanks);
   Memory memory(kRanks, 10);
   std::vector<std::unique_ptr<device::Stream>> streams;
@@ -111,8 +111,8 @@ TEST(LoopbackLaunch, HoldsATransferForEachRank) {
 
 // Goal:   a stream that refuses does not cost a record.
 TEST(LoopbackLaunch, KeepsItsRecordsWhenTheStreamIsFull) {
-  auto pool = device::host::Pool::open_manual({.depth = 4});
-  auto device = *device::host::open_device(*pool);
+  auto pool = device::Pool::open_manual({.depth = 4});
+  auto device = *device::open({}, *pool);
   auto stream = *device->open_stream(device::Priority::kNormal);
   auto communicator = *open_loopback(2);
   Memory memory(2, 10);
@@ -129,8 +129,8 @@ TEST(LoopbackLaunch, KeepsItsRecordsWhenTheStreamIsFull) {
 
 // Goal:   launch and run allocate nothing once everything is open, whatever the operation.
 TEST(LoopbackLaunch, AllocatesNothingInSteadyState) {
-  auto pool = device::host::Pool::open_manual({});
-  auto device = *device::host::open_device(*pool);
+  auto pool = device::Pool::open_manual({});
+  auto device = *device::open({}, *pool);
   auto stream = *device->open_stream(device::Priority::kNormal);
   auto communicator = *open_loopback(5);
   for (const muster_op op : test::kOps) {
@@ -162,8 +162,8 @@ TEST(LoopbackLaunch, AllocatesNothingInSteadyState) {
 // Goal:   one communicator serves several streams at once; launches finish in any order and their records
 //         return.
 TEST(LoopbackLaunch, ServesManyStreamsAtOnce) {
-  auto pool = *device::host::Pool::start({.workers = 3});
-  auto device = *device::host::open_device(*pool);
+  auto pool = *device::Pool::start({.workers = 3});
+  auto device = *device::open({}, *pool);
   auto communicator = *open_loopback(3);
   constexpr std::size_t kStreams = 4;
   std::vector<std::unique_ptr<device::Stream>> streams;
@@ -191,8 +191,8 @@ TEST(LoopbackLaunch, ServesManyStreamsAtOnce) {
 
 // Goal:   shards that already lie in one shared target move no bytes but stay right (a node-shared buffer).
 TEST(LoopbackLaunch, GathersInPlaceIntoOneSharedTarget) {
-  auto pool = device::host::Pool::open_manual({});
-  auto device = *device::host::open_device(*pool);
+  auto pool = device::Pool::open_manual({});
+  auto device = *device::open({}, *pool);
   auto stream = *device->open_stream(device::Priority::kNormal);
   auto communicator = *open_loopback(4);
   std::vector<std::int32_t> shared(40);

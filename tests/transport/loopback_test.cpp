@@ -16,7 +16,10 @@ namespace muster::transport::test {
 namespace {
 
 const BenchFactory kPool{"Pool", [] { return std::make_unique<HostBench>(loopback_factory()); }};
-INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance, ::testing::Values(kPool), bench_name);
+const BenchFactory kTwoDevices{"TwoDevices",
+                               [] { return std::make_unique<HostBench>(loopback_factory(), 3'000, 2); }};
+INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorConformance, ::testing::Values(kPool, kTwoDevices),
+                         bench_name);
 INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals, ::testing::Values(kPool), bench_name);
 
 std::vector<loopback::Member> members_of(const std::vector<Share>& shares) {

@@ -2,7 +2,7 @@
 
 #include "api/base/assert.hpp"
 #include "api/base/node_limits.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/host/device.hpp"
 #include "transport/loopback/parts.hpp"
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // HostTask: local work of an operation between nodes, on the device's workers: to pack, fold and deliver.
 #pragma once
 
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/host/device.hpp"
 
 #include <atomic>
 #include <cstddef>

@@ -2,7 +2,6 @@
 
 #include "api/base/log.hpp"
 #include "api/shm/endpoint.hpp"
-#include "daemon/engine/memory/counted_device.hpp"
 #include "daemon/engine/session/group_span.hpp"
 #include "transport/loopback/loopback.hpp"
 
@@ -34,21 +33,20 @@ Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
   return communicators;
 }
 
-Result<std::unique_ptr<device::host::Pool>> open_pool(const control::JobSpec& spec,
-                                                      const scheduler::GraphOptions& graph,
-                                                      Engine::Pooling pooling,
-                                                      device::host::IdleProgress& progress, bool spans) {
-  device::host::PoolOptions options;
+Result<std::unique_ptr<device::Pool>> open_pool(const control::JobSpec& spec,
+                                                const scheduler::GraphOptions& graph, Engine::Pooling pooling,
+                                                device::IdleProgress& progress, bool spans) {
+  device::PoolOptions options;
   options.workers = spec.workers;
   constexpr std::uint32_t kOfTransport = 4;  // one of each priority
-  options.streams_max = std::min(spec.world.local_count() * shm::kLanesMax + kOfTransport,
-                                 device::host::PoolOptions::kStreamsMax);
+  options.streams_max =
+      std::min(spec.world.local_count() * shm::kLanesMax + kOfTransport, device::PoolOptions::kStreamsMax);
   options.depth = scheduler::Executor::kEntriesPerStep * graph.launch_depth;
   options.spin =
       spans && shares_cores(spec.world) ? std::min(spec.idle_spin, kSpinOnSharedCores) : spec.idle_spin;
   options.progress = &progress;
-  if (pooling == Engine::Pooling::kByHand) return device::host::Pool::open_manual(options);
-  return device::host::Pool::start(options);
+  if (pooling == Engine::Pooling::kByHand) return device::Pool::open_manual(options);
+  return device::Pool::start(options);
 }
 
 }  // namespace
@@ -66,8 +64,7 @@ Engine::Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorb
       doorbells_(std::move(doorbells)),
       spans_(transport.links != nullptr),
       links_(spans_ ? std::move(transport.links) : std::make_shared<transport::JobLinks>()),
-      factories_(std::move(transport.factories)),
-      devices_(spec.world) {
+      factories_(std::move(transport.factories)) {
   factories_.push_back(transport::loopback_factory());
 }
 
@@ -75,7 +72,7 @@ Engine::Parts::Parts(Engine& engine, std::optional<DirectPages> own_board, JobGr
                      scheduler::Executor own_executor, Tally tally)
     : maybe_board(std::move(own_board)),
       direct_pages(maybe_board ? &*maybe_board : nullptr),
-      buffers(engine.spec_, engine.lock_, *engine.device_, graph, slots, direct_pages),
+      buffers(engine.spec_, engine.lock_, *engine.devices_, graph, slots, direct_pages),
       slots(engine.spec_.world, graph, engine.clock_),
       executor(std::move(own_executor)),
       graph(engine.graph_options_, std::move(plan.groups), execution),
@@ -91,7 +88,7 @@ Engine::Parts::Parts(Engine& engine, std::optional<DirectPages> own_board, JobGr
       groups(
           std::move(plan.list), std::move(plan.table),
           {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
-           direct_pages, engine.factories_, engine.spans_, engine.devices_, other_nodes, elsewhere, missing}),
+           direct_pages, engine.factories_, engine.spans_, engine.devices_->table(), other_nodes, elsewhere, missing}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, direct_pages),
@@ -104,23 +101,24 @@ Engine::~Engine() {
 Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, const Clock& clock,
                                                std::unique_ptr<ProcessProbe> probe, Pooling pooling,
                                                std::shared_ptr<MemoryAccount> account,
-                                               transport::JobTransport transport) {
+                                               transport::JobTransport transport,
+                                               std::span<const device::DeviceId> devices) {
   MUSTER_ASSIGN_OR_RETURN(JobGroups::Plan plan, JobGroups::plan(spec, transport.links != nullptr));
   MUSTER_ASSIGN_OR_RETURN(Doorbells doorbells, Doorbells::open());
   std::unique_ptr<Engine> engine(new Engine(spec, clock, std::move(doorbells), std::move(probe),
                                             std::move(account), std::move(transport)));
-  MUSTER_RETURN_IF_ERROR(engine->open(pooling, std::move(plan)));
+  MUSTER_RETURN_IF_ERROR(engine->open(pooling, std::move(plan), devices));
   const World& world = spec.world;
   MUSTER_LOG(kInfo, "engine", "job {}: {} ranks{}, mesh {}, {} groups, {}", spec.name, world.size(),
              world.nodes().size() == 1
                  ? ""
                  : fmt::format(", {} of them here ({})", world.local_count(), world.text_of(world.locals())),
-             spec.mesh, engine->groups().list().size(), engine->device_->info().name);
+             spec.mesh, engine->groups().list().size(), engine->devices_->text());
   return engine;
 }
 
 // The workers start under the lock, so that none takes a turn before all parts are there.
-Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
+Status Engine::open(Pooling pooling, JobGroups::Plan plan, std::span<const device::DeviceId> devices) {
   const std::lock_guard lock(lock_);
   for (const auto& factory : factories_)
     if (factory->descriptor() >= 0) MUSTER_RETURN_IF_ERROR(doorbells_.add(factory->descriptor()));
@@ -128,12 +126,9 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
   MUSTER_ASSIGN_OR_RETURN(sessions_charge_,
                           MemoryAccount::charge(account_, spec_.world.local_count() * kSessionBytes));
   MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this, spans_));
-  MUSTER_ASSIGN_OR_RETURN(auto host, device::host::open_device(*pool_));
-  device_ = std::make_unique<CountedDevice>(std::move(host), CountedDevice::beside(spec_.world.local_count()),
-                                            account_);
-  for (device::Device*& device : devices_) device = device_.get();
+  MUSTER_ASSIGN_OR_RETURN(devices_, RankDevices::open(spec_.world, devices, *pool_, account_));
   for (const auto& factory : factories_) factory->use([this] { wake(); });
-  MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, devices_, factories_));
+  MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, devices_->table(), factories_));
   const GroupTable& table = plan.table;
   MUSTER_ASSIGN_OR_RETURN(
       Tally tally,
@@ -141,10 +136,10 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan) {
                     {table.first_made(), table.size() - table.first_made()}, spec_.epoch, account_));
   MUSTER_ASSIGN_OR_RETURN(
       scheduler::Executor executor,
-      scheduler::Executor::open({devices_, graph_options_.lanes, graph_options_.launch_depth},
+      scheduler::Executor::open({devices_->table(), graph_options_.lanes, graph_options_.launch_depth},
                                 std::move(communicators)));
   std::optional<DirectPages> direct_pages;
-  if (device_->info().kind == device::Kind::kHost) {
+  if (devices_->all(&device::DeviceInfo::node_memory)) {
     MUSTER_ASSIGN_OR_RETURN(
         DirectPages made,
         DirectPages::create(plan.groups, spec_.world, GroupTable::kRoom * spec_.groups_made_max, spec_.epoch,

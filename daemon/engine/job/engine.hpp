@@ -1,4 +1,4 @@
-// Engine: one job on one node. It owns the job's device, memory, groups, lanes and plans, from the job's
+// Engine: one job on one node. It owns the job's devices, memory, groups, lanes and plans, from the job's
 // creation to its end, across any number of trainer attachments.
 //
 // The engine lock. One mutex guards all state of the scheduler. An idle worker holds it for a turn of
@@ -18,6 +18,7 @@
 #include "daemon/engine/memory/doorbells.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "daemon/engine/memory/memory_account.hpp"
+#include "daemon/engine/memory/rank_devices.hpp"
 #include "daemon/engine/nodes/faults.hpp"
 #include "daemon/engine/nodes/missing_members.hpp"
 #include "daemon/engine/nodes/other_nodes.hpp"
@@ -28,7 +29,7 @@
 #include "daemon/engine/session/process_state.hpp"
 #include "daemon/engine/session/rank_slots.hpp"
 #include "daemon/engine/session/session.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/pool.hpp"
 #include "scheduler/run/executor.hpp"
 #include "scheduler/run/graph.hpp"
 #include "transport/collective/communicator_factory.hpp"
@@ -36,6 +37,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,18 +58,19 @@ struct Attached {
 // Bound   by the JobSpec.
 // Fails   create: kConfig (mesh), kNoResource (memory, descriptors, threads). A device that is broken as a
 //         whole ends the job: see health().
-class Engine final : public device::host::IdleProgress {
+class Engine final : public device::IdleProgress {
  public:
   // kByHand: no worker threads; everything runs inside run_once(), so that a test decides on each turn.
   enum class Pooling : std::uint8_t { kThreads, kByHand };
 
   // Makes every group of the mesh before it returns (decision D6). `probe`: how reports see processes;
   // nullptr: through the kernel. `account`: it is charged for all that the job holds; nullptr: not
-  // counted. `transport`: offered each group first; loopback takes the rest.
+  // counted. `transport`: offered each group first; loopback takes the rest. `devices`: as RankDevices.
   static Result<std::unique_ptr<Engine>> create(
       const control::JobSpec& spec, const Clock& clock, std::unique_ptr<ProcessProbe> probe = nullptr,
       Pooling pooling = Pooling::kThreads, std::shared_ptr<MemoryAccount> account = nullptr,
-      transport::JobTransport transport = transport::JobTransport());
+      transport::JobTransport transport = transport::JobTransport(),
+      std::span<const device::DeviceId> devices = std::span<const device::DeviceId>());
   ~Engine() override;
 
   // ---- sessions --------------------------------------------------------------------------------
@@ -101,10 +104,10 @@ class Engine final : public device::host::IdleProgress {
   const control::JobSpec& spec() const { return spec_; }
   const EngineLock& lock() const { return lock_; }
   // The workers. The creator of the engine decides how many of them work.
-  device::host::Pool& pool() { return *pool_; }
+  device::Pool& pool() { return *pool_; }
   // Read-only: the job's counters (api/shm/job_counters.hpp).
   Result<shm::Descriptor> counters() const { return parts_->metrics.counters(); }
-  // The device's first error.
+  // A device's first error.
   Status health() const;
   struct RankReport {
     Rank rank;
@@ -152,7 +155,7 @@ class Engine final : public device::host::IdleProgress {
   Engine(const control::JobSpec& spec, const Clock& clock, Doorbells doorbells,
          std::unique_ptr<ProcessProbe> probe, std::shared_ptr<MemoryAccount> account,
          transport::JobTransport transport);
-  Status open(Pooling pooling, JobGroups::Plan plan);
+  Status open(Pooling pooling, JobGroups::Plan plan, std::span<const device::DeviceId> devices);
   shm::Welcome welcome(const Session& session) const;
   void tick(Instant now);
 
@@ -160,16 +163,15 @@ class Engine final : public device::host::IdleProgress {
   const Clock& clock_;
   std::unique_ptr<ProcessProbe> probe_;
   std::shared_ptr<MemoryAccount> account_;
-  const scheduler::GraphOptions graph_options_;
+  scheduler::GraphOptions graph_options_;
   MemoryCharge sessions_charge_;  // for one session of each rank
   Doorbells doorbells_;
   mutable EngineLock lock_;
-  std::unique_ptr<device::host::Pool> pool_;
-  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Pool> pool_;
+  std::optional<RankDevices> devices_;
   const bool spans_;  // it has links to other nodes
   const std::shared_ptr<transport::JobLinks> links_;
   transport::Factories factories_;  // not changed after the constructor
-  RankTable<device::Device*> devices_;
   std::unique_ptr<Parts> parts_;
   Instant next_tick_{0};
   std::uint32_t next_session_ = 1;

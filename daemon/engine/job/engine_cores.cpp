@@ -7,7 +7,7 @@
 
 namespace muster::engine {
 
-EngineCores::EngineCores(const control::JobSpec& spec, device::host::Pool& pool) : pool_(pool) {
+EngineCores::EngineCores(const control::JobSpec& spec, device::Pool& pool) : pool_(pool) {
   if (spec.cores == config::CoreRule::kDaemon) return;
   auto granted = cores_of_thread(0);
   if (!granted) return;

@@ -5,7 +5,7 @@
 #include "api/shm/descriptor.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/engine/memory/rank_cores.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/pool.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -18,14 +18,14 @@ namespace muster::engine {
 // Fails   never: cores that cannot be set are logged, and the engine goes on where it is.
 class EngineCores {
  public:
-  EngineCores(const control::JobSpec& spec, device::host::Pool& pool);
+  EngineCores(const control::JobSpec& spec, device::Pool& pool);
 
   // `pid`: as the kernel told it, 0 if the process is not to be seen from here. `pidfd`: of that process.
   void attached(Rank rank, std::int32_t pid, const shm::Descriptor& pidfd);
   void left(Rank rank);
 
  private:
-  device::host::Pool& pool_;
+  device::Pool& pool_;
   std::optional<RankCores> ranks_;  // none: the engine uses all cores of the daemon
 };
 

@@ -29,19 +29,19 @@ std::uint64_t shared_memory_of(GroupId id, const scheduler::Group& group, std::s
 
 }  // namespace
 
-JobBuffers::JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::Device& device,
+JobBuffers::JobBuffers(const control::JobSpec& spec, EngineLock& lock, const RankDevices& devices,
                        const scheduler::Graph& graph, const RankSlots& slots, DirectPages* direct_pages)
     : lock_(lock),
-      device_(device),
+      devices_(devices),
       graph_(graph),
       slots_(slots),
       direct_pages_(direct_pages),
-      arenas_(
-          spec.world,
-          [&](Rank) {
-            return std::make_unique<Arena>(device, Arena::Options{spec.arena_bytes_max, spec.segment_bytes});
-          }),
-      named_(device, {names_bytes_max(spec), spec.world.local_count() * kNamesPerRankMax}) {}
+      arenas_(spec.world,
+              [&](Rank rank) {
+                return std::make_unique<Arena>(*devices.table()[rank],
+                                               Arena::Options{spec.arena_bytes_max, spec.segment_bytes});
+              }),
+      named_(devices.first(), {names_bytes_max(spec), spec.world.local_count() * kNamesPerRankMax}) {}
 
 // The arena belongs to the conductor and may take long to reserve a segment, so it works without the lock.
 // The session's table of buffers is written under the lock, because its holder reads it for new counts.
@@ -50,7 +50,7 @@ Result<Handle> JobBuffers::alloc(Session& session, const shm::BufferAlloc& reque
   MUSTER_ASSIGN_OR_RETURN(const std::string_view name, shm::checked_text(request.name, "name"));
   const bool special = !name.empty() || request.shared_by != 0 || request.imported != 0;
   if (request.bytes == 0) return fail(Code::kBadArgument, "a buffer needs at least one byte");
-  if (special && device_.info().kind != device::Kind::kHost)
+  if (special && !devices_.all(&device::DeviceInfo::node_memory))
     return fail(Code::kUnsupported, "named, shared and imported buffers exist on host devices only");
   if (!name.empty() && request.imported != 0)
     return fail(Code::kBadArgument, "the imported buffer '{}' cannot have a name: its memory is the caller's",
@@ -131,8 +131,9 @@ Result<Handle> JobBuffers::import(Session& session, const shm::BufferAlloc& requ
     return fail(Code::kBadArgument,
                 "the imported buffer begins at byte {} of its memory: not a multiple of {}",
                 request.memory_offset, Arena::kAlignment);
-  MUSTER_ASSIGN_OR_RETURN(std::shared_ptr<device::Memory> imported,
-                          device_.import(memory, request.memory_offset, request.bytes));
+  MUSTER_ASSIGN_OR_RETURN(
+      std::shared_ptr<device::Memory> imported,
+      devices_.table()[session.options().rank]->import(memory, request.memory_offset, request.bytes));
   Buffer buffer;
   Arena& own = arena(session.options().rank);
   MUSTER_ASSIGN_OR_RETURN(buffer.grant, own.adopt(std::move(imported), request.memory_offset, request.bytes));

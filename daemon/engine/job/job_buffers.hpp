@@ -8,6 +8,7 @@
 #include "daemon/engine/memory/arena.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "daemon/engine/memory/named_memory.hpp"
+#include "daemon/engine/memory/rank_devices.hpp"
 #include "daemon/engine/session/rank_slots.hpp"
 #include "daemon/engine/session/session.hpp"
 #include "scheduler/run/graph.hpp"
@@ -27,7 +28,7 @@ namespace muster::engine {
 class JobBuffers {
  public:
   // `direct_pages`: nullptr if there is no direct path. Sessions must be destroyed before the JobBuffers.
-  JobBuffers(const control::JobSpec& spec, EngineLock& lock, device::Device& device,
+  JobBuffers(const control::JobSpec& spec, EngineLock& lock, const RankDevices& devices,
              const scheduler::Graph& graph, const RankSlots& slots, DirectPages* direct_pages);
 
   // `imported`: the memory that came with the message; -1: none. Fills the grant. *descriptor is borrowed;
@@ -50,7 +51,7 @@ class JobBuffers {
   void tell_retired(Rank rank);
 
   EngineLock& lock_;
-  device::Device& device_;
+  const RankDevices& devices_;
   const scheduler::Graph& graph_;
   const RankSlots& slots_;
   DirectPages* direct_pages_;

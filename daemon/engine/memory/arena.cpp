@@ -123,7 +123,7 @@ bool Arena::carve(std::uint32_t index, std::uint64_t bytes, Grant& grant) {
   segment.free.erase(it);
   if (length > bytes) segment.free.emplace(offset + bytes, length - bytes);
   grant = {index, offset, bytes, segment.memory->data() + offset};
-  if (offset < segment.touched && device_.info().kind == device::Kind::kHost)
+  if (offset < segment.touched && device_.info().node_memory)
     std::memset(grant.data, 0, std::min(bytes, segment.touched - offset));
   segment.touched = std::max(segment.touched, offset + bytes);
   used_bytes_ += bytes;

@@ -40,28 +40,28 @@ CountedDevice::Options CountedDevice::beside(std::uint32_t ranks) {
 }
 
 Status CountedDevice::check() const {
-  if (const std::uint64_t held = held_->load(); held >= options_.memories_max)
+  if (const std::uint64_t held = bound_.held->load(); held >= bound_.options.memories_max)
     return failure(
         Code::kNoResource,
         "the job's memory has {} descriptors, and the engine's open-files limit of {} leaves no more "
         "beside its ranks; free imported or named buffers, raise limits.arena_segment, or raise the "
         "limit (ulimit -n, LimitNOFILE)",
-        held, options_.open_files);
+        held, bound_.options.open_files);
   return {};
 }
 
 std::unique_ptr<device::Memory> CountedDevice::count(std::unique_ptr<device::Memory> memory,
                                                      std::vector<MemoryCharge> charges) const {
-  return std::make_unique<Counted>(std::move(memory), held_, std::move(charges));
+  return std::make_unique<Counted>(std::move(memory), bound_.held, std::move(charges));
 }
 
 Result<std::unique_ptr<device::Memory>> CountedDevice::allocate(std::size_t bytes) {
   MUSTER_RETURN_IF_ERROR(check());
   std::vector<MemoryCharge> charges(2);
-  MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
+  MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(bound_.account, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->allocate(bytes));
   // The bytes that the device has added to fill whole pages.
-  MUSTER_ASSIGN_OR_RETURN(charges[1], MemoryAccount::charge(account_, memory->bytes() - bytes));
+  MUSTER_ASSIGN_OR_RETURN(charges[1], MemoryAccount::charge(bound_.account, memory->bytes() - bytes));
   return count(std::move(memory), std::move(charges));
 }
 
@@ -69,7 +69,7 @@ Result<std::unique_ptr<device::Memory>> CountedDevice::import(int descriptor, st
                                                               std::uint64_t bytes) {
   MUSTER_RETURN_IF_ERROR(check());
   std::vector<MemoryCharge> charges(1);  // for pages that are committed here, even of memory made elsewhere
-  MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(account_, bytes));
+  MUSTER_ASSIGN_OR_RETURN(charges[0], MemoryAccount::charge(bound_.account, bytes));
   MUSTER_ASSIGN_OR_RETURN(auto memory, device_->import(descriptor, first, bytes));
   return count(std::move(memory), std::move(charges));
 }

@@ -15,7 +15,7 @@
 
 namespace muster::engine {
 
-// Owns    the device, and the count; its memories share the count, and may live longer.
+// Owns    the device; it shares the bound with others, and with its memories, which may live longer.
 // Thread  as the device's; any thread may let go of a memory.
 // Bound   memories_max at once, and the bytes that the account allows.
 // Fails   allocate, import: kNoResource naming the limit, or what the device says.
@@ -28,10 +28,17 @@ class CountedDevice final : public device::Device {
   // Descriptors that the open-files limit leaves beside those of the job's ranks; at least one for each rank.
   static Options beside(std::uint32_t ranks);
 
-  // Without an account, bytes are not counted.
-  CountedDevice(std::unique_ptr<device::Device> device, Options options,
-                std::shared_ptr<MemoryAccount> account = nullptr)
-      : device_(std::move(device)), options_(options), account_(std::move(account)) {}
+  using Count = std::shared_ptr<std::atomic<std::uint64_t>>;
+  // The devices of a job have this in common. Without an account, bytes are not counted.
+  struct Bound {
+    explicit Bound(Options at_most, std::shared_ptr<MemoryAccount> charged = nullptr)
+        : options(at_most), account(std::move(charged)) {}
+    Options options;
+    std::shared_ptr<MemoryAccount> account;
+    Count held = std::make_shared<std::atomic<std::uint64_t>>(0);
+  };
+  CountedDevice(std::unique_ptr<device::Device> device, Bound bound)
+      : device_(std::move(device)), bound_(std::move(bound)) {}
 
   const device::DeviceInfo& info() const noexcept override { return device_->info(); }
   Result<std::unique_ptr<device::Stream>> open_stream(device::Priority priority) override {
@@ -43,7 +50,6 @@ class CountedDevice final : public device::Device {
                                                  std::uint64_t bytes) override;
 
  private:
-  using Count = std::shared_ptr<std::atomic<std::uint64_t>>;
   class Counted;
 
   Status check() const;
@@ -51,9 +57,7 @@ class CountedDevice final : public device::Device {
                                         std::vector<MemoryCharge> charges) const;
 
   std::unique_ptr<device::Device> device_;
-  Options options_;
-  std::shared_ptr<MemoryAccount> account_;
-  Count held_ = std::make_shared<std::atomic<std::uint64_t>>(0);
+  Bound bound_;
 };
 
 }  // namespace muster::engine

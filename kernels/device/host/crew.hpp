@@ -20,6 +20,7 @@
 #include "kernels/device/host/queues.hpp"
 #include "kernels/device/host/task.hpp"
 #include "kernels/device/host/workers.hpp"
+#include "kernels/device/idle_progress.hpp"
 
 #include <atomic>
 #include <condition_variable>

@@ -1,10 +1,10 @@
+#include "kernels/device/host/device.hpp"
+
 #include "api/shm/headroom.hpp"
 #include "kernels/device/host/crew.hpp"
 #include "kernels/device/host/memory.hpp"
-#include "kernels/device/host/pool.hpp"
 #include "kernels/math/reduce.hpp"
 
-#include <mutex>
 #include <utility>
 
 namespace muster::device::host {
@@ -33,14 +33,12 @@ class HostEvent final : public Event {
 // Owns    its slot. The destructor drops tasks that have not started.
 // Thread  one issuing thread at a time. Bound  PoolOptions::depth.  Fails  kBusy; kState after the pool
 // closed.
-class HostStream final : public Stream {
+class HostStream final : public TaskStream {
  public:
   HostStream(std::shared_ptr<Crew> crew, StreamSlot* slot) : crew_(std::move(crew)), slot_(slot) {}
   ~HostStream() override { crew_->close_stream(slot_); }
   HostStream(const HostStream&) = delete;
   HostStream& operator=(const HostStream&) = delete;
-
-  Kind kind() const noexcept override { return Kind::kHost; }
 
   Status record(Event& event) override {
     auto* mine = dynamic_cast<HostEvent*>(&event);
@@ -58,7 +56,7 @@ class HostStream final : public Stream {
     return {};
   }
 
-  Status submit(const Task& task) { return crew_->submit(slot_, task); }
+  Status submit(const Task& task) override { return crew_->submit(slot_, task); }
 
  private:
   Status check(const HostEvent* event, const char* what) const {
@@ -79,8 +77,10 @@ class HostStream final : public Stream {
 // kBadArgument.
 class HostDevice final : public Device {
  public:
-  explicit HostDevice(const Pool& pool) : crew_(pool.crew()) {
+  HostDevice(std::shared_ptr<Crew> crew, std::uint32_t ordinal) : crew_(std::move(crew)) {
     info_.kind = Kind::kHost;
+    info_.ordinal = ordinal;
+    info_.node_memory = true;
     info_.memory_bytes = shm::memory_capacity();
     info_.units = crew_->workers() > 0 ? crew_->workers() : 1;
     info_.name = crew_->workers() > 0
@@ -95,34 +95,27 @@ class HostDevice final : public Device {
     return std::make_unique<HostStream>(crew_, slot);
   }
   Result<std::unique_ptr<Event>> create_event() override { return std::make_unique<HostEvent>(crew_); }
-  Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) override {
-    // One at a time, so that two callers do not both count on the same free memory.
-    const std::lock_guard<std::mutex> lock(allocating_);
-    return allocate_shared(bytes);
-  }
+  Result<std::unique_ptr<Memory>> allocate(std::size_t bytes) override { return allocate_shared(bytes); }
   Result<std::unique_ptr<Memory>> import(int descriptor, std::uint64_t first, std::uint64_t bytes) override {
-    const std::lock_guard<std::mutex> lock(allocating_);
     return import_shared(descriptor, first, bytes);
   }
 
  private:
   std::shared_ptr<Crew> crew_;
   DeviceInfo info_;
-  std::mutex allocating_;
 };
 
-Result<std::unique_ptr<Device>> open_device(Pool& pool) {
-  return std::make_unique<HostDevice>(pool);
+std::unique_ptr<Device> open_device(std::shared_ptr<Crew> crew, std::uint32_t ordinal) {
+  return std::make_unique<HostDevice>(std::move(crew), ordinal);
 }
 
 Status enqueue(Stream& stream, const Task& task) {
-  auto* mine = dynamic_cast<HostStream*>(&stream);
-  if (mine == nullptr)
+  if (stream.kind() != Kind::kHost)
     return failure(Code::kBadArgument,
                    "a host task was put on a stream that is not a host stream; launch it through the table");
   if (task.run == nullptr && task.parts > 0)
     return failure(Code::kBadArgument, "a task of {} parts has no function to run", task.parts);
-  return mine->submit(task);
+  return static_cast<TaskStream&>(stream).submit(task);
 }
 
 }  // namespace muster::device::host

@@ -143,9 +143,16 @@ Result<Import> check_import(int fd, std::uint64_t first, std::uint64_t bytes) {
   return Import{static_cast<std::size_t>(size), bytes - inside};
 }
 
+// Two callers must not both count on the same free memory.
+std::mutex& one_at_a_time() {
+  static std::mutex mutex;
+  return mutex;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Memory>> allocate_shared(std::size_t bytes) {
+  const std::lock_guard<std::mutex> lock(one_at_a_time());
   if (bytes == 0)
     return fail(Code::kBadArgument, "0 bytes of host memory were asked for; ask for at least 1");
   if (bytes > kBytesMax)
@@ -180,6 +187,7 @@ Result<std::unique_ptr<Memory>> allocate_shared(std::size_t bytes) {
 }
 
 Result<std::unique_ptr<Memory>> import_shared(int descriptor, std::uint64_t first, std::uint64_t bytes) {
+  const std::lock_guard<std::mutex> lock(one_at_a_time());
   MUSTER_ASSIGN_OR_RETURN(const Import import, check_import(descriptor, first, bytes));
   shm::Descriptor file(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   if (!file.valid())

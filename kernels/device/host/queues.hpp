@@ -13,6 +13,7 @@
 #include "api/base/spsc_queue.hpp"
 #include "kernels/device/device.hpp"
 #include "kernels/device/host/task.hpp"
+#include "kernels/device/idle_progress.hpp"
 
 #include <array>
 #include <atomic>

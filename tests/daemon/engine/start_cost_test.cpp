@@ -3,6 +3,8 @@
 // pair counts like any other, and each turn looks at its timers too.
 #include "daemon/engine/job/engine.hpp"
 
+#include "kernels/device/host/device.hpp"
+#include "kernels/device/registry.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
 #include "tests/daemon/engine/ring_client.hpp"
 #include "tests/support/cost.hpp"
@@ -347,7 +349,7 @@ TEST_F(StartCost, IsTheSameAfterNewCountsWhichCostHeapThemselves) {
 }
 
 // A turn that puts two tasks on a stream, and what that cost; the worker who does it sleeps between turns.
-class Launcher final : public device::host::IdleProgress {
+class Launcher final : public device::IdleProgress {
  public:
   static constexpr std::uint32_t kWorkers = 4;
   std::size_t do_work() override {
@@ -402,8 +404,8 @@ class Launcher final : public device::host::IdleProgress {
 TEST(StartCostOfATurn, IsTheSameWhileOtherWorkersSleep) {
   Launcher launcher;
   const auto pool =
-      *device::host::Pool::start({.workers = Launcher::kWorkers, .spin = Nanos{0}, .progress = &launcher});
-  const auto device = *device::host::open_device(*pool);
+      *device::Pool::start({.workers = Launcher::kWorkers, .spin = Nanos{0}, .progress = &launcher});
+  const auto device = *device::open({}, *pool);
   const auto stream = *device->open_stream(device::Priority::kNormal);
   launcher.stream = stream.get();
   for (int i = 0; i < 200; ++i) {
@@ -421,8 +423,8 @@ TEST(StartCostOfATurn, IsTheSameWhileOtherWorkersSleep) {
 // Goal:   where work comes from outside for a worker that sleeps, what is called is its futex.
 // Method: a pool whose workers lie down at once; by chance one may still be up.
 TEST(StartCostOfASleeper, IsTheCallThatWakesIt) {
-  const auto pool = *device::host::Pool::start({.workers = 1, .spin = Nanos{0}});
-  const auto device = *device::host::open_device(*pool);
+  const auto pool = *device::Pool::start({.workers = 1, .spin = Nanos{0}});
+  const auto device = *device::open({}, *pool);
   const auto stream = *device->open_stream(device::Priority::kNormal);
   const device::host::Task nothing{[](const void*, std::uint32_t) {}, nullptr, 1};
   bool woken = false;

@@ -1,4 +1,5 @@
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/host/device.hpp"
+#include "kernels/device/pool.hpp"
 
 #include "tests/kernels/device/device_conformance.hpp"
 
@@ -17,13 +18,13 @@ namespace {
 class HostRig final : public Rig {
  public:
   explicit HostRig(std::uint32_t workers) {
-    host::PoolOptions options;
+    PoolOptions options;
     options.workers = workers;
     workers_ = workers;
-    auto pool = host::Pool::start(options);
+    auto pool = Pool::start(options);
     EXPECT_TRUE(pool.has_value());
     pool_ = std::move(*pool);
-    device_ = host::open_device(*pool_).value();
+    device_ = host::open_device(pool_->crew(), 0);
   }
   Device& device() override { return *device_; }
   Status call(Stream& stream, void (*function)(void*), void* context) override {
@@ -56,7 +57,7 @@ class HostRig final : public Rig {
   };
   std::uint32_t workers_ = 0;
   std::vector<std::unique_ptr<Call>> calls_;
-  std::unique_ptr<host::Pool> pool_;
+  std::unique_ptr<Pool> pool_;
   std::unique_ptr<Device> device_;
 };
 

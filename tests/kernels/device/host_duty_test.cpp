@@ -1,4 +1,4 @@
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/pool.hpp"
 
 #include "tests/kernels/device/pool_rig.hpp"
 

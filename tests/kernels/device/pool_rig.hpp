@@ -2,7 +2,8 @@
 // worker.
 #pragma once
 
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/host/device.hpp"
+#include "kernels/device/pool.hpp"
 
 #include <atomic>
 #include <chrono>
@@ -48,9 +49,9 @@ class Bell {
 // A pool, its device, and what a test opens from it.
 struct Bench {
   explicit Bench(const PoolOptions& options)
-      : pool(Pool::start(options).value()), device(open_device(*pool).value()) {}
+      : pool(Pool::start(options).value()), device(open_device(pool->crew(), 0)) {}
   explicit Bench(std::unique_ptr<Pool> manual)
-      : pool(std::move(manual)), device(open_device(*pool).value()) {}
+      : pool(std::move(manual)), device(open_device(pool->crew(), 0)) {}
   std::unique_ptr<Stream> stream(Priority priority = Priority::kNormal) {
     return device->open_stream(priority).value();
   }

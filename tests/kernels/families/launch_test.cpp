@@ -1,7 +1,7 @@
 #include "kernels/table.hpp"
 
 #include "kernels/check.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "tests/kernels/families/tensor_fixture.hpp"
 
 #include <memory>
@@ -29,8 +29,8 @@ class Launch : public ::testing::Test {
     return (*done)->query();
   }
 
-  std::unique_ptr<device::host::Pool> pool_ = device::host::Pool::open_manual({});
-  Result<std::unique_ptr<device::Device>> host_ = device::host::open_device(*pool_);
+  std::unique_ptr<device::Pool> pool_ = device::Pool::open_manual({});
+  Result<std::unique_ptr<device::Device>> host_ = device::open({}, *pool_);
   Result<std::unique_ptr<device::Stream>> stream_ = fail(Code::kState, "not open yet");
 };
 

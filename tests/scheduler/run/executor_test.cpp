@@ -1,7 +1,7 @@
 #include "scheduler/run/executor.hpp"
 
 #include "kernels/check.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "kernels/table.hpp"
 #include "scheduler/run/graph.hpp"
 
@@ -24,11 +24,11 @@ const GraphOptions kOptions{1, 1024, 8};
 class Streams final : public Actions {
  public:
   Streams() : graph(kOptions, {}, *this) {
-    device::host::PoolOptions options;
+    device::PoolOptions options;
     options.streams_max = kOptions.lanes;
     options.depth = Executor::kEntriesPerStep * kOptions.launch_depth;
-    pool = device::host::Pool::open_manual(options);
-    device = *device::host::open_device(*pool);
+    pool = device::Pool::open_manual(options);
+    device = *device::open({}, *pool);
     executor.emplace(*Executor::open({{1, {device.get()}}, kOptions.lanes, kOptions.launch_depth}, {}));
   }
   void launch(std::uint32_t step_index, const Step& step) override {
@@ -40,7 +40,7 @@ class Streams final : public Actions {
   void resumed(Rank, std::uint32_t, std::uint64_t) override {}
   void retired(Rank, std::uint32_t, std::uint64_t, Plan&, bool) override { ++retired_starts; }
 
-  std::unique_ptr<device::host::Pool> pool;
+  std::unique_ptr<device::Pool> pool;
   std::unique_ptr<device::Device> device;
   std::optional<Executor> executor;
   std::string refused;

@@ -3,7 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "api/base/collective/signature.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "transport/endpoint/endpoint.hpp"
 #include "transport/loopback/loopback.hpp"
 #include "transport/span/spanning_transport.hpp"
@@ -67,8 +67,8 @@ class SpanCluster {
 
  private:
   void start(std::uint32_t nodes, const TransportOpener& open) {
-    pool_ = *device::host::Pool::start({.workers = 2});
-    device_ = *device::host::open_device(*pool_);
+    pool_ = *device::Pool::start({.workers = 2});
+    device_ = *device::open({}, *pool_);
     for (std::uint32_t i = 0; i < nodes; ++i) options_.nodes.push_back("n" + std::to_string(i));
     transports_.resize(nodes);
     for (std::uint32_t i = 0; i < nodes; ++i) restart(i, open);
@@ -156,7 +156,7 @@ class SpanCluster {
   SteadyClock clock_;
   std::function<void()> idle_;
   SpanningOptions options_;
-  std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Pool> pool_;
   std::unique_ptr<device::Device> device_;
   std::vector<JobTransport> transports_;
 };

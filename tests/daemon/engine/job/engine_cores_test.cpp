@@ -80,7 +80,7 @@ class EngineCoresTest : public testing::Test {
   }
 
   const std::vector<int> cores_ = own_cores();
-  std::unique_ptr<device::host::Pool> pool_ = *device::host::Pool::start({.workers = 3});
+  std::unique_ptr<device::Pool> pool_ = *device::Pool::start({.workers = 3});
 };
 
 TEST_F(EngineCoresTest, AreThoseOfTheRanksForEveryThread) {

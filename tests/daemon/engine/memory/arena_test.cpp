@@ -1,6 +1,6 @@
 #include "daemon/engine/memory/arena.hpp"
 
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -18,8 +18,8 @@ using ::testing::HasSubstr;
 
 class ArenaTest : public ::testing::Test {
  protected:
-  std::unique_ptr<device::host::Pool> pool_ = device::host::Pool::open_manual({});
-  std::unique_ptr<device::Device> device_ = *device::host::open_device(*pool_);
+  std::unique_ptr<device::Pool> pool_ = device::Pool::open_manual({});
+  std::unique_ptr<device::Device> device_ = *device::open({}, *pool_);
   Arena arena_{*device_, {std::uint64_t{64} << 20, std::uint64_t{2} << 20}};
 };
 

@@ -1,7 +1,7 @@
 #include "daemon/engine/memory/counted_device.hpp"
 
 #include "daemon/control/descriptor_count.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 
 #include <algorithm>
 
@@ -20,13 +20,13 @@ using testing::HasSubstr;
 class CountedDeviceTest : public ::testing::Test {
  protected:
   std::unique_ptr<CountedDevice> device_of(std::uint64_t memories) {
-    pool_ = device::host::Pool::open_manual({});
-    auto host = device::host::open_device(*pool_);
+    pool_ = device::Pool::open_manual({});
+    auto host = device::open({}, *pool_);
     EXPECT_TRUE(host) << host.error().text();
-    return std::make_unique<CountedDevice>(*std::move(host), CountedDevice::Options{memories, 512});
+    return std::make_unique<CountedDevice>(*std::move(host), CountedDevice::Bound({memories, 512}));
   }
 
-  std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Pool> pool_;
 };
 
 // Goal:   segments and imports are counted alike, what is let go counts no more, and a failed one never did.
@@ -57,10 +57,10 @@ TEST_F(CountedDeviceTest, ChargesItsMemoriesToTheAccount) {
   auto page = *shm::MemoryPage::create(1001, 0, 7, shm::memory_headroom());
   page.set_limits({.share = 1u << 20, .limit = 1u << 20});
   ASSERT_TRUE(page.give(1));
-  pool_ = device::host::Pool::open_manual({});
-  const auto device =
-      std::make_unique<CountedDevice>(*device::host::open_device(*pool_), CountedDevice::Options{8, 512},
-                                      *MemoryAccount::attach(page.descriptor(), 0));
+  pool_ = device::Pool::open_manual({});
+  const auto device = std::make_unique<CountedDevice>(
+      *device::open({}, *pool_),
+      CountedDevice::Bound({8, 512}, *MemoryAccount::attach(page.descriptor(), 0)));
   const int file = memfd_create("import", MFD_ALLOW_SEALING);
   ASSERT_EQ(ftruncate(file, 1 << 16), 0);
   EXPECT_FALSE(device->import(file, 0, 1 << 16)) << "it is not sealed";

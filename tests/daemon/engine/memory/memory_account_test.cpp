@@ -2,7 +2,7 @@
 
 #include "api/shm/message.hpp"
 #include "daemon/engine/memory/counted_device.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "tests/daemon/engine/engine_fixture.hpp"
 
 #include <filesystem>
@@ -219,8 +219,8 @@ TEST_F(MemoryAccountTest, IsChargedWithBuffers) {
 TEST_F(MemoryAccountTest, LetsAnArenaHaveTheLastOfIt) {
   constexpr std::uint64_t kMiB = 1u << 20;
   page_.set_limits({.share = 11 * kMiB, .limit = 11 * kMiB});
-  const auto pool = device::host::Pool::open_manual({});
-  CountedDevice device(*device::host::open_device(*pool), {16, 512}, account(1));
+  const auto pool = device::Pool::open_manual({});
+  CountedDevice device(*device::open({}, *pool), CountedDevice::Bound({16, 512}, account(1)));
   Arena arena(device, {.bytes_max = 64 * kMiB, .segment_bytes = 8 * kMiB});
   for (int i = 0; i < 5; ++i) EXPECT_TRUE(arena.allocate(2 * kMiB)) << i;
   EXPECT_EQ(page_.held(), 10 * kMiB);

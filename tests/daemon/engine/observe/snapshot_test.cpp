@@ -2,7 +2,7 @@
 
 #include "api/base/blame/merge.hpp"
 #include "daemon/control/texts/hang_report.hpp"
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 #include "tests/scheduler/run/graph_fixture.hpp"
 #include "tests/support/folder.hpp"
 
@@ -35,10 +35,10 @@ std::vector<scheduler::Group> ring_of_three() {
 class Sessions {
  public:
   explicit Sessions(const World& world) : facts(world) {
-    auto pool = device::host::Pool::start({});
+    auto pool = device::Pool::start({});
     EXPECT_TRUE(pool);
     pool_ = *std::move(pool);
-    device_ = *device::host::open_device(*pool_);
+    device_ = *device::open({}, *pool_);
     const shm::Headroom headroom = shm::memory_headroom();
     for (const Rank local : world.locals()) {
       const std::uint32_t rank = local.value;
@@ -55,7 +55,7 @@ class Sessions {
   RankTable<RankFacts> facts;
 
  private:
-  std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Pool> pool_;
   std::unique_ptr<device::Device> device_;
   std::vector<std::unique_ptr<Arena>> arenas_;
   std::vector<std::unique_ptr<Session>> sessions_;

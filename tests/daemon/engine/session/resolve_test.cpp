@@ -2,7 +2,7 @@
 
 #include "daemon/engine/session/session.hpp"
 
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/registry.hpp"
 
 #include <muster/kernels.h>
 
@@ -23,8 +23,8 @@ constexpr std::uint64_t kBytes = 160'000;  // 40,000 floats
 class ResolvedKernel : public ::testing::Test {
  protected:
   ResolvedKernel()
-      : pool_(device::host::Pool::open_manual({})),
-        device_(*device::host::open_device(*pool_)),
+      : pool_(device::Pool::open_manual({})),
+        device_(*device::open({}, *pool_)),
         arena_(*device_, {std::uint64_t{1} << 20, std::uint64_t{1} << 20}) {
     shm::Headroom room = shm::memory_headroom();
     const SessionOptions options{Rank(0), 1, SessionId(1), 1, 2, 4, std::chrono::seconds(1), &table_};
@@ -57,7 +57,7 @@ class ResolvedKernel : public ::testing::Test {
     return refusal(muster_sum(view(size, stride), out, 1.0, 0));
   }
 
-  std::unique_ptr<device::host::Pool> pool_;
+  std::unique_ptr<device::Pool> pool_;
   std::unique_ptr<device::Device> device_;
   Arena arena_;
   GroupTable table_{{1, 2, 0}, kEpoch};

@@ -1,4 +1,4 @@
-#include "kernels/device/host/pool.hpp"
+#include "kernels/device/pool.hpp"
 
 #include "api/base/assert.hpp"
 #include "kernels/device/host/crew.hpp"
@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <sched.h>
 
-namespace muster::device::host {
+namespace muster::device {
 namespace {
 
 constexpr std::uint32_t kWorkersMax = 4096;
@@ -37,9 +37,9 @@ Status check(const PoolOptions& options) {
   if (options.workers > kWorkersMax)
     return failure(Code::kBadArgument, "workers is {}; a pool has 1..{} (0: one per core granted)",
                    options.workers, kWorkersMax);
-  if (options.streams_max == 0 || options.streams_max > Queues::kStreamsMax)
+  if (options.streams_max == 0 || options.streams_max > host::Queues::kStreamsMax)
     return failure(Code::kBadArgument, "streams_max is {}; a pool has 1..{}", options.streams_max,
-                   Queues::kStreamsMax);
+                   host::Queues::kStreamsMax);
   if (options.depth == 0 || options.depth > kDepthMax)
     return failure(Code::kBadArgument, "depth is {}; a stream has 1..{}", options.depth, kDepthMax);
   if (options.spin.count() < 0)
@@ -50,7 +50,7 @@ Status check(const PoolOptions& options) {
 }  // namespace
 
 Pool::Pool(const PoolOptions& options, std::uint32_t workers)
-    : crew_(std::make_shared<Crew>(options, workers)) {}
+    : crew_(std::make_shared<host::Crew>(options, workers)) {}
 
 Pool::~Pool() {
   halt();
@@ -113,4 +113,4 @@ std::size_t Pool::run_once() {
   return crew_->run_once();
 }
 
-}  // namespace muster::device::host
+}  // namespace muster::device

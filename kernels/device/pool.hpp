@@ -1,9 +1,10 @@
-// Pool: the worker threads that serve all host streams. Their number is that of the granted cores, so that
-// eight ranks do not oversubscribe two cores (decision D1). An idle worker runs the owner's progress.
+// Pool: the worker threads of an engine, which serve all streams of its host devices. Their number is that of
+// the granted cores, so that eight ranks do not oversubscribe two cores (decision D1). An idle worker runs
+// the owner's progress.
 #pragma once
 
 #include "kernels/device/device.hpp"
-#include "kernels/device/host/task.hpp"
+#include "kernels/device/idle_progress.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,9 +12,10 @@
 #include <thread>
 #include <vector>
 
-namespace muster::device::host {
-
+namespace muster::device {
+namespace host {
 class Crew;
+}  // namespace host
 
 // Owns    the worker threads and the queues of all streams opened from it.
 // Thread  any; each stream has one issuing thread at a time, or several under one lock of the caller.
@@ -52,19 +54,14 @@ class Pool {
   // A pool without threads: everything runs inside run_once(), also records that wait for nothing.
   static std::unique_ptr<Pool> open_manual(const PoolOptions& options);
   // For a device, whose streams use it.
-  const std::shared_ptr<Crew>& crew() const noexcept { return crew_; }
+  const std::shared_ptr<host::Crew>& crew() const noexcept { return crew_; }
 
  private:
   Pool(const PoolOptions& options, std::uint32_t workers);
 
-  std::shared_ptr<Crew> crew_;  // shared with its devices, streams and events, so that none of them dangles
+  std::shared_ptr<host::Crew>
+      crew_;  // shared with its devices, streams and events, so that none of them dangles
   std::vector<std::thread> threads_;
 };
 
-// The host Device on a pool. The pool outlives the device; the device outlives its streams.
-Result<std::unique_ptr<Device>> open_device(Pool& pool);
-
-// Puts a task on a host stream. kBusy when the stream is full; kBadArgument for a stream of another kind.
-Status enqueue(Stream& stream, const Task& task);
-
-}  // namespace muster::device::host
+}  // namespace muster::device
