@@ -222,7 +222,7 @@ Status validate(const Kernel& kernel, const Args& args) {
 }
 
 void make_room(const Kernel& kernel, Args& args) {
-  if (kernel.fold != nullptr) args.partials.resize(kernel.parts(args));
+  if (kernel.has_partials) args.partials.resize(kernel.parts(args));
 }
 
 }  // namespace muster::kernels

@@ -1,10 +1,12 @@
 // A kernel as a value: operands resolved to addresses, and one row of the table of all kernels (table.hpp).
 //
 // <muster/kernels.h> has the public numbers and the meaning of each operand. Each family folder implements
-// its rows of the table: a pure check of shapes and dtypes, the number of parts, and the host's run and fold.
+// its rows of the table: a pure check of shapes and dtypes, the number of parts, and a launcher for each kind
+// of device.
 #pragma once
 
 #include "api/base/result.hpp"
+#include "kernels/device/device.hpp"
 
 #include <array>
 #include <cstddef>
@@ -55,17 +57,25 @@ struct Numbers {
   std::uint32_t reals = 0;
 };
 
+struct Kernel;
+
+// Enqueues a row's work on a stream of one kind of device. `args` live until that work has finished.
+using KernelLauncher = Status (*)(device::Stream& stream, const Kernel& row, const Args& args);
+
 // One row of the table.
 //
 // check   Returns kBadArgument with operand, value and expectation. The caller has checked bounds before:
 //         sizes and strides >= 0, the whole view inside its buffer, no more elements than fit there, and
-//         2^31 at most for the product of an empty view's other sizes. After check, run may trust Args.
+//         2^31 at most for the product of an empty view's other sizes. After check, a launcher may trust
+//         Args.
 // parts   The number of independent parts. It depends on Args alone, so results do not depend on the machine.
-// run     Runs one part on a host worker, and writes only that part of the outputs. Null: no host kernel.
-// fold    Null for all but reductions. If a reduction has several parts, they write only Args::partials, and
-//         fold runs once after them and adds these up in order. A single part writes the result itself.
+// launchers
+//         By device::Kind; null: not for devices of that kind.
 // in_place_of
 //         Index of the input that an output may be, as the same view; -1: none. Any other overlap is refused.
+// has_partials
+//         A reduction. If it has several parts, they write only Args::partials. These are added up in order
+//         after all of them. A single part writes the result itself.
 struct Kernel {
   std::int32_t op;
   const char* name;  // "linear_forward"
@@ -73,9 +83,9 @@ struct Kernel {
   Numbers numbers;
   Status (*check)(const Args& args);
   std::uint32_t (*parts)(const Args& args);
-  void (*run)(const Args& args, std::uint32_t part);
-  void (*fold)(const Args& args) = nullptr;
+  std::array<KernelLauncher, device::kKinds> launchers{};
   std::int32_t in_place_of = -1;
+  bool has_partials = false;
 };
 
 }  // namespace muster::kernels

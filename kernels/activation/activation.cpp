@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/math/normal.hpp"
+#include "kernels/on_host.hpp"
 #include "kernels/row.hpp"
 #include "kernels/wide.hpp"
 
@@ -139,16 +140,16 @@ std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 4> kRows{{
       {MUSTER_KERNEL_GELU_FORWARD, "gelu_forward", kGeluForward, Numbers{},
        [](const Args& args) { return check_same("gelu_forward", kGeluForward, args); }, parts,
-       run<GeluForward>},
+       launchers(on_host<run<GeluForward>>)},
       {MUSTER_KERNEL_GELU_BACKWARD, "gelu_backward", kGeluBackward, Numbers{},
        [](const Args& args) { return check_same("gelu_backward", kGeluBackward, args); }, parts,
-       run<GeluBackward>},
+       launchers(on_host<run<GeluBackward>>)},
       {MUSTER_KERNEL_SWIGLU_FORWARD, "swiglu_forward", kSwigluForward, Numbers{},
        [](const Args& args) { return check_same("swiglu_forward", kSwigluForward, args); }, parts,
-       run<SwigluForward>},
+       launchers(on_host<run<SwigluForward>>)},
       {MUSTER_KERNEL_SWIGLU_BACKWARD, "swiglu_backward", kSwigluBackward, Numbers{},
        [](const Args& args) { return check_same("swiglu_backward", kSwigluBackward, args); }, parts,
-       run<SwigluBackward>},
+       launchers(on_host<run<SwigluBackward>>)},
   }};
   return kRows;
 }

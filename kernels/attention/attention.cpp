@@ -2,6 +2,7 @@
 
 #include "kernels/attention/shape.hpp"
 #include "kernels/check.hpp"
+#include "kernels/on_host.hpp"
 
 #include <muster/kernels.h>
 
@@ -80,9 +81,9 @@ Status check_backward(const Args& args) {
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 2> kRows{
       {{MUSTER_KERNEL_ATTENTION_FORWARD, "attention_forward", kForward, Numbers{3, 1}, check_forward,
-        forward_parts, forward_part},
+        forward_parts, launchers(on_host<forward_part>)},
        {MUSTER_KERNEL_ATTENTION_BACKWARD, "attention_backward", kBackward, Numbers{3, 1}, check_backward,
-        backward_parts, backward_part}}};
+        backward_parts, launchers(on_host<backward_part>)}}};
   return kRows;
 }
 

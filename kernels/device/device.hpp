@@ -15,6 +15,7 @@
 namespace muster::device {
 
 enum class Kind : std::uint8_t { kHost, kCuda };
+inline constexpr std::size_t kKinds = 2;
 
 // More urgent first. A stream's priority orders it against the device's other streams; it never pre-empts a
 // running part.

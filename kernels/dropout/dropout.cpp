@@ -1,6 +1,7 @@
 #include "kernels/dropout/dropout.hpp"
 
 #include "kernels/check.hpp"
+#include "kernels/on_host.hpp"
 #include "kernels/row.hpp"
 #include "kernels/wide.hpp"
 
@@ -120,9 +121,11 @@ void run(const Args& args, std::uint32_t part) {
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 2> kRows{{
       {MUSTER_KERNEL_DROPOUT_FORWARD, "dropout_forward", kForward, Numbers{2, 1},
-       [](const Args& args) { return check("dropout_forward", kForward, args); }, parts, run, nullptr, 0},
+       [](const Args& args) { return check("dropout_forward", kForward, args); }, parts,
+       launchers(on_host<run>), 0},
       {MUSTER_KERNEL_DROPOUT_BACKWARD, "dropout_backward", kBackward, Numbers{2, 1},
-       [](const Args& args) { return check("dropout_backward", kBackward, args); }, parts, run, nullptr, 0},
+       [](const Args& args) { return check("dropout_backward", kBackward, args); }, parts,
+       launchers(on_host<run>), 0},
   }};
   return kRows;
 }

@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/element.hpp"
+#include "kernels/on_host.hpp"
 #include "kernels/wide.hpp"
 
 #include <muster/kernels.h>
@@ -210,9 +211,9 @@ void run_backward(const Args& args, std::uint32_t part) {
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 2> kRows{{
       {MUSTER_KERNEL_EMBEDDING_FORWARD, "embedding_forward", kForwardOperands, Numbers{1, 0}, check_forward,
-       parts_forward, run_forward},
+       parts_forward, launchers(on_host<run_forward>)},
       {MUSTER_KERNEL_EMBEDDING_BACKWARD, "embedding_backward", kBackwardOperands, Numbers{2, 0},
-       check_backward, parts_backward, run_backward},
+       check_backward, parts_backward, launchers(on_host<run_backward>)},
   }};
   return kRows;
 }

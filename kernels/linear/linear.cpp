@@ -4,6 +4,7 @@
 #include "kernels/element.hpp"
 #include "kernels/linear/host/product.hpp"
 #include "kernels/linear/tiling.hpp"
+#include "kernels/on_host.hpp"
 #include "kernels/wide.hpp"
 
 #include <muster/kernels.h>
@@ -183,11 +184,11 @@ void run_wgrad(const Args& args, std::uint32_t part) {
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 3> kRows{{
       {MUSTER_KERNEL_LINEAR_FORWARD, "linear_forward", kForwardOperands, Numbers{}, check_forward,
-       parts_forward, run_forward},
+       parts_forward, launchers(on_host<run_forward>)},
       {MUSTER_KERNEL_LINEAR_DGRAD, "linear_dgrad", kDgradOperands, Numbers{1, 0}, check_dgrad, parts_dgrad,
-       run_dgrad},
+       launchers(on_host<run_dgrad>)},
       {MUSTER_KERNEL_LINEAR_WGRAD, "linear_wgrad", kWgradOperands, Numbers{1, 0}, check_wgrad, parts_wgrad,
-       run_wgrad},
+       launchers(on_host<run_wgrad>)},
   }};
   return kRows;
 }

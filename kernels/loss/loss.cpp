@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/loss/token.hpp"
+#include "kernels/on_host.hpp"
 
 #include <muster/kernels.h>
 
@@ -133,17 +134,17 @@ void run_loss(const Args& args, std::uint32_t part) {
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 6> kRows{{
       {MUSTER_KERNEL_CROSS_ENTROPY_FORWARD, "cross_entropy_forward", kDenseForward, Numbers{},
-       check_dense_forward, parts_by_logits, run_logits<dense_forward>},
+       check_dense_forward, parts_by_logits, launchers(on_host<run_logits<dense_forward>>)},
       {MUSTER_KERNEL_CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", kDenseBackward, Numbers{0, 1},
-       check_dense_backward, parts_by_logits, run_logits<dense_backward>, nullptr, 0},
+       check_dense_backward, parts_by_logits, launchers(on_host<run_logits<dense_backward>>), 0},
       {MUSTER_KERNEL_VOCAB_MAX, "vocab_max", kVocabMax, Numbers{}, check_vocab_max, parts_by_logits,
-       run_logits<vocab_max>},
+       launchers(on_host<run_logits<vocab_max>>)},
       {MUSTER_KERNEL_VOCAB_SUM_EXP, "vocab_sum_exp", kVocabSumExp, Numbers{1, 0}, check_vocab_sum_exp,
-       parts_by_logits, run_logits<vocab_sum_exp>},
+       parts_by_logits, launchers(on_host<run_logits<vocab_sum_exp>>)},
       {MUSTER_KERNEL_VOCAB_LOSS, "vocab_loss", kVocabLoss, Numbers{}, check_vocab_loss, parts_by_tokens,
-       run_loss},
+       launchers(on_host<run_loss>)},
       {MUSTER_KERNEL_VOCAB_BACKWARD, "vocab_backward", kVocabBackward, Numbers{1, 1}, check_vocab_backward,
-       parts_by_logits, run_logits<vocab_backward>, nullptr, 0},
+       parts_by_logits, launchers(on_host<run_logits<vocab_backward>>), 0},
   }};
   return kRows;
 }

@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/norm/shape.hpp"
+#include "kernels/on_host.hpp"
 
 #include <muster/kernels.h>
 
@@ -162,13 +163,13 @@ void run_backward(const Args& args, std::uint32_t part) {
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 4> kRows{{
       {MUSTER_KERNEL_RMS_NORM_FORWARD, "rms_norm_forward", kRmsForward, Numbers{0, 1}, check_rms_forward,
-       parts_forward, run_forward<Form::kRms>},
+       parts_forward, launchers(on_host<run_forward<Form::kRms>>)},
       {MUSTER_KERNEL_RMS_NORM_BACKWARD, "rms_norm_backward", kRmsBackward, Numbers{2, 0}, check_rms_backward,
-       parts_backward, run_backward<Form::kRms>},
+       parts_backward, launchers(on_host<run_backward<Form::kRms>>)},
       {MUSTER_KERNEL_LAYER_NORM_FORWARD, "layer_norm_forward", kLayerForward, Numbers{0, 1},
-       check_layer_forward, parts_forward, run_forward<Form::kLayer>},
+       check_layer_forward, parts_forward, launchers(on_host<run_forward<Form::kLayer>>)},
       {MUSTER_KERNEL_LAYER_NORM_BACKWARD, "layer_norm_backward", kLayerBackward, Numbers{2, 0},
-       check_layer_backward, parts_backward, run_backward<Form::kLayer>},
+       check_layer_backward, parts_backward, launchers(on_host<run_backward<Form::kLayer>>)},
   }};
   return kRows;
 }

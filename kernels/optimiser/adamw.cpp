@@ -2,6 +2,7 @@
 
 #include "kernels/check.hpp"
 #include "kernels/element.hpp"
+#include "kernels/on_host.hpp"
 #include "kernels/wide.hpp"
 
 #include <muster/kernels.h>
@@ -112,8 +113,8 @@ void run_adamw(const Args& args, std::uint32_t part) {
 }  // namespace
 
 std::span<const Kernel> rows() {
-  static constexpr std::array<Kernel, 1> kRows{
-      {{MUSTER_KERNEL_ADAMW, "adamw", kAdamwOperands, Numbers{0, 5}, check_adamw, parts_adamw, run_adamw}}};
+  static constexpr std::array<Kernel, 1> kRows{{{MUSTER_KERNEL_ADAMW, "adamw", kAdamwOperands, Numbers{0, 5},
+                                                 check_adamw, parts_adamw, launchers(on_host<run_adamw>)}}};
   return kRows;
 }
 

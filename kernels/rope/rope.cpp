@@ -1,6 +1,7 @@
 #include "kernels/rope/rope.hpp"
 
 #include "kernels/check.hpp"
+#include "kernels/on_host.hpp"
 #include "kernels/row.hpp"
 #include "kernels/wide.hpp"
 
@@ -175,7 +176,7 @@ void run(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 1> kRows{
-      {{MUSTER_KERNEL_ROPE, "rope", kOperands, Numbers{2, 1}, check, parts, run, nullptr, 0}}};
+      {{MUSTER_KERNEL_ROPE, "rope", kOperands, Numbers{2, 1}, check, parts, launchers(on_host<run>), 0}}};
   return kRows;
 }
 

@@ -11,6 +11,7 @@
 #include "api/client/session/shown_units.hpp"
 #include "api/client/units/unit_watch.hpp"
 #include "kernels/check.hpp"
+#include "kernels/device/host/device.hpp"
 #include "kernels/table.hpp"
 
 #include <cstdlib>
@@ -52,6 +53,23 @@ constexpr std::size_t kAlignment = 4096;
 muster_status_t refuse(muster::Code code, const std::string& text) {
   return muster::client::report(muster::Status(code, text));
 }
+
+// A stream whose tasks run at once.
+class Stream final : public muster::device::host::TaskStream {
+ public:
+  explicit Stream(muster::bench::plain::Cores& cores) : cores_(cores) {}
+  muster::Status submit(const muster::device::host::Task& task) override {
+    cores_.run(task.parts, [&task](std::uint32_t part) { task.run(task.context, part); });
+    return {};
+  }
+  muster::Status record(muster::device::Event&) override { return {}; }
+  muster::Status wait(const muster::device::Event&) override { return {}; }
+  muster::Status synchronize() override { return {}; }
+  muster::Status health() const override { return {}; }
+
+ private:
+  muster::bench::plain::Cores& cores_;
+};
 
 muster_status_t not_here(std::string_view what) {
   return refuse(muster::Code::kUnsupported, fmt::format("{} is not in the program without Muster", what));
@@ -230,10 +248,9 @@ muster_status_t muster_plan_start(muster_session* session, muster_plan plan, con
   const muster_session::Plan& p = session->plans[plan - 1];
   *point = ++session->starts;
   if (p.kernel == nullptr) return MUSTER_OK;
-  const std::uint32_t parts = p.kernel->parts(p.args);
-  session->cores.run(parts, [&p](std::uint32_t part) { p.kernel->run(p.args, part); });
-  if (parts > 1 && p.kernel->fold != nullptr) p.kernel->fold(p.args);
-  return MUSTER_OK;
+  Stream stream(session->cores);
+  const muster::Status status = muster::kernels::launch(stream, *p.kernel, p.args);
+  return status.ok() ? MUSTER_OK : refuse(status.code(), status.message());
 }
 
 muster_status_t muster_plan_destroy(muster_session*, muster_plan) {

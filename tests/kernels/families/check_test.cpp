@@ -16,7 +16,7 @@ Status accept(const Args&) {
   return {};
 }
 
-const Kernel kProbe{1, "probe", kOperands, {1, 1}, accept, nullptr, nullptr};
+const Kernel kProbe{1, "probe", kOperands, {1, 1}, accept, nullptr};
 
 struct Probe {
   OwnedTensor x{MUSTER_F32, {32, 65}};
@@ -146,7 +146,7 @@ TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
 
 // Goal: an elementwise kernel may write exactly where it reads, but not to an overlapping other view.
 TEST(Validate, TakesTheVeryViewInPlace) {
-  const Kernel in_place{1, "probe", kOperands, {1, 1}, accept, nullptr, nullptr, nullptr, 0};
+  const Kernel in_place{1, "probe", kOperands, {1, 1}, accept, nullptr, {}, 0};
   OwnedTensor memory(MUSTER_F32, {100});
   Tensor x = memory.view();
   x.size[0] = 50;

@@ -1,6 +1,8 @@
 #include "tests/kernels/families/tensor_fixture.hpp"
 
+#include "api/base/assert.hpp"
 #include "kernels/check.hpp"
+#include "kernels/device/host/device.hpp"
 #include "kernels/element.hpp"
 
 #include <algorithm>
@@ -65,25 +67,42 @@ Shape strides_of(const Shape& shape, Layout layout) {
 
 using Order = std::vector<std::uint32_t>;
 
-void run_here(const Kernel& kernel, const Args& args, const Order& order) {
-  for (const std::uint32_t part : order) kernel.run(args, part);
+// Keeps what is launched on it: first all parts, then what folds them.
+class KeptTasks final : public device::host::TaskStream {
+ public:
+  Status submit(const device::host::Task& task) override {
+    tasks.push_back(task);
+    return {};
+  }
+  Status record(device::Event&) override { return {}; }
+  Status wait(const device::Event&) override { return {}; }
+  Status synchronize() override { return {}; }
+  Status health() const override { return {}; }
+
+  std::vector<device::host::Task> tasks;
+};
+
+void run_here(const device::host::Task& task, const Order& order) {
+  for (const std::uint32_t part : order) task.run(task.context, part);
 }
 // Even positions of the order on one thread, odd ones on another.
-void run_on_two_threads(const Kernel& kernel, const Args& args, const Order& order) {
+void run_on_two_threads(const device::host::Task& task, const Order& order) {
   Order mine;
   Order theirs;
   for (std::size_t i = 0; i < order.size(); ++i) (i % 2 == 0 ? mine : theirs).push_back(order[i]);
-  std::thread other([&] { run_here(kernel, args, theirs); });
-  run_here(kernel, args, mine);
+  std::thread other([&] { run_here(task, theirs); });
+  run_here(task, mine);
   other.join();
 }
 
-// As launch() does it: all parts, then what folds them.
 template<class Runner>
 void run_parts(const Kernel& kernel, Args args, const Order& order, Runner runner) {
   make_room(kernel, args);
-  runner(kernel, args, order);
-  if (kernel.fold != nullptr && order.size() > 1) kernel.fold(args);
+  KeptTasks stream;
+  const Status launched = kernel.launchers[static_cast<std::size_t>(stream.kind())](stream, kernel, args);
+  MUSTER_ASSERT(launched.ok() && stream.tasks.size() <= 2);
+  if (stream.tasks.front().parts > 0) runner(stream.tasks.front(), order);
+  if (stream.tasks.size() == 2) run_here(stream.tasks.back(), {0});
 }
 
 }  // namespace

@@ -16,7 +16,7 @@
 
 namespace muster::scheduler::test {
 
-inline const kernels::Kernel kNothing{0, "nothing", {}, {}, nullptr, nullptr, nullptr};
+inline const kernels::Kernel kNothing{0, "nothing", {}, {}, nullptr, nullptr};
 
 // Remembers what the graph wanted; the test decides when a step is finished.
 class Stage final : public Actions {
