@@ -86,6 +86,8 @@ struct DeviceInfo {
   std::uint32_t units = 0;         // workers, or multiprocessors
   // Its memory is the node's: threads and other processes read and write what they map of it.
   bool node_memory = false;
+  // It pays to enqueue work before the work of other streams has ended that it waits for (Stream::wait).
+  bool stream_waits = false;
 };
 
 // Owns    its queues and worker threads. Thread  open_stream, create_event, allocate, import: any.

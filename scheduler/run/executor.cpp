@@ -65,6 +65,8 @@ Status Executor::launch(std::uint32_t step_index, const Step& step) {
   MUSTER_ASSERT(step_index < slots_.size() && !step.parts.empty());
   Slot& slot = slots_[step_index];
   Lane& lane = lane_of(step.parts.front());
+  slot.number = step.number;
+  slot.after = step.after;
   slot.lane = &lane;
   slot.communicator = nullptr;
   if (const CollectiveWork* work = step.parts.front().plan->collective())
@@ -82,15 +84,17 @@ Status Executor::launch(std::uint32_t step_index, const Step& step) {
 }
 
 // Two steps of one lane may both end after the query of the first and before the query of the second. So
-// steps behind an unfinished one wait for the next poll, which keeps a lane's steps in order.
+// steps behind an unfinished one wait for the next poll, which keeps a lane's steps in order. The same holds
+// for steps that were launched behind one of another lane.
 void Executor::collect() {
   ++polls_;
   finished_.clear();
   std::size_t kept = 0;
   for (const std::uint32_t index : in_flight_) {
-    const Slot& slot = slots_[index];
+    Slot& slot = slots_[index];
     Lane& lane = *slot.lane;
-    if (lane.unfinished_at != polls_ && slot.end->query() && slot.outcome.over()) {
+    if (lane.unfinished_at != polls_ && slot.end->query() && slot.outcome.over() && !waits(slot)) {
+      slot.number = 0;
       const Instant end = std::max(slot.end->reached_at(), slot.outcome.released_at());
       finished_.push_back({index, slot.end->began_at(), end, slot.outcome.failure()});
       continue;
@@ -99,6 +103,11 @@ void Executor::collect() {
     in_flight_[kept++] = index;
   }
   in_flight_.resize(kept);
+}
+
+bool Executor::waits(const Slot& slot) const {
+  return std::any_of(slot.after.begin(), slot.after.end(),
+                     [this](const Step::After& after) { return slots_[after.step].number == after.number; });
 }
 
 bool Executor::is_outside(std::uint32_t step_index) const {
@@ -130,7 +139,19 @@ Status Executor::health() const {
   return {};
 }
 
+// A communicator may run all its members' work on the first one's stream.
+Status Executor::await(device::Stream& stream, const Step& step) {
+  for (const Step::After& after : step.after) {
+    const device::Event* const end = slots_[after.step].end;
+    if (end == nullptr) continue;  // its device broke when it was launched
+    MUSTER_RETURN_IF_ERROR(stream.wait(*end));
+    if (after.part > 0) MUSTER_RETURN_IF_ERROR(lane_of(step.parts[after.part]).stream->wait(*end));
+  }
+  return {};
+}
+
 Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome, const Step& step) {
+  if (!step.after.empty()) MUSTER_RETURN_IF_ERROR(await(stream, step));
   Plan& plan = *step.parts.front().plan;
   if (const KernelWork* work = plan.kernel()) return kernels::launch(stream, *work->kernel, work->args);
   members_.clear();

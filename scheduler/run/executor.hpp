@@ -34,7 +34,8 @@ struct Finished {
 class Executor {
  public:
   // The most entries of a stream that one step takes: its parts, their fold (kernels/kernel.hpp), and the
-  // record of its end.
+  // record of its end. Each step that it is launched behind takes one more, on the stream of the member that
+  // waits and on that of the first member.
   static constexpr std::uint32_t kEntriesPerStep = 3;
 
   struct Options {
@@ -88,7 +89,9 @@ class Executor {
     std::size_t launched = 0;
     std::uint64_t unfinished_at = 0;  // the latest poll that found a step of this lane unfinished
   };
-  struct Slot {  // one step in flight
+  struct Slot {                // one step in flight
+    std::uint64_t number = 0;  // Step::number; 0: none is in flight
+    std::span<const Step::After> after;
     Lane* lane = nullptr;
     const device::Event* end = nullptr;
     transport::Communicator* communicator = nullptr;  // of a collective
@@ -99,6 +102,8 @@ class Executor {
   Lane& lane_of(Rank rank, std::uint32_t lane) { return lanes_[rank][lane]; }
   Lane& lane_of(const Step::Part& part) { return lane_of(part.rank, part.lane); }
   Status enqueue(device::Stream& stream, transport::StepOutcome& outcome, const Step& step);
+  Status await(device::Stream& stream, const Step& step);
+  bool waits(const Slot& slot) const;
   void collect();
 
   RankTable<device::Device*> devices_;

@@ -24,13 +24,25 @@ CausePtr passed_on(const CausePtr& cause) {
   return std::make_shared<const Cause>(std::move(root));
 }
 
-// The cause of a lane whose next start waits for a point that failed by `cause`. No reset mends the end of a
-// session, so its code is passed on unchanged.
-Cause dependency(const Cause& cause) {
+// The cause of a start that waits for a point that failed by `cause`. No reset mends the end of a session, so
+// its code is passed on unchanged.
+CausePtr depending_on(const Cause& cause) {
   Cause behind = cause;
   behind.root = cause.code == Code::kDependency ? cause.root : cause.code;
   behind.code = is_session_end(behind.root) ? behind.root : Code::kDependency;
-  return behind;
+  return std::make_shared<const Cause>(std::move(behind));
+}
+
+// A lane whose next start has arrived, and waits for a launched step that has failed since; and that failure.
+std::optional<std::pair<std::uint32_t, const Cause*>> arrived_behind_failure(const RankLanes& rank) {
+  for (std::uint32_t lane = 0; lane < rank.lanes(); ++lane) {
+    const LaneQueue& queue = rank.lane(lane);
+    const Cause* failed = nullptr;
+    if (queue.has_next() && queue.next().arrived &&
+        rank.readiness(lane, queue.next(), &failed) == RankLanes::Ready::kFailed)
+      return std::pair(lane, failed);
+  }
+  return std::nullopt;
 }
 
 RankTable<RankLanes> first_lanes(const GraphOptions& options) {
@@ -51,7 +63,7 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
     : options_(options),
       actions_(actions),
       matches_(std::move(groups), options.world),
-      steps_(matches_.groups().size()),
+      steps_(matches_.groups().size(), options.stream_waits ? MUSTER_WAITS_MAX : 0),
       absences_(options.world),
       ranks_(first_lanes(options)),
       open_lanes_({ranks_, matches_, steps_, work_list_}, options.launch_depth) {}
@@ -136,6 +148,7 @@ Code Graph::submit(Request request, Instant now) {
   lane.skip();
   LaneQueue::Start start{request, {}, false};
   if (work != nullptr) start.stamp = matches_[work->group].stamp(place_of(*work, request.lane_id));
+  start.on_streams = options_.stream_waits && (work == nullptr || !groups()[work->group.value].spans());
   actions_.submitted(request);
   if (lane.stopped()) {  // covered by the failure that is published already
     drop(request.rank, request.lane, start);
@@ -202,6 +215,8 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     }
     stop_lane(part.rank, part.lane, cause, part.value);
   }
+  if (cause != nullptr && options_.stream_waits)
+    give_up_steps(steps_.behind(step_index), depending_on(*cause));
   steps_.give_back(step_index);
   resolve(now);
 }
@@ -230,7 +245,10 @@ void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
     stop_lane(rank, lane, new_fault(std::move(cause)));
     resolve(now);
   } else if (const auto launched = steps_.latest(rank, lane); launched && !steps_.at(*launched).given_up) {
-    if (actions_.is_outside(*launched)) return give_up_step(*launched, std::move(cause), now);
+    if (actions_.is_outside(*launched)) {
+      give_up_steps({*launched}, new_fault(std::move(cause)));
+      return resolve(now);
+    }
     // It may end in this turn, or wait for another node in the next: then tick() gives it up.
     steps_.at(*launched).deadline = now;
     steps_.at(*launched).left = std::move(cause);
@@ -249,7 +267,8 @@ void Graph::tick(Instant now) {
     if (!actions_.is_outside(index)) continue;
     const StepTable::InFlight& flight = steps_.at(index);
     if (flight.left) {
-      give_up_step(index, *flight.left, now);
+      give_up_steps({index}, new_fault(*flight.left));
+      resolve(now);
       continue;
     }
     // Each time something moves, the step gets its whole timeout anew, and the time that was forgiven.
@@ -260,9 +279,10 @@ void Graph::tick(Instant now) {
     const std::vector<AwaitedRanks> awaited = actions_.awaited(index, step);
     // While that was asked, the step may have ended: then finished() brings a better cause than an empty
     // list.
-    if (actions_.is_outside(index))
-      give_up_step(index, overdue(step, flight.allowed, groups(), lane_names(), ranks_.world(), awaited),
-                   now);
+    if (!actions_.is_outside(index)) continue;
+    give_up_steps({index},
+                  new_fault(overdue(step, flight.allowed, groups(), lane_names(), ranks_.world(), awaited)));
+    resolve(now);
   }
   for (const bool roots : {true, false})
     for (const Rank self : ranks_.world().locals())
@@ -279,25 +299,31 @@ void Graph::tick(Instant now) {
       }
 }
 
-// The step stays launched.
-void Graph::give_up_step(std::uint32_t index, Cause said, Instant now) {
-  StepTable::InFlight& flight = steps_.at(index);
-  flight.given_up = true;
-  actions_.cancel(index);
-  const CausePtr cause = new_fault(std::move(said));
-  for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
-    const Step::Part part = flight.step.parts[i];
-    RankLanes& rank = ranks_[part.rank];
-    RankLanes::Load& load = rank.load(part.lane);
-    ++load.given_up;
-    if (!rank.present() || flight.generations[i] != rank.generation()) continue;
-    const Place place = place_of(*part.plan->collective(), part.lane_id);
-    rank.lane(part.lane).note(place);
-    work_list_.fail(matches_[place.group].end(place, cause), cause);
-    actions_.quarantined(part.rank, part.lane, ++load.quarantined);
-    stop_lane(part.rank, part.lane, cause, part.value);
+// A member that waits for no launched step gets the fault at the root of a DEPENDENCY.
+void Graph::give_up_steps(const std::vector<std::uint32_t>& steps, const CausePtr& cause) {
+  const CausePtr root = passed_on(cause);
+  for (const std::uint32_t index : steps) {
+    StepTable::InFlight& flight = steps_.at(index);
+    if (flight.given_up) continue;
+    flight.given_up = true;
+    const bool collective = flight.step.parts.front().plan->collective() != nullptr;
+    if (collective) actions_.cancel(index);
+    for (std::uint32_t i = 0; i < flight.step.parts.size(); ++i) {
+      const Step::Part part = flight.step.parts[i];
+      RankLanes& rank = ranks_[part.rank];
+      RankLanes::Load& load = rank.load(part.lane);
+      ++load.given_up;
+      if (!rank.present() || flight.generations[i] != rank.generation()) continue;
+      if (collective) {
+        const Place place = place_of(*part.plan->collective(), part.lane_id);
+        rank.lane(part.lane).note(place);
+        work_list_.fail(matches_[place.group].end(place, root), root);
+      }
+      actions_.quarantined(part.rank, part.lane, ++load.quarantined);
+      stop_lane(part.rank, part.lane, flight.step.waits(i) ? cause : root, part.value);
+    }
+    if (options_.stream_waits) give_up_steps(steps_.behind(index), depending_on(*cause));
   }
-  resolve(now);
 }
 
 // ---- progress ----------------------------------------------------------------------------------
@@ -347,7 +373,7 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     const RankLanes::Ready ready = r.readiness(lane_index, start, &failed);
     if (ready == RankLanes::Ready::kNo) break;
     if (ready == RankLanes::Ready::kFailed) {
-      stop_lane(rank, lane_index, std::make_shared<const Cause>(dependency(*failed)));
+      stop_lane(rank, lane_index, depending_on(*failed));
       return true;
     }
     if (collective) return arrive(rank, lane_index, now) || moved;
@@ -399,14 +425,16 @@ void Graph::launch(std::span<const Arrival> members, std::uint64_t number, Insta
   flight.since = now;
   for (const Arrival& member : members) {
     RankLanes& rank = ranks_[member.rank];
-    const Request& request = rank.lane(member.lane).next().request;
+    const LaneQueue::Start& start = rank.lane(member.lane).next();
+    const Request& request = start.request;
     MUSTER_ASSERT(request.value == member.value);
     if (request.plan->collective() != nullptr)
       if (const Instant deadline = later(now, request.timeout); deadline < flight.deadline) {
         flight.deadline = deadline;
         flight.allowed = request.timeout;
       }
-    rank.lane(member.lane).launch_next();
+    if (start.on_streams) steps_.add_waits(flight.step, rank, start);
+    rank.lane(member.lane).launch_next(index);
     ++rank.load(member.lane).running;
     flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at,
                                  member.lane_id, member.bases, member.stamp});
@@ -442,6 +470,10 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause
   if (!r.present()) return;
   actions_.stopped(rank, lane_index, *from, *lane.cause());
   work_list_.mark_runnable(rank);
+  if (!options_.stream_waits) return;
+  // Now, because its last member may arrive next.
+  if (const auto behind = arrived_behind_failure(r))
+    stop_lane(rank, behind->first, depending_on(*behind->second));
 }
 
 // A start of a stopped lane will not be launched.

@@ -7,6 +7,10 @@
 // collective is launched when all members have arrived (MatchQueue) and nothing runs on its lane. Work that
 // former clients of the rank left running counts too, because it lies on the same streams.
 //
+// Stream waits. With GraphOptions::stream_waits a start need not wait until a point of its rank is reached,
+// if the step that reaches it is launched: it is launched behind that step (Step::after), and its stream
+// waits. Both must be all on the device's streams, so neither is a collective of a group that spans nodes.
+//
 // Failure (decision D18; the rule of a place is in epochs.hpp).
 //   1. A failure stops the lane. Its starts that are not launched are dropped, and so is every further start
 //      until the client resets the lane. Starts on other lanes that wait for a dropped one fail with
@@ -19,6 +23,8 @@
 //   4. A launched collective that goes on outside the workers may pass its deadline, or a member of it may be
 //      interrupted. Its place ends and its members get that error at once. Until it is over, its memory is in
 //      quarantine (decision D20).
+//   5. A step that was launched behind a failed one, or behind one that was given up, is given up with
+//      DEPENDENCY, a collective for all its members.
 #pragma once
 
 #include "api/base/world.hpp"
@@ -41,6 +47,7 @@ struct GraphOptions {
   std::uint32_t lane_depth = 1024;            // starts waiting or running per lane
   std::uint32_t launch_depth = 8;             // kernels of one lane handed to its stream at a time
   std::uint32_t lanes = MUSTER_LANE_CLASSES;  // with which each rank begins
+  bool stream_waits = false;                  // DeviceInfo::stream_waits of the ranks' devices
 };
 
 // Owns    the lanes of every rank, the match queue, the steps in flight, and the absences.
@@ -120,7 +127,8 @@ class Graph {
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const Arrival> members, std::uint64_t number, Instant now);
-  void give_up_step(std::uint32_t index, Cause cause, Instant now);
+  // The steps stay launched. Those behind them are given up too.
+  void give_up_steps(const std::vector<std::uint32_t>& steps, const CausePtr& cause);
 
   // Stops the lane before its next start, or at `failed_value`, where a launched start has failed. Without
   // `failed_value` it does nothing if the lane has stopped already.

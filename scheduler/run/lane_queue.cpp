@@ -20,17 +20,25 @@ LaneQueue::Start LaneQueue::take_newest() {
   return newest;
 }
 
-void LaneQueue::launch_next() {
+void LaneQueue::launch_next(std::uint32_t step) {
   Start& start = next();
   start.arrived = false;
+  start.step = step;
   launched_collective_ = start.request.plan->collective() != nullptr;
-  ++launched_;
+  if (start.on_streams) launched_ = start.request.value;
+  ++in_flight_;
+}
+
+const LaneQueue::Start* LaneQueue::in_flight(std::uint64_t value) const {
+  for (std::uint32_t i = 0; i < in_flight_; ++i)
+    if (queue_[i].request.value == value) return &queue_[i];
+  return nullptr;
 }
 
 void LaneQueue::finish(std::uint64_t value, bool well) {
-  MUSTER_ASSERT(launched_ > 0 && queue_.front().request.value == value);
+  MUSTER_ASSERT(in_flight_ > 0 && queue_.front().request.value == value);
   queue_.pop();
-  --launched_;
+  --in_flight_;
   launched_collective_ = false;
   if (well) reached_ = value;
 }

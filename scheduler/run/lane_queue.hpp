@@ -23,6 +23,10 @@ class LaneQueue {
     Request request;
     Stamp stamp;           // of a collective
     bool arrived = false;  // a collective that waits for its peers in the match queue
+    // All its work lies on its device's streams. Such a start is launched behind launched ones of its kind,
+    // because a stream can wait for another.
+    bool on_streams = false;
+    std::uint32_t step = 0;  // that it was launched in: an index of the step table
   };
 
   explicit LaneQueue(std::uint32_t depth) : queue_(depth) {}
@@ -34,18 +38,19 @@ class LaneQueue {
   void skip() { ++last_; }
   void push(Start start, Instant now);
   // The next start: the oldest that is not launched.
-  bool has_next() const { return launched_ < queue_.size(); }
-  Start& next() { return queue_[launched_]; }
-  const Start& next() const { return queue_[launched_]; }
+  bool has_next() const { return in_flight_ < queue_.size(); }
+  Start& next() { return queue_[in_flight_]; }
+  const Start& next() const { return queue_[in_flight_]; }
   // The starts that are not launched.
-  std::size_t waiting() const { return queue_.size() - launched_; }
-  const Start& waiting(std::size_t i) const { return queue_[launched_ + i]; }
+  std::size_t waiting() const { return queue_.size() - in_flight_; }
+  const Start& waiting(std::size_t i) const { return queue_[in_flight_ + i]; }
   Start take_newest();
   // The oldest start; nullptr: none. Launched starts are older than all others.
   const Start* oldest() const { return queue_.empty() ? nullptr : &queue_.front(); }
-  bool any_launched() const { return launched_ > 0; }
+  bool any_launched() const { return in_flight_ > 0; }
   bool collective_launched() const { return launched_collective_; }
-  void launch_next();
+  // `step`: that it is launched in.
+  void launch_next(std::uint32_t step);
   // Removes the oldest launched start, which has ended. `well`: the timeline reaches its value.
   void finish(std::uint64_t value, bool well);
 
@@ -53,6 +58,11 @@ class LaneQueue {
   Instant moved() const { return moved_; }
   void moved_at(Instant now) { moved_ = now; }
   std::uint64_t reached() const { return reached_; }
+  // Up to this value all work lies on the device's streams, or has ended. So a start on these streams need
+  // not wait until such a value is reached.
+  std::uint64_t launched() const { return launched_; }
+  // The launched start of that value; nullptr: it has ended, or is not launched.
+  const Start* in_flight(std::uint64_t value) const;
 
   // ---- failures --------------------------------------------------------------------------------
   // Whether the lane has failed and was not reset.
@@ -82,10 +92,11 @@ class LaneQueue {
   void remember(Failed failed);
 
   BoundedQueue<Start> queue_;
-  std::uint32_t launched_ = 0;
+  std::uint32_t in_flight_ = 0;  // launched starts
   bool launched_collective_ = false;
   Instant moved_{0};
   std::uint64_t last_ = 0;  // value of the newest start
+  std::uint64_t launched_ = 0;
   std::uint64_t reached_ = 0;
   std::uint64_t failed_from_ = 0;  // 0: the lane has never failed
   std::uint64_t failed_to_ = 0;    // 0 while the lane is stopped

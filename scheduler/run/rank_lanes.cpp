@@ -5,6 +5,14 @@
 #include <fmt/format.h>
 
 namespace muster::scheduler {
+namespace {
+
+// Whether the start must still wait for that point of a lane.
+bool waits_for(const LaneQueue::Start& start, const LaneQueue& other, std::uint64_t value) {
+  return other.reached() < value && !(start.on_streams && other.launched() >= value);
+}
+
+}  // namespace
 
 RankLanes::RankLanes(std::uint32_t first, std::uint32_t depth) : first_(first), depth_(depth) {
   for (std::uint32_t i = 0; i < first; ++i) lanes_.push_back({LaneQueue(depth), LaneTable::first_of(i)});
@@ -121,7 +129,7 @@ RankLanes::Ready RankLanes::readiness(std::uint32_t lane, const LaneQueue::Start
       return Ready::kFailed;
     }
     if (timeline == lane && value < start.request.value) continue;  // the lane's own order
-    if (other.reached() < value) return Ready::kNo;
+    if (waits_for(start, other, value)) return Ready::kNo;
   }
   return Ready::kYes;
 }
@@ -136,7 +144,7 @@ RankLanes::Obstacle RankLanes::obstacle(std::uint32_t lane, const LaneQueue::Sta
       const std::uint64_t at = timelines_[timeline - shm::kClientTimelineFirst];
       if (at < value)
         return {fmt::format("client timeline {} to reach {} (it is at {})", timeline, value, at), {}};
-    } else if (timeline != lane && lanes_[timeline].queue.reached() < value) {
+    } else if (timeline != lane && waits_for(start, lanes_[timeline].queue, value)) {
       return {fmt::format("lane {} to reach {} (it is at {})", names.label(lanes_[timeline].id), value,
                           lanes_[timeline].queue.reached()),
               timeline};
@@ -167,7 +175,7 @@ std::optional<Instant> RankLanes::still_since(std::uint32_t lane, std::uint64_t 
     if (timeline >= shm::kClientTimelineFirst) {
       const std::size_t index = timeline - shm::kClientTimelineFirst;
       if (timelines_[index] < value) since = std::max(since, signalled_[index]);
-    } else if ((seen >> timeline & 1U) == 0 && lanes_[timeline].queue.reached() < value) {
+    } else if ((seen >> timeline & 1U) == 0 && waits_for(queue.next(), lanes_[timeline].queue, value)) {
       const std::optional<Instant> there = still_since(timeline, seen);
       if (!there) return std::nullopt;
       since = std::max(since, *there);
@@ -185,7 +193,7 @@ void RankLanes::note_exposure(Instant now) {
     for (const std::uint64_t wait : next.request.waits) {
       const std::uint32_t timeline = wait == 0 ? 0 : shm::point_timeline(wait);
       if (timeline == MUSTER_LANE_COMPUTE || timeline >= shm::kClientTimelineFirst) continue;
-      waits = waits || lanes_[timeline].queue.reached() < shm::point_value(wait);
+      waits = waits || waits_for(next, lanes_[timeline].queue, shm::point_value(wait));
     }
   }
   if (waits == exposed_since_.has_value()) return;

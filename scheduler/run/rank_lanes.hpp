@@ -78,7 +78,9 @@ class RankLanes {
 
   // ---- obstacles of its starts -----------------------------------------------------------------
   enum class Ready : std::uint8_t { kYes, kNo, kFailed };
-  // kFailed: *failed says why one of the start's points will never be reached.
+  // kYes: its points are reached. All lanes of a rank are of one device, so for a start on that device's
+  // streams it is enough that they are launched there. kFailed: *failed says why one of them will never be
+  // reached.
   Ready readiness(std::uint32_t lane, const LaneQueue::Start& start, const Cause** failed) const;
   struct Obstacle {
     std::string text;

@@ -10,6 +10,7 @@
 #include "scheduler/run/plan.hpp"
 #include "transport/collective/job_links.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <optional>
@@ -42,8 +43,20 @@ struct Step {
     Bases bases{};
     Stamp stamp{};  // of a collective
   };
+  // A launched step behind which a part is launched: the part's stream waits for its end.
+  struct After {
+    std::uint32_t part = 0;    // of this step
+    std::uint32_t step = 0;    // index of the other
+    std::uint64_t number = 0;  // of the other
+  };
   std::vector<Part> parts;    // one for a kernel; the members on this node in group order for a collective
   transport::MatchKey key{};  // of a collective of a group that spans nodes
+  std::uint64_t number = 0;   // 1, 2, … in order of launch
+  std::vector<After> after{};
+
+  bool waits(std::uint32_t part) const {
+    return std::any_of(after.begin(), after.end(), [part](const After& each) { return each.part == part; });
+  }
 };
 
 // Members of a group on another node for which a step waits.
@@ -60,7 +73,8 @@ struct AwaitedRanks {
 class Actions {
  public:
   virtual ~Actions() = default;
-  // Enqueue the step; report it to Graph::finished() with its index once its work is done.
+  // Enqueue the step; report it to Graph::finished() with its index once its work is done. It lives until
+  // then. Report it after those that it was launched behind (Step::after).
   virtual void launch(std::uint32_t step_index, const Step& step) = 0;
   // The lane's timeline reached `value`, by a step with this key (Step::key).
   virtual void reached(Rank rank, std::uint32_t lane, std::uint64_t value,

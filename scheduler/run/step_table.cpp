@@ -15,6 +15,7 @@ void StepTable::add(std::uint32_t steps) {
   for (std::uint32_t i = 0; i < steps; ++i) {
     InFlight& step = steps_.emplace_back();
     step.step.parts.reserve(kNarrow);
+    step.step.after.reserve(kNarrow * waits_);
     step.generations.reserve(kNarrow);
   }
 }
@@ -24,6 +25,7 @@ void StepTable::add(GroupId group, LaneId lane, std::size_t members) {
   std::vector<Room>& rooms = rooms_[group.value];
   rooms.resize(std::max<std::size_t>(rooms.size(), lane.value + 1));
   rooms[lane.value].parts.reserve(members);
+  rooms[lane.value].after.reserve(members * waits_);
   rooms[lane.value].generations.reserve(members);
 }
 
@@ -36,6 +38,7 @@ StepTable::Room* StepTable::room_of(std::size_t members, LaneId lane, const Plan
 void StepTable::exchange(InFlight& step, Room* room) {
   if (room == nullptr) return;
   step.step.parts.swap(room->parts);
+  step.step.after.swap(room->after);
   step.generations.swap(room->generations);
 }
 
@@ -51,6 +54,8 @@ StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Pla
   step.given_up = false;
   exchange(step, room_of(members, lane, plan));
   step.step.parts.clear();
+  step.step.after.clear();
+  step.step.number = ++launched_;
   step.generations.clear();
   ++in_flight_;
   return step;
@@ -59,6 +64,17 @@ StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Pla
 StepTable::InFlight& StepTable::at(std::uint32_t index) {
   MUSTER_ASSERT(index < steps_.size() && steps_[index].used);
   return steps_[index];
+}
+
+// The stream of the start's own lane keeps the order of that lane.
+void StepTable::add_waits(Step& step, const RankLanes& rank, const LaneQueue::Start& start) {
+  const auto part = static_cast<std::uint32_t>(step.parts.size());
+  for (const std::uint64_t wait : start.request.waits) {
+    const std::uint32_t timeline = shm::point_timeline(wait);
+    if (wait == 0 || timeline >= shm::kClientTimelineFirst || timeline == start.request.lane) continue;
+    if (const LaneQueue::Start* before = rank.lane(timeline).in_flight(shm::point_value(wait)))
+      step.after.push_back({part, before->step, at(before->step).step.number});
+  }
 }
 
 void StepTable::give_back(std::uint32_t index) {
@@ -80,6 +96,30 @@ std::vector<std::uint32_t> StepTable::overdue(Instant now) const {
   for (std::uint32_t i = 0; i < size() && in_flight_ > 0; ++i)
     if (steps_[i].used && !steps_[i].given_up && steps_[i].deadline <= now) overdue.push_back(i);
   return overdue;
+}
+
+bool StepTable::shares_lane(const InFlight& one, const InFlight& other) {
+  for (std::size_t i = 0; i < one.step.parts.size(); ++i)
+    for (std::size_t j = 0; j < other.step.parts.size(); ++j) {
+      const Step::Part& a = one.step.parts[i];
+      const Step::Part& b = other.step.parts[j];
+      if (a.rank == b.rank && a.lane == b.lane && one.generations[i] == other.generations[j]) return true;
+    }
+  return false;
+}
+
+std::vector<std::uint32_t> StepTable::behind(std::uint32_t index) const {
+  const InFlight& first = steps_[index];
+  const std::uint64_t number = first.step.number;
+  const auto waits = [&](const Step::After& after) { return after.step == index && after.number == number; };
+  std::vector<std::uint32_t> behind;
+  for (std::uint32_t i = 0; i < size(); ++i) {
+    const InFlight& step = steps_[i];
+    if (!step.used || step.given_up || step.step.number <= number) continue;
+    if (std::any_of(step.step.after.begin(), step.step.after.end(), waits) || shares_lane(step, first))
+      behind.push_back(i);
+  }
+  return behind;
 }
 
 std::optional<std::uint32_t> StepTable::latest(Rank rank, std::uint32_t lane) const {

@@ -4,6 +4,7 @@
 #include "api/base/status.hpp"
 #include "scheduler/run/lane_table.hpp"
 #include "scheduler/run/match_queue.hpp"
+#include "scheduler/run/rank_lanes.hpp"
 #include "scheduler/run/request.hpp"
 
 #include <cstddef>
@@ -27,13 +28,14 @@ class StepTable {
     Instant since{0};
     Instant deadline{Instant::max()};        // of a collective: the earliest of its members
     Nanos allowed{0};                        // from `since` to the deadline, without what was forgiven
-    bool given_up = false;                   // the deadline has passed, and members were informed
+    bool given_up = false;                   // its members were informed of a failure before its end
     std::optional<Cause> left;               // a member has given it up before it was outside: why
     std::vector<std::uint32_t> generations;  // of each part's rank at launch (RankLanes::generation)
     bool used = false;
   };
 
-  explicit StepTable(std::size_t groups) : rooms_(groups) {}
+  // `waits`: the most steps that a member of one is launched behind.
+  StepTable(std::size_t groups, std::size_t waits) : waits_(waits), rooms_(groups) {}
   // Makes room for so many more steps in flight.
   void add(std::uint32_t steps);
   // Makes room for the collectives of a group on a lane. `members`: those on this node.
@@ -44,6 +46,8 @@ class StepTable {
   // An entry with room for a step of so many members, without parts and generations. Its index is *index.
   InFlight& take(std::size_t members, LaneId lane, const Plan& plan, std::uint32_t* index);
   InFlight& at(std::uint32_t index);
+  // The step's next part is this start of the rank, launched behind the steps in flight that it waits for.
+  void add_waits(Step& step, const RankLanes& rank, const LaneQueue::Start& start);
   void give_back(std::uint32_t index);
 
   std::uint32_t in_flight() const { return in_flight_; }
@@ -51,6 +55,8 @@ class StepTable {
   void forgive(Instant moment, Nanos lateness);
   // Steps whose deadline has passed and that were not given up.
   std::vector<std::uint32_t> overdue(Instant now) const;
+  // The steps in flight that were launched behind that one, or on a lane after it, and were not given up.
+  std::vector<std::uint32_t> behind(std::uint32_t index) const;
   // The collective in flight that the rank started last on the lane.
   std::optional<std::uint32_t> latest(Rank rank, std::uint32_t lane) const;
   // A collective in flight.
@@ -63,17 +69,21 @@ class StepTable {
  private:
   struct Room {
     std::vector<Step::Part> parts;
+    std::vector<Step::After> after;
     std::vector<std::uint32_t> generations;
   };
   static constexpr std::size_t kNarrow = 2;  // every step has room of its own for this many members
   Room* room_of(std::size_t members, LaneId lane, const Plan& plan);
   static void exchange(InFlight& step, Room* room);
+  static bool shares_lane(const InFlight& one, const InFlight& other);
   std::uint32_t size() const { return static_cast<std::uint32_t>(steps_.size()); }
 
+  std::size_t waits_;
   std::deque<InFlight> steps_;
   std::vector<std::uint32_t> free_;
   std::vector<std::vector<Room>> rooms_;  // by group, by LaneId
   std::uint32_t in_flight_ = 0;
+  std::uint64_t launched_ = 0;
 };
 
 // The place by names that all nodes of its group have in common.

@@ -3,9 +3,9 @@
 // tests/transport/communicator_conformance.hpp is the suite.
 //
 // Order of one launch.
-//   1. On a host device nothing runs on the members' streams when a collective is launched, and nothing is
-//      launched behind it until it has ended. So all of it may run on the stream of one member.
-//   2. On other devices a member's earlier work may lie on its stream. The member's part runs after it.
+//   1. No work lies on the members' streams when a collective is launched, only waits: on each member's those
+//      of that member, on the first one's those of all. So all of it may run on the first one's stream.
+//   2. Where it runs on several streams, a member's part runs after what lies on its own.
 //   3. The first member's stream ends the step. Work that the launch puts on other streams ends before its
 //      work on that stream does, also if the launch fails.
 #pragma once

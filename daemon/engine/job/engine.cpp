@@ -85,10 +85,10 @@ Engine::Parts::Parts(Engine& engine, std::optional<DirectPages> own_board, JobGr
           engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.links_,
           [this, &engine](GroupId group) { groups.lost_elsewhere(group, SessionId(engine.next_session_)); }),
       missing(engine.spec_.world, graph, *engine.links_),
-      groups(
-          std::move(plan.list), std::move(plan.table),
-          {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
-           direct_pages, engine.factories_, engine.spans_, engine.devices_->table(), other_nodes, elsewhere, missing}),
+      groups(std::move(plan.list), std::move(plan.table),
+             {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
+              direct_pages, engine.factories_, engine.spans_, engine.devices_->table(), other_nodes,
+              elsewhere, missing}),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, direct_pages),
@@ -127,6 +127,7 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan, std::span<const devic
                           MemoryAccount::charge(account_, spec_.world.local_count() * kSessionBytes));
   MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this, spans_));
   MUSTER_ASSIGN_OR_RETURN(devices_, RankDevices::open(spec_.world, devices, *pool_, account_));
+  graph_options_.stream_waits = devices_->all(&device::DeviceInfo::stream_waits);
   for (const auto& factory : factories_) factory->use([this] { wake(); });
   MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, devices_->table(), factories_));
   const GroupTable& table = plan.table;

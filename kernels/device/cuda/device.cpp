@@ -75,6 +75,7 @@ Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const DeviceO
   info.name = properties.name;
   info.memory_bytes = properties.totalGlobalMem;
   info.units = static_cast<std::uint32_t>(properties.multiProcessorCount);
+  info.stream_waits = true;
   return std::make_unique<CudaDevice>(std::move(info), options.depth, zeroing);
 }
 

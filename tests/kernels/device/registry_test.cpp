@@ -16,6 +16,7 @@ TEST(Registry, OpensTheHostDevicesOfAPool) {
     EXPECT_EQ((*device)->info().kind, Kind::kHost);
     EXPECT_EQ((*device)->info().ordinal, ordinal);
     EXPECT_TRUE((*device)->info().node_memory);
+    EXPECT_FALSE((*device)->info().stream_waits);
   }
   EXPECT_EQ(device_count(Kind::kHost).value(), 1u);
   EXPECT_STREQ(kind_name(Kind::kHost), "host");

@@ -4,6 +4,7 @@
 #include "kernels/device/registry.hpp"
 #include "kernels/table.hpp"
 #include "scheduler/run/graph.hpp"
+#include "tests/scheduler/run/graph_fixture.hpp"
 
 #include <array>
 #include <memory>
@@ -18,7 +19,7 @@
 namespace muster::scheduler {
 namespace {
 
-const GraphOptions kOptions{1, 1024, 8};
+const GraphOptions kOptions = test::with_waits({1, 1024, 8});
 
 // A graph of one rank whose launches go to an executor on streams that are as deep as the engine's.
 class Streams final : public Actions {
@@ -106,10 +107,14 @@ struct FakeDevice final : device::Device {
       static_cast<FakeEvent&>(event).recorded = ++device.recorded;
       return device.broken;
     }
-    Status wait(const device::Event&) override { return {}; }
+    Status wait(const device::Event& event) override {
+      waits.push_back(&event);
+      return device.full;
+    }
     Status synchronize() override { return {}; }
     Status health() const override { return device.broken; }
     FakeDevice& device;
+    std::vector<const device::Event*> waits;
   };
 
   const device::DeviceInfo& info() const noexcept override { return kInfo; }
@@ -130,6 +135,7 @@ struct FakeDevice final : device::Device {
   std::uint32_t recorded = 0;
   std::uint32_t ended = 0;
   Status broken;
+  Status full;  // of its streams, at a wait
 };
 
 // Says what it is told to say at each launch, and remembers the latest.
@@ -212,6 +218,60 @@ TEST_F(FailingSteps, TellWhatFailedAfterTheLaunch) {
   ASSERT_TRUE(executor->launch(0, step).ok()) << "the same place in the table";
   devices[0].ended = 2;
   EXPECT_EQ(poll(), std::vector<std::string>{""});
+}
+
+// ---- steps that are launched behind others -----------------------------------------------------
+
+// Goal:   the stream of the member that waits, and the first one, where a backend may run all of it.
+TEST_F(FailingSteps, MakeStreamsWaitForTheStepsBeforeThem) {
+  step.number = 1;
+  ASSERT_TRUE(executor->launch(0, step).ok());
+  Step behind = step;
+  for (Step::Part& part : behind.parts) part.lane = 7;
+  behind.number = 2;
+  behind.after = {{1, 0, 1}};
+  ASSERT_TRUE(executor->launch(1, behind).ok());
+  ASSERT_EQ(backend->streams.size(), 2u);
+  for (device::Stream* stream : backend->streams)
+    EXPECT_EQ(static_cast<FakeDevice::FakeStream*>(stream)->waits.size(), 1u);
+}
+
+// Goal:   no step is told before those that it was launched behind, of which one may go on outside.
+TEST_F(FailingSteps, AreToldAfterTheStepsBeforeThem) {
+  step.number = 1;
+  ASSERT_TRUE(executor->launch(0, step).ok());
+  backend->latest->hold();
+  transport::StepOutcome* const first = backend->latest;
+  Step behind = step;
+  for (Step::Part& part : behind.parts) part.lane = 7;
+  behind.number = 2;
+  behind.after = {{0, 0, 1}};
+  ASSERT_TRUE(executor->launch(1, behind).ok());
+  devices[0].ended = 2;
+  EXPECT_TRUE(poll().empty());
+  first->fail(Status(Code::kPeerLost, "the link broke"));
+  first->release(Instant(1));
+  EXPECT_EQ(poll(), (std::vector<std::string>{"the link broke", ""}));
+  step.number = 3;
+  ASSERT_TRUE(executor->launch(0, step).ok()) << "the same place in the table";
+  behind.number = 4;
+  ASSERT_TRUE(executor->launch(1, behind).ok()) << "behind the step that was there before";
+  devices[0].ended = 4;
+  EXPECT_EQ(poll().size(), 2u);
+}
+
+TEST_F(FailingSteps, RunNothingWhereAStreamCannotWait) {
+  step.number = 1;
+  ASSERT_TRUE(executor->launch(0, step).ok());
+  devices[0].full = Status(Code::kBusy, "the stream is full");
+  Step behind = step;
+  behind.number = 2;
+  behind.after = {{0, 0, 1}};
+  backend->streams.clear();
+  ASSERT_TRUE(executor->launch(1, behind).ok());
+  EXPECT_TRUE(backend->streams.empty());
+  devices[0].ended = 2;
+  EXPECT_EQ(poll(), (std::vector<std::string>{"", "the stream is full"}));
 }
 
 // Goal:   the executor reports a device that breaks as a whole, because no step does.

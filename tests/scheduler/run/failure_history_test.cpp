@@ -62,7 +62,9 @@ struct Operation {
 class History final : public Actions {
  public:
   explicit History(std::uint64_t seed)
-      : random_(seed), plans_({kRanks, 64, 3}, square()), graph_({kRanks, 64, 3}, square(), *this) {
+      : random_(seed),
+        plans_({kRanks, 64, 3}, square()),
+        graph_(test::with_waits({kRanks, 64, 3}), square(), *this) {
     for (std::size_t step = 0; step < kSteps; ++step) program_.push_back(operation(step));
     for (std::uint32_t rank = 0; rank < kRanks; ++rank) attach(rank);
   }

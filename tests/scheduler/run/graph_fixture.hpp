@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <memory>
@@ -18,6 +19,16 @@ namespace muster::scheduler::test {
 
 inline const kernels::Kernel kNothing{0, "nothing", {}, {}, nullptr, nullptr};
 
+// The programs of this folder run once more with this variable: on devices whose streams wait for each other.
+inline bool stream_waits() {
+  static const bool set = std::getenv("MUSTER_TEST_STREAM_WAITS") != nullptr;
+  return set;
+}
+inline GraphOptions with_waits(GraphOptions options, bool waits = stream_waits()) {
+  options.stream_waits = waits;
+  return options;
+}
+
 // Remembers what the graph wanted; the test decides when a step is finished.
 class Stage final : public Actions {
  public:
@@ -27,8 +38,9 @@ class Stage final : public Actions {
   };
 
   // Ranks of `later` attach in the test.
-  Stage(GraphOptions options, std::vector<Group> groups, std::vector<Rank> later = {})
-      : graph(options, std::move(groups), *this) {
+  Stage(GraphOptions options, std::vector<Group> groups, std::vector<Rank> later = {},
+        bool waits = stream_waits())
+      : graph(with_waits(std::move(options), waits), std::move(groups), *this) {
     for (const Rank rank : graph.lanes().world().locals())
       if (std::find(later.begin(), later.end(), rank) == later.end()) graph.attached(rank);
   }

@@ -58,12 +58,18 @@ std::vector<std::vector<Operation>> programs(Stage& stage, std::mt19937_64& rand
 
 void finish_random(Stage& stage, std::mt19937_64& random) {
   if (stage.launched.empty()) return;
-  // Streams keep the order within a lane, so only the oldest step of each lane may finish.
+  // Streams keep the order within a lane, so only the oldest step of each lane may finish, and after those
+  // that it was launched behind.
   std::vector<std::size_t> eligible;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> seen;
   for (std::size_t i = 0; i < stage.launched.size(); ++i) {
-    bool first = true;
-    for (const auto& part : stage.steps[stage.launched[i]].parts) {
+    const Step& step = stage.steps[stage.launched[i]];
+    bool first = std::none_of(step.after.begin(), step.after.end(), [&](const Step::After& after) {
+      const auto& launched = stage.launched;
+      return std::find(launched.begin(), launched.end(), after.step) != launched.end() &&
+             stage.steps[after.step].number == after.number;
+    });
+    for (const auto& part : step.parts) {
       const std::pair lane{part.rank.value, part.lane};
       first = first && std::find(seen.begin(), seen.end(), lane) == seen.end();
       seen.push_back(lane);

@@ -46,7 +46,7 @@ TEST(Graph, HoldsAStartUntilThePointsItWaitsForAreReached) {
   Plan* plan = stage.kernel();
   const auto copied = stage.start(0, MUSTER_LANE_COPY, plan);
   stage.start(0, MUSTER_LANE_COMPUTE, plan, {copied});
-  ASSERT_EQ(stage.launched.size(), 1u);
+  ASSERT_EQ(stage.launched.size(), test::stream_waits() ? 2u : 1u);
   stage.finish_next();
   ASSERT_EQ(stage.launched.size(), 1u);
   stage.finish_next();

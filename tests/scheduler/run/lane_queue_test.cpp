@@ -13,13 +13,14 @@ namespace {
 
 class LaneQueueTest : public ::testing::Test {
  protected:
-  void launch(std::uint64_t value) {
+  void launch(std::uint64_t value, bool on_streams = false, std::uint32_t step = 0) {
     LaneQueue::Start start;
+    start.on_streams = on_streams;
     start.request.value = value;
     start.request.plan = &plan_;
     queue_.skip();
     queue_.push(start, Instant(1));
-    queue_.launch_next();
+    queue_.launch_next(step);
   }
   static CausePtr cause(const char* text) {
     return std::make_shared<const Cause>(Cause{Code::kInternal, -1, text, 1});
@@ -44,6 +45,19 @@ TEST_F(LaneQueueTest, StaysResetWhateverRanBefore) {
   EXPECT_EQ(queue_.failure_at(3), nullptr) << "it is new";
   queue_.finish(3, true);
   EXPECT_EQ(queue_.reached(), 3u);
+}
+
+TEST_F(LaneQueueTest, KnowsWhatIsLaunchedBesideWhatIsReached) {
+  launch(1, true, 7);
+  EXPECT_EQ(queue_.launched(), 1u);
+  EXPECT_EQ(queue_.reached(), 0u);
+  ASSERT_NE(queue_.in_flight(1), nullptr);
+  EXPECT_EQ(queue_.in_flight(1)->step, 7u);
+  EXPECT_EQ(queue_.in_flight(2), nullptr);
+  launch(2);
+  EXPECT_EQ(queue_.launched(), 1u) << "the second goes on outside the streams";
+  queue_.finish(1, true);
+  EXPECT_EQ(queue_.in_flight(1), nullptr);
 }
 
 TEST_F(LaneQueueTest, StopsAgainAtWhatBeganAfterAReset) {

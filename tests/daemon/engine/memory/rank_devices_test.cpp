@@ -25,6 +25,7 @@ TEST(RankDevices, AreSharedByTheRanksThatNameOne) {
     EXPECT_EQ(devices->table()[LocalRank(local)]->info().ordinal, local % 2);
   }
   EXPECT_TRUE(devices->all(&device::DeviceInfo::node_memory));
+  EXPECT_FALSE(devices->all(&device::DeviceInfo::stream_waits));
 }
 
 TEST(RankDevices, AreOneUnlessItIsSaidOtherwise) {
