@@ -269,14 +269,6 @@ JobTransport MemoryJob::open(NodeIndex node) {
   return {{engine}, engine};
 }
 
-void MemoryJob::break_link(NodeIndex one, NodeIndex other) {
-  const std::lock_guard lock(state_->mutex);
-  const Status why =
-      failure(Code::kPeerLost, "the path between nodes {} and {} broke", one.value, other.value);
-  if (auto* const engine = state_->engines[one.value]) engine->lost(other, why);
-  if (auto* const engine = state_->engines[other.value]) engine->lost(one, why);
-}
-
 std::optional<Instant> MemoryJob::next() const {
   const std::lock_guard lock(state_->mutex);
   return state_->next();

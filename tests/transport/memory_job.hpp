@@ -34,8 +34,6 @@ class MemoryJob {
 
   // The transport of that node's engine. An earlier one of the node is lost by that.
   JobTransport open(NodeIndex node);
-  // Both engines lose each other at once, and all that is under way between them.
-  void break_link(NodeIndex one, NodeIndex other);
   // When the next packet comes; nothing: none is under way.
   std::optional<Instant> next() const;
 

@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -42,8 +41,8 @@ class GatheredJobsTest : public ClusterTest {
   std::size_t node_of(int rank) const { return static_cast<std::size_t>(rank) % nodes_.size(); }
   // Opens; a text that begins with the status if that fails.
   std::string open_rank(int rank, muster_session** session, Nanos timeout = 20s, int world = kWorld,
-                        const char* mesh = kMesh) const {
-    auto options = nodes_[node_of(rank)]->rank("train", rank, world, mesh);
+                        const char* mesh = kMesh, const std::string& job = "train") const {
+    auto options = nodes_[node_of(rank)]->rank(job.c_str(), rank, world, mesh);
     options.timeout_ns = timeout.count();
     const muster_status_t status = muster_open(&options, session);
     return status == MUSTER_OK ? "" : fmt::format("{}: {}", muster_status_name(status), muster_last_error());
@@ -57,6 +56,20 @@ class GatheredJobsTest : public ClusterTest {
           [&, rank] { EXPECT_EQ(open_rank(rank, &sessions[static_cast<std::size_t>(rank)]), ""); });
     for (std::thread& thread : threads) thread.join();
     return sessions;
+  }
+  // Both ranks of each of these jobs of two, at once, open and leave; what each has heard.
+  std::vector<std::string> visit(const std::vector<std::string>& jobs,
+                                 const char* mesh = "dp_shard=2") const {
+    std::vector<std::string> heard(2 * jobs.size());
+    std::vector<std::thread> threads;
+    for (std::size_t i = 0; i < heard.size(); ++i)
+      threads.emplace_back([&, i] {
+        muster_session* session = nullptr;
+        heard[i] = open_rank(static_cast<int>(i % 2), &session, 20s, 2, mesh, jobs[i / 2]);
+        EXPECT_EQ(muster_close(session), MUSTER_OK);
+      });
+    for (std::thread& thread : threads) thread.join();
+    return heard;
   }
   // Those ranks at once; what each has heard.
   std::vector<std::string> open_all(const std::vector<int>& ranks, Nanos timeout = 20s) const {
@@ -180,22 +193,7 @@ TEST_F(GatheredJobsTest, GiveTheirPlacesToTheNext) {
     node->options.jobs_max = 3;
   }
   start_and_meet();
-  const auto visit = [this](const std::string& job, const char* mesh = "dp_shard=2") {
-    std::vector<std::string> heard(2);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < 2; ++rank)
-      threads.emplace_back([&, rank] {
-        muster_session* session = nullptr;
-        const auto options = nodes_[node_of(rank)]->rank(job.c_str(), rank, 2, mesh);
-        const muster_status_t status = muster_open(&options, &session);
-        heard[static_cast<std::size_t>(rank)] =
-            status == MUSTER_OK ? "" : fmt::format("{}: {}", muster_status_name(status), muster_last_error());
-        EXPECT_EQ(muster_close(session), MUSTER_OK);
-      });
-    for (std::thread& thread : threads) thread.join();
-    return heard;
-  };
-  for (int job = 0; job < 7; ++job) EXPECT_THAT(visit(fmt::format("step{}", job)), Each("")) << job;
+  for (int job = 0; job < 7; ++job) EXPECT_THAT(visit({fmt::format("step{}", job)}), Each("")) << job;
   const auto there = [this](std::size_t n) {
     std::vector<std::string> names;
     const Json all = status(n);
@@ -203,7 +201,7 @@ TEST_F(GatheredJobsTest, GiveTheirPlacesToTheNext) {
       if (each.at("state") == "ready") names.push_back(each.at("name"));
     return names;
   };
-  EXPECT_THAT(visit("bent", "tp=3"), Each(HasSubstr("CONFIG")));
+  EXPECT_THAT(visit({"bent"}, "tp=3"), Each(HasSubstr("CONFIG")));
   for (const std::size_t n : {0u, 1u})
     EXPECT_THAT(there(n), ::testing::UnorderedElementsAre("step4", "step5", "step6")) << n;
   // A command line for two nodes needs room too, and its job gives way to none.
@@ -222,23 +220,8 @@ TEST_F(GatheredJobsTest, GiveTheirPlacesToSeveralAtOnce) {
     node->options.jobs_max = 4;
   }
   start_and_meet();
-  std::mutex mutex;
-  std::vector<std::string> heard;
-  const auto visit = [&](const std::string& job, int rank) {
-    muster_session* session = nullptr;
-    const auto options = nodes_[node_of(rank)]->rank(job.c_str(), rank, 2, "dp_shard=2");
-    const muster_status_t status = muster_open(&options, &session);
-    const std::lock_guard lock(mutex);
-    heard.push_back(status == MUSTER_OK ? "" : muster_last_error());
-    EXPECT_EQ(muster_close(session), MUSTER_OK);
-  };
-  for (const char* const round : {"a", "b", "c"}) {
-    std::vector<std::thread> threads;
-    for (int job = 0; job < 2; ++job)
-      for (int rank = 0; rank < 2; ++rank) threads.emplace_back(visit, fmt::format("{}{}", round, job), rank);
-    for (std::thread& thread : threads) thread.join();
-    EXPECT_THAT(heard, Each("")) << round;
-  }
+  for (const std::string round : {"a", "b", "c"})
+    EXPECT_THAT(visit({round + "0", round + "1"}), Each("")) << round;
 }
 
 // Goal:   an idle job of two nodes ends on both though only one of them is full, and for a job of that one
