@@ -190,7 +190,7 @@ Result<LaunchedRank> identify(const Lookup& lookup) {
   for (const Variable& variable : rank_variables())
     if (const auto value = non_empty(lookup, variable.name); !value) return fail(value.error());
   LaunchedRank identity;
-  identity.endpoint = lookup("MUSTER_ENDPOINT").value_or(kDefaultEndpoint);
+  identity.endpoint = lookup(kEndpointVariable).value_or(kDefaultEndpoint);
   identity.mesh = lookup("MUSTER_MESH").value_or("");
   identity.token = lookup("MUSTER_TOKEN").value_or("");
   MUSTER_ASSIGN_OR_RETURN(identity.key, job_key(lookup));

@@ -49,6 +49,7 @@ struct LaunchedRank {
   std::string slurm;  // job and step that it is in, "1234.0" or "1234", whatever its launcher; may be empty
 };
 
+inline constexpr const char* kEndpointVariable = "MUSTER_ENDPOINT";
 inline constexpr const char* kDefaultEndpoint = "/run/muster/ranks/musterd.sock";
 
 // kBadArgument for an empty variable of ours, one that is no number, a rank outside its world, or an unknown

@@ -7,7 +7,7 @@
 
 namespace muster {
 
-// Checks the folder in which `path` is to be made. It must exist.
+// Checks that the folder of `path` exists, so that something can be made in it.
 std::string fault_of_place(const std::string& path);
 
 // Checks a file to be written. A file that can be overwritten is no fault, and neither is a link to one.

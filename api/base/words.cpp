@@ -36,6 +36,15 @@ std::string bytes_text(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, unit == 0 || value >= 100 ? 0 : 1, kUnits[unit]);
 }
 
+std::string shell_word(std::string_view word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string_view::npos) return std::string(word);
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
 std::string passed_deadline(Nanos deadline) {
   const double seconds = std::chrono::duration<double>(deadline).count();
   const std::string length = seconds > 0 ? fmt::format(" of {:.6g} s", seconds) : "";

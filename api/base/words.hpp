@@ -21,6 +21,9 @@ std::string bytes_text(std::uint64_t bytes);
 // handle is 0, so that was not set.
 std::string unknown_handle(std::string_view what, std::uint64_t handle, std::string_view ended);
 
+// The word as a shell reads it back: in quotes if it has a character that means something to the shell.
+std::string shell_word(std::string_view word);
+
 // "passed its deadline of 2 s (deadline_ns, muster_mesh_deadline or defaults.deadline gives more)"; without
 // the length if that is not known: 0 or less.
 std::string passed_deadline(Nanos deadline);

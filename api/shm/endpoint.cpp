@@ -1,6 +1,7 @@
 #include "api/shm/endpoint.hpp"
 
 #include "api/base/bootstrap.hpp"
+#include "api/base/words.hpp"
 
 #include <sys/stat.h>
 
@@ -52,7 +53,7 @@ std::string ranks_socket_at(const std::string& endpoint) {
 
 std::string endpoint_option(const std::string& endpoint) {
   const bool usual = endpoint.empty() || directory_of(endpoint) == directory_of(bootstrap::kDefaultEndpoint);
-  return usual ? "" : " --endpoint " + endpoint;
+  return usual ? "" : " --endpoint " + shell_word(endpoint);
 }
 
 }  // namespace muster::shm

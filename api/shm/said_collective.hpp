@@ -7,7 +7,7 @@
 
 namespace muster::shm {
 
-// Without its counts and faces, which follow the message.
+// The caller adds count, blocks and faces.
 inline muster_collective said_collective(const PlanCollective& message) {
   muster_collective said = MUSTER_COLLECTIVE_INIT;
   said.op = message.op;

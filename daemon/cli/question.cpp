@@ -1,5 +1,7 @@
 #include "daemon/cli/question.hpp"
 
+#include "api/base/bootstrap.hpp"
+#include "api/base/words.hpp"
 #include "api/shm/endpoint.hpp"
 
 #include <algorithm>
@@ -24,7 +26,9 @@ Json DaemonAddress::with_key(Json command) const {
 }
 
 std::string DaemonAddress::option() const {
-  return shm::endpoint_option(endpoint);
+  const auto usual = bootstrap::process_environment()(bootstrap::kEndpointVariable);
+  if (endpoint.empty() || !usual || usual->empty()) return shm::endpoint_option(endpoint);
+  return " --endpoint " + shell_word(endpoint);
 }
 
 Result<shm::Descriptor> connect_to_daemon(const DaemonAddress& address, Instant deadline,

@@ -18,7 +18,8 @@ struct DaemonAddress {
   std::string job_key = {};  // shown with each command; empty: none
 
   Json with_key(Json command) const;
-  // As shm::endpoint_option(): stands in every command that a message tells the user to type.
+  // The option that a command in a message needs to reach this daemon, as shm::endpoint_option(). It is there
+  // too if MUSTER_ENDPOINT may name another.
   std::string option() const;
 };
 

@@ -357,7 +357,7 @@ TEST_P(BetweenNodes, TakeBackANodeWhoseEngineDied) {
           return job_at(1) == "ready" && job(1).at("engine_pid") != engine && waiting(0).empty() &&
                  waiting(2).empty();
         })) << waiting(0)
-            << waiting(1);
+            << waiting(2);
         session = rank_of(rank);
         ++back;
       } else {

@@ -125,7 +125,10 @@ TEST_F(TwoDaemons, ReadCredentialsAgainAtSighup) {
   daemon(1).signal(SIGHUP);
   EXPECT_TRUE(says(1, "node01 +up")) << "what stands is kept";
   daemon(1).signal(SIGTERM);
-  EXPECT_THAT(daemon(1).wait().err, HasSubstr("the credentials stay as they were"));
+  const std::string log = daemon(1).wait().err;
+  EXPECT_THAT(
+      log, HasSubstr("SIGHUP: the credentials for other nodes are read again; `muster upgrade --endpoint "));
+  EXPECT_THAT(log, HasSubstr("the credentials stay as they were"));
 }
 
 TEST_F(TwoDaemons, DoNotStartWithoutCredentials) {

@@ -1,5 +1,7 @@
 #include "api/base/blame/blame.hpp"
 
+#include "api/base/words.hpp"
+
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -311,7 +313,8 @@ void advise(const Snapshot& snapshot, Report& report) {
     if (culprit.diagnosis == Diagnosis::kNotJoined)
       add(there + "py-spy dump -p " + pid + "   (or: gdb -p " + pid + ")");
   }
-  const std::string at = snapshot.asked.endpoint.empty() ? "" : " --endpoint " + snapshot.asked.endpoint;
+  const std::string at =
+      snapshot.asked.endpoint.empty() ? "" : " --endpoint " + shell_word(snapshot.asked.endpoint);
   const std::string about = at + " --job " + snapshot.job;
   if (report.diagnosis == Diagnosis::kUnknown)
     add(snapshot.silent.empty() ? "muster hang" + about : "muster status" + at);

@@ -1,11 +1,9 @@
 // A report in words.
 #include "api/base/blame/blame.hpp"
-#include "api/base/collective/operations.hpp"
 #include "api/base/words.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 
 #include <fmt/format.h>
 
@@ -111,27 +109,19 @@ std::string circle_of(const Snapshot& snapshot, const Report& report) {
   return text + fmt::format("rank {}", report.circle.front().rank);
 }
 
-// Whether all members get equally many bytes. Otherwise a root gets more or fewer than the others, or uneven
-// blocks differ from member to member.
-bool gets_the_same(const Operation& operation) {
-  return std::any_of(std::begin(kOperationRows), std::end(kOperationRows), [&](const OperationRow& row) {
-    return row.same_for_all && operation.label == row.name;
-  });
-}
-
 // Members of one group that wait for each other in what is one operation but for its lane: "lane small at
-// rank 0, lane allreduce at rank 1". Empty: the circle is another.
+// rank 0, lane allreduce at rank 1". Empty: the circle is another. Messages meet whatever their lanes are.
 std::string lanes_of_one_operation(const Snapshot& snapshot, const Report& report) {
   std::vector<const Wait*> waits = waits_in(snapshot, report);
   std::sort(waits.begin(), waits.end(),
             [](const Wait* a, const Wait* b) { return here_of(*a) < here_of(*b); });
   const Operation& first = waits.front()->operation;
-  const bool equal_bytes = gets_the_same(first);
+  if (first.tag) return {};
   std::string text;
   for (const Wait* wait : waits) {
     const Operation& operation = wait->operation;
-    const bool same = wait->path == Path::kEngine && operation.name() == first.name() &&
-                      (!equal_bytes || operation.bytes == first.bytes) && operation.dtype == first.dtype;
+    const bool same =
+        wait->path == Path::kEngine && !first.common.empty() && operation.common == first.common;
     const bool again = std::any_of(waits.begin(), waits.end(), [&](const Wait* other) {
       return other != wait && other->lane == wait->lane;
     });

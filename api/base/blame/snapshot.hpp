@@ -31,6 +31,7 @@ struct Operation {
   std::string dtype;                      // "bf16"; empty: it has none
   std::string site;                       // place in the client's program; empty: unknown
   std::optional<std::uint32_t> tag = {};  // of a SEND or RECV
+  std::string common = {};                // hash of all that its members must say alike; empty: unknown
   // "all_reduce", "recv of tag 9".
   std::string name() const;
 };

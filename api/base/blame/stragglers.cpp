@@ -159,4 +159,13 @@ std::string sentence_of(const Straggler& s) {
       s.group_name, s.rank, lag_text(s.median), s.operations, lag_text(s.others));
 }
 
+std::string sentence_of(std::span<const Straggler> stragglers) {
+  const auto worst = std::max_element(stragglers.begin(), stragglers.end(),
+                                      [](const auto& a, const auto& b) { return a.median < b.median; });
+  const std::size_t more = stragglers.size() - 1;
+  return sentence_of(*worst) + (more == 0   ? ""
+                                : more == 1 ? "; 1 more rank of this group comes late"
+                                            : fmt::format("; {} more ranks of this group come late", more));
+}
+
 }  // namespace muster::blame

@@ -101,6 +101,9 @@ struct Straggler {
 // "group dp_shard: rank 3 comes late: median 20.1 ms behind the first over the last 100 operations; the
 // others 0.02 ms".
 std::string sentence_of(const Straggler& straggler);
+// The sentence of the latest of them, and how many more there are: "…; 2 more ranks of this group come late".
+// There is at least one.
+std::string sentence_of(std::span<const Straggler> stragglers);
 // "0.02 ms", "20.1 ms", "3.1 s".
 std::string lag_text(Nanos lag);
 

@@ -33,14 +33,13 @@ namespace {
 // The longest wait that a clock can safely add.
 constexpr double kSecondsMax = 1e8;
 constexpr std::int64_t kFlightRowsMax = 1'000'000;
-constexpr const char* kEndpointVariable = "MUSTER_ENDPOINT";
 
 Nanos nanos(double seconds) {
   return Nanos(static_cast<std::int64_t>(seconds * 1e9));
 }
 
 std::string endpoint_variable() {
-  return bootstrap::process_environment()(kEndpointVariable).value_or("");
+  return bootstrap::process_environment()(bootstrap::kEndpointVariable).value_or("");
 }
 
 CLI::Option* whole(CLI::Option* option, std::int64_t low, std::int64_t high) {
@@ -500,7 +499,7 @@ std::optional<Trouble> Line::fault() const {
   if (const auto key = bootstrap::job_key(bootstrap::process_environment()); !key)
     return trouble_of(key.error());
   if (!endpoint.empty() || only_private) return std::nullopt;
-  const auto said = bootstrap::non_empty(bootstrap::process_environment(), kEndpointVariable);
+  const auto said = bootstrap::non_empty(bootstrap::process_environment(), bootstrap::kEndpointVariable);
   return said ? std::nullopt : std::optional(trouble_of(said.error()));
 }
 

@@ -2,6 +2,7 @@
 
 #include "api/base/node_limits.hpp"
 #include "api/base/variables.hpp"
+#include "api/base/words.hpp"
 #include "daemon/cli/option_checks.hpp"
 #include "daemon/config/hostlist.hpp"
 #include "daemon/control/job.hpp"
@@ -16,8 +17,6 @@ namespace {
 
 constexpr std::string_view kHostWord = "{host}";
 constexpr std::string_view kCommandWord = "{command}";
-constexpr std::string_view kPlain =
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-";
 
 // The entries between commas, but for commas in brackets.
 std::vector<std::string_view> entries_of(std::string_view text) {
@@ -42,12 +41,6 @@ std::string replaced(std::string text, std::string_view what, std::string_view w
 
 bool has_command(const std::string& word) {
   return word.find(kCommandWord) != std::string::npos;
-}
-
-// A word that a shell reads back as it is.
-std::string quoted(const std::string& word) {
-  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
-  return "'" + replaced(word, "'", "'\\''") + "'";
 }
 
 }  // namespace
@@ -116,7 +109,7 @@ OrTrouble<std::vector<std::string>> parse_launcher(std::string_view text) {
 std::vector<std::string> launcher_words(const std::vector<std::string>& launcher, const std::string& host,
                                         const std::vector<std::string>& command) {
   std::vector<std::string> parts;
-  for (const std::string& word : command) parts.push_back(quoted(word));
+  for (const std::string& word : command) parts.push_back(shell_word(word));
   const std::string whole = fmt::format("{}", fmt::join(parts, " "));
   std::vector<std::string> words;
   for (const std::string& word : launcher)
@@ -129,7 +122,7 @@ std::vector<std::string> launcher_words(const std::vector<std::string>& launcher
 std::string launcher_text(const std::vector<std::string>& launcher, const std::string& host) {
   std::vector<std::string> words;
   for (const std::string& word : launcher)
-    words.push_back(has_command(word) ? "…" : quoted(replaced(word, kHostWord, host)));
+    words.push_back(has_command(word) ? "…" : shell_word(replaced(word, kHostWord, host)));
   if (std::none_of(launcher.begin(), launcher.end(), has_command)) words.emplace_back("…");
   return fmt::format("{}", fmt::join(words, " "));
 }

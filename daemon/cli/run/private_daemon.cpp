@@ -1,5 +1,6 @@
 #include "daemon/cli/run/private_daemon.hpp"
 
+#include "api/base/bootstrap.hpp"
 #include "api/shm/endpoint.hpp"
 #include "daemon/cli/run/private_limits.hpp"
 #include "daemon/cli/run/stale_runs.hpp"
@@ -63,12 +64,13 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
   return daemon;
 }
 
-std::string how_to_ask(const std::string& job) {
+// A command finds a private daemon by the job, unless MUSTER_ENDPOINT names another daemon.
+std::string how_to_ask(const std::string& job, const std::string& endpoint) {
+  const auto usual = bootstrap::process_environment()(bootstrap::kEndpointVariable);
   return fmt::format(
-      "muster run: on a private daemon; while it runs, `muster top --job {}` shows it, and so do status, "
-      "hang "
-      "and flight\n",
-      job);
+      "muster run: on a private daemon; while it runs, `muster top{} --job {}` shows it, and so do status, "
+      "hang and flight\n",
+      usual && !usual->empty() ? shm::endpoint_option(endpoint) : "", job);
 }
 
 PrivateDaemon::~PrivateDaemon() {

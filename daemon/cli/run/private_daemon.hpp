@@ -42,6 +42,6 @@ class PrivateDaemon {
 };
 
 // A line for the user: by which commands a run on a private daemon can be looked at.
-std::string how_to_ask(const std::string& job);
+std::string how_to_ask(const std::string& job, const std::string& endpoint);
 
 }  // namespace muster::cli

@@ -125,7 +125,8 @@ class RunCommand {
   void start_ranks() {
     Ranks::Options ranks = plan_.is_head() ? parts() : ranks_here();
     ranks_ = std::make_unique<Ranks>(loop_, std::move(ranks), [this](int code) { on_ranks_done(code); });
-    if (daemon_.is_private() && isatty(STDERR_FILENO) == 1) print_error(how_to_ask(job_.name));
+    if (daemon_.is_private() && isatty(STDERR_FILENO) == 1)
+      print_error(how_to_ask(job_.name, daemon_.endpoint()));
     const Status started = ranks_->start();
     if (started.ok()) return;
     ranks_.reset();

@@ -82,6 +82,7 @@ Json wait_facts_json(const blame::Snapshot& snapshot, const blame::Wait& wait) {
             {"awaiting_readers", wait.awaiting},
             {"difference", wait.difference}};
   if (wait.operation.tag) json["tag"] = *wait.operation.tag;
+  if (!wait.operation.common.empty()) json["common"] = wait.operation.common;
   if (wait.span) {
     json["span"] = key_json(*wait.span);
     json["takes_part"] = wait.takes_part;
@@ -149,6 +150,7 @@ blame::Wait wait_in(const Json& json, std::uint32_t world, Fields& fields) {
   wait.operation = {fields.text(json, "op"), fields.number(json, "bytes", kNumberMax),
                     fields.text(json, "dtype"), fields.text(json, "site")};
   if (Fields::has(json, "tag")) wait.operation.tag = fields.word(json, "tag");
+  if (Fields::has(json, "common")) wait.operation.common = fields.text(json, "common");
   wait.since = when_in(fields, json, "waiting_ns");
   for (const Json& arrived : fields.list(json, "arrived"))
     wait.arrived.push_back({fields.word(arrived, "rank", world - 1), when_in(fields, arrived, "ago_ns")});

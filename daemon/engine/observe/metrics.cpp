@@ -126,13 +126,9 @@ void Metrics::log_stragglers(Instant now) {
       MUSTER_LOG(kInfo, "engine", "job {}: group {}: nobody comes late any more", spec_.name, name);
       continue;
     }
-    const auto worst = std::max_element(late.begin(), late.end(),
-                                        [](const auto& a, const auto& b) { return a.median < b.median; });
-    worst->group_name = name;
-    MUSTER_LOG(kWarning, "engine", "job {}: {}{}", spec_.name, blame::sentence_of(*worst),
-               late.size() > 1 ? fmt::format("; and {} more do (`muster hang{} --job {}`)", late.size() - 1,
-                                             shm::endpoint_option(spec_.endpoint), spec_.name)
-                               : "");
+    for (blame::Straggler& each : late) each.group_name = name;
+    MUSTER_LOG(kWarning, "engine", "job {}: {} (`muster hang{} --job {}`)", spec_.name,
+               blame::sentence_of(late), shm::endpoint_option(spec_.endpoint), spec_.name);
   }
 }
 

@@ -51,10 +51,11 @@ Result<std::string> Recorder::end(std::string_view by) {
   {
     const std::lock_guard lock(lock_);
     if (!trace_.on())
-      return fail(Code::kState,
-                  "no recording of job {} is on; begin one with muster_trace_begin, `muster trace` or "
-                  "`muster run --trace`",
-                  spec_.name);
+      return fail(
+          Code::kState,
+          "no recording of job {} is on; begin one with muster_trace_begin, `muster trace{} --job {}` or "
+          "`muster run --trace`",
+          spec_.name, shm::endpoint_option(spec_.endpoint), spec_.name);
     if (!by.empty() && by != by_)
       return fail(Code::kState, "the recording of job {} that is on is of {}, not of {}", spec_.name, by_,
                   by);

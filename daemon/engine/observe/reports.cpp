@@ -137,12 +137,19 @@ void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, const R
   ++deadlines_;
 }
 
+// Other nodes pass the text on, and they may have the daemon at another place.
+std::string Reports::one_of_many() const {
+  const bool alone = spec_.world.nodes().size() < 2;
+  return fmt::format("; many deadlines have passed at once: `muster hang{} --job {}` says who waits for whom",
+                     alone ? shm::endpoint_option(spec_.endpoint) : "", spec_.name);
+}
+
 // Under the engine's lock, while others wait: beyond kExplainedInTurnMax the cause gets no explanation.
 void Reports::overdue(Rank rank, std::uint32_t lane, Instant turn, scheduler::Cause& cause) {
   if (std::exchange(explained_turn_, turn) != turn) explained_in_turn_ = 0;
   if (++explained_in_turn_ > kExplainedInTurnMax) {
-    cause.text += fmt::format("; one of many: `muster hang{} --job {}` says why",
-                              shm::endpoint_option(spec_.endpoint), spec_.name);
+    const std::string who = one_of_many();
+    cause.text = cut(std::move(cause.text), kCauseBytesMax - who.size()) + who;
     return;
   }
   const RankTable<RankFacts> facts = rank_facts();
@@ -222,12 +229,14 @@ void Reports::write() {
     report = latest_->report;
   }
   if (spec_.reports_directory.empty() || written_ == kReportsWrittenMax) return;
-  ++written_;
   const std::string path =
-      fmt::format("{}/{}-{:x}-{}", spec_.reports_directory, spec_.name, spec_.epoch, written_);
-  for (const Status& written :
-       {write_file(path + ".hang.json", report), write_file(path + ".flight.json", flight())})
-    if (!written.ok()) MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, written.message());
+      fmt::format("{}/{}-{:x}-{}", spec_.reports_directory, spec_.name, spec_.epoch, written_ + 1);
+  Status written = write_file(path + ".hang.json", report);
+  if (written.ok()) written = write_file(path + ".flight.json", flight());
+  if (written.ok())
+    ++written_;
+  else
+    MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, written.message());
 }
 
 }  // namespace muster::engine

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <nlohmann/json_fwd.hpp>
@@ -42,6 +43,8 @@ class Reports {
   control::Json snapshot();
   // The operations that each rank has run: flight_dump.hpp.
   control::Json flight() const;
+  // Read-only: the job's counters (api/shm/job_counters.hpp).
+  Result<shm::Descriptor> counters() const { return metrics_.counters(); }
   // Writes the files of deadlines that have passed. Call now and then.
   void write();
 
@@ -63,6 +66,7 @@ class Reports {
   RankTable<RankFacts> rank_facts() const;
   RankTable<RankFlights> all_flights() const;
   blame::Snapshot snapshot(const RankTable<RankFacts>& facts, Instant now) const;
+  std::string one_of_many() const;
   void explain(scheduler::Cause& cause, blame::Snapshot snapshot, const RankTable<RankFacts>& facts,
                std::size_t about);
 

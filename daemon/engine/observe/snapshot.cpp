@@ -28,6 +28,7 @@ blame::Operation operation_of(const scheduler::Plan& plan) {
   blame::Operation operation{plan.label(), plan.bytes, typed ? dtype_name(work.collective.dtype) : "",
                              work.site};
   if (work.point_to_point()) operation.tag = work.collective.tag;
+  operation.common = work.signature.common.hex();
   return operation;
 }
 

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/listener/directory_lock.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/supervisor/base/socket_role.hpp"
 #include "daemon/supervisor/listener/identities.hpp"
 
@@ -86,8 +87,8 @@ bool counts(const DirectoryLock::Holder& holder) {
 Status refusal(const std::string& place, const DirectoryLock::Holder& holder) {
   return failure(Code::kDuplicate,
                  "{} is served by another musterd already (process {}): use that one, end it with `muster "
-                 "shutdown`, or choose another place with --directory",
-                 place, holder.pid);
+                 "shutdown{}`, or choose another place with --directory",
+                 place, holder.pid, shm::endpoint_option(place));
 }
 
 void warn(const std::string& place, const Asked& asked) {

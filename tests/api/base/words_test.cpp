@@ -41,6 +41,13 @@ TEST(Words, SayHowLongADeadlineWas) {
     EXPECT_THAT(passed_deadline(unknown), testing::HasSubstr("its deadline (deadline_ns"));
 }
 
+TEST(Words, QuoteWhatAShellWouldRead) {
+  EXPECT_EQ(shell_word("/run/muster-2"), "/run/muster-2");
+  EXPECT_EQ(shell_word("/srv/my run"), "'/srv/my run'");
+  EXPECT_EQ(shell_word("/srv/it's"), "'/srv/it'\\''s'");
+  EXPECT_EQ(shell_word(""), "''");
+}
+
 TEST(Words, NameAHandleThatIsNone) {
   EXPECT_EQ(unknown_handle("buffer", 12345, "freed"),
             "buffer 0x3039 is none of this session: it was freed, or never made here");

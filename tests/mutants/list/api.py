@@ -113,4 +113,9 @@ MUTANTS = [
            "count = parameter.runs_.back().size();",
            "a parameter in more pieces than one operation can have is taken, and fails in the first step",
            ["base_shard_test ShardedParameters*"]),
+    Mutant("messages_by_lane", "api/base/blame/report_text.cpp",
+           "if (first.tag) return {};",
+           "",
+           "receives that nobody sends to are told to be started on one lane",
+           ["blame_test"]),
 ]

@@ -209,6 +209,14 @@ TEST(Stragglers, AreNamedInOneSentence) {
       "group dp_shard: rank 3 comes late: median 20.1 ms behind the first over the last 100 operations; "
       "the others 0.02 ms");
   EXPECT_EQ(lag_text(milliseconds(3100)), "3.1 s");
+  const Straggler late{3, 0, "dp", microseconds(20'100), microseconds(20), 100};
+  const Straggler later{1, 0, "dp", milliseconds(31), microseconds(20), 100};
+  const std::string worst =
+      "group dp: rank 1 comes late: median 31.0 ms behind the first over the last 100 operations; the others "
+      "0.02 ms";
+  EXPECT_EQ(sentence_of(std::vector{later}), worst);
+  EXPECT_EQ(sentence_of(std::vector{late, later}), worst + "; 1 more rank of this group comes late");
+  EXPECT_EQ(sentence_of(std::vector{late, later, late}), worst + "; 2 more ranks of this group come late");
 }
 
 }  // namespace
