@@ -68,6 +68,7 @@ Status Executor::launch(std::uint32_t step_index, const Step& step) {
   slot.number = step.number;
   slot.after = step.after;
   slot.lane = &lane;
+  slot.end = nullptr;
   slot.communicator = nullptr;
   if (const CollectiveWork* work = step.parts.front().plan->collective())
     slot.communicator = communicators_[work->group.value].get();
@@ -84,8 +85,8 @@ Status Executor::launch(std::uint32_t step_index, const Step& step) {
 }
 
 // Two steps of one lane may both end after the query of the first and before the query of the second. So
-// steps behind an unfinished one wait for the next poll, which keeps a lane's steps in order. The same holds
-// for steps that were launched behind one of another lane.
+// steps behind an unfinished one wait for the next poll, which keeps a lane's steps in order. A step is told
+// in a later poll too while one that it was launched behind is not told.
 void Executor::collect() {
   ++polls_;
   finished_.clear();

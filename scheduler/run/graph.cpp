@@ -33,7 +33,7 @@ CausePtr depending_on(const Cause& cause) {
   return std::make_shared<const Cause>(std::move(behind));
 }
 
-// A lane whose next start has arrived, and waits for a launched step that has failed since; and that failure.
+// Finds a lane whose next start has arrived, and waits for a launched step that has failed since.
 std::optional<std::pair<std::uint32_t, const Cause*>> arrived_behind_failure(const RankLanes& rank) {
   for (std::uint32_t lane = 0; lane < rank.lanes(); ++lane) {
     const LaneQueue& queue = rank.lane(lane);
@@ -216,7 +216,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     stop_lane(part.rank, part.lane, cause, part.value);
   }
   if (cause != nullptr && options_.stream_waits)
-    give_up_steps(steps_.behind(step_index), depending_on(*cause));
+    give_up_steps(steps_.behind(step_index), depending_on(*cause), step_index);
   steps_.give_back(step_index);
   resolve(now);
 }
@@ -246,7 +246,7 @@ void Graph::give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now) {
     resolve(now);
   } else if (const auto launched = steps_.latest(rank, lane); launched && !steps_.at(*launched).given_up) {
     if (actions_.is_outside(*launched)) {
-      give_up_steps({*launched}, new_fault(std::move(cause)));
+      give_up_steps({*launched}, new_fault(std::move(cause)), std::nullopt);
       return resolve(now);
     }
     // It may end in this turn, or wait for another node in the next: then tick() gives it up.
@@ -267,7 +267,7 @@ void Graph::tick(Instant now) {
     if (!actions_.is_outside(index)) continue;
     const StepTable::InFlight& flight = steps_.at(index);
     if (flight.left) {
-      give_up_steps({index}, new_fault(*flight.left));
+      give_up_steps({index}, new_fault(*flight.left), std::nullopt);
       resolve(now);
       continue;
     }
@@ -281,7 +281,8 @@ void Graph::tick(Instant now) {
     // list.
     if (!actions_.is_outside(index)) continue;
     give_up_steps({index},
-                  new_fault(overdue(step, flight.allowed, groups(), lane_names(), ranks_.world(), awaited)));
+                  new_fault(overdue(step, flight.allowed, groups(), lane_names(), ranks_.world(), awaited)),
+                  std::nullopt);
     resolve(now);
   }
   for (const bool roots : {true, false})
@@ -299,9 +300,12 @@ void Graph::tick(Instant now) {
       }
 }
 
-// A member that waits for no launched step gets the fault at the root of a DEPENDENCY.
-void Graph::give_up_steps(const std::vector<std::uint32_t>& steps, const CausePtr& cause) {
+// `failed`: the step behind which these were launched. A member hears DEPENDENCY if its own start waits for
+// that step. The other members hear the fault at the root.
+void Graph::give_up_steps(const std::vector<std::uint32_t>& steps, const CausePtr& cause,
+                          std::optional<std::uint32_t> failed) {
   const CausePtr root = passed_on(cause);
+  const std::uint64_t number = failed ? steps_.at(*failed).step.number : 0;
   for (const std::uint32_t index : steps) {
     StepTable::InFlight& flight = steps_.at(index);
     if (flight.given_up) continue;
@@ -320,9 +324,10 @@ void Graph::give_up_steps(const std::vector<std::uint32_t>& steps, const CausePt
         work_list_.fail(matches_[place.group].end(place, root), root);
       }
       actions_.quarantined(part.rank, part.lane, ++load.quarantined);
-      stop_lane(part.rank, part.lane, flight.step.waits(i) ? cause : root, part.value);
+      const bool depends = !failed || flight.step.is_behind(i, *failed, number);
+      stop_lane(part.rank, part.lane, depends ? cause : root, part.value);
     }
-    if (options_.stream_waits) give_up_steps(steps_.behind(index), depending_on(*cause));
+    if (options_.stream_waits) give_up_steps(steps_.behind(index), depending_on(*cause), index);
   }
 }
 

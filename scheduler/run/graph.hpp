@@ -9,7 +9,7 @@
 //
 // Stream waits. With GraphOptions::stream_waits a start need not wait until a point of its rank is reached,
 // if the step that reaches it is launched: it is launched behind that step (Step::after), and its stream
-// waits. Both must be all on the device's streams, so neither is a collective of a group that spans nodes.
+// waits. Both steps run on the device's streams alone, so neither is a collective between nodes.
 //
 // Failure (decision D18; the rule of a place is in epochs.hpp).
 //   1. A failure stops the lane. Its starts that are not launched are dropped, and so is every further start
@@ -23,8 +23,8 @@
 //   4. A launched collective that goes on outside the workers may pass its deadline, or a member of it may be
 //      interrupted. Its place ends and its members get that error at once. Until it is over, its memory is in
 //      quarantine (decision D20).
-//   5. A step that was launched behind a failed one, or behind one that was given up, is given up with
-//      DEPENDENCY, a collective for all its members.
+//   5. A step that was launched behind a failed one, or behind one that was given up, is given up too, a
+//      collective for all its members. Those that waited for it hear DEPENDENCY, the others the root.
 #pragma once
 
 #include "api/base/world.hpp"
@@ -128,7 +128,8 @@ class Graph {
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
   void launch(std::span<const Arrival> members, std::uint64_t number, Instant now);
   // The steps stay launched. Those behind them are given up too.
-  void give_up_steps(const std::vector<std::uint32_t>& steps, const CausePtr& cause);
+  void give_up_steps(const std::vector<std::uint32_t>& steps, const CausePtr& cause,
+                     std::optional<std::uint32_t> failed);
 
   // Stops the lane before its next start, or at `failed_value`, where a launched start has failed. Without
   // `failed_value` it does nothing if the lane has stopped already.

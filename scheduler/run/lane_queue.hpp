@@ -58,8 +58,7 @@ class LaneQueue {
   Instant moved() const { return moved_; }
   void moved_at(Instant now) { moved_ = now; }
   std::uint64_t reached() const { return reached_; }
-  // Up to this value all work lies on the device's streams, or has ended. So a start on these streams need
-  // not wait until such a value is reached.
+  // The work up to this value has been put on streams, or has ended. A start on streams need not wait for it.
   std::uint64_t launched() const { return launched_; }
   // The launched start of that value; nullptr: it has ended, or is not launched.
   const Start* in_flight(std::uint64_t value) const;

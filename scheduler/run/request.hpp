@@ -38,7 +38,7 @@ struct Step {
     std::uint32_t lane = 0;
     std::uint64_t value = 0;
     Plan* plan = nullptr;
-    Instant arrived{0};  // when it was next on its lane and all its points were reached
+    Instant arrived{0};  // when it was next on its lane, and its points were reached or launched
     LaneId lane_id{};
     Bases bases{};
     Stamp stamp{};  // of a collective
@@ -54,8 +54,11 @@ struct Step {
   std::uint64_t number = 0;   // 1, 2, … in order of launch
   std::vector<After> after{};
 
-  bool waits(std::uint32_t part) const {
-    return std::any_of(after.begin(), after.end(), [part](const After& each) { return each.part == part; });
+  // Whether the part is launched behind the step of that index and number.
+  bool is_behind(std::uint32_t part, std::uint32_t other, std::uint64_t number_of_other) const {
+    return std::any_of(after.begin(), after.end(), [=](const After& each) {
+      return each.part == part && each.step == other && each.number == number_of_other;
+    });
   }
 };
 

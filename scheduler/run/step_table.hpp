@@ -46,7 +46,8 @@ class StepTable {
   // An entry with room for a step of so many members, without parts and generations. Its index is *index.
   InFlight& take(std::size_t members, LaneId lane, const Plan& plan, std::uint32_t* index);
   InFlight& at(std::uint32_t index);
-  // The step's next part is this start of the rank, launched behind the steps in flight that it waits for.
+  // Call this before the start becomes the step's next part. It notes the steps in flight that the start
+  // waits for.
   void add_waits(Step& step, const RankLanes& rank, const LaneQueue::Start& start);
   void give_back(std::uint32_t index);
 

@@ -98,4 +98,9 @@ MUTANTS = [
            "",
            "a rank does not hear of a loss on a lane that it opens later",
            ["open_lanes_test"]),
+    Mutant("blame_of_a_bystander", "scheduler/run/graph.cpp",
+           "const bool depends = «!failed || flight.step.is_behind(i, *failed, number)»;",
+           "true",
+           "on GPUs, a rank whose own work was fine hears that it depended on what has failed",
+           ["stream_waits_test"]),
 ]

@@ -100,11 +100,12 @@ TEST_F(StreamWaits, NeverCrossACollectiveBetweenNodes) {
 //         lies behind that. Each waits for its own point alone, and no other rank hears DEPENDENCY.
 TEST_F(StreamWaits, EndWhatWasLaunchedBehindALateFailure) {
   const std::uint64_t first = kernel(0, MUSTER_LANE_COMPUTE);
+  const std::uint64_t fine = kernel(1, MUSTER_LANE_COMPUTE);
   const std::uint64_t one = reduce(0, {first});
-  const std::uint64_t other = reduce(1);
+  const std::uint64_t other = reduce(1, {fine});
   const std::uint64_t last = kernel(1, MUSTER_LANE_COPY, {other});
   const std::uint64_t apart = kernel(1, MUSTER_LANE_HALO);
-  ASSERT_EQ(stage_.launched.size(), 4u);
+  ASSERT_EQ(stage_.launched.size(), 5u);
   stage_.finish_next(&kBroken);
   EXPECT_TRUE(stage_.stopped_with(0, MUSTER_LANE_COMPUTE, Code::kDevice));
   EXPECT_TRUE(stage_.stopped_with(0, MUSTER_LANE_REDUCE, Code::kDependency));
@@ -116,7 +117,7 @@ TEST_F(StreamWaits, EndWhatWasLaunchedBehindALateFailure) {
   for (const std::uint32_t rank : {0U, 1U})
     EXPECT_EQ(stage_.graph.lanes()[Rank(rank)].load(MUSTER_LANE_REDUCE).given_up, 0u);
   EXPECT_FALSE(reached(0, first) || reached(0, one) || reached(1, other) || reached(1, last));
-  EXPECT_TRUE(reached(1, apart));
+  EXPECT_TRUE(reached(1, apart) && reached(1, fine));
 }
 
 // Goal:   kernels behind a failed one on its own lane have failed too, and so has what waits for them.
