@@ -1,6 +1,7 @@
 #include "daemon/supervisor/jobs/running_jobs.hpp"
 
 #include "api/base/log.hpp"
+#include "api/shm/endpoint.hpp"
 #include "daemon/supervisor/base/kept_names.hpp"
 #include "daemon/supervisor/base/said.hpp"
 
@@ -67,7 +68,7 @@ EngineProcess::Options RunningJobs::engine_options(const control::JobSpec& spec,
 // The state is saved last, so what it names can be found; an engine that it does not name is ended.
 Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) {
   if (closed_) return failure(Code::kState, kShuttingDown);
-  if (birth.held_epoch == 0) MUSTER_RETURN_IF_ERROR(reserved(spec.id()));
+  if (birth.held_epoch == 0) MUSTER_RETURN_IF_ERROR(events_.reserved(spec.id()));
   MUSTER_RETURN_IF_ERROR(check_size(spec, options_));
   spec.epoch = birth.held_epoch != 0 ? birth.held_epoch : draw_epoch(options_);
   spec.costs = costs_.get();
@@ -354,13 +355,18 @@ void RunningJobs::give_way(const std::string& name, const std::string& why, Idle
   end(name, why);
 }
 
+void RunningJobs::put_off(const std::string& name) {
+  const auto it = jobs_.find(name);
+  if (it != jobs_.end() && std::exchange(it->second.gives_way, false)) events_.stays();
+}
+
 void RunningJobs::hold_ranks(const std::string& name, bool held) {
   const auto it = jobs_.find(name);
   if (it == jobs_.end() || table_.find(name)->state == JobState::kEnding) return;
   it->second.reaped = held;
   if (held) return;
   report_ready(name, {});
-  if (std::exchange(it->second.gives_way, false)) events_.stays();
+  put_off(name);
 }
 
 void RunningJobs::ask(const std::string& name, const Json& command, std::span<const int> descriptors,
@@ -374,8 +380,8 @@ Status RunningJobs::await_ready(const std::string& name, OnReady on_ready) {
     return failure(
         Code::kBusy,
         "{} questions wait for the engine of job {}, the limit; ask again when it is ready (`muster "
-        "jobs`)",
-        kQuestionsMax, name);
+        "jobs{}`)",
+        kQuestionsMax, name, shm::endpoint_option(options_.job_defaults.endpoint));
   waiting.push_back(std::move(on_ready));
   return {};
 }

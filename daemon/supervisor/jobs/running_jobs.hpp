@@ -72,7 +72,7 @@ class RunningJobs {
     std::function<void(const std::string& job, Idle idle)> idle;
     // Its engine lacks so many bytes, which the owner's other jobs have.
     std::function<void(const std::string& job, std::uint64_t bytes)> short_of_memory;
-    std::function<void()> stays;    // a job that was giving way has a rank again
+    std::function<void()> stays;    // a job that was giving way does not end soon
     std::function<void()> changed;  // the number of jobs or sessions
     std::function<void()> save;     // what a successor must find has changed
     // Why a job of that name may not be made by a user: it is the cluster file's.
@@ -101,14 +101,12 @@ class RunningJobs {
     std::uint64_t idle_since = 0;
     bool made = false;  // by its ranks
     std::uint32_t gid = 0;
-    bool gives_way = false;  // its owner needs the room, and its nodes agree on that
+    bool gives_way = false;  // its owner needs the room, and it ends once no node has ranks of it
   };
 
   RunningJobs(control::Loop& loop, JobTable& table, JobMemory& memory, DescriptorStore& store,
               control::NodeCostBook& costs, const Options& options, Events events);
 
-  // Why no user may make a job of that name.
-  Status reserved(const std::string& name) const { return events_.reserved(name); }
   // `on_ready` may be empty.
   Status start(control::JobSpec spec, Birth birth, OnReady on_ready);
   // A held job is ready.
@@ -135,6 +133,9 @@ class RunningJobs {
   // A job without ranks ends at once, or is idle here if it has parts on other nodes. A job that still has a
   // rank does so as soon as that has left. Ranks that come to it wait for the next job of its name.
   void give_way(const std::string& name, const std::string& why, Idle how);
+  // The end of a job that gives way is put off: another node has ranks of it, or is away. Its owner's other
+  // idle jobs make room meanwhile.
+  void put_off(const std::string& name);
   // Ranks that come to a job wait: it has none, and may be about to end. False: they may attach again.
   void hold_ranks(const std::string& name, bool held);
 

@@ -73,7 +73,6 @@ void Connections::adopt(ConnectionId id, shm::Descriptor socket, PendingClient c
   connection.client = std::move(client);
   connection.commands = true;
   connection.jobs = jobs;
-  connection.has_owned = jobs != 0;
   commanding_.enter(connection.client.who.account);
   if (jobs != 0) store_.know(owner_name(id), connection.socket);
   const Json event{{"event", "adopted"}, {"next", first_unread(connection.socket)}};
@@ -86,7 +85,6 @@ void Connections::adopt(ConnectionId id, shm::Descriptor socket, PendingClient c
 void Connections::own(ConnectionId id) {
   const auto it = connections_.find(id);
   if (it == connections_.end()) return;
-  it->second.has_owned = true;
   if (it->second.jobs++ == 0) store_.keep(owner_name(id), it->second.socket);
 }
 
@@ -222,7 +220,7 @@ void Connections::drop(ConnectionId id) {
   loop_.unwatch(connection.timeout);
   (connection.commands ? commanding_ : silent_).leave(connection.client.who.account);
   store_.forget(owner_name(id));
-  if (connection.has_owned) events_.left(id);
+  if (connection.commands) events_.left(id);
 }
 
 }  // namespace muster::supervisor

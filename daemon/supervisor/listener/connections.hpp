@@ -76,7 +76,6 @@ class Connections {
     bool commands = false;      // it has sent a command
     std::size_t questions = 0;  // not answered yet
     std::size_t jobs = 0;       // that end with it
-    bool has_owned = false;     // a part of a job may be gone on this node, and come back
   };
   void make_room(const Account& account);
   Status take_commands(Connection& connection);

@@ -118,7 +118,7 @@ void JobCommands::create(const Caller& caller, const Json& body, const Reply& re
   }
   const bool wants_place = !jobs_.closed() && table_.find(name) == nullptr;
   if (wants_place) {  // no job ends for one that cannot be made
-    for (const Status& possible : {jobs_.reserved(name), check_size(*spec, options_)})
+    for (const Status& possible : {spanning_.awaited(name), check_size(*spec, options_)})
       if (!possible.ok()) return refuse(reply, possible);
   }
   if (wants_place && create_later(caller, name, attempts, [this, caller, body, reply](int so_many) {

@@ -2,12 +2,12 @@
 // The table of commands is in daemon/control/README.md.
 #pragma once
 
+#include "daemon/supervisor/jobs/retries.hpp"
 #include "daemon/supervisor/jobs/running_jobs.hpp"
 #include "daemon/supervisor/listener/connections.hpp"
 #include "daemon/supervisor/questions/gathered_texts.hpp"
 #include "daemon/supervisor/questions/peer_questions.hpp"
 #include "daemon/supervisor/ranks/evictions.hpp"
-#include "daemon/supervisor/ranks/retries.hpp"
 #include "daemon/supervisor/spanning/spanning_jobs.hpp"
 
 #include <cstdint>

@@ -84,8 +84,9 @@ Supervisor::Supervisor(Options options, const Clock& clock, Listeners listeners,
       refusals_(loop_, clock_),
       peers_(loop_, clock_, options_, events_of_peers()),
       jobs_(loop_, table_, memory_, store_, costs_, options_, events_of_jobs()),
-      spanning_({loop_, clock_, table_, jobs_, peers_, options_,
-                 [this](const control::JobSpec& wanted) { return evictions_.make_place(wanted); }},
+      spanning_({loop_, clock_, table_, jobs_, peers_, options_, retries_,
+                 [this](const control::JobSpec& wanted) { return evictions_.place_may_come(wanted); },
+                 [this](const std::string& job, const Status& why) { claims_.turn_away(job, why); }},
                 [this](const RendezvousRank::Job& job) { return rendezvous_service_.owner_here(job); }),
       texts_(jobs_, clock_),
       questions_(loop_, clock_, table_, ways_of_questions()),
@@ -94,7 +95,9 @@ Supervisor::Supervisor(Options options, const Clock& clock, Listeners listeners,
       retries_(loop_, clock_, table_),
       rendezvous_service_(loop_, clock_, spanning_, peers_, options_, events_of_rendezvous()),
       claims_(loop_, table_, jobs_, evictions_, retries_, refusals_, rendezvous_service_, options_,
-              {[this] { on_changed(); }, [this] { save(); }}),
+              {[this] { on_changed(); }, [this] { save(); },
+               [this](const std::string& job) { return spanning_.awaited(job); },
+               [this](const std::string& job) { return spanning_.waits_for_place(job); }}),
       connections_(loop_, store_, refusals_, options_.idle_timeout, events_of_connections()),
       acceptor_(loop_, clock_, store_, std::move(listeners),
                 [this](shm::Descriptor socket, shm::PeerIdentity peer, Door door) {
@@ -169,7 +172,11 @@ RunningJobs::Events Supervisor::events_of_jobs() {
       .idle = [this](const std::string& job, Idle idle) { spanning_.on_idle(job, idle); },
       .short_of_memory = [this](const std::string& job,
                                 std::uint64_t bytes) { evictions_.make_memory(job, bytes); },
-      .stays = [this] { evictions_.on_change(); },
+      .stays =
+          [this] {
+            evictions_.on_change();
+            retries_.fill_places();
+          },
       .changed = [this] { on_changed(); },
       .save = [this] { save(); },
       .reserved = [this](const std::string& job) { return spanning_.awaited(job); }};

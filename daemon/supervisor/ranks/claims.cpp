@@ -93,10 +93,11 @@ void Claims::admit(Client client) {
   const std::string job = client.job = table_.own_id(std::string(*name), actor);
   if (const Status room = check_room(client, job); !room.ok()) return refuse(client, room);
   if (table_.find(job) == nullptr) {
+    if (events_.waits_for_place(job)) return waiting_[job].clients.push_back(std::move(client));
     if (client.key.empty())
       if (const Status known = control::check_known(client.peer.who); !known.ok())
         return refuse(client, known);
-    for (const Status& possible : {jobs_.reserved(job), check_possible(client, *mesh)})
+    for (const Status& possible : {events_.awaited(job), check_possible(client, *mesh)})
       if (!possible.ok()) return refuse(client, possible);
     if (wait_for_place(client, job)) return;
     if (must_gather(client)) return gather(std::move(client), *mesh);

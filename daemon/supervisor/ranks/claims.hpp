@@ -10,11 +10,11 @@
 
 #include "api/shm/control.hpp"
 #include "daemon/control/loop.hpp"
+#include "daemon/supervisor/jobs/retries.hpp"
 #include "daemon/supervisor/jobs/running_jobs.hpp"
 #include "daemon/supervisor/listener/identities.hpp"
 #include "daemon/supervisor/listener/refusals.hpp"
 #include "daemon/supervisor/ranks/evictions.hpp"
-#include "daemon/supervisor/ranks/retries.hpp"
 #include "daemon/supervisor/spanning/rendezvous_service.hpp"
 
 #include <cstddef>
@@ -36,8 +36,11 @@ namespace muster::supervisor {
 class Claims {
  public:
   struct Events {
-    std::function<void()> changed;  // the number of sessions
-    std::function<void()> save;     // what a successor must find has changed
+    std::function<void()> changed;                          // the number of sessions
+    std::function<void()> save;                             // what a successor must find has changed
+    std::function<Status(const std::string& job)> awaited;  // why a user may not make a job of that name
+    // Whether a job of several nodes waits for its place here. turn_away() follows if it gets none.
+    std::function<bool(const std::string& job)> waits_for_place;
   };
   Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Evictions& evictions, Retries& retries,
          Refusals& refusals, RendezvousService& rendezvous_service, const Options& options, Events events);

@@ -38,9 +38,8 @@ bool Evictions::make_room(const control::Actor& owner, const std::string& wanted
   return true;
 }
 
-bool Evictions::make_place(const control::JobSpec& wanted) {
-  const control::Account& account = wanted.owner.account;
-  return table_.places().has_room(account) || table_.place_is_coming(account) ||
+bool Evictions::place_may_come(const control::JobSpec& wanted) {
+  return table_.place_is_coming(wanted.owner.account) ||
          make_room(owner_of(wanted), fmt::format("job {}", wanted.id()));
 }
 

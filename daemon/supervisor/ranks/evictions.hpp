@@ -2,8 +2,8 @@
 //
 // A job that its ranks have made, and that all of them have left, waits for them to come back. It keeps a
 // place and memory meanwhile. If its owner needs these, the job that has been idle for longest ends, on all
-// its nodes. An engine that was refused memory waits until that job is gone, and then asks again. Nothing
-// ends for a request that would not fit all the same.
+// its nodes. An engine that was refused memory waits until that job is gone, and then asks again. No job ends
+// for a request that this node would still refuse afterwards.
 #pragma once
 
 #include "daemon/supervisor/jobs/job_memory.hpp"
@@ -18,8 +18,8 @@ namespace muster::supervisor {
 // Owns    the names of jobs whose engines wait for memory.
 // Thread  the supervisor's loop.
 // Bound   one job for each call.
-// Fails   never. No job ends that is of the cluster file, of `muster run`, or of another owner who could come
-//         back to it. That of a container that is gone ends for anybody.
+// Fails   never. Jobs of the cluster file, of `muster run` and of other owners stay. That of a container that
+//         is gone ends for anybody.
 class Evictions {
  public:
   Evictions(const JobTable& table, RunningJobs& jobs, const MemoryShares& memory)
@@ -28,8 +28,8 @@ class Evictions {
   // Ends the job that has been idle for longest, of the owner or of a container that is gone, unless one is
   // giving way already. `wanted`: what the room is for, for the log. False: there is none.
   bool make_room(const control::Actor& owner, const std::string& wanted);
-  // The same for the place of that job. True: a place is there, or may be soon.
-  bool make_place(const control::JobSpec& wanted);
+  // The same for the place of that job. True: a job that is ending, or that can, leaves it its place.
+  bool place_may_come(const control::JobSpec& wanted);
   // Ends that job if it is idle and the owner's own. False: it is not.
   bool replace(const std::string& job, const control::Actor& owner, const std::string& wanted);
   // The job's engine lacks so many bytes. The engine is told once a job is gone, or that none can make room.

@@ -16,10 +16,10 @@ EngineLink::~EngineLink() {
 }
 
 void EngineLink::take(Event event, const Facts& facts) {
-  if (facts.epoch) epoch_ = *facts.epoch;
-  if (event == Event::kUp || event == Event::kUpElsewhere) failures_ = 0;
   const auto step = machine_.take(event);
   if (!step) return world_.refused(*this, step.error());
+  if (facts.epoch) epoch_ = *facts.epoch;
+  if (event == Event::kUp || event == Event::kUpElsewhere) failures_ = 0;
   if (step->entered) enter(*step->entered);
   act(step->action, facts, step->before);
 }

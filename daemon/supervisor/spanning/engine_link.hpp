@@ -73,7 +73,7 @@ class EngineLink {
     virtual void tell_lost(const EngineLink& link, const Status& why, Fate fate) = 0;
     virtual control::Loop::Watch after(Nanos delay, std::function<void()> callback) = 0;
     virtual void unwatch(control::Loop::Watch watch) = 0;
-    // The link may be another now.
+    // The state of the link may have changed.
     virtual void changed() = 0;
     // The table has no cell for an event.
     virtual void refused(const EngineLink& link, const Status& why) = 0;

@@ -164,12 +164,13 @@ void EngineLinks::heard(const std::string& node, const std::string& step, const 
         Event::kApart,
         {.epoch = epoch, .why = failure(Code::kPeerLost, "its engine has lost that of this node")});
   auto address = control::address_in(message);
-  if (!address || epoch == 0) {
+  const std::uint64_t generation = said_number(message, "generation");
+  if (!address || epoch == 0 || generation >= UINT32_MAX) {
     MUSTER_LOG(kWarning, "supervisor", "job {}: node {} has sent a malformed `{}`", spec_.id(), node, step);
     return;
   }
   const control::EngineCall call{link->ends().index, *std::move(address),
-                                 static_cast<std::uint32_t>(said_number(message, "generation"))};
+                                 static_cast<std::uint32_t>(generation)};
   const bool same = epoch == part_.epoch();
   Event event = same ? Event::kHere : Event::kHereElsewhere;
   if (step == "join") event = same || !stands() ? Event::kJoin : Event::kJoinElsewhere;

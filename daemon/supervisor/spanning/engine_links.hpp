@@ -27,7 +27,7 @@ namespace muster::supervisor {
 // Fails   never: an attempt that fails is made again, and lacks() says why.
 class EngineLinks {
  public:
-  // `changed`: is_complete() may be another now. `spec` outlives this object.
+  // `changed`: the result of is_complete() may have changed. `spec` outlives this object.
   EngineLinks(control::Loop& loop, const Clock& clock, RunningJobs& jobs, Peers& peers,
               const control::JobSpec& spec, std::function<void()> changed);
 

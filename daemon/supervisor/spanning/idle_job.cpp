@@ -83,6 +83,7 @@ void IdleJob::look() {
     unsure.push_back(other);
   }
   if (unsure.empty()) return close();
+  around_.jobs.put_off(spec_.id());
   if (away_timer_ != 0) return;
   away_timer_ = around_.loop.after(around_.options.made_job_linger, [this, unsure] {
     away_timer_ = 0;
@@ -145,6 +146,8 @@ void IdleJob::hear(const std::string& peer, const std::string& step, const Json&
     hurries_ = true;
     around_.jobs.give_way(spec_.id(), "", Idle::kInHaste);  // it ends once all nodes are idle
   }
+  if (step == "hurry" && !(is_open_ && idle_)) say(peer, "vacant");
+  if (step == "vacant" && !idle && idle_) around_.jobs.put_off(spec_.id());
   if (step == "closing") {
     if (is_open_ && idle_ && !unanswered_) {
       asked_by_ = peer;

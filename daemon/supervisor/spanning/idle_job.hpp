@@ -6,9 +6,10 @@
 // idle. If all are, the job ends, and the ranks that wait gather for another one. Otherwise the first node
 // sends `reopen`. So no rank is attached to a job that has been given up.
 //
-// Each node waits for Options::made_job_linger before it counts as idle, unless one sends `hurry`. A node
-// that is away counts as idle after the same time. A job whose maker's node is away ends in the same way, on
-// the nodes that are there. While its maker is there, the maker ends it.
+// Each node waits for Options::made_job_linger before it counts as idle, unless one sends `hurry`, because
+// the owner needs the room. A node that still has ranks answers that it is not idle, so that another job
+// makes room. A node that is away counts as idle after the same time. A job whose maker's node is away ends
+// in the same way, on the nodes that are there. While its maker is there, the maker ends it.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -37,7 +38,8 @@ class IdleJob {
     Peers& peers;
     const Options& options;
   };
-  // `deserted`: the job is to end, on all nodes that are there, and why. `spec` outlives this object.
+  // `reaped`: called with the reason when the job must end on all nodes that are there. `spec` outlives this
+  // object.
   IdleJob(const Surroundings& around, const control::JobSpec& spec,
           std::function<void(const std::string& why)> reaped);
   ~IdleJob();

@@ -49,7 +49,7 @@ class JobMaking {
     virtual void send(const std::string& node, const control::Json& message) = 0;
     virtual void connect(std::span<const control::EngineCall> calls,
                          std::function<void(const Status&)> answered) = 0;
-    // The interfaces of this node, and why: if engines cannot connect, others may have been meant.
+    // The interfaces of this node, and why they were chosen; for errors about engines that cannot connect.
     virtual std::string interfaces_text() const = 0;
     virtual control::Loop::Watch after(Nanos delay, std::function<void()> callback) = 0;
     virtual void unwatch(control::Loop::Watch watch) = 0;
@@ -74,7 +74,7 @@ class JobMaking {
   // The attempt is over; later messages do not count.
   void stop();
 
-  // The engine stands, so its end is news.
+  // This node's engine has started; the other nodes must hear if it ends.
   bool holds() const { return !machine_.is({State::kIdle, State::kPreparing}); }
   // The steps that are still missing, as far as this node knows.
   std::string lacks() const;

@@ -14,7 +14,7 @@ namespace muster::supervisor {
 struct LinkMachine {
   enum class State : std::uint8_t {
     kAbsent,      // this node's part does not stand
-    kCalled,      // nor here, and the other node's `join` is kept
+    kCalled,      // the same, and the other node's `join` is kept
     kResting,     // disconnected; there is nothing to try
     kPausing,     // disconnected, until it is tried again
     kAsking,      // the other node is asked by `join`
@@ -23,7 +23,7 @@ struct LinkMachine {
     kConnecting,  // the engine connects
     kConnected,
     kAdopted,   // connected, as far as is known: the engine of a predecessor is asked
-    kYielding,  // the other node has another life of the job; the part is about to end here
+    kYielding,  // the other node has the job with another epoch; the part is about to end here
   };
   static constexpr std::array<std::string_view, 11> kStates{
       "absent",    "called",     "resting",   "pausing", "asking",  "prompting",

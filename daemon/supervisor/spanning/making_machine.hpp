@@ -15,9 +15,9 @@ struct MakingMachine {
   enum class State : std::uint8_t {
     kIdle,
     kPreparing,   // the engine starts
-    kHeld,        // the engine stands; others may not
+    kHeld,        // this engine has started; engines of other nodes perhaps have not
     kConnecting,  // it connects with those of the other nodes
-    kConnected,   // it has; others may not have
+    kConnected,   // it has; others perhaps have not
   };
   static constexpr std::array<std::string_view, 5> kStates{"idle", "preparing", "held", "connecting",
                                                            "connected"};
@@ -103,7 +103,7 @@ constexpr auto kMakingOfAll = [] {
       {{kPreparing, kHeld, kConnecting, kConnected}, E::kStops, A::kNone, kIdle},
       {kIdle, E::kHeld, A::kNone},  // the attempt is over
       {kIdle, E::kNotHeld, A::kNone},
-      // Also before this node's engine has been asked to connect: another one may have reached it.
+      // Another engine may reach this one before this one is told to connect.
       {{kIdle, kHeld, kConnected}, E::kReached, A::kNone},
       {{kIdle, kHeld}, E::kUnreached, A::kNone},
   });

@@ -4,34 +4,60 @@
 
 namespace muster::supervisor {
 
-PartStart::PartStart(control::Loop& loop, const JobTable& table, RunningJobs& jobs, const Options& options,
-                     MakePlace make_place)
-    : loop_(loop), table_(table), jobs_(jobs), options_(options), make_place_(std::move(make_place)) {}
+PartStart::PartStart(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
+                     Retries& retries, const Options& options, PlaceMayCome place_may_come)
+    : loop_(loop),
+      clock_(clock),
+      table_(table),
+      jobs_(jobs),
+      retries_(retries),
+      options_(options),
+      place_may_come_(std::move(place_may_come)) {}
 
 void PartStart::start(const control::JobSpec& spec, const RunningJobs::Birth& birth) {
-  stop();
-  attempt(spec, birth, 0);
+  has_waited_ = false;
+  const Nanos hope = kHopeMin + Nanos(birth.held_epoch % (kHopeMax - kHopeMin).count());
+  const Instant now = clock_.now();
+  apply(std::make_shared<Wait>(Wait{spec, birth, now + hope, now + Retries::kPlaceTime, {}}));
 }
 
 void PartStart::stop() {
   loop_.unwatch(std::exchange(timer_, 0));
+  waiting_ = nullptr;
 }
 
-void PartStart::attempt(const control::JobSpec& spec, const RunningJobs::Birth& birth, int attempts) {
-  const Status started = jobs_.start(spec, birth, {});
-  if (started.ok()) return;
-  if (started.code() != Code::kNoResource || !may_wait(spec, attempts)) return birth.on_held(fail(started));
-  timer_ = loop_.after(kPause, [this, spec, birth, attempts] {
-    timer_ = 0;
-    attempt(spec, birth, attempts + 1);
-  });
+// The callback comes last: it may begin another start.
+void PartStart::apply(std::shared_ptr<Wait> wait) {
+  stop();
+  wait->refusal = jobs_.start(wait->spec, wait->birth, {});
+  if (wait->refusal.ok()) return;
+  const control::Account account = wait->spec.owner.account;
+  const bool lacks_place = wait->refusal.code() == Code::kNoResource && wait->spec.temporary() &&
+                           check_size(wait->spec, options_).ok();
+  if (!lacks_place || !may_wait(*wait) || !retries_.has_room(account))
+    return wait->birth.on_held(fail(wait->refusal));
+  waiting_ = wait;
+  has_waited_ = true;
+  if (const Instant now = clock_.now(); now < wait->hopes_until)
+    timer_ = loop_.after(wait->hopes_until - now, [this] {
+      timer_ = 0;
+      retries_.fill_places();
+    });
+  const std::weak_ptr<Wait> here = wait;
+  retries_.wait_for_place({account, wait->spec.id(), [here] { return here.expired(); },
+                           [this, here] {
+                             if (auto again = here.lock()) apply(std::move(again));
+                           },
+                           [this, here] {
+                             const auto still = here.lock();
+                             return still && may_wait(*still);
+                           }});
 }
 
-// Whether it is a place that the job lacks, and one may come.
-bool PartStart::may_wait(const control::JobSpec& spec, int attempts) const {
-  if (!spec.temporary() || attempts >= kAttempts || table_.places().has_room(spec.owner.account))
-    return false;
-  return check_size(spec, options_).ok() && make_place_(spec);
+bool PartStart::may_wait(const Wait& wait) const {
+  if (table_.places().has_room(wait.spec.owner.account)) return false;
+  const Instant now = clock_.now();
+  return now < wait.ends && (place_may_come_(wait.spec) || now < wait.hopes_until);
 }
 
 }  // namespace muster::supervisor

@@ -1,32 +1,36 @@
 // PartStart: the start of this node's engine for a job of several nodes.
 //
-// Where a temporary job finds no place, an idle job of its owner makes room (ranks/evictions.hpp). That one
-// may be of several nodes too, and ends once they agree on it, so the start waits until its place is there.
+// A temporary job that finds no place waits for one in the queue of Retries. An idle job of its owner ends
+// for it, on all its nodes (ranks/evictions.hpp). If there is none, the job still waits for a moment: the
+// last ranks of another job may be leaving. The moment is as long on all nodes, and another for each job. So
+// of two jobs that have each taken the other's last place one gives up first, and the other gets both places.
 #pragma once
 
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/base/options.hpp"
+#include "daemon/supervisor/jobs/retries.hpp"
 #include "daemon/supervisor/jobs/running_jobs.hpp"
 
 #include <chrono>
 #include <functional>
+#include <memory>
 
 namespace muster::supervisor {
 
 // Owns    what it waits with.
 // Thread  the supervisor's loop.
-// Bound   one start at a time; kAttempts.
+// Bound   one start at a time; Retries' queue, and kPlaceTime of it.
 // Fails   birth.on_held: as RunningJobs::start, and if no place has come.
 class PartStart {
  public:
-  static constexpr Nanos kPause = std::chrono::milliseconds(5);
-  static constexpr int kAttempts = 2200;  // in 11 s: an engine has 10 s to end
+  static constexpr Nanos kHopeMin = std::chrono::milliseconds(200);
+  static constexpr Nanos kHopeMax = std::chrono::seconds(1);
 
-  // False: that job will get no place.
-  using MakePlace = std::function<bool(const control::JobSpec&)>;
+  // Whether a job that is ending, or that can end for it, leaves its place to that job.
+  using PlaceMayCome = std::function<bool(const control::JobSpec&)>;
 
-  PartStart(control::Loop& loop, const JobTable& table, RunningJobs& jobs, const Options& options,
-            MakePlace make_place);
+  PartStart(control::Loop& loop, const Clock& clock, const JobTable& table, RunningJobs& jobs,
+            Retries& retries, const Options& options, PlaceMayCome place_may_come);
   ~PartStart() { stop(); }
   PartStart(const PartStart&) = delete;
   PartStart& operator=(const PartStart&) = delete;
@@ -35,17 +39,32 @@ class PartStart {
   void start(const control::JobSpec& spec, const RunningJobs::Birth& birth);
   // A start that waits is given up.
   void stop();
-  bool waits() const { return timer_ != 0; }
+  bool waits() const { return waiting_ != nullptr; }
+  // The latest start waits, or has waited.
+  bool has_waited() const { return has_waited_; }
+  // The refusal after which it waits.
+  const Status& why() const { return waiting_->refusal; }
 
  private:
-  void attempt(const control::JobSpec& spec, const RunningJobs::Birth& birth, int attempts);
-  bool may_wait(const control::JobSpec& spec, int attempts) const;
+  struct Wait {
+    control::JobSpec spec;
+    RunningJobs::Birth birth;
+    Instant hopes_until;  // without a place that may come
+    Instant ends;
+    Status refusal;
+  };
+  void apply(std::shared_ptr<Wait> wait);
+  bool may_wait(const Wait& wait) const;
 
   control::Loop& loop_;
+  const Clock& clock_;
   const JobTable& table_;
   RunningJobs& jobs_;
+  Retries& retries_;
   const Options& options_;
-  const MakePlace make_place_;
+  const PlaceMayCome place_may_come_;
+  std::shared_ptr<Wait> waiting_;
+  bool has_waited_ = false;
   control::Loop::Watch timer_ = 0;
 };
 

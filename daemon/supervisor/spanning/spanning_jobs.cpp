@@ -40,7 +40,12 @@ Status exists(const std::string& job) {
 }  // namespace
 
 SpanningJobs::SpanningJobs(const SpanningPart::Surroundings& around, OwnerHere owner_here)
-    : around_(around), owner_here_(std::move(owner_here)) {
+    : around_([this, around] {
+        SpanningPart::Surroundings own = around;
+        own.over = [this](const std::string& job) { forget_if_over(job); };
+        return own;
+      }()),
+      owner_here_(std::move(owner_here)) {
   for (const control::JobSpec& spec : around_.options.jobs)
     if (spec.world.nodes().size() > 1 && !around_.peers.alone())
       enter(spec, spec.world.nodes().front(), getgid(), {});
@@ -99,7 +104,6 @@ Status SpanningJobs::make(control::JobSpec spec, std::uint32_t gid, SpanningPart
                    name, control::kFrameBytesMax, control::kOfFrames.items_max);
   SpanningPart& part = enter(std::move(spec), around_.peers.here(), gid, std::move(request));
   part.try_begin();
-  forget_if_over(name);
   return {};
 }
 
@@ -109,12 +113,11 @@ void SpanningJobs::receive_request(const std::string& peer, const std::string& j
   const std::string step = said_text(message, "step");
   const std::uint64_t epoch = said_number(message, "epoch");
   auto requested = request_in(peer, job, message);
-  const bool waits = requested && step == "prepare" && !makes_room(peer, requested->spec);
+  const bool waits = requested && step == "prepare" && !name_is_free(peer, requested->spec);
   if (waits && later_.try_emplace(job, Later{peer, message}).second) return;
   const Status entered = requested ? enter_asked(*std::move(requested)) : requested.error();
   if (entered.ok()) {
-    parts_.at(job)->hear(peer, step, epoch, message);
-    return forget_if_over(job);
+    return parts_.at(job)->hear(peer, step, epoch, message);
   }
   // A peer repeats its request to a node that was started anew, until ranks of the job come there.
   if (entered.code() != Code::kNotFound || step == "prepare")
@@ -161,7 +164,7 @@ Status SpanningJobs::find_owner(Requested& requested) const {
 
 // False while an earlier temporary job of that name is still ending here. If its leader has lost that job and
 // makes it anew, it ends now.
-bool SpanningJobs::makes_room(const std::string& peer, const control::JobSpec& spec) {
+bool SpanningJobs::name_is_free(const std::string& peer, const control::JobSpec& spec) {
   const auto it = parts_.find(spec.id());
   if (it == parts_.end()) return true;
   const control::JobSpec& earlier = it->second->spec();
@@ -180,7 +183,8 @@ Status SpanningJobs::enter_asked(Requested requested) {
     return entry.second->spec().temporary() && around_.table.find(entry.first) == nullptr;
   });
   if (waiting >= around_.options.jobs_max)
-    return failure(Code::kNoResource, "{} jobs of several nodes wait for a place, and limits.jobs_max is {}",
+    return failure(Code::kNoResource,
+                   "this node prepares {} jobs of several nodes, and limits.jobs_max is {}; try again",
                    waiting, around_.options.jobs_max);
   const std::string leader = spec.asked_on;
   enter(std::move(spec), leader, requested.gid, {});
@@ -202,17 +206,12 @@ void SpanningJobs::forget_if_over(const std::string& job) {
 }
 
 void SpanningJobs::on_left(ConnectionId owner) {
-  for (const auto& [name, part] : parts_) {
-    part->on_left(owner);
-    forget_if_over(name);
-  }
+  for (const auto& [name, part] : parts_) part->on_left(owner);
 }
 
 void SpanningJobs::on_idle(const std::string& job, Idle idle) {
   const auto it = parts_.find(job);
-  if (it == parts_.end()) return;
-  it->second->on_idle(idle);
-  forget_if_over(job);
+  if (it != parts_.end()) it->second->on_idle(idle);
 }
 
 // ---- reports -----------------------------------------------------------------------------------
@@ -222,6 +221,11 @@ Json SpanningJobs::parts() const {
   for (const auto& [name, part] : parts_)
     if (part->ready_epoch() != 0) parts.push_back({{"job", name}, {"epoch", part->ready_epoch()}});
   return parts;
+}
+
+bool SpanningJobs::waits_for_place(const std::string& job) const {
+  const auto it = parts_.find(job);
+  return it != parts_.end() && it->second->waits_for_place();
 }
 
 Status SpanningJobs::awaited(const std::string& job) const {
@@ -246,23 +250,22 @@ void SpanningJobs::on_up(const std::string& peer, const Json& its_parts) {
       if (entry.is_object()) theirs[said_text(entry, "job")] = said_number(entry, "epoch");
   for (const auto& [name, part] : parts_) {
     const auto its = theirs.find(name);
-    if (part->has(peer)) part->on_up(peer, its == theirs.end() ? 0 : its->second);
-    forget_if_over(name);
+    if (part->links().has(peer)) part->on_up(peer, its == theirs.end() ? 0 : its->second);
   }
 }
 
 void SpanningJobs::on_down(const std::string& peer, const Status& why) {
   for (const auto& [name, part] : parts_)
-    if (part->has(peer)) part->on_down(peer, why);
+    if (part->links().has(peer)) part->on_down(peer, why);
   std::erase_if(later_, [&](const auto& entry) { return entry.second.peer == peer; });
 }
 
 void SpanningJobs::on_suspected(const std::string& peer) {
-  for (const auto& [name, part] : parts_) part->on_suspected(peer);
+  for (const auto& [name, part] : parts_) part->links().on_suspected(peer);
 }
 
 void SpanningJobs::on_lost(const std::string& peer, const Status& why) {
-  for (const auto& [name, part] : parts_) part->on_lost(peer, why);
+  for (const auto& [name, part] : parts_) part->links().on_lost(peer, why);
 }
 
 void SpanningJobs::heard(const std::string& peer, const Json& message) {
@@ -276,7 +279,7 @@ void SpanningJobs::heard(const std::string& peer, const Json& message) {
       said_number(waits->second.message, "epoch") == epoch)
     later_.erase(waits);
   const auto it = parts_.find(job);
-  if (it == parts_.end() || !it->second->has(peer)) return;  // of a job that this node has no part of
+  if (it == parts_.end() || !it->second->links().has(peer)) return;  // of a job that this node has no part of
   it->second->hear(peer, step, epoch, message);
   forget_if_over(job);
 }

@@ -36,6 +36,7 @@ class SpanningJobs {
 
   // This node's parts that ranks may use, for a greeting.
   control::Json parts() const;
+  bool waits_for_place(const std::string& job) const;
   // Why that job is not there yet. kOk: it is, or it is no spanning job.
   Status awaited(const std::string& job) const;
   // The jobs that are not there, or not on all of their nodes, each with its reason.
@@ -65,7 +66,7 @@ class SpanningJobs {
   Result<Requested> request_in(const std::string& peer, const std::string& job,
                                const control::Json& message) const;
   Status find_owner(Requested& requested) const;
-  bool makes_room(const std::string& peer, const control::JobSpec& spec);
+  bool name_is_free(const std::string& peer, const control::JobSpec& spec);
   Status enter_asked(Requested requested);
   bool is_over(const std::string& job) const;
   void forget_if_over(const std::string& job);

@@ -37,7 +37,8 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
                      why_ = why;  // the leader is told, and ends it on all nodes
                      told_ = true;
                    }}),
-      start_(around.loop, around.table, around.jobs, around.options, around.make_place),
+      start_(around.loop, around.clock, around.table, around.jobs, around.retries, around.options,
+             around.place_may_come),
       idle_job_({around.loop, around.jobs, around.peers, around.options}, spec_,
                 [this](const std::string& why) { end(why, Again::kNo); }) {
   for (const std::string& node : spec_.world.nodes())
@@ -62,6 +63,8 @@ Status SpanningPart::awaited() const {
   const std::string& job = spec_.id();
   if (state_ == State::kReady && around_.table.find(job) != nullptr) return {};
   if (state_ == State::kOver) return failure(Code::kJobEnded, "job {} has ended: {}", job, why_.message());
+  if (start_.waits())
+    return failure(Code::kBusy, "job {} waits for a place on this node: {}", job, start_.why().message());
   if (state_ == State::kBeginning || state_ == State::kJoining)
     return failure(Code::kBusy,
                    "job {} is made, and the engine of this node is connecting with the others; try again",
@@ -130,11 +133,12 @@ void SpanningPart::on_made(const Status& status) {
   }
   if (why_.text() != status.text())
     MUSTER_LOG(kWarning, "supervisor", "job {} cannot be made: {}", spec_.id(), status.message());
-  why_ = status;
+  why_ = start_.waits() ? failure(status.code(), "{}; {}", status.message(), start_.why().message()) : status;
+  const Status why = why_;
   const auto made = std::exchange(wish_.made, nullptr);
-  end(status.message(), spec_.temporary() ? Again::kNo : Again::kYes);
+  end(why.message(), spec_.temporary() ? Again::kNo : Again::kYes);
   retry_later();
-  if (made) made(status);
+  if (made) made(why);
 }
 
 void SpanningPart::ready() {
@@ -150,6 +154,11 @@ void SpanningPart::on_links() {
   if (state_ == State::kJoining && links_.is_complete()) {
     MUSTER_LOG(kInfo, "supervisor", "this node's part of job {} has joined the others", spec_.id());
     ready();
+  } else if (state_ == State::kBeginning && start_.waits() && links_.elsewhere() == 0) {
+    told_ = true;
+    why_ = failure(Code::kJobEnded, "no other node has a part of it any more");
+    end(why_.message(), Again::kYes);
+    retry_later();
   } else if (state_ == State::kWaiting) {
     try_begin();
   }
@@ -158,10 +167,7 @@ void SpanningPart::on_links() {
 // A temporary job is not made twice: unless another node has it, it is over.
 void SpanningPart::retry_later() {
   if (state_ != State::kWaiting) return;
-  if (spec_.temporary() && links_.elsewhere() == 0) {
-    state_ = State::kOver;
-    return;
-  }
+  if (spec_.temporary() && links_.elsewhere() == 0) return leave(why_.message(), Again::kNo);
   around_.loop.unwatch(timer_);
   timer_ = around_.loop.after(kRetry, [this] {
     timer_ = 0;
@@ -183,8 +189,16 @@ void SpanningPart::end(const std::string& why, Again again) {
   making_.stop();
   start_.stop();
   idle_job_.end();
-  state_ = again == Again::kYes ? State::kWaiting : State::kOver;
+  leave(why, again);
   if (around_.table.find(spec_.id(), epoch_) != nullptr) around_.jobs.end(spec_.id(), why);
+}
+
+// Ranks that came while the part waited for its place have no part of the table that tells them.
+void SpanningPart::leave(const std::string& why, Again again) {
+  state_ = again == Again::kYes ? State::kWaiting : State::kOver;
+  if (start_.has_waited() && around_.table.find(spec_.id()) == nullptr)
+    around_.turn_away(spec_.id(), failure(Code::kJobEnded, "{}", why));
+  if (over()) around_.over(spec_.id());
 }
 
 // Reports an end that began here, by a user's request or with the daemon, to the other nodes. The daemon's
@@ -202,7 +216,7 @@ void SpanningPart::on_ending(const Status& why) {
   start_.stop();
   idle_job_.end();
   tell_end(of_node.message(), again);
-  state_ = again == Again::kYes ? State::kWaiting : State::kOver;
+  leave(of_node.message(), again);
 }
 
 void SpanningPart::on_gone(const Status& why) {
@@ -271,6 +285,7 @@ void SpanningPart::on_down(const std::string& peer, const Status& why) {
   why_ = lost;
   told_ = true;
   end(lost.message(), Again::kYes);
+  if (around_.table.find(spec_.id()) == nullptr) retry_later();
 }
 
 void SpanningPart::hear(const std::string& peer, const std::string& step, std::uint64_t epoch,

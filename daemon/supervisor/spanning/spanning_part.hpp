@@ -26,8 +26,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace muster::supervisor {
@@ -48,7 +48,12 @@ class SpanningPart {
     RunningJobs& jobs;
     Peers& peers;
     const Options& options;
-    PartStart::MakePlace make_place;
+    Retries& retries;
+    PartStart::PlaceMayCome place_may_come;
+    // Ranks wait for the part while it waits for its place; it gets none.
+    std::function<void(const std::string& job, const Status& why)> turn_away;
+    // The job is over. Called while the part is still at work.
+    std::function<void(const std::string& job)> over = {};
   };
   // The request by which a temporary job is made here; empty for all other jobs.
   struct Request {
@@ -64,11 +69,13 @@ class SpanningPart {
   SpanningPart& operator=(const SpanningPart&) = delete;
 
   const control::JobSpec& spec() const { return spec_; }
-  bool has(std::string_view node) const { return links_.has(node); }
+  EngineLinks& links() { return links_; }
   // The job is over, and is not made again.
   bool over() const { return state_ == State::kOver; }
   // The epoch of this node's part, if ranks may use it; else 0.
   std::uint64_t ready_epoch() const { return state_ == State::kReady ? epoch_ : 0; }
+  // A full share holds up the start of its engine here.
+  bool waits_for_place() const { return start_.waits(); }
   // Why the job is not there yet. kOk: it is.
   Status awaited() const;
   // The trouble to report: why the job is not there, or which nodes are missing; empty: none.
@@ -81,8 +88,6 @@ class SpanningPart {
 
   void on_up(const std::string& peer, std::uint64_t its_epoch);
   void on_down(const std::string& peer, const Status& why);
-  void on_suspected(const std::string& peer) { links_.on_suspected(peer); }
-  void on_lost(const std::string& peer, const Status& why) { links_.on_lost(peer, why); }
   // A message of one of its nodes, with an epoch that is not 0.
   void hear(const std::string& peer, const std::string& step, std::uint64_t epoch,
             const control::Json& message);
@@ -91,7 +96,7 @@ class SpanningPart {
   void on_word(const EngineEvent& word);
   void on_ending(const Status& why);
   void on_gone(const Status& why);
-  // The requester has left; if the job has an engine, that ends, and the job with it.
+  // The requester has left: a part without an engine ends here. RunningJobs ends one with an engine.
   void on_left(ConnectionId owner);
   // No rank of a temporary job is here, or one is again.
   void on_idle(Idle idle) { idle_job_.set(idle); }
@@ -114,6 +119,7 @@ class SpanningPart {
   void on_links();
   void look_at(const std::string& peer);
   void end(const std::string& why, Again again);
+  void leave(const std::string& why, Again again);
   void tell_end(const std::string& why, Again again);
   void hear_prepare(const std::string& peer, std::uint64_t epoch);
   void hear_end(const control::Json& message);

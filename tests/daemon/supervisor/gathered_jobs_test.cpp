@@ -246,6 +246,28 @@ TEST_F(GatheredJobsTest, EndOnAllNodesForAJobOfOne) {
   EXPECT_THAT(status(0).dump(), AllOf(HasSubstr("\"another\""), ::testing::Not(HasSubstr("\"alone\""))));
 }
 
+// Goal:   an idle job that still has ranks on another node does not stand in the way of one that could end.
+TEST_F(GatheredJobsTest, DoNotCountOnAJobThatHasRanksElsewhere) {
+  start(2);
+  for (const auto& node : nodes_) node->options.made_job_linger = 1h;
+  nodes_[0]->options.jobs_max = 2;
+  start_and_meet();
+  std::vector<muster_session*> sessions = open_world();
+  for (std::size_t rank = 0; rank < sessions.size(); rank += nodes_.size())  // those of node0
+    EXPECT_EQ(muster_close(std::exchange(sessions[rank], nullptr)), MUSTER_OK);
+  for (const char* job : {"first", "second", "third"}) {
+    muster_session* session = nullptr;
+    const auto options = nodes_[0]->rank(job, 0, 1, "dp_shard=1");
+    EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << job << ": " << muster_last_error();
+    EXPECT_EQ(muster_close(session), MUSTER_OK);
+  }
+  EXPECT_EQ(job_at(0), "ready") << "it has ranks";
+  EXPECT_EQ(job_at(1), "ready");
+  for (muster_session* session : sessions)
+    if (session != nullptr) EXPECT_EQ(muster_close(session), MUSTER_OK);
+  EXPECT_TRUE(all_gone()) << "its owner needed the room, so no node waits for its ranks";
+}
+
 // Goal:   `end --of` at one node ends a batch job's jobs on all nodes, and none but those.
 TEST_F(GatheredJobsTest, EndOnAllNodesWithTheirBatchJob) {
   start(2);

@@ -4,8 +4,10 @@
 #include "tests/daemon/supervisor/cluster_fixture.hpp"
 #include "tests/support/folder.hpp"
 
+#include <array>
 #include <csignal>
 #include <optional>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <sys/stat.h>
@@ -101,7 +103,8 @@ TEST_F(TemporaryJobsTest, SayWhyTheyCannotBeMade) {
     const char* why;
   } cases[] = {
       {wish(two("node0", 2, "node1"), 4, "tp=4"), Code::kNoResource, "limits.ranks_per_job_max"},
-      {wish(two("node0", 2, "node2"), 4, "tp=4"), Code::kBusy, "node2 is away"},
+      {wish(two("node0", 2, "node2"), 4, "tp=4"), Code::kBusy,
+       "job train needs node node2: node node2 is away"},
       {wish(two("node0", 2, "node7"), 4, "tp=4"), Code::kBadArgument, "node7 is no host"},
       {wish(two("node1", 2, "node2"), 4, "tp=4"), Code::kBadArgument, "start it on one of them"},
       {wish(two("node0", 2, "node0"), 4, "tp=4"), Code::kBadArgument, "node0"},
@@ -246,6 +249,156 @@ TEST_F(TemporaryJobsTest, AreRefusedWhereTheirNameIsTaken) {
   EXPECT_TRUE(until([this] { return job_at(2).empty() && waiting(2).empty(); })) << waiting(2);
   EXPECT_EQ(epoch_at(1), epoch);
   EXPECT_EQ(job_at(1), "ready");
+}
+
+// Nodes of which the given one has a single place, and a rank of job "other" there that holds it.
+class FullNodeTest : public TemporaryJobsTest {
+ protected:
+  void start_full(std::size_t full, Nanos linger = Options().made_job_linger) {
+    full_ = full;
+    prepare(2);
+    for (const auto& node : nodes_) {
+      node->options.jobs.clear();
+      node->options.made_job_linger = linger;
+    }
+    nodes_[full]->options.jobs_max = 1;
+    start_all();
+    ASSERT_TRUE(until([this] { return peer(0, 1).at("state") == "up" && peer(1, 0).at("state") == "up"; }));
+    const auto options = nodes_[full]->rank("other", 0, 1, "dp_shard=1");
+    ASSERT_EQ(muster_open(&options, &holder_), MUSTER_OK) << muster_last_error();
+  }
+  void TearDown() override { leave_place(); }
+  // Its job stays a moment longer, unless it is in the way.
+  void leave_place() {
+    if (holder_ != nullptr) EXPECT_EQ(muster_close(std::exchange(holder_, nullptr)), MUSTER_OK);
+  }
+  void send(const shm::Descriptor& owner) const {
+    const Status sent =
+        control::send_packet(owner, shm::MessageKind::kCommand, 1, wish(of_all(2), 4, "dp_replicate=2,tp=2"));
+    ASSERT_TRUE(sent.ok()) << sent.text();
+  }
+  Result<Json> answer(const shm::Descriptor& owner) const {
+    MUSTER_ASSIGN_OR_RETURN(const auto packet, control::receive_packet(owner, soon(), clock_));
+    return control::result_of(packet);
+  }
+  bool waits_for_place() const {
+    return until([this] {
+      return waiting(full_).find("waits for a place on this node: there are 1 jobs, the limit") !=
+             std::string::npos;
+    });
+  }
+  bool nothing_is_left(std::size_t n) const {
+    return until([&] { return waiting(n).empty() && job_at(n).empty(); });
+  }
+
+  std::size_t full_ = 0;
+  muster_session* holder_ = nullptr;
+};
+
+TEST_F(FullNodeTest, GivesThePlaceOnceTheLastRankOfAnotherJobHasLeft) {
+  for (const std::size_t full : {1u, 0u}) {
+    SCOPED_TRACE(full);
+    start_full(full);
+    const auto owner_socket = owner(0);
+    send(owner_socket);
+    ASSERT_TRUE(waits_for_place());
+    leave_place();
+    const auto made = answer(owner_socket);
+    ASSERT_TRUE(made) << made.error().text();
+    expect_works();
+    nodes_.clear();
+    roster_ = {};
+  }
+}
+
+TEST_F(FullNodeTest, RefusesAJobThatGetsNoPlace) {
+  start_full(1);
+  const auto owner_socket = owner(0);
+  send(owner_socket);
+  const auto made = answer(owner_socket);
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.error().code(), Code::kNoResource) << made.error().text();
+  EXPECT_THAT(made.error().message(), HasSubstr("node node1: there are 1 jobs, the limit"));
+  for (const std::size_t n : {0u, 1u}) EXPECT_TRUE(nothing_is_left(n)) << n << waiting(n);
+}
+
+// Goal:   a requester that leaves while its job waits for a place leaves nothing behind: neither a part that
+//         waits, nor a job that is made later.
+TEST_F(FullNodeTest, MakesNoJobForARequesterThatHasLeft) {
+  start_full(0);
+  auto owner_socket = owner(0);
+  send(owner_socket);
+  ASSERT_TRUE(waits_for_place());
+  owner_socket = {};
+  for (const std::size_t n : {0u, 1u}) EXPECT_TRUE(nothing_is_left(n)) << n << waiting(n);
+  leave_place();
+  std::this_thread::sleep_for(100ms);
+  for (const std::size_t n : {0u, 1u}) EXPECT_TRUE(nothing_is_left(n)) << n << waiting(n);
+}
+
+// Goal:   a part that waits for a place is over with its leader, and its name is free.
+TEST_F(FullNodeTest, ForgetsAJobWhoseLeaderIsLost) {
+  start_full(1);
+  const auto owner_socket = owner(0);
+  send(owner_socket);
+  ASSERT_TRUE(waits_for_place());
+  nodes_[0] = nullptr;
+  EXPECT_TRUE(nothing_is_left(1)) << waiting(1);
+  leave_place();
+  muster_session* session = nullptr;
+  const auto options = nodes_[1]->rank("train", 0, 1, "dp_shard=1");
+  EXPECT_EQ(muster_open(&options, &session), MUSTER_OK) << muster_last_error();
+  EXPECT_EQ(muster_close(session), MUSTER_OK);
+}
+
+// Goal:   ranks that come while their job waits for a place wait with it.
+TEST_F(FullNodeTest, LetsRanksWaitWithTheirJob) {
+  start_full(1);
+  const auto owner_socket = owner(0);
+  send(owner_socket);
+  ASSERT_TRUE(waits_for_place());
+  std::thread early([this] {
+    muster_session* session = nullptr;
+    EXPECT_EQ(open(1, 2, &session), MUSTER_OK) << muster_last_error();
+    if (session != nullptr) EXPECT_EQ(muster_close(session), MUSTER_OK);
+  });
+  ASSERT_TRUE(until([this] {
+    const Json said = status(1);
+    return said.at("users").at(0).at("sessions").get<int>() == 2;  // with the rank that holds the place
+  })) << status(1).dump(1);
+  leave_place();
+  EXPECT_TRUE(answer(owner_socket));
+  early.join();
+}
+
+// Goal:   of two jobs that want the same two places one gets them, though each node may ask for the other
+// first.
+TEST_F(TemporaryJobsTest, DoNotAllGiveUpForEachOther) {
+  prepare(2);
+  for (const auto& node : nodes_) {
+    node->options.jobs.clear();
+    node->options.jobs_max = 1;
+  }
+  start_all();
+  ASSERT_TRUE(until([this] { return peer(0, 1).at("state") == "up" && peer(1, 0).at("state") == "up"; }));
+  for (int round = 0; round < 5; ++round) {
+    const std::array owners{owner(0), owner(1)};
+    for (std::size_t n = 0; n < owners.size(); ++n) {
+      Json command = wish(of_all(2), 4, "dp_replicate=2,tp=2");
+      command["spec"]["name"] = fmt::format("job{}", n);
+      ASSERT_TRUE(control::send_packet(owners[n], shm::MessageKind::kCommand, 1, command).ok());
+    }
+    std::string told;
+    int made = 0;
+    for (const auto& each : owners) {
+      const auto packet = control::receive_packet(each, soon(), clock_);
+      ASSERT_TRUE(packet) << packet.error().text();
+      const auto result = control::result_of(*packet);
+      made += result ? 1 : 0;
+      told += result ? "made; " : result.error().text() + "; ";
+    }
+    EXPECT_EQ(made, 1) << told;
+  }
 }
 
 // Goal:   the requester learns which node is too slow before it stops waiting, and nothing of the job stays.

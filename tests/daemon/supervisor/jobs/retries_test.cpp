@@ -1,4 +1,4 @@
-#include "daemon/supervisor/ranks/retries.hpp"
+#include "daemon/supervisor/jobs/retries.hpp"
 
 #include "tests/support/manual_clock.hpp"
 

@@ -30,6 +30,8 @@ class Retries {
     std::string job;
     std::function<bool()> has_left;
     std::function<void()> apply;  // called once, whether there is a place now or not
+    // Whether it waits on. Empty: while a job that is ending has the place.
+    std::function<bool()> may_wait = {};
   };
 
   Retries(control::Loop& loop, const Clock& clock, const JobTable& table);

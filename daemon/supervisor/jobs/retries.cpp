@@ -1,4 +1,4 @@
-#include "daemon/supervisor/ranks/retries.hpp"
+#include "daemon/supervisor/jobs/retries.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -65,8 +65,9 @@ void Retries::watch_first() {
 void Retries::fill_places() {
   for (Waiting& next : std::exchange(applicants_, {})) {
     const Applicant& applicant = next.applicant;
-    const bool waits = table_.place_is_coming(applicant.account) && table_.find(applicant.job) == nullptr &&
-                       clock_.now() < next.until;
+    const bool waits =
+        table_.find(applicant.job) == nullptr && clock_.now() < next.until &&
+        (applicant.may_wait ? applicant.may_wait() : table_.place_is_coming(applicant.account));
     if (waits) {
       applicants_.push_back(std::move(next));
       continue;
