@@ -18,8 +18,6 @@ using control::Json;
 using control::Packet;
 using shm::MessageKind;
 
-constexpr Nanos kConnectPeriod = std::chrono::milliseconds(2);
-constexpr Nanos kConnectTime = std::chrono::seconds(10);
 constexpr Nanos kAgreePeriod = std::chrono::milliseconds(2);
 constexpr Nanos kLifePeriod = std::chrono::milliseconds(200);
 constexpr const char* kCaughtUp = "caught_up";  // of an `attach` that has waited
@@ -90,8 +88,9 @@ void Conductor::answer(Packet packet) {
   const Json answer = answer_to(packet);
   if (answer.is_null()) return;  // it comes later
   Packet reply{MessageKind::kReply, packet.serial, answer, {}};
-  if (reply_descriptor_.valid()) reply.descriptors.push_back(std::move(reply_descriptor_));
-  reply_descriptor_.reset();
+  if (commands_)
+    if (shm::Descriptor own = commands_->take_descriptor(); own.valid())
+      reply.descriptors.push_back(std::move(own));
   channel_.tell(std::move(reply));
   if (ending_) loop_.stop();
 }
@@ -113,9 +112,6 @@ Json Conductor::execute(Packet& packet) {
   }
   if (command == "stop") return stop(packet.body);
   if (!engine_) return refused(failure(Code::kState, "the job does not exist yet"));
-  if (command == "connect") return connect(packet.body);
-  if (command == "lose") return lose(packet.body);
-  if (command == "network") return network();
   if (command == "attach" && !packet.body.contains(kCaughtUp)) {
     const Rank rank(static_cast<std::uint32_t>(packet.body.value("rank", std::int64_t{-1})));
     if (const auto question = engine_->other_nodes().question_for(rank)) {
@@ -127,24 +123,9 @@ Json Conductor::execute(Packet& packet) {
     }
   }
   if (command == "attach") return attach(packet);
-  if (command == "report") {
-    // A supervisor that takes over learns of the waiting ranks by this report.
-    if (packet.body.value("takes_over", false)) attach_waiting(true);
-    return report();
-  }
-  if (command == "counters") return counters();
-  if (command == "groups") return groups();
-  if (command == "trace_begin") return trace_begin(packet.body);
-  if (command == "trace_end") return trace_end(packet.body);
-  if (command == "absent") return absent(packet.body);
-  if (command == "flight") return flight();
-  if (command == "hang") return control::success(engine_->reports().hang());
-  if (command == "snapshot") return control::success(engine_->reports().snapshot());
-  if (command == "expect_all") {
-    engine_->faults().expect_all();
-    return control::success(Json::object());
-  }
-  return refused(failure(Code::kBadArgument, "command '{}' is unknown", command));
+  // A supervisor that takes over learns of the waiting ranks by this report.
+  if (command == "report" && packet.body.value("takes_over", false)) attach_waiting(true);
+  return commands_->execute(command, packet.body);
 }
 
 // The packet brings the user's memory page; without one, the job's memory is not counted.
@@ -170,17 +151,17 @@ Json Conductor::create(Packet& packet) {
       Engine::create(*spec, clock_, nullptr, Engine::Pooling::kThreads, account_, *std::move(transport));
   if (!engine && wait_for_memory(packet)) return nullptr;
   if (!engine) return give_up(engine.error());
-  auto counters = (*engine)->counters();
+  auto counters = (*engine)->reports().counters();
   if (!counters) return give_up(counters.error());
   watchdog_.emplace((*engine)->lock(), clock_);
   if (const Status watched = watchdog_->start(); !watched.ok()) {
     watchdog_.reset();
     return give_up(watched);
   }
-  reply_descriptor_ = *std::move(counters);
   engine_ = *std::move(engine);
+  commands_.emplace(loop_, clock_, channel_, *engine_, *std::move(counters));
   cores_.emplace(engine_->spec(), engine_->pool());
-  Json result{{"groups", engine_->groups().list().size()}, {"hash", engine_->groups().list().hash().hex()}};
+  Json result{{"groups", engine_->meshes().list().size()}, {"hash", engine_->meshes().list().hash().hex()}};
   control::write_address(engine_->other_nodes().links().address(), result);
   return control::success(std::move(result));
 }
@@ -199,72 +180,6 @@ bool Conductor::wait_for_memory(Packet& packet) {
     answer(std::move(*kept));
   });
   return true;
-}
-
-// The answer says that it has begun. An event for each node says how it ended.
-Json Conductor::connect(const Json& body) {
-  const auto calls = control::calls_in(body, engine_->spec().world.nodes().size());
-  if (!calls) return refused(calls.error());
-  for (const control::EngineCall& call : *calls) {
-    engine_->other_nodes().expect(call.node, call.generation);
-    const Status begun = engine_->other_nodes().links().connect(call.node, call.address, call.generation);
-    if (!begun.ok()) return refused(begun);
-    const bool waits = connecting_.contains(call.node);
-    connecting_[call.node] = {call.generation, clock_.now() + kConnectTime};
-    if (!waits) loop_.after(Nanos(0), [this, node = call.node] { await_connected(node); });
-  }
-  return control::success(Json::object());
-}
-
-void Conductor::await_connected(NodeIndex node) {
-  const Attempt attempt = connecting_.at(node);
-  Status status = engine_->other_nodes().links().link(node).status;
-  if (status.code() == Code::kPending) {
-    if (clock_.now() < attempt.until) {
-      loop_.after(kConnectPeriod, [this, node] { await_connected(node); });
-      return;
-    }
-    status =
-        failure(Code::kTimeout, "{}, after {} s", status.message(), kConnectTime / std::chrono::seconds(1));
-    engine_->other_nodes().lose(node, status, NodeFate::kApart);
-  }
-  Json event = status.ok() ? Json{{"ok", true}} : refused(status);
-  event["event"] = "connected";
-  event["node"] = node.value;
-  event["generation"] = attempt.generation;
-  connecting_.erase(node);
-  channel_.tell({MessageKind::kCommand, 0, std::move(event), {}});
-}
-
-// A supervisor gives a node up. `fate`: why; "dead": its own supervisor says so.
-Json Conductor::lose(const Json& body) {
-  const auto node = body.at("node").get<std::uint32_t>();
-  if (node >= engine_->spec().world.nodes().size())
-    return refused(failure(Code::kBadArgument, "the job has no node {}", node));
-  const std::string fate = body.value("fate", "");
-  engine_->other_nodes().lose(NodeIndex(node),
-                              failure(Code::kPeerLost, "{}", body.at("why").get<std::string>()),
-                              fate == "dead"     ? NodeFate::kDead
-                              : fate == "silent" ? NodeFate::kSilent
-                                                 : NodeFate::kApart);
-  return control::success(Json::object());
-}
-
-// The address of this engine, and its connections to those of the other nodes.
-Json Conductor::network() const {
-  transport::JobLinks& links = engine_->other_nodes().links();
-  const Instant now = clock_.now();
-  Json shown = Json::array();
-  for (std::uint32_t node = 0; node < engine_->spec().world.nodes().size(); ++node) {
-    const transport::NodeLink link = links.link(NodeIndex(node));
-    shown.push_back({{"connected", link.status.ok()},
-                     {"why", link.status.message()},
-                     {"generation", link.generation},
-                     {"heard_ns", (now - link.heard_at).count()}});
-  }
-  Json result{{"links", std::move(shown)}};
-  control::write_address(links.address(), result);
-  return control::success(std::move(result));
 }
 
 Json Conductor::attach(Packet& packet) {
@@ -321,98 +236,6 @@ void Conductor::attach_waiting(bool all) {
     attaching_.pop_front();
     answer(std::move(packet));
   }
-}
-
-// Sends the counters again, for a supervisor whose predecessor died before it had them.
-Json Conductor::counters() {
-  auto counters = engine_->counters();
-  if (!counters) return refused(counters.error());
-  reply_descriptor_ = *std::move(counters);
-  return control::success(Json::object());
-}
-
-Json Conductor::report() {
-  Json ranks = Json::array();
-  for (const auto& r : engine_->report()) {
-    ranks.push_back({{"rank", r.rank.value},
-                     {"attached", r.attached},
-                     {"pid", r.pid},
-                     {"attachments", r.attachments},
-                     {"arena_used_bytes", r.arena_used_bytes},
-                     {"arena_reserved_bytes", r.arena_reserved_bytes}});
-  }
-  return control::success({{"ranks", ranks}});
-}
-
-Json Conductor::groups() const {
-  const mesh::GroupList& list = engine_->groups().list();
-  Json groups = Json::array();
-  for (std::uint32_t g = 0; g < list.size(); ++g) {
-    const mesh::MeshGroup group = list.group(GroupId(g));
-    std::vector<std::uint32_t> ranks;
-    for (const Rank rank : group.ranks) ranks.push_back(rank.value);
-    const auto names = list.names(GroupId(g));
-    groups.push_back({{"id", g},
-                      {"name", std::string(group.name)},
-                      {"names", std::vector<std::string>(names.begin(), names.end())},
-                      {"ranks", ranks}});
-  }
-  Json made = Json::array();
-  for (const scheduler::Group& group : engine_->groups().made()) {
-    std::vector<std::uint32_t> ranks;
-    for (const Rank rank : group.ranks) ranks.push_back(rank.value);
-    made.push_back({{"name", group.name}, {"ranks", ranks}});
-  }
-  std::vector<std::size_t> per_rank;
-  for (std::uint32_t rank = 0; rank < list.mesh().world(); ++rank)
-    per_rank.push_back(list.count_of(Rank(rank)));
-  return control::success({{"hash", list.hash().hex()},
-                           {"groups", groups},
-                           {"made", made},
-                           {"per_rank", per_rank},
-                           {"total", list.size()}});
-}
-
-namespace {
-
-// The asker's name for itself.
-std::string asker(const Json& body) {
-  constexpr std::size_t kAskerBytesMax = 64;
-  return body.value("by", "").substr(0, kAskerBytesMax);
-}
-
-}  // namespace
-
-// Idempotent for one asker: if a daemon was replaced before it passed the answer on, the asker asks again and
-// finds its own recording on.
-Json Conductor::trace_begin(const Json& body) {
-  const std::string by = asker(body);
-  if (!by.empty() && engine_->recorder().by() == by) return control::success(Json::object());
-  const Status begun = engine_->recorder().begin(by.empty() ? "a program that did not say its name" : by);
-  return begun.ok() ? control::success(Json::object()) : refused(begun);
-}
-
-Json Conductor::trace_end(const Json& body) {
-  const auto text = engine_->recorder().end(asker(body));
-  return text ? with_text(*text) : refused(text.error());
-}
-
-Json Conductor::flight() {
-  return with_text(engine_->reports().flight().dump(-1, ' ', false, Json::error_handler_t::replace));
-}
-
-Json Conductor::with_text(const std::string& json) {
-  auto text = control::text_descriptor(json);
-  if (!text) return refused(text.error());
-  reply_descriptor_ = *std::move(text);
-  return control::success({{"bytes", json.size()}});
-}
-
-// The launcher says that the process of this rank has ended, and that no other will come for it.
-Json Conductor::absent(const Json& body) {
-  const Rank rank(body.at("rank").get<std::uint32_t>());
-  engine_->faults().absent(rank, body.at("text").get<std::string>());
-  return control::success(Json::object());
 }
 
 Json Conductor::stop(const Json& body) {
@@ -563,9 +386,7 @@ void Conductor::on_timer() {
     // A supervisor that has begun another connection meanwhile sees by the generation that it is not this
     // one.
     for (const transport::LostLink& link : engine_->other_nodes().take_lost()) {
-      const auto attempt = connecting_.find(link.node);
-      if (attempt != connecting_.end() && attempt->second.generation == link.generation)
-        continue;  // await_connected() tells it
+      if (commands_->awaits(link.node, link.generation)) continue;  // the end of the attempt tells it
       Json event = refused(link.why);
       event["event"] = "lost";
       event["node"] = link.node.value;

@@ -5,6 +5,7 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/control/packet.hpp"
 #include "daemon/engine/job/engine.hpp"
+#include "daemon/engine/job/engine_commands.hpp"
 #include "daemon/engine/job/engine_cores.hpp"
 #include "daemon/engine/job/supervisor_channel.hpp"
 #include "daemon/engine/job/watchdog.hpp"
@@ -55,19 +56,7 @@ class Conductor {
   control::Json execute(control::Packet& packet);
   control::Json create(control::Packet& packet);
   bool wait_for_memory(control::Packet& packet);
-  control::Json connect(const control::Json& body);
-  void await_connected(NodeIndex node);
-  control::Json lose(const control::Json& body);
-  control::Json network() const;
   control::Json attach(control::Packet& packet);
-  control::Json report();
-  control::Json counters();
-  control::Json groups() const;
-  control::Json trace_begin(const control::Json& body);
-  control::Json trace_end(const control::Json& body);
-  control::Json flight();
-  control::Json with_text(const std::string& json);
-  control::Json absent(const control::Json& body);
   control::Json stop(const control::Json& body);
 
   void on_client(Rank rank);
@@ -89,16 +78,11 @@ class Conductor {
   std::shared_ptr<control::Packet> creating_;  // the command that makes the job, while it waits for memory
   Instant create_until_{0};                    // so long
   std::unique_ptr<Engine> engine_;
+  std::optional<EngineCommands> commands_;
   std::optional<EngineCores> cores_;
   std::optional<Watchdog> watchdog_;  // watches the engine's lock, so it ends before the engine
   std::map<Rank, Client> clients_;
   shm::MessageBuffer buffer_;
-  shm::Descriptor reply_descriptor_;  // of the answer being made
-  struct Attempt {
-    std::uint32_t generation = 0;
-    Instant until{0};
-  };
-  std::map<NodeIndex, Attempt> connecting_;
   // `attach` commands that are answered once their question to other nodes is over.
   std::deque<std::pair<std::uint64_t, control::Packet>> attaching_;
   control::Loop::Watch agrees_ = 0;

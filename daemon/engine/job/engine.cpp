@@ -85,10 +85,24 @@ Engine::Parts::Parts(Engine& engine, std::optional<DirectPages> own_board, JobGr
           engine.spec_, engine.clock_, engine.lock_, graph, slots, *engine.links_,
           [this, &engine](GroupId group) { groups.lost_elsewhere(group, SessionId(engine.next_session_)); }),
       missing(engine.spec_.world, graph, *engine.links_),
-      groups(std::move(plan.list), std::move(plan.table),
-             {engine.spec_, engine.clock_, engine.lock_, graph, executor, slots, buffers, metrics, faults,
-              direct_pages, engine.factories_, engine.spans_, engine.devices_->table(), other_nodes,
-              elsewhere, missing}),
+      for_groups{engine.spec_,
+                 engine.clock_,
+                 engine.lock_,
+                 graph,
+                 executor,
+                 slots,
+                 buffers,
+                 metrics,
+                 faults,
+                 direct_pages,
+                 engine.factories_,
+                 engine.spans_,
+                 engine.devices_->table(),
+                 other_nodes,
+                 elsewhere,
+                 missing},
+      groups(std::move(plan.table), for_groups),
+      meshes(std::move(plan.list), groups, for_groups),
       lanes(engine.lock_, graph, executor, slots, metrics),
       plans(engine.lock_, graph, slots, metrics),
       direct(engine.lock_, graph, slots, buffers, faults, reports, direct_pages),
@@ -113,7 +127,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const control::JobSpec& spec, con
              world.nodes().size() == 1
                  ? ""
                  : fmt::format(", {} of them here ({})", world.local_count(), world.text_of(world.locals())),
-             spec.mesh, engine->groups().list().size(), engine->devices_->text());
+             spec.mesh, engine->meshes().list().size(), engine->devices_->text());
   return engine;
 }
 
@@ -220,7 +234,7 @@ shm::Welcome Engine::welcome(const Session& session) const {
   w.epoch = spec_.epoch;
   w.deadline_ns = spec_.deadline.count();
   spec_.name.copy(w.job, sizeof w.job - 1);
-  parts_->groups.list().mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
+  parts_->meshes.list().mesh().degrees().canonical().copy(w.mesh, sizeof w.mesh - 1);
   w.cores = pool_->workers();  // for all ranks alike, or they would choose different algorithms
   w.costs = spec_.costs;
   w.lane_depth = spec_.starts_per_lane_max;
@@ -263,7 +277,10 @@ std::size_t Engine::reclaim() {
     ended.push_back(session->options().id);
   }
   // Sessions are destroyed first, because their objects keep their groups.
-  for (const SessionId session : ended) parts_->groups.release(session, gone);
+  for (const SessionId session : ended) {
+    parts_->meshes.release(session);
+    parts_->groups.release(session, gone);
+  }
   return parts_->slots.closing();
 }
 

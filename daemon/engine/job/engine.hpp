@@ -14,6 +14,7 @@
 #include "daemon/engine/job/job_buffers.hpp"
 #include "daemon/engine/job/job_groups.hpp"
 #include "daemon/engine/job/job_lanes.hpp"
+#include "daemon/engine/job/job_meshes.hpp"
 #include "daemon/engine/job/job_plans.hpp"
 #include "daemon/engine/memory/doorbells.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
@@ -95,6 +96,7 @@ class Engine final : public device::IdleProgress {
   // ---- other parts of a job --------------------------------------------------------------------
   JobBuffers& buffers() { return parts_->buffers; }
   JobGroups& groups() { return parts_->groups; }
+  JobMeshes& meshes() { return parts_->meshes; }
   JobLanes& lanes() { return parts_->lanes; }
   JobPlans& plans() { return parts_->plans; }
   DirectService& direct() { return parts_->direct; }
@@ -105,8 +107,6 @@ class Engine final : public device::IdleProgress {
   const EngineLock& lock() const { return lock_; }
   // The workers. The creator of the engine decides how many of them work.
   device::Pool& pool() { return *pool_; }
-  // Read-only: the job's counters (api/shm/job_counters.hpp).
-  Result<shm::Descriptor> counters() const { return parts_->metrics.counters(); }
   // A device's first error.
   Status health() const;
   struct RankReport {
@@ -145,7 +145,9 @@ class Engine final : public device::IdleProgress {
     Faults faults;
     OtherNodes other_nodes;
     MissingMembers missing;
+    JobGroups::Parts for_groups;
     JobGroups groups;
+    JobMeshes meshes;
     JobLanes lanes;
     JobPlans plans;
     DirectService direct;

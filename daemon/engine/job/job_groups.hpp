@@ -1,4 +1,5 @@
-// JobGroups: a job's groups and meshes: those of its start, and those that its clients make.
+// JobGroups: a job's groups: those of its start, and those that its clients make. A group is made and retired
+// here, in all parts of the engine that must know it.
 #pragma once
 
 #include "api/base/mesh/group_list.hpp"
@@ -6,7 +7,6 @@
 #include "daemon/control/job.hpp"
 #include "daemon/engine/direct/direct_pages.hpp"
 #include "daemon/engine/job/job_buffers.hpp"
-#include "daemon/engine/job/session_mesh.hpp"
 #include "daemon/engine/memory/engine_lock.hpp"
 #include "daemon/engine/nodes/faults.hpp"
 #include "daemon/engine/nodes/job_shrinks.hpp"
@@ -21,7 +21,6 @@
 #include "transport/collective/communicator_factory.hpp"
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -30,8 +29,10 @@
 
 namespace muster::engine {
 
-// Owns    the list of the mesh's groups, the table of all groups, the additions of sessions to meshes, and
-//         the state of shrinking.
+// The groups of a mesh of that text, with the names that the job flattens.
+Result<mesh::GroupList> group_list(std::string_view text, std::uint32_t world, const control::JobSpec& spec);
+
+// Owns    the table of all groups, and the state of shrinking.
 // Thread  the conductor; calls that change state take the engine lock. left(), release(), lost_elsewhere():
 //         under the lock.
 // Bound   that of GroupTable.
@@ -65,13 +66,11 @@ class JobGroups {
     RanksElsewhere& elsewhere;
     MissingMembers& missing;
   };
-  JobGroups(mesh::GroupList list, GroupTable table, const Parts& parts);
+  JobGroups(GroupTable table, const Parts& parts);
   JobGroups(const JobGroups&) = delete;
   JobGroups& operator=(const JobGroups&) = delete;
 
-  // The groups of the mesh.
-  const mesh::GroupList& list() const { return list_; }
-  const GroupTable& table() const { return table_; }
+  GroupTable& table() { return table_; }
   // The groups that clients have made.
   std::vector<scheduler::Group> made() const;
 
@@ -80,17 +79,6 @@ class JobGroups {
   // kBusy while it waits for other members: the client asks again, the last time with `gives_up`.
   Result<std::uint64_t> shrink(Session& session, std::uint64_t group, bool gives_up);
   Status free(Session& session, std::uint64_t group);
-  Result<std::uint64_t> make_mesh(Session& session, std::uint64_t over, std::string_view text);
-  Status free_mesh(Session& session, std::uint64_t mesh);
-  // Coordinate, size and group handle of a rank along a dim of a mesh or slice. The first dim that is asked
-  // for gives a group the name that reports use from then on.
-  Result<shm::MeshAnswer> mesh_dim(const Session& session, std::uint64_t mesh, std::string_view dim);
-  // For this session, names a product of dims. On failure nothing changes.
-  Result<shm::MeshAnswer> flatten(Session& session, std::uint64_t mesh, std::string_view name,
-                                  std::span<const std::string> dims);
-  Result<std::uint64_t> slice(Session& session, std::uint64_t mesh, std::span<const std::string> dims);
-  // The default deadline of all groups of the mesh; 0 is the job's. Returns those of the session's rank.
-  Result<std::vector<std::uint64_t>> set_deadline(Session& session, std::uint64_t mesh, Nanos deadline);
   // The members' world ranks; fills the answer.
   Result<std::vector<std::int32_t>> group_ranks(const Session& session, std::uint64_t group,
                                                 shm::GroupAnswer* answer);
@@ -103,51 +91,33 @@ class JobGroups {
   void left(Rank rank, SessionId session, SessionId next);
   // A member on another node is lost, or that node.
   void lost_elsewhere(GroupId group, SessionId next);
-  // Drops the groups and meshes of an ended session, once none of its work runs any more.
+  // Drops the groups of an ended session, once none of its work runs any more.
   void release(SessionId session, SessionBuffers::Gone& gone);
 
- private:
-  // A mesh or a slice as one session sees it.
-  struct SeenMesh {
-    const mesh::GroupList& list;
-    MadeMesh* made = nullptr;      // nullptr: the job's
-    SessionMesh* added = nullptr;  // nullptr: nothing
-    std::optional<mesh::ViewId> slice;
-    Rank rank;  // the session's, in the mesh
-    std::uint64_t handle = 0;
-
-    const mesh::Mesh& mesh() const { return added != nullptr ? added->mesh : list.mesh(); }
-    Result<mesh::DimId> find(std::string_view dim) const {
-      return slice ? mesh().find(*slice, dim) : mesh().find(dim);
-    }
-    Rank in_job(Rank in_mesh) const { return made != nullptr ? made->ranks[in_mesh.value] : in_mesh; }
-    GroupId in_job(GroupId in_mesh) const { return made != nullptr ? made->groups[in_mesh.value] : in_mesh; }
-    // The mesh's own group of these ranks.
-    std::optional<GroupId> listed(std::span<const Rank> in_mesh) const;
-  };
-  Result<SeenMesh> see(const Session& session, std::uint64_t mesh);
-  SessionMesh& added_to(const Session& session, const SeenMesh& seen);
-  shm::MeshAnswer answer(const SeenMesh& seen, mesh::DimId id, std::string_view dim);
-  std::vector<GroupId> flattened(SessionId session, std::uint64_t mesh) const;
-  bool is_flattened(SessionId session, GroupId group, std::uint64_t except) const;
-  Result<GroupId> hold_by_name(const Session& session, std::string_view name, std::span<const Rank> ranks);
-  Status no_room(const Status& why) const;
-  // `identity` tells groups of the same ranks apart, on all nodes alike.
+  // ---- for meshes, under the lock --------------------------------------------------------------
+  // Enters a group that has no holder yet. `identity` tells groups of the same ranks apart, on all nodes
+  // alike.
   Result<GroupId> enter(std::string_view name, std::span<const Rank> ranks, GroupTable::Found found,
                         const std::string& identity);
+  // The session holds the group of that name and those ranks, by itself or by a mesh. The group is made if it
+  // is not there.
+  Result<GroupId> hold_by_name(const Session& session, std::string_view name, std::span<const Rank> ranks,
+                               std::optional<std::uint64_t> mesh);
+  // The holder lets go of the group, which is retired if it was the last.
+  void drop(GroupId group, const Holder& holder, SessionBuffers::Gone& gone);
+  // Removes a group without a holder, so no plan and no start of it is left. If its members share memory by
+  // name, that memory and the group stay.
   void retire(GroupId group, SessionBuffers::Gone& gone);
-  void name_group(GroupId group, std::string_view name);
-  Result<MadeMesh*> enter_mesh(std::uint64_t over, mesh::GroupList list, const scheduler::Group& whole);
-  void leave_mesh(MadeMesh& mesh, SessionBuffers::Gone& gone);
+  // The first dim by which a session asks for the group names it in reports. Takes the lock itself.
+  void name(GroupId group, std::string_view name);
 
-  mesh::GroupList list_;
+ private:
+  Status no_room(const Status& why) const;
+
   GroupTable table_;
   JobShrinks shrinks_;
   NodeMessages messages_;
-  std::map<SessionId, std::map<std::uint64_t, SessionMesh>> added_;  // by handle of the mesh
-  Nanos deadline_{0};  // as MadeMesh::deadline, of the job's mesh
   Parts parts_;
-  std::vector<bool> asked_for_;  // by group: a session has asked for it by dim
 };
 
 }  // namespace muster::engine

@@ -68,7 +68,7 @@ Result<Answer> with_handle(Engine& engine, Session& session, MessageKind kind,
       MUSTER_RETURN_IF_ERROR(engine.groups().free(session, request.handle));
       break;
     default:
-      MUSTER_RETURN_IF_ERROR(engine.groups().free_mesh(session, request.handle));
+      MUSTER_RETURN_IF_ERROR(engine.meshes().free(session, request.handle));
       break;
   }
   return done(request.header.serial);
@@ -84,7 +84,7 @@ Result<Answer> group_abort(Engine& engine, Session& session, std::span<const std
 Result<Answer> mesh_query(Engine& engine, Session& session, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshQuery>(bytes, MessageKind::kMeshQuery));
   MUSTER_ASSIGN_OR_RETURN(const auto dim, shm::checked_text(request.dim, "dim"));
-  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.groups().mesh_dim(session, request.mesh, dim));
+  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.meshes().dim(session, request.mesh, dim));
   return answer_with(answer, MessageKind::kMeshAnswer, request.header.serial);
 }
 
@@ -130,7 +130,7 @@ Result<Answer> mesh_make(Engine& engine, Session& session, std::span<const std::
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::MeshMake>(bytes, MessageKind::kMeshMake));
   MUSTER_ASSIGN_OR_RETURN(const auto text, shm::checked_text(request.mesh, "mesh"));
   engine.reclaim();  // room of ended sessions may be needed
-  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.groups().make_mesh(session, request.group, text));
+  MUSTER_ASSIGN_OR_RETURN(const std::uint64_t mesh, engine.meshes().make(session, request.group, text));
   return granted(mesh, MessageKind::kMeshGrant, request.header.serial);
 }
 
@@ -153,11 +153,11 @@ Result<Answer> mesh_names(Engine& engine, Session& session, MessageKind kind,
   MUSTER_ASSIGN_OR_RETURN(const auto name, shm::checked_text(request.name, "name"));
   MUSTER_ASSIGN_OR_RETURN(const auto dims, dims_in(request, shm::tail_of<shm::MeshNames>(bytes)));
   if (kind == MessageKind::kMeshSlice) {
-    MUSTER_ASSIGN_OR_RETURN(const std::uint64_t slice, engine.groups().slice(session, request.mesh, dims));
+    MUSTER_ASSIGN_OR_RETURN(const std::uint64_t slice, engine.meshes().slice(session, request.mesh, dims));
     return granted(slice, MessageKind::kMeshGrant, request.header.serial);
   }
   engine.reclaim();  // room of ended sessions may be needed
-  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.groups().flatten(session, request.mesh, name, dims));
+  MUSTER_ASSIGN_OR_RETURN(const auto answer, engine.meshes().flatten(session, request.mesh, name, dims));
   return answer_with(answer, MessageKind::kMeshAnswer, request.header.serial);
 }
 
@@ -167,7 +167,7 @@ Result<Answer> mesh_deadline(Engine& engine, Session& session, std::span<const s
   if (request.deadline_ns < 0)
     return fail(Code::kProtocol, "a deadline of {} ns is negative", request.deadline_ns);
   MUSTER_ASSIGN_OR_RETURN(const auto groups,
-                          engine.groups().set_deadline(session, request.mesh, Nanos(request.deadline_ns)));
+                          engine.meshes().set_deadline(session, request.mesh, Nanos(request.deadline_ns)));
   return answer_with_list(shm::Plain{}, MessageKind::kMeshGroups, request.header.serial,
                           std::as_bytes(std::span(groups)));
 }

@@ -91,7 +91,7 @@ Result<std::uint64_t> JobShrinks::make(GroupId of, std::span<const Rank> left, c
     }
   }
   MUSTER_ASSIGN_OR_RETURN(const GroupId made, parts_.enter(left, identity));
-  for (const SessionId holder : holders) parts_.table.hold(made, Holder::of(holder));
+  for (const SessionId holder : holders) parts_.table.hold(made, {holder});
   // Members on other nodes may use the group already, and would wait for the lost ranks.
   for (const Rank rank : gone)
     parts_.faults.missing(made, rank,

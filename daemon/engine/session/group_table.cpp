@@ -22,7 +22,7 @@ std::uint32_t places(const GroupTable::Sizes& sizes) {
 }  // namespace
 
 GroupTable::GroupTable(Sizes sizes, std::uint64_t epoch)
-    : sizes_(sizes), epoch_(epoch), made_(places(sizes)), deadlines_(size()) {
+    : sizes_(sizes), epoch_(epoch), made_(places(sizes)), traits_(size()) {
   for (std::uint32_t i = 0; i < made_.size(); ++i) free_.push_back(GroupId(first_made() + i));
 }
 
@@ -39,12 +39,9 @@ std::uint64_t GroupTable::handle_of(GroupId group) const {
   return Handle(static_cast<std::uint16_t>(group.value), generation_of(group)).bits;
 }
 
-bool GroupTable::may_use(const Entry& entry, SessionId session) const {
-  return std::any_of(entry.holders.begin(), entry.holders.end(), [&](const Holder& holder) {
-    if (holder.kind == Holder::Kind::kSession) return holder.id == session.value;
-    const MadeMesh* whole = mesh(holder.id);
-    return whole != nullptr && whole->sessions.count(session) > 0;
-  });
+bool GroupTable::may_use(const Entry& entry, SessionId session) {
+  return std::any_of(entry.holders.begin(), entry.holders.end(),
+                     [&](const Holder& holder) { return holder.session == session; });
 }
 
 Result<GroupId> GroupTable::find(std::uint64_t handle, Rank asker, SessionId session) const {
@@ -87,10 +84,9 @@ Status GroupTable::may_hold(Rank rank, SessionId session, std::uint32_t more) co
 
 bool GroupTable::in_transit() const {
   return std::any_of(made_.begin(), made_.end(), [&](const Entry& e) {
-    std::size_t sessions = 0;
-    for (const Holder& holder : e.holders)
-      sessions += holder.kind == Holder::Kind::kSession ? 1 : mesh(holder.id)->sessions.size();
-    return sessions > 0 && sessions < e.ranks.size();
+    std::set<SessionId> sessions;
+    for (const Holder& holder : e.holders) sessions.insert(holder.session);
+    return !sessions.empty() && sessions.size() < e.ranks.size();
   });
 }
 
@@ -109,7 +105,7 @@ Result<GroupId> GroupTable::make(std::string_view name, std::span<const Rank> ra
   e.name = name;
   e.found = found;
   e.ranks.assign(ranks.begin(), ranks.end());
-  set_deadline(group, Nanos(0));
+  traits_[group.value] = {};
   return group;
 }
 
@@ -127,6 +123,24 @@ bool GroupTable::drop(GroupId group, Holder holder) {
   return entry(group).holders.empty();
 }
 
+std::size_t GroupTable::ways_held(GroupId group, SessionId session) const {
+  const std::set<Holder>& holders = entry(group).holders;
+  return static_cast<std::size_t>(std::count_if(
+      holders.begin(), holders.end(), [&](const Holder& holder) { return holder.session == session; }));
+}
+
+std::vector<GroupId> GroupTable::held_by(Holder holder) const {
+  std::vector<GroupId> groups = all_made();
+  std::erase_if(groups, [&](GroupId group) { return !holds(group, holder); });
+  return groups;
+}
+
+bool GroupTable::drop_all(GroupId group, SessionId session) {
+  return std::erase_if(entry(group).holders,
+                       [&](const Holder& holder) { return holder.session == session; }) > 0 &&
+         entry(group).holders.empty();
+}
+
 void GroupTable::forget(GroupId group) {
   MUSTER_ASSERT(entry(group).serial != 0 && entry(group).holders.empty());
   entry(group) = Entry{};
@@ -138,31 +152,6 @@ std::vector<GroupId> GroupTable::all_made() const {
   for (std::size_t i = 0; i < made_.size(); ++i)
     if (made_[i].serial != 0) groups.push_back(GroupId(first_made() + static_cast<std::uint32_t>(i)));
   return groups;
-}
-
-// ---- made meshes ---------------------------------------------------------------------------------
-
-MadeMesh* GroupTable::mesh(std::uint64_t handle) {
-  const auto known = meshes_.find(handle);
-  return known != meshes_.end() ? &known->second : nullptr;
-}
-
-MadeMesh* GroupTable::mesh_over(std::uint64_t group, std::string_view degrees) {
-  for (auto& [handle, mesh] : meshes_)
-    if (mesh.over == group && mesh.degrees == degrees) return &mesh;
-  return nullptr;
-}
-
-MadeMesh& GroupTable::add_mesh(MadeMesh mesh) {
-  mesh.handle = next_mesh_handle();
-  return meshes_.emplace(mesh.handle, std::move(mesh)).first->second;
-}
-
-std::vector<std::uint64_t> GroupTable::meshes_of(SessionId session) const {
-  std::vector<std::uint64_t> handles;
-  for (const auto& [handle, mesh] : meshes_)
-    if (mesh.sessions.count(session) > 0) handles.push_back(handle);
-  return handles;
 }
 
 }  // namespace muster::engine

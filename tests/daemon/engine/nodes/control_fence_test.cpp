@@ -23,7 +23,7 @@ struct OneEngine {
   ControlFence control_fence;
 };
 
-class CatchUpTest : public ::testing::Test {
+class ControlFenceTest : public ::testing::Test {
  protected:
   // Brings what `from` has told `to` there, in order.
   static void deliver(NodeIndex from, OneEngine& sender, NodeIndex to, OneEngine& receiver) {
@@ -40,7 +40,7 @@ class CatchUpTest : public ::testing::Test {
 };
 
 // Goal:   two ranks attach at once: an answer to the later question answers the earlier one too.
-TEST_F(CatchUpTest, TakesOneAnswerForTheQuestionsBeforeIt) {
+TEST_F(ControlFenceTest, TakesOneAnswerForTheQuestionsBeforeIt) {
   a_.away = {kC};
   const std::uint64_t first = a_.control_fence.ask(begin_);
   const std::uint64_t second = a_.control_fence.ask(begin_);
@@ -56,7 +56,7 @@ TEST_F(CatchUpTest, TakesOneAnswerForTheQuestionsBeforeIt) {
 }
 
 // Goal:   a message that a node sent before it received a question is no answer to it.
-TEST_F(CatchUpTest, TakesNoAnswerForTheQuestionsBehindIt) {
+TEST_F(ControlFenceTest, TakesNoAnswerForTheQuestionsBehindIt) {
   a_.away = {kC};
   const std::uint64_t first = a_.control_fence.ask(begin_);
   deliver(kA, a_, kB, b_);
@@ -67,8 +67,8 @@ TEST_F(CatchUpTest, TakesNoAnswerForTheQuestionsBehindIt) {
   EXPECT_FALSE(a_.control_fence.over(second, begin_));
 }
 
-// Goal:   messages of clients that come before a question count before its answer.
-TEST_F(CatchUpTest, AnswersOnceWhatWasSaidBeforeHasCounted) {
+// Goal:   an engine answers a question only after it has handled the messages that its clients sent before.
+TEST_F(ControlFenceTest, AnswersOnceEarlierMessagesAreHandled) {
   a_.control_fence.ask(begin_);
   deliver(kA, a_, kB, b_);
   for (int i = 0; i < ControlFence::kAnsweredAfter; ++i) b_.control_fence.answer();
@@ -79,7 +79,7 @@ TEST_F(CatchUpTest, AnswersOnceWhatWasSaidBeforeHasCounted) {
   EXPECT_FALSE(b_.control_fence.is_open());
 }
 
-TEST_F(CatchUpTest, WaitsForEachNodeThatIsLinkedAndNoLongerThanItsTime) {
+TEST_F(ControlFenceTest, WaitsForEachNodeThatIsLinkedAndNoLongerThanItsTime) {
   const std::uint64_t question = a_.control_fence.ask(begin_);
   deliver(kA, a_, kB, b_);
   answer(b_);
@@ -96,7 +96,7 @@ TEST_F(CatchUpTest, WaitsForEachNodeThatIsLinkedAndNoLongerThanItsTime) {
 }
 
 // Goal:   a message of another length changes nothing.
-TEST_F(CatchUpTest, LeavesOtherMessagesAlone) {
+TEST_F(ControlFenceTest, LeavesOtherMessagesAlone) {
   a_.away = {kC};
   const std::uint64_t question = a_.control_fence.ask(begin_);
   deliver(kA, a_, kB, b_);

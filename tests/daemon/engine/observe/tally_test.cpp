@@ -207,7 +207,7 @@ class EngineTally : public test::EngineTest {
 
 TEST_F(EngineTally, ShowsAMadeGroupForAsLongAsSomebodyHoldsIt) {
   std::array<Session*, 2> sessions{&attach(0), &attach(1)};
-  const auto counters = *shm::JobCountersReader::attach(*engine_->counters());
+  const auto counters = *shm::JobCountersReader::attach(*engine_->reports().counters());
   const std::array<std::int32_t, 2> ranks{1, 0};
   std::uint64_t group = 0;
   for (Session* session : sessions) group = *engine_->groups().make(*session, "pair", ranks);

@@ -42,34 +42,34 @@ TEST(GroupTable, FindsMadeGroupsByNameAndRanksForThoseWhoHoldThem) {
   const GroupId survivors = *table.make("b", kPair, Found::kOtherwise);
   EXPECT_NE(survivors, group);
   EXPECT_FALSE(table.made("b", kPair).has_value()) << "nobody finds it by its name";
-  table.hold(group, Holder::of(kMine));
+  table.hold(group, {kMine});
   const std::uint64_t handle = table.handle_of(group);
   EXPECT_EQ(*table.find(handle, Rank(0), kMine), group);
   EXPECT_EQ(table.find(handle, Rank(2), kTheirs).error().code(), Code::kStale);
-  table.hold(group, Holder::of(kTheirs));
+  table.hold(group, {kTheirs});
   EXPECT_EQ(*table.find(handle, Rank(2), kTheirs), group);
-  EXPECT_FALSE(table.drop(group, Holder::of(kMine)));
-  EXPECT_TRUE(table.drop(group, Holder::of(kTheirs)));
+  EXPECT_FALSE(table.drop(group, {kMine}));
+  EXPECT_TRUE(table.drop(group, {kTheirs}));
 }
 
-TEST(GroupTable, LetsWhoHoldsAMeshUseItsGroups) {
+TEST(GroupTable, KeepsAGroupForASessionThatHoldsItInSeveralWays) {
   GroupTable table(kSizes, kEpoch);
-  const GroupId group = *table.make("tp", kPair, Found::kOtherwise);
-  MadeMesh& mesh = table.add_mesh({0,
-                                   5,
-                                   "tp=2",
-                                   mesh::GroupList(*mesh::Mesh::build(*mesh::Degrees::parse("tp=2"), 2, {})),
-                                   kPair,
-                                   {group},
-                                   {}});
-  table.hold(group, {Holder::Kind::kMesh, mesh.handle});
-  mesh.sessions.insert(kMine);
+  const GroupId group = *table.make("tp", kPair, Found::kByName);
+  const GroupId other = *table.make("dp", kPair, Found::kOtherwise);
+  table.hold(group, {kMine});
+  table.hold(group, {kMine, 0});  // by the job's mesh
+  for (const GroupId each : {group, other}) table.hold(each, {kMine, 5});
+  EXPECT_EQ(table.ways_held(group, kMine), 3u);
+  EXPECT_EQ(table.ways_held(group, kTheirs), 0u);
+  EXPECT_THAT(table.held_by({kMine, 5}), ElementsAre(group, other));
+  EXPECT_TRUE(table.in_transit()) << "three holds of one session are no second member";
+  EXPECT_FALSE(table.drop(group, {kMine, 5}));
+  EXPECT_FALSE(table.drop(group, {kMine}));
   EXPECT_TRUE(table.find(table.handle_of(group), Rank(0), kMine).has_value());
   EXPECT_FALSE(table.find(table.handle_of(group), Rank(0), kTheirs).has_value());
-  EXPECT_EQ(table.mesh_over(5, "tp=2"), &mesh);
-  EXPECT_EQ(table.mesh_over(5, "tp=-1"), nullptr);
-  EXPECT_THAT(table.meshes_of(kMine), ElementsAre(mesh.handle));
-  EXPECT_EQ(table.mesh(mesh.handle + 1), nullptr);
+  EXPECT_FALSE(table.drop_all(group, kTheirs)) << "it holds nothing";
+  EXPECT_TRUE(table.drop_all(group, kMine));
+  EXPECT_THAT(table.held_by({kMine, 5}), ElementsAre(other));
 }
 
 // Goal:   the limit is on what a session holds, so that it depends on the rank's own calls alone.
@@ -77,14 +77,14 @@ TEST(GroupTable, NamesTheLimitOfWhatASessionHolds) {
   GroupTable table(kSizes, kEpoch);
   for (const char* name : {"a", "b"}) {
     EXPECT_TRUE(table.may_hold(Rank(0), kMine, 1).ok());
-    table.hold(*table.make(name, kPair, Found::kByName), Holder::of(kMine));
+    table.hold(*table.make(name, kPair, Found::kByName), {kMine});
   }
   const Status third = table.may_hold(Rank(0), kMine, 1);
   EXPECT_EQ(third.code(), Code::kNoResource);
   EXPECT_THAT(third.message(), HasSubstr("rank 0 holds 2 made groups"));
   EXPECT_THAT(third.message(), HasSubstr("limits.groups_made_max (2)"));
   EXPECT_TRUE(table.may_hold(Rank(2), kTheirs, 2).ok()) << "it holds none";
-  table.drop(*table.made("a", kPair), Holder::of(kMine));
+  table.drop(*table.made("a", kPair), {kMine});
   EXPECT_TRUE(table.may_hold(Rank(0), kMine, 1).ok());
 }
 
@@ -92,11 +92,11 @@ TEST(GroupTable, KnowsWhetherAGroupIsOnItsWay) {
   GroupTable table(kSizes, kEpoch);
   const GroupId group = *table.make("a", kPair, Found::kByName);
   EXPECT_FALSE(table.in_transit()) << "nobody holds it";
-  table.hold(group, Holder::of(kMine));
+  table.hold(group, {kMine});
   EXPECT_TRUE(table.in_transit()) << "the other has not made it yet";
-  table.hold(group, Holder::of(kTheirs));
+  table.hold(group, {kTheirs});
   EXPECT_FALSE(table.in_transit());
-  table.drop(group, Holder::of(kMine));
+  table.drop(group, {kMine});
   EXPECT_TRUE(table.in_transit()) << "the other has not freed it yet";
 }
 
@@ -121,11 +121,11 @@ TEST(GroupTable, GivesNoHandleTwice) {
   for (int step = 0; step < 5000; ++step) {
     if (live.size() < kSizes.held_max && random() % 2 == 0) {
       live.push_back(*table.make(std::to_string(step), kPair, Found::kByName));
-      table.hold(live.back(), Holder::of(kMine));
+      table.hold(live.back(), {kMine});
       EXPECT_EQ(old.count(table.handle_of(live.back())), 0u) << "step " << step;
     } else if (!live.empty()) {
       old.insert(table.handle_of(live.back()));
-      ASSERT_TRUE(table.drop(live.back(), Holder::of(kMine)));
+      ASSERT_TRUE(table.drop(live.back(), {kMine}));
       table.forget(live.back());
       live.pop_back();
     }
