@@ -31,7 +31,7 @@ class StateTable {
 
   struct Cell {
     Action action{};
-    std::optional<State> next;  // nothing: the state goes on as it is, with its timer
+    std::optional<State> next;  // nothing: the state stays, and is not entered again
     friend constexpr bool operator==(const Cell&, const Cell&) = default;
   };
   class States {

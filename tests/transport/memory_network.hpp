@@ -49,9 +49,9 @@ class MemoryHub {
   // call of progress(), and so do its own if a caller still drives them. Destroying a network has the same
   // effect.
   void lose(NodeIndex node);
-  // Silently drops present and later packets from one to the other, and operations that need an answer in
-  // that direction: long messages, reads, flushes. These end with their endpoint. So does all that this
-  // endpoint sends later, so that no message ever comes after a dropped one.
+  // Drops all packets from one to the other, present and later ones, without an error. Long messages, reads
+  // and flushes whose answer would travel that way stay open until their endpoint ends. Whatever this
+  // endpoint sends later is dropped too, so no message follows a dropped one.
   void cut(NodeIndex from, NodeIndex to);
   // Nothing passes in either direction, and nothing is dropped. Neither node gets an error.
   void hold(NodeIndex one, NodeIndex other);

@@ -12,9 +12,9 @@
 
 namespace muster::client {
 
-// The content of a slot beside the signature, one type for each kind. Operation and algorithm determine the
-// kind; members compare signatures before they read it. All zero: nothing is announced. With
-// Algorithm::kSmall and kTurns, and in a short message, these bytes are the payload itself.
+// The bytes of a slot behind the signature. Operation and algorithm determine which of the following structs
+// they hold. Members compare signatures before they read these bytes. If all are zero, the member announces
+// nothing. With Algorithm::kSmall and kTurns, and in a short message, these bytes are the payload itself.
 
 // Operations that agree pair by pair.
 struct SaidBalance {

@@ -226,7 +226,7 @@ TEST_F(Operations, AskForTheOtherSideOfAMessageInWhichTheyDiffer) {
   EXPECT_EQ(asked[0].position, asked[1].position);
 }
 
-// ---- what a member says that cannot be --------------------------------------------------------------
+// ---- impossible announcements ----------------------------------------------------------------------
 
 // Goal:   nobody reads behind a member's stages, whichever of them it says that its slices lie in.
 // Method: it gives what it should and has come to the end of the first chunk; only the number is a lie.
@@ -259,8 +259,7 @@ TEST_F(Operations, ReadSlicesOutOfNoStageThatThereIsNot) {
   }
 }
 
-// ---- what is told later ----------------------------------------------------------------------------
-// ---- later reports ---------------------------------------------------------------------------------
+// ---- failures that are reported after a run --------------------------------------------------------
 
 // Goal:   memory that went with its owner explains no later failure.
 // Method: rank 1 asks for the memory of rank 0 when that is gone, with all that it had given.
