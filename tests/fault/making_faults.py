@@ -329,7 +329,8 @@ class Course:
         for job in (MADE, OF_FILE):
             again = Run(self.cluster, self.options.rank, self.cluster.names[0], job)
             if not again.settle() or again.ended() or again.finish() != 0:
-                yield f"next: a run of {job} does not work, code {again.process.poll()}: {again.said()[-KEPT:]}"
+                code = again.process.poll()
+                yield f"next: a run of {job} does not work, code {code}: {again.said()[-KEPT:]}"
                 again.kill()
 
     def report(self, what, found):
