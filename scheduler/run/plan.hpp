@@ -48,11 +48,11 @@ class PreparedPlans {
   static constexpr std::size_t kMax = 4;
   struct Entry {
     std::vector<std::uint64_t> plans;
-    std::shared_ptr<transport::Prepared> prepared;
+    std::shared_ptr<transport::Communicator::Prepared> prepared;
   };
   // Whether each(i) is plan i of an entry; nullptr: of none.
   template<class Each>
-  const std::shared_ptr<transport::Prepared>* find(std::size_t members, Each each) const {
+  const std::shared_ptr<transport::Communicator::Prepared>* find(std::size_t members, Each each) const {
     for (const Entry& entry : entries_) {
       bool same = entry.plans.size() == members;
       for (std::size_t i = 0; same && i < members; ++i) same = entry.plans[i] == each(i);
@@ -60,7 +60,7 @@ class PreparedPlans {
     }
     return nullptr;
   }
-  const std::shared_ptr<transport::Prepared>& add(Entry entry);
+  const std::shared_ptr<transport::Communicator::Prepared>& add(Entry entry);
 
  private:
   std::vector<Entry> entries_;

@@ -115,7 +115,7 @@ class Way final : public Network {
     Status status() const override { return {}; }
     Status send(MessageTag tag, Bytes from, Transfer& transfer) override {
       const auto said = (tag & kNumbers) == 0 ? span::unseal(from) : std::nullopt;
-      if (said && span::kind_of(*said) == HeaderKind::kRequest)
+      if (said && read_head<HeaderKind>(*said) == HeaderKind::kRequest)
         way_.requests_.emplace_back(said->begin(), said->end());
       way_.ended_.push_back({&transfer, {}, from.size()});
       return {};
@@ -218,11 +218,11 @@ class Node {
     }
     static_cast<void>(factory().progress());
     for (auto& request : way_->take_requests()) {
-      const auto head = span::read_head<RequestHeader>(request);
+      const auto head = read_head<RequestHeader>(request);
       if (Running* const one = find(span::key_of(*head))) one->request = std::move(request);
     }
     links().take_ended([this](const EpochEnd& end) { epoch_ = std::max(epoch_, end.epoch + 1); });
-    links().take_lost([](const LostLink&) {});
+    links().take_lost([](const JobLinks::Lost&) {});
     links().take_messages([](NodeIndex, std::uint32_t, Bytes) {});
     for (auto one = running_.begin(); one != running_.end();) {
       if (!(*one)->outcome.over()) {
@@ -252,7 +252,7 @@ class Node {
 
   // The other node has said the same of it.
   bool was_meant(const Running& one) const {
-    const auto mine = span::read_head<RequestHeader>(one.request);
+    const auto mine = read_head<RequestHeader>(one.request);
     return mine && std::any_of(said_.begin(), said_.end(), [&](const RequestHeader& theirs) {
              Hash128 balance = mine->balance;
              balance += theirs.balance;
@@ -330,7 +330,7 @@ class Node {
     const auto at = static_cast<std::ptrdiff_t>(bytes_.below(running_.size()));
     const std::vector<std::byte>& request = (*std::next(running_.begin(), at))->request;
     if (request.empty()) return;
-    auto head = *span::read_head<RequestHeader>(request);
+    auto head = *read_head<RequestHeader>(request);
     Hash128 balance;
     balance -= head.balance;
     head.balance = balance;
@@ -367,7 +367,7 @@ class Node {
   void say_bytes(std::vector<std::byte> message, bool sealed) {
     const auto heads = way_->posted(true);
     if (heads.empty()) return;
-    const auto head = span::read_head<RequestHeader>(message);
+    const auto head = read_head<RequestHeader>(message);
     if (sealed && head && head->kind == HeaderKind::kRequest) said_.push_back(*head);
     if (sealed) message = test::sealed(std::move(message));
     way_->come(heads.front(), message);

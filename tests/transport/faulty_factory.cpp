@@ -113,11 +113,11 @@ class FaultyFactory::Held {
   std::optional<std::thread> thread_;
 };
 
-struct FaultyPrepared final : Prepared {
-  FaultyPrepared(const Collective& all, std::shared_ptr<Prepared> made)
+struct FaultyPrepared final : Communicator::Prepared {
+  FaultyPrepared(const Collective& all, std::shared_ptr<Communicator::Prepared> made)
       : collective(all), behind(std::move(made)) {}
   const Collective& collective;
-  const std::shared_ptr<Prepared> behind;
+  const std::shared_ptr<Communicator::Prepared> behind;
 };
 
 // Owns    the communicator behind it. Thread  one issuing thread at a time. Bound  as that one. Fails  as
@@ -128,13 +128,13 @@ class FaultyFactory::Faulty final : public Communicator {
       : behind_(std::move(behind)), plan_(plan), held_(held) {}
 
   std::int32_t ranks() const noexcept override { return behind_->ranks(); }
-  Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
-                                            std::span<const LocalMember> members) override {
+  Result<std::shared_ptr<Communicator::Prepared>> prepare(const Collective& collective,
+                                                          std::span<const LocalMember> members) override {
     MUSTER_ASSIGN_OR_RETURN(auto behind, behind_->prepare(collective, members));
     return std::make_shared<FaultyPrepared>(collective, std::move(behind));
   }
   bool keeps_prepared() const override { return behind_->keeps_prepared(); }
-  Status launch(const std::shared_ptr<Prepared>& prepared, std::span<const LocalMember> members,
+  Status launch(const std::shared_ptr<Communicator::Prepared>& prepared, std::span<const LocalMember> members,
                 const MatchKey& key, device::Priority priority, StepOutcome& outcome) override {
     const auto& faulty = static_cast<const FaultyPrepared&>(*prepared);
     Fault fault = plan_(faulty.collective);
@@ -160,7 +160,7 @@ FaultyFactory::FaultyFactory(std::unique_ptr<CommunicatorFactory> behind, FaultP
     : behind_(std::move(behind)), plan_(std::move(plan)), held_(std::make_unique<Held>(clock, ends)) {}
 FaultyFactory::~FaultyFactory() = default;
 
-Result<std::unique_ptr<Communicator>> FaultyFactory::open(const Span& span, MemberDevices devices) {
+Result<std::unique_ptr<Communicator>> FaultyFactory::open(const Span& span, Devices devices) {
   MUSTER_ASSIGN_OR_RETURN(auto behind, behind_->open(span, devices));
   return std::make_unique<Faulty>(std::move(behind), plan_, *held_);
 }

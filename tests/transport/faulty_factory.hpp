@@ -52,8 +52,8 @@ class FaultyFactory final : public CommunicatorFactory {
   FaultyFactory(std::unique_ptr<CommunicatorFactory> behind, FaultPlan plan, const Clock& clock, Ends ends);
   ~FaultyFactory() override;
 
-  bool takes(const Span& span, MemberDevices devices) const override { return behind_->takes(span, devices); }
-  Result<std::unique_ptr<Communicator>> open(const Span& span, MemberDevices devices) override;
+  bool takes(const Span& span, Devices devices) const override { return behind_->takes(span, devices); }
+  Result<std::unique_ptr<Communicator>> open(const Span& span, Devices devices) override;
   std::size_t progress() override;
   bool arm() override;
   int descriptor() const override;

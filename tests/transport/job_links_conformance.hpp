@@ -74,7 +74,7 @@ class JobLinksConformance : public ::testing::TestWithParam<ClusterFactory> {
   }
   std::vector<std::uint32_t> take_lost(std::uint32_t node) {
     std::vector<std::uint32_t> lost;
-    cluster()[node].take_lost([&](const LostLink& link) { lost.push_back(link.node.value); });
+    cluster()[node].take_lost([&](const JobLinks::Lost& link) { lost.push_back(link.node.value); });
     return lost;
   }
   std::vector<std::uint64_t> take_ended(std::uint32_t node) {

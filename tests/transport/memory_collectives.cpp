@@ -17,9 +17,9 @@ class JobCommunicator final : public Communicator {
   JobCommunicator(MemoryJobEngine& engine, Span span) : engine_(engine), span_(std::move(span)) {}
 
   std::int32_t ranks() const noexcept override { return span_.ranks(); }
-  Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
-                                            std::span<const LocalMember> members) override;
-  Status launch(const std::shared_ptr<Prepared>& prepared, std::span<const LocalMember> members,
+  Result<std::shared_ptr<Communicator::Prepared>> prepare(const Collective& collective,
+                                                          std::span<const LocalMember> members) override;
+  Status launch(const std::shared_ptr<Communicator::Prepared>& prepared, std::span<const LocalMember> members,
                 const MatchKey& key, device::Priority, StepOutcome& outcome) override {
     const auto here = std::static_pointer_cast<JobPrepared>(prepared);
     const std::uint32_t tag = is_transfer(here->collective.op) ? here->collective.tag : 0;
@@ -37,8 +37,8 @@ class JobCommunicator final : public Communicator {
   const Span span_;
 };
 
-Result<std::shared_ptr<Prepared>> JobCommunicator::prepare(const Collective& collective,
-                                                           std::span<const LocalMember> members) {
+Result<std::shared_ptr<Communicator::Prepared>> JobCommunicator::prepare(
+    const Collective& collective, std::span<const LocalMember> members) {
   MUSTER_RETURN_IF_ERROR(validate(collective, ranks()));
   auto prepared = std::make_shared<JobPrepared>(collective, span_);
   std::vector<Hash128> by_node(span_.nodes.size());
@@ -81,7 +81,7 @@ Share faces_with(const Share& share, const Span& span, NodeIndex node) {
 }
 
 }  // namespace
-Result<std::unique_ptr<Communicator>> MemoryJobEngine::open(const Span& span, MemberDevices /*devices*/) {
+Result<std::unique_ptr<Communicator>> MemoryJobEngine::open(const Span& span, Devices /*devices*/) {
   for (const NodeIndex node : span.nodes)
     if (node.value >= links_.size())
       return muster::fail(Code::kBadArgument, "the job has no node {}", node.value);

@@ -75,7 +75,7 @@ Status MemoryJobEngine::connect(NodeIndex node, std::span<const std::byte> addre
   return {};
 }
 
-NodeLink MemoryJobEngine::link(NodeIndex node) {
+JobLinks::Link MemoryJobEngine::link(NodeIndex node) {
   const std::lock_guard lock(state_->mutex);
   const Link& link = links_[node.value];
   if (node == here_) return {};

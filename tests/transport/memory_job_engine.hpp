@@ -50,7 +50,7 @@ struct JobPacket {
   Instant at{0};
 };
 
-struct JobPrepared final : Prepared {
+struct JobPrepared final : Communicator::Prepared {
   JobPrepared(const Collective& all, Span of) : collective(all), span(std::move(of)) {}
   bool by_pairs() const { return has_faces(collective.op); }
 
@@ -130,9 +130,9 @@ class MemoryJobEngine final : public JobLinks, public CommunicatorFactory {
   // ---- JobLinks -----------------------------------------------------------------------------
   std::vector<std::byte> address() const override { return {std::byte{1}}; }
   Status connect(NodeIndex node, std::span<const std::byte> address, std::uint32_t generation) override;
-  NodeLink link(NodeIndex node) override;
+  JobLinks::Link link(NodeIndex node) override;
   void lose(NodeIndex node, const Status& why) override;
-  void take_lost(const std::function<void(const LostLink&)>& visit) override { take(lost_, visit); }
+  void take_lost(const std::function<void(const JobLinks::Lost&)>& visit) override { take(lost_, visit); }
   void stay_alive() override;
   void tell(NodeIndex node, std::span<const std::byte> message) override;
   void take_messages(const Messages& visit) override;
@@ -142,8 +142,8 @@ class MemoryJobEngine final : public JobLinks, public CommunicatorFactory {
 
   // ---- CommunicatorFactory ---------------------------------------------------------------------
   void use(std::function<void()> wake) override { wake_ = std::move(wake); }
-  bool takes(const Span& span, MemberDevices) const override { return !span.is_local(); }
-  Result<std::unique_ptr<Communicator>> open(const Span& span, MemberDevices devices) override;
+  bool takes(const Span& span, Devices) const override { return !span.is_local(); }
+  Result<std::unique_ptr<Communicator>> open(const Span& span, Devices devices) override;
   std::size_t progress() override;
   bool arm() override;
 
@@ -198,7 +198,7 @@ class MemoryJobEngine final : public JobLinks, public CommunicatorFactory {
   const NodeIndex here_;
   std::function<void()> wake_;
   std::vector<Link> links_;  // by NodeIndex
-  std::vector<LostLink> lost_;
+  std::vector<JobLinks::Lost> lost_;
   std::vector<Come> come_;
   std::vector<EpochEnd> ended_;                   // reported and not taken yet
   std::map<std::uint64_t, EpochEnd> latest_end_;  // by group

@@ -3,8 +3,7 @@
 // tests/transport/communicator_conformance.hpp is the suite.
 //
 // Order of one launch.
-//   1. Before a launch the members' streams hold only waits. The first stream holds those of all members,
-//   each
+//   1. Before a launch the members' streams hold only waits. The first stream holds those of all members, each
 //      other stream its own. So all of it may run on the first one's stream.
 //   2. Where it runs on several streams, a member's part runs after what lies on its own.
 //   3. The first member's stream ends the step. Work that the launch puts on other streams ends before its
@@ -34,17 +33,6 @@ struct LocalMember {
   const Signature* signature = nullptr;  // read if the group has members on other nodes
 };
 
-// A collective and its local members as a communicator keeps them, for any number of launches (decision D31).
-//
-// Owns    what does not differ between launches. It refers to the collective, the shares and the signatures,
-//         which outlive the launches of it. It may end before these are over.
-// Thread  that of the communicator's launches.
-// Bound   -. Fails  -.
-class Prepared {
- public:
-  virtual ~Prepared() = default;
-};
-
 // Owns    its links. Thread  one issuing thread at a time.
 // Bound   ranks(), fixed at creation; all links and memory are made then, or by prepare().
 // Fails   prepare: kBadArgument if validate() refuses the collective, or a member is missing or given twice.
@@ -52,6 +40,18 @@ class Prepared {
 //         StepOutcome.
 class Communicator {
  public:
+  // A collective and its local members as a communicator keeps them, for any number of launches (decision
+  // D31).
+  //
+  // Owns    what does not differ between launches. It refers to the collective, the shares and the
+  //         signatures, which outlive the launches of it. It may end before these are over.
+  // Thread  that of the communicator's launches.
+  // Bound   -. Fails  -.
+  class Prepared {
+   public:
+    virtual ~Prepared() = default;
+  };
+
   virtual ~Communicator() = default;
   virtual std::int32_t ranks() const noexcept = 0;
   // The caller has passed each share to check_share(). Streams and bases of the members are not read.

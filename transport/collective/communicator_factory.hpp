@@ -18,9 +18,6 @@
 
 namespace muster::transport {
 
-// The devices of a group's members on this node, in the order of their index in the group.
-using MemberDevices = std::span<device::Device* const>;
-
 // Owns    what its communicators share. They end before it; the devices outlive it.
 // Thread  use, open: one at a time, as Communicator::launch. progress, arm: any, several at once, never under
 //         the engine lock. All else: any.
@@ -28,12 +25,15 @@ using MemberDevices = std::span<device::Device* const>;
 // Fails   open: kNoResource, kBadArgument, kUnsupported.
 class CommunicatorFactory {
  public:
+  // The devices of a group's members on this node, in the order of their index in the group.
+  using Devices = std::span<device::Device* const>;
+
   virtual ~CommunicatorFactory() = default;
   // `wake` makes an idle worker call progress(). Called once, before open().
   virtual void use(std::function<void()> /*wake*/) {}
   // Whether open() makes a communicator for such a group on such devices.
-  virtual bool takes(const Span& span, MemberDevices devices) const = 0;
-  virtual Result<std::unique_ptr<Communicator>> open(const Span& span, MemberDevices devices) = 0;
+  virtual bool takes(const Span& span, Devices devices) const = 0;
+  virtual Result<std::unique_ptr<Communicator>> open(const Span& span, Devices devices) = 0;
 
   // Moves all that can be moved, and releases steps that have ended. Returns how much it has done.
   virtual std::size_t progress() { return 0; }
@@ -54,7 +54,7 @@ struct JobTransport {
 
 // Opens the group in the first factory that takes it. kUnsupported: none does.
 inline Result<std::unique_ptr<Communicator>> open_in(const Factories& factories, const Span& span,
-                                                     MemberDevices devices) {
+                                                     CommunicatorFactory::Devices devices) {
   for (const auto& factory : factories)
     if (factory->takes(span, devices)) return factory->open(span, devices);
   return fail(Code::kUnsupported, "a group of {} nodes needs a network", span.nodes.size());

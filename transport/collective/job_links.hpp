@@ -26,20 +26,6 @@ struct EpochEnd {
   std::string text;
 };
 
-// The state of the connection to one other node.
-struct NodeLink {
-  Status status = failure(Code::kPeerLost, "it is not connected");  // kPending: no message has come yet
-  std::uint32_t generation = 0;                                     // of this connection or the latest
-  Instant heard_at{0};                                              // when something last came from the node
-};
-
-// A connection that has ended.
-struct LostLink {
-  NodeIndex node;
-  std::uint32_t generation = 0;  // the node may have a later one by now
-  Status why;
-};
-
 // The base class itself serves a job without a network: it has no links, and misses none.
 //
 // Owns    its connections. The engine takes messages and ends in the order in which they came.
@@ -50,6 +36,18 @@ struct LostLink {
 class JobLinks {
  public:
   static constexpr std::size_t kMessageMax = (8 << 10) + 64;
+  // The state of the connection to one other node.
+  struct Link {
+    Status status = failure(Code::kPeerLost, "it is not connected");  // kPending: no message has come yet
+    std::uint32_t generation = 0;                                     // of this connection or the latest
+    Instant heard_at{0};  // when something last came from the node
+  };
+  // A connection that has ended.
+  struct Lost {
+    NodeIndex node;
+    std::uint32_t generation = 0;  // the node may have a later one by now
+    Status why;
+  };
   using Messages = std::function<void(NodeIndex, std::uint32_t generation, std::span<const std::byte>)>;
 
   virtual ~JobLinks() = default;
@@ -62,12 +60,12 @@ class JobLinks {
                          std::uint32_t /*generation*/) {
     return {};
   }
-  virtual NodeLink link(NodeIndex /*node*/) { return {.status = {}}; }
+  virtual Link link(NodeIndex /*node*/) { return {.status = {}}; }
   // The node is given up: operations that need it fail with `why`, and nothing from it is accepted until
   // connect().
   virtual void lose(NodeIndex /*node*/, const Status& /*why*/) {}
   // Calls visit for each connection that has ended since.
-  virtual void take_lost(const std::function<void(const LostLink&)>& /*visit*/) {}
+  virtual void take_lost(const std::function<void(const Lost&)>& /*visit*/) {}
   // Sends a message to each node that has received none since the last call, so that it knows that this node
   // lives.
   virtual void stay_alive() {}

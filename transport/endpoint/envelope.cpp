@@ -1,5 +1,7 @@
 #include "transport/endpoint/envelope.hpp"
 
+#include "api/base/message_head.hpp"
+
 #include <cstring>
 
 namespace muster::transport {
@@ -25,11 +27,10 @@ std::vector<std::byte> seal_envelope(Envelope head, Bytes body) {
 }
 
 Result<Envelope> open_envelope(Bytes bytes, std::uint64_t kind, std::string_view what) {
-  Envelope head;
-  if (bytes.size() >= sizeof head) std::memcpy(&head, bytes.data(), sizeof head);
-  if (bytes.size() < sizeof head || head.kind != kind || head.sum != sum_of(bytes.subspan(kSummed)))
+  const auto head = read_head<Envelope>(bytes);
+  if (!head || head->kind != kind || head->sum != sum_of(bytes.subspan(kSummed)))
     return fail(Code::kBadArgument, "{} bytes are no {}", bytes.size(), what);
-  return head;
+  return *head;
 }
 
 Status check_index(NodeIndex node) {

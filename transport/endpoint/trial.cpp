@@ -3,7 +3,6 @@
 #include "transport/endpoint/library.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <vector>
 
 namespace muster::transport {

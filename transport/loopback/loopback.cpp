@@ -18,26 +18,6 @@ namespace {
 constexpr std::size_t kLaunchesMax = 64;  // in flight, over all streams
 constexpr std::size_t kTransferMembers = 2;
 
-// One collective in flight. `remaining` parts are not over; the record is free when there are none.
-struct InFlight {
-  InFlight(std::span<loopback::Member> room, std::span<std::uint64_t> job_room)
-      : members(room), starts(job_room) {}
-
-  std::span<loopback::Member> members;  // in order of index; room for all
-  std::span<std::uint64_t> starts;      // for the job
-  loopback::CollectiveRow job;
-  mutable std::uint32_t remaining = 0;
-
-  std::atomic_ref<std::uint32_t> left() const { return std::atomic_ref(remaining); }
-  bool free() const { return left().load(std::memory_order_acquire) == 0; }
-};
-
-void run_part(const void* context, std::uint32_t part) {
-  const auto& launch = *static_cast<const InFlight*>(context);
-  loopback::execute_part(launch.job, part);
-  launch.left().fetch_sub(1, std::memory_order_release);
-}
-
 // Records of launches with the same number of members. The constructor takes the memory, but a record is made
 // only when all earlier ones are in flight. So a group is cheap to make: most groups use few records or none.
 //
@@ -45,6 +25,20 @@ void run_part(const void* context, std::uint32_t part) {
 // Fails   find_free: nullptr when all are in flight.
 class Records {
  public:
+  // One collective in flight. `remaining` parts are not over; the record is free when there are none.
+  struct Launch {
+    Launch(std::span<loopback::Member> room, std::span<std::uint64_t> job_room)
+        : members(room), starts(job_room) {}
+
+    std::span<loopback::Member> members;  // in order of index; room for all
+    std::span<std::uint64_t> starts;      // for the job
+    loopback::CollectiveRow job;
+    mutable std::uint32_t remaining = 0;
+
+    std::atomic_ref<std::uint32_t> left() const { return std::atomic_ref(remaining); }
+    bool free() const { return left().load(std::memory_order_acquire) == 0; }
+  };
+
   Records(std::size_t count, std::size_t members)
       : members_(members),
         rooms_(std::make_unique_for_overwrite<loopback::Member[]>(count * members)),
@@ -54,9 +48,9 @@ class Records {
   }
 
   std::size_t size() const { return count_; }
-  InFlight* find_free() {
-    const auto found = std::find_if(launches_.begin(), launches_.end(),
-                                    [](const InFlight& launch) { return launch.free(); });
+  Launch* find_free() {
+    const auto found =
+        std::find_if(launches_.begin(), launches_.end(), [](const Launch& launch) { return launch.free(); });
     if (found != launches_.end()) return &*found;
     const std::size_t i = launches_.size();
     if (i == count_) return nullptr;
@@ -70,8 +64,14 @@ class Records {
   std::unique_ptr<loopback::Member[]> rooms_;
   std::unique_ptr<std::uint64_t[]> starts_;
   std::size_t count_;
-  std::vector<InFlight> launches_;
+  std::vector<Launch> launches_;
 };
+
+void run_part(const void* context, std::uint32_t part) {
+  const auto& launch = *static_cast<const Records::Launch*>(context);
+  loopback::execute_part(launch.job, part);
+  launch.left().fetch_sub(1, std::memory_order_release);
+}
 
 // Loopback: all members live here.
 //
@@ -126,7 +126,7 @@ class Loopback final : public Communicator {
                 const MatchKey& /*key*/, device::Priority /*priority*/, StepOutcome& /*outcome*/) override {
     const auto& here = static_cast<const PreparedHere&>(*prepared);
     Records& records = is_transfer(here.collective->op) ? transfers_ : collectives_;
-    InFlight* launch = records.find_free();
+    Records::Launch* launch = records.find_free();
     if (launch == nullptr)
       return failure(Code::kBusy, "{} collectives of this communicator are in flight; wait for one",
                      records.size());
@@ -166,8 +166,8 @@ class Loopback final : public Communicator {
 // Owns    nothing. Thread  any. Bound  -. Fails  as open_loopback().
 class LoopbackFactory final : public CommunicatorFactory {
  public:
-  bool takes(const Span& span, MemberDevices /*devices*/) const override { return span.is_local(); }
-  Result<std::unique_ptr<Communicator>> open(const Span& span, MemberDevices /*devices*/) override {
+  bool takes(const Span& span, Devices /*devices*/) const override { return span.is_local(); }
+  Result<std::unique_ptr<Communicator>> open(const Span& span, Devices /*devices*/) override {
     return open_loopback(span.ranks());
   }
 };

@@ -20,10 +20,6 @@ constexpr std::size_t kTileBytes = 16 << 10;
 // Extra cost of a block of an ALL_TO_ALL, or of a face, so that a part does not get too many small ones.
 constexpr std::uint64_t kPieceBytes = 64;
 
-using MemberList = std::span<const Member>;
-using MemberSources = std::array<const std::byte*, kRanksOnNodeMax>;
-using Targets = std::array<std::byte*, kRanksOnNodeMax>;
-
 // Size of one element of the row. An EXCHANGE has a row of bytes.
 std::size_t element_bytes(const Collective& c) {
   return has_faces(c.op) ? 1 : dtype_bytes(c.dtype);
@@ -57,7 +53,7 @@ std::uint64_t part_elements(const Collective& collective, std::uint64_t members,
 }
 
 // Writes where each stretch begins, and the row's end. Returns the number of stretches.
-std::size_t lay_out(const Collective& c, MemberList members, std::span<std::uint64_t> starts) {
+std::size_t lay_out(const Collective& c, std::span<const Member> members, std::span<std::uint64_t> starts) {
   const std::size_t bytes = element_bytes(c);
   starts[0] = 0;
   const auto blocks = [&](std::span<const Block> list) {
@@ -84,7 +80,7 @@ std::size_t lay_out(const Collective& c, MemberList members, std::span<std::uint
 // One stretch of a part, resolved: elements [first, last) of the stretch.
 struct Piece {
   const Collective& collective;
-  MemberList members;
+  std::span<const Member> members;
   std::size_t element_bytes;
   std::size_t streaming_from;  // 0 or math::kNeverStream
   std::size_t stretch;
@@ -114,19 +110,19 @@ std::uint64_t offset_in(const Piece& piece, std::span<const Block> blocks, bool 
 // A copy whose source is its target moves nothing.
 void carry_out(const Piece& piece, const Fragment& fragment) {
   const muster_op op = piece.collective.op;
-  const MemberList members = piece.members;
+  const std::span<const Member> members = piece.members;
   const auto stretch = static_cast<std::uint32_t>(piece.stretch);
   const auto count = static_cast<std::uint32_t>(members.size());
   const auto givers =
       is_transfer(op) ? math::Givers{0, 1} : math::givers_of(piece.collective, stretch, count);
-  MemberSources sources;
+  std::array<const std::byte*, kRanksOnNodeMax> sources;
   for (std::uint32_t k = 0; k < givers.count; ++k) {
     const Member& giver = members[givers.first + k];
     const auto& blocks = giver.share->source_blocks;
     sources[k] =
         giver.source + offset_in(piece, blocks, has_source_blocks(op, true), fragment) * piece.element_bytes;
   }
-  Targets targets;
+  std::array<std::byte*, kRanksOnNodeMax> targets;
   std::size_t getters = 0;
   const bool shared = piece.collective.shared_memory != 0;
   const auto to = [&](const Member& getter) {
@@ -253,7 +249,8 @@ void execute(const Piece& piece) {
 
 }  // namespace
 
-CollectiveRow cut(const Collective& collective, MemberList members, std::span<std::uint64_t> starts) {
+CollectiveRow cut(const Collective& collective, std::span<const Member> members,
+                  std::span<std::uint64_t> starts) {
   const std::size_t stretches = lay_out(collective, members, starts);
   CollectiveRow job{&collective, members, starts.first(stretches + 1), 1, 0, false};
   const std::uint64_t total = job.starts[stretches];

@@ -7,22 +7,13 @@ namespace muster::transport::span {
 namespace {
 
 // About what it takes, with its place in the table.
-std::uint64_t bytes_of(const EarlyRequest& request) {
+std::uint64_t bytes_of(const EarlyRequests::Request& request) {
   return 2 * sizeof request + request.request.payload.size() + request.refusal.message().size();
 }
 
 }  // namespace
 
-std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message) {
-  const auto head = read_head<RefusalHeader>(message);
-  if (!head || head->code >= 0 || !is_known(head->code) || head->standing > Standing::kGone)
-    return std::nullopt;
-  const Status why(static_cast<Code>(head->code), text_of_bytes(message.subspan(sizeof *head)),
-                   head->culprit);
-  return KeyedRequest(key_of(*head), {from, {}, why, head->standing});
-}
-
-Status EarlyRequests::keep(const OperationKey& key, EarlyRequest request) {
+Status EarlyRequests::keep(const OperationKey& key, Request request) {
   std::size_t& count = counts_[request.from.value];
   if (count == kMax) return failure(Code::kNoResource, "it is {} operations ahead", kMax);
   if (const Status taken = pieces_.take(bytes_of(request)); !taken.ok())
@@ -33,7 +24,7 @@ Status EarlyRequests::keep(const OperationKey& key, EarlyRequest request) {
   return {};
 }
 
-void EarlyRequests::leaves(const EarlyRequest& request) {
+void EarlyRequests::leaves(const Request& request) {
   --counts_[request.from.value];
   pieces_.give_back(bytes_of(request));
 }
@@ -41,21 +32,21 @@ void EarlyRequests::leaves(const EarlyRequest& request) {
 EarlyRequests::Requests EarlyRequests::take(const OperationKey& key) {
   const auto found = requests_.find(key);
   if (found == requests_.end()) return Requests(requests_.get_allocator());
-  for (const EarlyRequest& each : found->second) leaves(each);
+  for (const Request& each : found->second) leaves(each);
   Requests taken = std::move(found->second);
   requests_.erase(found);
   return taken;
 }
 
-EarlyRequests::Keyed EarlyRequests::take_ended(std::uint64_t group, std::uint64_t epoch) {
-  Keyed taken;
+std::vector<EarlyRequests::Keyed> EarlyRequests::take_ended(std::uint64_t group, std::uint64_t epoch) {
+  std::vector<Keyed> taken;
   for (auto each = requests_.begin(); each != requests_.end();) {
     const OperationKey& key = each->first;
     if (key.place.group != group || key.epoch > epoch) {
       ++each;
       continue;
     }
-    for (EarlyRequest& request : each->second) {
+    for (Request& request : each->second) {
       leaves(request);
       taken.emplace_back(key, std::move(request));
     }
@@ -66,7 +57,7 @@ EarlyRequests::Keyed EarlyRequests::take_ended(std::uint64_t group, std::uint64_
 
 void EarlyRequests::forget(NodeIndex node) {
   for (auto each = requests_.begin(); each != requests_.end();) {
-    std::erase_if(each->second, [&](const EarlyRequest& request) {
+    std::erase_if(each->second, [&](const Request& request) {
       if (request.from != node) return false;
       leaves(request);
       return true;

@@ -7,24 +7,10 @@
 #include <cstdint>
 #include <map>
 #include <memory_resource>
-#include <optional>
 #include <utility>
 #include <vector>
 
 namespace muster::transport::span {
-
-struct EarlyRequest {
-  NodeIndex from;
-  MatchRequest request;
-  Status refusal = {};                  // not OK: that node will not carry the operation out
-  Standing standing = Standing::kOpen;  // of a node that refuses
-  // Whether the node waits for an answer of this one.
-  bool asks() const { return refusal.ok() || standing == Standing::kOpen; }
-};
-
-using KeyedRequest = std::pair<OperationKey, EarlyRequest>;
-// Nothing: the message is malformed.
-std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message);
 
 // Owns    the requests.
 // Thread  that of the network.
@@ -35,22 +21,30 @@ std::optional<KeyedRequest> read_refusal(NodeIndex from, Bytes message);
 class EarlyRequests {
  public:
   static constexpr std::size_t kMax = std::size_t{1} << 16;
-  using Keyed = std::vector<KeyedRequest>;
-  using Requests = std::pmr::vector<EarlyRequest>;
+  struct Request {
+    NodeIndex from;
+    PeerNodes::Request request;
+    Status refusal = {};                  // not OK: that node will not carry the operation out
+    Standing standing = Standing::kOpen;  // of a node that refuses
+    // Whether the node waits for an answer of this one.
+    bool asks() const { return refusal.ok() || standing == Standing::kOpen; }
+  };
+  using Keyed = std::pair<OperationKey, Request>;
+  using Requests = std::pmr::vector<Request>;
 
   EarlyRequests(std::size_t nodes, std::pmr::memory_resource* memory, MemoryBudget* budget)
       : requests_(memory), counts_(nodes), pieces_(budget) {}
 
-  Status keep(const OperationKey& key, EarlyRequest request);
+  Status keep(const OperationKey& key, Request request);
   // Take the requests of one operation, in the order in which they came, or those of the group's epochs up to
   // that one.
   Requests take(const OperationKey& key);
-  Keyed take_ended(std::uint64_t group, std::uint64_t epoch);
+  std::vector<Keyed> take_ended(std::uint64_t group, std::uint64_t epoch);
   // Drops the requests of the node, because its connection has ended.
   void forget(NodeIndex node);
 
  private:
-  void leaves(const EarlyRequest& request);
+  void leaves(const Request& request);
 
   std::pmr::map<OperationKey, Requests> requests_;
   std::vector<std::size_t> counts_;  // by NodeIndex

@@ -9,24 +9,11 @@ namespace muster::transport::span {
 
 void EngineMessages::tell(NodeIndex node, Bytes message) {
   MUSTER_ASSERT(message.size() <= JobLinks::kMessageMax);
-  const std::lock_guard lock(mutex_);
-  told_.emplace_back(node, message_of(EngineHeader(), message));
-  any_told_.store(true, std::memory_order_release);
-}
-
-bool EngineMessages::all_told() const {
-  return !any_told_.load(std::memory_order_acquire);
-}
-
-EngineMessages::Told EngineMessages::take_told() {
-  if (all_told()) return {};
-  const std::lock_guard lock(mutex_);
-  any_told_.store(false, std::memory_order_relaxed);
-  return std::exchange(told_, {});
+  told_.add({node, message_of(HeaderKind::kEngine, message)});
 }
 
 void EngineMessages::hear(NodeConnection& from, Bytes message) {
-  const Bytes body = message.subspan(sizeof(EngineHeader));
+  const Bytes body = message.subspan(sizeof(HeaderKind));
   {
     const std::lock_guard lock(mutex_);
     if (heard_.size() + coming_.size() >= kUntakenMax)

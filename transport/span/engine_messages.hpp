@@ -3,8 +3,8 @@
 
 #include "transport/collective/job_links.hpp"
 #include "transport/span/node_connection.hpp"
+#include "transport/span/untaken_reports.hpp"
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -23,10 +23,10 @@ class EngineMessages {
   using Told = std::vector<std::pair<NodeIndex, std::vector<std::byte>>>;
 
   void tell(NodeIndex node, Bytes message);
-  bool all_told() const;
+  bool all_told() const { return told_.empty(); }
   // Takes the messages since the last call. Take them before the ends of epochs, and send them after these:
   // so no message overtakes an end.
-  Told take_told();
+  Told take_told() { return told_.take(); }
   // `message`: with its head. take() gets it after arrive(), when the messages before it have been handled.
   void hear(NodeConnection& from, Bytes message);
   void arrive();
@@ -38,9 +38,8 @@ class EngineMessages {
     std::uint32_t generation = 0;
     std::vector<std::byte> bytes;
   };
-  mutable std::mutex mutex_;
-  Told told_;
-  std::atomic<bool> any_told_{false};
+  UntakenReports<Told::value_type> told_;
+  std::mutex mutex_;
   std::vector<Message> heard_;   // that have arrived
   std::vector<Message> coming_;  // of the network's thread alone
 };

@@ -44,7 +44,7 @@ class NodeConnection::HeadReceive final : public Transfer {
   void hear() {
     const auto message = unseal({memory_.get(), *std::exchange(came_, std::nullopt)});
     if (!message) return connection_.fail(failure(Code::kProtocol, "a message of it came damaged"));
-    if (kind_of(*message) == HeaderKind::kSum)
+    if (read_head<HeaderKind>(*message) == HeaderKind::kSum)
       connection_.hear_sum(*message);
     else
       connection_.heard_(connection_, *message);

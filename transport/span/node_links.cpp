@@ -32,7 +32,7 @@ std::unique_ptr<NodeConnection> NodeLinks::connection_to(NodeIndex node) {
 }
 
 void NodeLinks::hear(NodeConnection& from, Bytes message) {
-  if (kind_of(message) != HeaderKind::kHello) return heard_(from, message);
+  if (read_head<HeaderKind>(message) != HeaderKind::kHello) return heard_(from, message);
   if (is_present(from)) greeted_[from.peer().value] = true;
 }
 
@@ -44,10 +44,10 @@ Status NodeLinks::connect(NodeIndex node, Bytes address, std::uint32_t generatio
 }
 
 void NodeLinks::greet(NodeIndex node) {
-  connections_[node.value]->tell(bytes_of_head(HelloHeader()));
+  connections_[node.value]->tell(bytes_of_head(HeaderKind::kHello));
 }
 
-NodeLink NodeLinks::link(NodeIndex node) const {
+JobLinks::Link NodeLinks::link(NodeIndex node) const {
   if (!is_other(node)) return {};
   const NodeConnection& connection = *connections_[node.value];
   Status status = connection.status();
@@ -75,8 +75,8 @@ void NodeLinks::look_for_losses() {
   }
 }
 
-void NodeLinks::take_lost(const std::function<void(const LostLink&)>& visit) {
-  for (const LostLink& link : losses_.take()) visit(link);
+void NodeLinks::take_lost(const std::function<void(const JobLinks::Lost&)>& visit) {
+  for (const JobLinks::Lost& link : losses_.take()) visit(link);
 }
 
 bool NodeLinks::stay_alive() {

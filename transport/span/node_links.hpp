@@ -41,13 +41,13 @@ class NodeLinks {
   // hello, and calls greet().
   Status connect(NodeIndex node, Bytes address, std::uint32_t generation);
   void greet(NodeIndex node);
-  NodeLink link(NodeIndex node) const;
+  JobLinks::Link link(NodeIndex node) const;
   // Gives the node up, unless that has happened. False: the job has no such other node.
   bool lose(NodeIndex node, const Status& why);
   // Reports connections that have ended since, and closes them.
   void look_for_losses();
   bool all_losses_taken() const { return losses_.empty(); }
-  void take_lost(const std::function<void(const LostLink&)>& visit);
+  void take_lost(const std::function<void(const JobLinks::Lost&)>& visit);
   // Greets nodes that have been told nothing for a while. Returns whether there was one.
   bool stay_alive();
   // Sends it if the node has greeted.
@@ -72,7 +72,7 @@ class NodeLinks {
   std::vector<std::unique_ptr<NodeConnection>> former_;
   std::vector<bool> greeted_;   // by NodeIndex: it has sent a hello on this connection
   std::vector<bool> reported_;  // by NodeIndex: the end of this connection is in `losses_`, or was
-  UntakenReports<LostLink> losses_;
+  UntakenReports<JobLinks::Lost> losses_;
 };
 
 }  // namespace muster::transport::span

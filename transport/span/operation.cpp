@@ -37,16 +37,16 @@ Status check_launch(const Span& span, const Collective& c, std::span<const Local
   return {};
 }
 
-Rest::~Rest() {
-  for (Staged& each : memory_) context_.staging.give_back(std::move(each));
+SpanOperation::Rest::~Rest() {
+  for (Staging::Piece& each : memory_) context_.staging.give_back(std::move(each));
 }
 
-void Rest::send_empty(std::uint32_t node, std::uint64_t number) {
+void SpanOperation::Rest::send_empty(std::uint32_t node, std::uint64_t number) {
   if (!peers_[node].draining) return;
   context_.connection_to(operation_.index_of(node)).send(peers_[node].first_tag + number, {}, flow_, false);
 }
 
-void Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
+void SpanOperation::Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
   if (!peers_[node].draining) return;
   if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(context_.staging.take(bytes));
   context_.connection_to(operation_.index_of(node))
@@ -64,7 +64,7 @@ SpanOperation::~SpanOperation() {
 }
 
 void SpanOperation::refused(std::uint32_t node, const Status& why, Standing standing) {
-  PeerNode& peer = peers_[node];
+  PeerNodes::Node& peer = peers_[node];
   if (!peer.takes_part) return;
   const bool was_done = standing == Standing::kGone && peer.request && !peer.refused;
   peer.refused = true;
@@ -75,14 +75,6 @@ void SpanOperation::refused(std::uint32_t node, const Status& why, Standing stan
     to(node).tell(refusal_of(launched_.key, why, Standing::kGone));
 }
 
-void SpanOperation::lost(NodeIndex node) {
-  for (std::uint32_t i = 0; i < peers_.count(); ++i) {
-    if (!peers_[i].takes_part || prepared().index_of(i) != node) continue;
-    peers_[i].lost = true;
-    fail(to(i).status());
-  }
-}
-
 void SpanOperation::fail(const Status& why) {
   if (state_ != State::kOpen && state_ != State::kReady && state_ != State::kMoving) return;
   launched_.outcome->fail(why);
@@ -91,7 +83,7 @@ void SpanOperation::fail(const Status& why) {
   state_ = State::kDying;
   // A node that has this one's request might wait for its bytes.
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
-    const PeerNode& peer = peers_[node];
+    const PeerNodes::Node& peer = peers_[node];
     if (!peer.takes_part || !peer.told) continue;
     const Standing moving = peer.direct ? Standing::kReady : Standing::kMoving;
     to(node).tell(refusal_of(launched_.key, why, had_agreed_ ? moving : Standing::kOpen));
@@ -117,7 +109,7 @@ std::size_t SpanOperation::advance() {
   if (state_ == State::kReady && peers_.all_are_ready()) state_ = State::kMoving;
   if (state_ == State::kMoving) moved += work();
   moved += drain();
-  if (state_ == State::kDying && resting()) {
+  if (state_ == State::kDying && still() != Still::kMore) {
     state_ = State::kDead;
     launched_.outcome->release(context_.clock.now());
     ++moved;
@@ -138,7 +130,7 @@ std::size_t SpanOperation::drain() {
   drains_ = false;
   std::size_t begun = 0;
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
-    PeerNode& peer = peers_[node];
+    PeerNodes::Node& peer = peers_[node];
     peer.draining = false;
     if (!peer.takes_part || !peer.told || peer.lost || peer.drained) continue;
     const bool none_with_it = by_pairs ? peer.direct && peer.refused && !peer.ready : none_has_begun;
@@ -162,7 +154,7 @@ bool SpanOperation::ended_well(const Flow& flow) {
 std::size_t SpanOperation::tell_peers() {
   std::size_t told = 0;
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
-    PeerNode& peer = peers_[node];
+    PeerNodes::Node& peer = peers_[node];
     if (!peer.takes_part || peer.told) continue;
     const Inline goes = inline_for(node);
     if (!goes.ready) continue;
@@ -183,7 +175,7 @@ void SpanOperation::agree() {
   const RequestHeader& mine = prepared().request();
   bool common = true, direct = wants_direct(prepared().here());
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
-    const PeerNode& peer = peers_[node];
+    const PeerNodes::Node& peer = peers_[node];
     if (!peer.takes_part) continue;
     if (!peer.told || !peer.request) return;
     common = common && peer.request->head.common == mine.common;

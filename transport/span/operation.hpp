@@ -25,7 +25,6 @@
 
 #include "api/base/clock.hpp"
 #include "transport/collective/communicator.hpp"
-#include "transport/span/chunk_room.hpp"
 #include "transport/span/host_task.hpp"
 #include "transport/span/node_connection.hpp"
 #include "transport/span/peer_nodes.hpp"
@@ -40,7 +39,6 @@
 #include <memory_resource>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace muster::transport::span {
@@ -72,32 +70,6 @@ struct Launched {
   bool is_urgent() const { return priority == device::Priority::kUrgent; }
 };
 
-// Rest: the messages of a failed operation that begin only so that they end.
-//
-// Owns    memory for the bytes that come, which messages share: it is never read.
-// Thread  that of the network. Bound  memories of rising lengths, the last one of the longest message.
-// Fails   never.
-class Rest {
- public:
-  Rest(PeerNodes& peers, const OperationContext& context, const PreparedOperation& operation)
-      : peers_(peers), context_(context), operation_(operation) {}
-  ~Rest();
-  Rest(const Rest&) = delete;
-  Rest& operator=(const Rest&) = delete;
-
-  // Message `number` to the node, or from it; nothing, if the node does not drain now.
-  void send_empty(std::uint32_t node, std::uint64_t number);
-  void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
-  bool over() const { return flow_.pending == 0; }
-
- private:
-  PeerNodes& peers_;
-  const OperationContext& context_;
-  const PreparedOperation& operation_;
-  Flow flow_;
-  std::vector<Staged> memory_;
-};
-
 // Owns    the requests, its flows, and the memory through which its bytes pass; a share of what was prepared.
 //         It holds the step's outcome until it touches no memory of its members any more.
 // Thread  that of the network.
@@ -120,14 +92,12 @@ class SpanOperation {
   // It is over, and no message of it is to be sent or received any more.
   bool is_past() const { return over() && !drains_; }
   // No message of it is on its way any more.
-  bool quiet() const { return rest_.over() && flows_are_over(); }
+  bool quiet() const { return rest_.over() && still() == Still::kNothing; }
 
-  // The requests and states of the other nodes. refused() and lost() add to them.
+  // The requests and states of the other nodes. refused() adds to them.
   PeerNodes& peers() { return peers_; }
   // Node `node` will not carry it out: it fails here too, whether it has agreed or not.
   void refused(std::uint32_t node, const Status& why, Standing standing);
-  // The connection to that node has failed: so does this, if the node takes part.
-  void lost(NodeIndex node);
   // Ends it with that failure, as soon as no worker touches its members' memory. The nodes that have its
   // request get a refusal.
   void fail(const Status& why);
@@ -139,14 +109,40 @@ class SpanOperation {
  protected:
   SpanOperation(Launched launched, const OperationContext& context);
 
+  // Rest: the messages of a failed operation that begin only so that they end.
+  //
+  // Owns    memory for the bytes that come, which messages share: it is never read.
+  // Thread  that of the network. Bound  memories of rising lengths, the last one of the longest message.
+  // Fails   never.
+  class Rest {
+   public:
+    Rest(PeerNodes& peers, const OperationContext& context, const PreparedOperation& operation)
+        : peers_(peers), context_(context), operation_(operation) {}
+    ~Rest();
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+
+    // Message `number` to the node, or from it; nothing, if the node does not drain now.
+    void send_empty(std::uint32_t node, std::uint64_t number);
+    void receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes);
+    bool over() const { return flow_.pending == 0; }
+
+   private:
+    PeerNodes& peers_;
+    const OperationContext& context_;
+    const PreparedOperation& operation_;
+    Flow flow_;
+    std::vector<Staging::Piece> memory_;
+  };
+
   // Moves all data that can be moved; returns how much has. Calls finish() at its end.
   virtual std::size_t work() = 0;
   // Begins all remaining messages to and from nodes that drain now. Those to nodes are empty, and those from
   // nodes are not kept. The members and their data may be gone. It does no work after that.
   virtual void drain_rest(Rest& rest) = 0;
-  virtual bool flows_are_over() const = 0;
-  // No host_task runs, and no message touches the memory of members.
-  virtual bool resting() const = 0;
+  // The part of its work that still goes on: nothing; messages, which touch no memory of members; or more.
+  enum class Still : std::uint8_t { kNothing, kMessages, kMore };
+  virtual Still still() const = 0;
   // Whether this node would move the data between it and `node` through the memory of members. Where nodes
   // agree by pairs, the other says the same of it; else the operation does so if any node would, and `node`
   // does not matter.
@@ -155,12 +151,11 @@ class SpanOperation {
   // with its checksum, and through staging. kDirect: without, and some from and to the memory of members.
   enum class Moves : std::uint8_t { kNotYet, kChecked, kDirect };
   Moves moves(std::uint32_t node) const {
-    const PeerNode& peer = peers_[node];
+    const PeerNodes::Node& peer = peers_[node];
     if (state_ != State::kMoving || (peer.direct && !peer.ready && prepared().agrees_by_pairs()))
       return Moves::kNotYet;
     return peer.direct ? Moves::kDirect : Moves::kChecked;
   }
-  bool moves() const { return state_ == State::kMoving; }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
   bool ended_well(const Flow& flow);
   // The data that goes to the node with the request.
@@ -171,11 +166,8 @@ class SpanOperation {
   virtual Inline inline_for(std::uint32_t node) const = 0;
   void finish();
 
-  const Collective& collective() const { return prepared().collective(); }
   std::span<const LocalMember> members() const { return launched_.room->members(); }
   NodeConnection& to(std::uint32_t node) { return context_.connection_to(prepared().index_of(node)); }
-  // Where its local work runs.
-  device::Stream& stream() const { return *launched_.stream; }
   const OperationContext& context_;
 
  private:

@@ -6,6 +6,19 @@
 #include <utility>
 
 namespace muster::transport::span {
+namespace {
+
+// Nothing: the message is malformed.
+std::optional<EarlyRequests::Keyed> read_refusal(NodeIndex from, Bytes message) {
+  const auto head = read_head<RefusalHeader>(message);
+  if (!head || head->code >= 0 || !is_known(head->code) || head->standing > Standing::kGone)
+    return std::nullopt;
+  const Status why(static_cast<Code>(head->code), text_of_bytes(message.subspan(sizeof *head)),
+                   head->culprit);
+  return EarlyRequests::Keyed(key_of(*head), {from, {}, why, head->standing});
+}
+
+}  // namespace
 
 SpanOperation* OperationsInFlight::find(const OperationKey& key) const {
   for (const auto& each : operations_)
@@ -24,7 +37,7 @@ void OperationsInFlight::begin(Launched launched) {
   const auto at = launched.is_urgent() ? operations_.begin() : operations_.end();
   SpanOperation& begun = **operations_.insert(at, begin_operation(std::move(launched), context_));
   if (const EpochEnd* const end = ended_.find(key.place.group, key.epoch)) return begun.fail(cause_of(*end));
-  for (EarlyRequest& each : early_.take(key)) hand_over(begun, std::move(each));
+  for (EarlyRequests::Request& each : early_.take(key)) hand_over(begun, std::move(each));
 }
 
 void OperationsInFlight::cancel(const StepOutcome& outcome) {
@@ -37,7 +50,7 @@ bool OperationsInFlight::request(NodeConnection& from, Bytes message) {
   if (!head) return true;
   const OperationKey key = key_of(*head);
   const Bytes payload = message.subspan(sizeof *head);
-  MatchRequest request{*head, {payload.begin(), payload.end(), context_.memory}};
+  PeerNodes::Request request{*head, {payload.begin(), payload.end(), context_.memory}};
   SpanOperation* const operation = find(key);
   const EpochEnd* const end = ended_.find(key.place.group, key.epoch);
   const bool too_late = end != nullptr && !(operation && operation->waits());
@@ -74,7 +87,7 @@ bool OperationsInFlight::refusal(NodeConnection& from, Bytes message) {
 
 // A node that takes no part here, but expects to, waits until its deadline. It is told then that there is
 // nothing to drain.
-void OperationsInFlight::hand_over(SpanOperation& operation, EarlyRequest request) {
+void OperationsInFlight::hand_over(SpanOperation& operation, EarlyRequests::Request request) {
   const auto node = operation.prepared().find(request.from);
   if (node && request.refusal.ok()) return operation.peers().came(*node, std::move(request.request));
   if (node) return operation.refused(*node, request.refusal, request.standing);
@@ -83,7 +96,7 @@ void OperationsInFlight::hand_over(SpanOperation& operation, EarlyRequest reques
       .tell(refusal_of(operation.launched().key, request.refusal, Standing::kGone));
 }
 
-bool OperationsInFlight::keep(const OperationKey& key, EarlyRequest request) {
+bool OperationsInFlight::keep(const OperationKey& key, EarlyRequests::Request request) {
   const NodeIndex from = request.from;
   if (SpanOperation* const operation = find(key))
     hand_over(*operation, std::move(request));
@@ -93,7 +106,12 @@ bool OperationsInFlight::keep(const OperationKey& key, EarlyRequest request) {
 }
 
 void OperationsInFlight::lost(NodeIndex node) {
-  for (auto& operation : operations_) operation->lost(node);
+  for (auto& each : operations_) {
+    const auto peer = each->prepared().find(node);
+    if (!peer) continue;
+    each->peers()[*peer].lost = true;
+    each->fail(context_.connection_to(node).status());
+  }
 }
 
 bool OperationsInFlight::end(const EpochEnd& end, NodeIndex teller) {

@@ -51,9 +51,9 @@ class OperationsInFlight {
  private:
   SpanOperation* find(const OperationKey& key) const;     // if it is not past
   SpanOperation* find(const StepOutcome& outcome) const;  // if it is not over
-  void hand_over(SpanOperation& operation, EarlyRequest request);
+  void hand_over(SpanOperation& operation, EarlyRequests::Request request);
   // Hands it to the operation, or keeps it until this node comes to that. True.
-  bool keep(const OperationKey& key, EarlyRequest request);
+  bool keep(const OperationKey& key, EarlyRequests::Request request);
 
   const OperationContext& context_;
   EndedEpochs& ended_;

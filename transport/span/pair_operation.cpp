@@ -31,10 +31,10 @@ bool is_dense(const Face& face) {
 
 // The place of a chunk, if that is one piece of a member's memory; else nullptr. `gives`: of what members
 // give, which is only read.
-std::byte* in_one_piece(const PairStream& stream, const StreamChunk& chunk,
+std::byte* in_one_piece(const PairStream& stream, const PairStream::Chunk& chunk,
                         std::span<const LocalMember> members, bool gives) {
   if (chunk.last - chunk.first != 1) return nullptr;
-  const StreamSegment& segment = stream.segments[chunk.first];
+  const PairStream::Segment& segment = stream.segments[chunk.first];
   const std::uint64_t first = chunk.begin - segment.begin, last = chunk.end - segment.begin;
   if (const auto* const face = std::get_if<const Face*>(&segment.data))
     return is_dense(**face) ? (*face)->data + first : nullptr;
@@ -46,7 +46,7 @@ std::byte* in_one_piece(const PairStream& stream, const StreamChunk& chunk,
       ++pieces;
     });
   };
-  const auto& block = std::get<BlockOfMember>(segment.data);
+  const auto& block = std::get<PairStream::BlockOfMember>(segment.data);
   if (gives)
     look(block.given(members));
   else
@@ -65,10 +65,10 @@ Face packed_like(const Face& face, std::byte* data) {
 }
 
 // Copies between a chunk of a stream and the memory at `staged`, to or from members.
-void copy_chunk(const PairStream& stream, const StreamChunk& chunk, std::span<const LocalMember> members,
-                std::byte* staged, bool packs) {
+void copy_chunk(const PairStream& stream, const PairStream::Chunk& chunk,
+                std::span<const LocalMember> members, std::byte* staged, bool packs) {
   for (std::size_t i = chunk.first; i < chunk.last; ++i) {
-    const StreamSegment& segment = stream.segments[i];
+    const PairStream::Segment& segment = stream.segments[i];
     const std::uint64_t first = std::max(chunk.begin, segment.begin);
     const std::uint64_t last = std::min(chunk.end, segment.begin + segment.bytes);
     std::byte* const at = staged + (first - chunk.begin);
@@ -83,7 +83,7 @@ void copy_chunk(const PairStream& stream, const StreamChunk& chunk, std::span<co
       math::copy_faces(packs ? packed : face, packs ? face : packed, one, end, element, math::kNeverStream);
       continue;
     }
-    const auto& block = std::get<BlockOfMember>(segment.data);
+    const auto& block = std::get<PairStream::BlockOfMember>(segment.data);
     const std::size_t element = block.element;
     if (packs)
       block.given(members).for_each(
@@ -99,10 +99,10 @@ void copy_chunk(const PairStream& stream, const StreamChunk& chunk, std::span<co
 }
 
 // Copies from member to member, between the same chunk of two streams of the same lengths.
-void copy_across(const PairPlan::Between& within, const StreamChunk& chunk,
+void copy_across(const PairPlan::Between& within, const PairStream::Chunk& chunk,
                  std::span<const LocalMember> members) {
   for (std::size_t i = chunk.first; i < chunk.last; ++i) {
-    const StreamSegment &from = within.out.segments[i], &to = within.in.segments[i];
+    const PairStream::Segment &from = within.out.segments[i], &to = within.in.segments[i];
     const std::uint64_t a = std::max(chunk.begin, from.begin) - from.begin;
     const std::uint64_t b = std::min(chunk.end, from.begin + from.bytes) - from.begin;
     if (const auto* face = std::get_if<const Face*>(&from.data)) {
@@ -111,8 +111,8 @@ void copy_across(const PairPlan::Between& within, const StreamChunk& chunk,
                        math::kNeverStream);
       continue;
     }
-    const auto source = std::get<BlockOfMember>(from.data).given(members);
-    const auto target = std::get<BlockOfMember>(to.data).got(members);
+    const auto source = std::get<PairStream::BlockOfMember>(from.data).given(members);
+    const auto target = std::get<PairStream::BlockOfMember>(to.data).got(members);
     const std::size_t element = source.element;
     source.for_each(a / element, b / element, [&](const std::byte* data, std::uint64_t f, std::uint64_t n) {
       target.for_each(f, f + n, [&](std::byte* into, std::uint64_t g, std::uint64_t m) {
@@ -131,8 +131,7 @@ class PairOperation final : public SpanOperation {
  protected:
   std::size_t work() override;
   void drain_rest(Rest& rest) override;
-  bool flows_are_over() const override;
-  bool resting() const override;
+  Still still() const override;
   bool wants_direct(std::uint32_t node) const override {
     return (prepared().agrees_by_pairs() ? is_large(node) : plan_.is_large) && !packs_first_;
   }
@@ -145,7 +144,7 @@ class PairOperation final : public SpanOperation {
     std::uint64_t chunk = 0;
     bool arrives = false;
     bool touches_members = false;  // the library reads or writes their memory
-    Staged staged;
+    Staging::Piece staged;
     std::byte* data = nullptr;  // the bytes that move: staged, or with a member
     std::size_t bytes = 0;
     State state = State::kPacking;
@@ -170,7 +169,7 @@ class PairOperation final : public SpanOperation {
     const PairPlan::Between& each = plan_.between[flight.node];
     return flight.arrives ? each.in : each.out;
   }
-  const StreamChunk& chunk_of(const ChunkInFlight& flight) const {
+  const PairStream::Chunk& chunk_of(const ChunkInFlight& flight) const {
     return stream_of(flight).chunks[flight.chunk];
   }
   void copy(ChunkInFlight& flight, const PairStream& stream, bool packs);
@@ -199,15 +198,14 @@ PairOperation::~PairOperation() {
 
 // ---- progress ----------------------------------------------------------------------------------
 
-bool PairOperation::flows_are_over() const {
-  return std::all_of(in_flight_.begin(), in_flight_.end(),
-                     [](const ChunkInFlight& flight) { return flight.flow.pending == 0; });
-}
-
-bool PairOperation::resting() const {
-  return std::all_of(in_flight_.begin(), in_flight_.end(), [](const ChunkInFlight& flight) {
-    return flight.host_task.over() && (flight.flow.pending == 0 || !flight.touches_members);
-  });
+SpanOperation::Still PairOperation::still() const {
+  Still still = Still::kNothing;
+  for (const ChunkInFlight& flight : in_flight_) {
+    const bool messages = flight.flow.pending > 0;
+    if (!flight.host_task.over() || (messages && flight.touches_members)) return Still::kMore;
+    if (messages) still = Still::kMessages;
+  }
+  return still;
 }
 
 SpanOperation::Inline PairOperation::inline_for(std::uint32_t node) const {
@@ -234,7 +232,7 @@ std::size_t PairOperation::work() {
     flight = in_flight_.erase(flight);
     ++moved;
   }
-  bool begun = moves();
+  bool begun = moves(prepared().here()) != Moves::kNotYet;
   for (std::uint32_t node = 0; begun && node < between_.size(); ++node) {
     const PairPlan::Between& all = plan_.between[node];
     begun = between_[node].next_out == all.out.chunks.size() &&
@@ -288,7 +286,7 @@ PairOperation::ChunkInFlight& PairOperation::begin_chunk(std::uint32_t node, boo
   flight.arrives = arrives;
   flight.chunk = arrives ? each.next_in++ : each.next_out++;
   ++(arrives ? each.in_in_flight : each.out_in_flight);
-  const StreamChunk& chunk = stream.chunks[flight.chunk];
+  const PairStream::Chunk& chunk = stream.chunks[flight.chunk];
   flight.bytes = chunk.bytes();
   if (node == prepared().here() && !packs_first_) return flight;
   if (wants_direct(node) && moves(node) == Moves::kDirect && !stream.goes_inline() &&
@@ -339,7 +337,7 @@ std::size_t PairOperation::begin_move(ChunkInFlight& flight) {
   if (!in_turn && !flight.flow.urgent) return 0;
   ++each.next_sent;
   ++each.sent_now;
-  if (PeerNode& peer = peers()[flight.node]; !stream_of(flight).goes_inline()) {
+  if (PeerNodes::Node& peer = peers()[flight.node]; !stream_of(flight).goes_inline()) {
     if (flight.flow.urgent) peer.sent_after(to(flight.node).bulk_sending());
     to(flight.node)
         .send(peer.first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow,
@@ -366,9 +364,9 @@ std::size_t PairOperation::end_move(ChunkInFlight& flight) {
 
 // Copies a chunk to or from members. A chunk without memory of its own goes from member to member.
 void PairOperation::copy(ChunkInFlight& flight, const PairStream& stream_of_it, bool packs) {
-  flight.host_task.start(stream(), 1, flight.bytes <= kSmallBytes,
+  flight.host_task.start(*launched().stream, 1, flight.bytes <= kSmallBytes,
                          [this, &flight, &stream_of_it, packs](auto) {
-                           const StreamChunk& chunk = chunk_of(flight);
+                           const PairStream::Chunk& chunk = chunk_of(flight);
                            if (flight.data == nullptr)
                              copy_across(plan_.between[flight.node], chunk, members());
                            else

@@ -17,15 +17,6 @@ constexpr std::size_t kPieceBytes = kChunkBytes / 2;
 constexpr std::size_t kLongBytes = 64 << 10;  // of a segment
 static_assert(kPieceBytes % kGrain == 0);
 
-// A face between two members, as the one that is here has it.
-struct FaceEdge {
-  std::int32_t giver = 0, getter = 0;
-  const Face* face = nullptr;
-  friend bool operator<(const FaceEdge& a, const FaceEdge& b) {
-    return std::tuple(a.giver, a.getter, a.face->tag) < std::tuple(b.giver, b.getter, b.face->tag);
-  }
-};
-
 std::size_t at(std::int32_t member) {
   return static_cast<std::size_t>(member);
 }
@@ -128,7 +119,7 @@ void PairPlan::add_blocks(const Collective& c, const Span& span, std::span<const
   const std::size_t element = dtype_bytes(c.dtype);
   const MemberRange givers = givers_of(c, span.ranks()), getters = getters_of(c, span.ranks());
   const auto block_of = [&](const LocalMember& member, std::span<const Block> entries) {
-    return BlockOfMember{static_cast<std::uint32_t>(&member - members.data()), entries, element};
+    return PairStream::BlockOfMember{static_cast<std::uint32_t>(&member - members.data()), entries, element};
   };
   for (const LocalMember& from : members) {
     if (!givers.has(from.share->index)) continue;
@@ -146,19 +137,20 @@ void PairPlan::add_blocks(const Collective& c, const Span& span, std::span<const
 }
 
 void PairPlan::add_faces(const Span& span, std::span<const LocalMember> members) {
-  std::vector<FaceEdge> out, in;
+  // Edges by giver, getter and tag, each with its face as the member here has it.
+  std::vector<std::tuple<std::int32_t, std::int32_t, std::uint32_t, const Face*>> out, in;
   balances.resize(nodes.size());
   std::vector<Hash128> by_node(span.nodes.size());
   for (const LocalMember& each : members) {
     const Share& share = *each.share;
-    for (const Face& face : share.sends) out.push_back({share.index, face.peer, &face});
-    for (const Face& face : share.receives) in.push_back({face.peer, share.index, &face});
+    for (const Face& face : share.sends) out.emplace_back(share.index, face.peer, face.tag, &face);
+    for (const Face& face : share.receives) in.emplace_back(face.peer, share.index, face.tag, &face);
     add_face_balances(share, span.node_of, by_node);
   }
   std::sort(out.begin(), out.end());
   std::sort(in.begin(), in.end());
-  for (const FaceEdge& edge : out) with(span, edge.getter).out.add(edge.face->bytes(), edge.face);
-  for (const FaceEdge& edge : in) with(span, edge.giver).in.add(edge.face->bytes(), edge.face);
+  for (const auto& [giver, getter, tag, face] : out) with(span, getter).out.add(face->bytes(), face);
+  for (const auto& [giver, getter, tag, face] : in) with(span, giver).in.add(face->bytes(), face);
   for (std::size_t i = 0; i < nodes.size(); ++i) balances[i] = by_node[nodes[i]];
 }
 
@@ -166,7 +158,8 @@ std::uint64_t PairPlan::bytes() const {
   std::uint64_t bytes = between.size() * (sizeof(Between) + sizeof(Hash128)) + partners.size() * 8;
   for (const Between& each : between)
     for (const PairStream* stream : {&each.out, &each.in})
-      bytes += stream->segments.size() * sizeof(StreamSegment) + stream->chunks.size() * sizeof(StreamChunk);
+      bytes += stream->segments.size() * sizeof(PairStream::Segment) +
+               stream->chunks.size() * sizeof(PairStream::Chunk);
   return bytes;
 }
 

@@ -25,36 +25,34 @@
 
 namespace muster::transport::span {
 
-// A block of the launch's member `member`: its vector begins where the launch says.
-struct BlockOfMember {
-  std::uint32_t member = 0;
-  std::span<const Block> entries;
-  std::size_t element = 1;  // bytes
-
-  // As a part of the member's source, or of its target.
-  BlockView<const std::byte> given(std::span<const LocalMember> members) const {
-    return {members[member].bases.source, entries, element};
-  }
-  BlockView<std::byte> got(std::span<const LocalMember> members) const {
-    return {members[member].bases.target, entries, element};
-  }
-};
-
-struct StreamSegment {
-  std::uint64_t begin = 0;  // in its stream, in bytes
-  std::uint64_t bytes = 0;
-  std::variant<BlockOfMember, const Face*> data;
-};
-
-struct StreamChunk {
-  std::uint64_t begin = 0, end = 0;  // in its stream, in bytes
-  std::size_t first = 0, last = 0;   // its segments
-  std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
-};
-
 struct PairStream {
-  std::vector<StreamSegment> segments;
-  std::vector<StreamChunk> chunks;
+  // A block of the launch's member `member`: its vector begins where the launch says.
+  struct BlockOfMember {
+    std::uint32_t member = 0;
+    std::span<const Block> entries;
+    std::size_t element = 1;  // bytes
+
+    // As a part of the member's source, or of its target.
+    BlockView<const std::byte> given(std::span<const LocalMember> members) const {
+      return {members[member].bases.source, entries, element};
+    }
+    BlockView<std::byte> got(std::span<const LocalMember> members) const {
+      return {members[member].bases.target, entries, element};
+    }
+  };
+  struct Segment {
+    std::uint64_t begin = 0;  // in its stream, in bytes
+    std::uint64_t bytes = 0;
+    std::variant<BlockOfMember, const Face*> data;
+  };
+  struct Chunk {
+    std::uint64_t begin = 0, end = 0;  // in its stream, in bytes
+    std::size_t first = 0, last = 0;   // its segments
+    std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
+  };
+
+  std::vector<Segment> segments;
+  std::vector<Chunk> chunks;
   std::uint64_t bytes = 0;
 
   void add(std::uint64_t length, std::variant<BlockOfMember, const Face*> data);

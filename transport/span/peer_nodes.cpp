@@ -14,7 +14,7 @@ PeerNodes::PeerNodes(const PreparedOperation& operation, std::pmr::memory_resour
   nodes_[operation.here()].takes_part = false;
 }
 
-void PeerNodes::came(std::uint32_t node, MatchRequest request) {
+void PeerNodes::came(std::uint32_t node, Request request) {
   if (!nodes_[node].takes_part || nodes_[node].request) return;
   nodes_[node].request = std::move(request);
 }
@@ -40,18 +40,18 @@ bool PeerNodes::balance() const {
 
 bool PeerNodes::all_are_ready() const {
   return std::all_of(nodes_.begin(), nodes_.end(),
-                     [](const PeerNode& peer) { return !peer.takes_part || peer.ready || peer.lost; });
+                     [](const Node& peer) { return !peer.takes_part || peer.ready || peer.lost; });
 }
 
 bool PeerNodes::any_refused_before_it_was_ready() const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [](const PeerNode& peer) {
+  return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& peer) {
     return peer.takes_part && peer.refused && !peer.ready && !peer.lost;
   });
 }
 
 std::uint64_t PeerNodes::bulk_ahead() const {
   std::uint64_t most = 0;
-  for (const PeerNode& peer : nodes_) most = std::max(most, peer.bulk_ahead);
+  for (const Node& peer : nodes_) most = std::max(most, peer.bulk_ahead);
   return most;
 }
 

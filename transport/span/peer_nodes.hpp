@@ -14,43 +14,42 @@
 
 namespace muster::transport::span {
 
-// The request of another node, which describes the operation.
-struct MatchRequest {
-  RequestHeader head;
-  std::pmr::vector<std::byte> payload;
-};
-
-struct PeerNode {
-  bool takes_part = true;    // false: this node
-  bool told = false;         // it has this node's request
-  bool direct = false;       // agreed: messages between it and this node may go from and to members
-  bool ready = false;        // it has sent kReady
-  bool refused = false;      // it will not carry the operation out
-  bool agreed = false;       // it has reported that, or must have: its messages through staging have begun
-  bool lost = false;         // its connection is gone
-  bool drained = false;      // after a failure: messages from and to it have all begun, or there are none
-  bool draining = false;     // after a failure: they begin now
-  MessageTag first_tag = 0;  // of the messages to it, beside the request
-  std::optional<MatchRequest> request;
-  // The tag of the messages from it. Its request must be there.
-  MessageTag received_tag() const { return request->head.first_tag; }
-  // In an urgent operation: bytes of others that the library was sending to the node before a message to it.
-  std::uint64_t bulk_ahead = 0;  // at most, so far
-  void sent_after(std::uint64_t bulk) { bulk_ahead = std::max(bulk_ahead, bulk); }
-};
-
 // Owns    the state of each node that takes part. Thread  that of the network.
 // Bound   one request of each node. Fails  never.
 class PeerNodes {
  public:
+  // The request of another node, which describes the operation.
+  struct Request {
+    RequestHeader head;
+    std::pmr::vector<std::byte> payload;
+  };
+  struct Node {
+    bool takes_part = true;    // false: this node
+    bool told = false;         // it has this node's request
+    bool direct = false;       // agreed: messages between it and this node may go from and to members
+    bool ready = false;        // it has sent kReady
+    bool refused = false;      // it will not carry the operation out
+    bool agreed = false;       // it has reported that, or must have: its messages through staging have begun
+    bool lost = false;         // its connection is gone
+    bool drained = false;      // after a failure: messages from and to it have all begun, or there are none
+    bool draining = false;     // after a failure: they begin now
+    MessageTag first_tag = 0;  // of the messages to it, beside the request
+    std::optional<Request> request;
+    // The tag of the messages from it. Its request must be there.
+    MessageTag received_tag() const { return request->head.first_tag; }
+    // In an urgent operation: bytes of others that the library was sending before a message to the node.
+    std::uint64_t bulk_ahead = 0;  // at most, so far
+    void sent_after(std::uint64_t bulk) { bulk_ahead = std::max(bulk_ahead, bulk); }
+  };
+
   // Nodes are counted as in the operation, which outlives it; this node is among them.
   PeerNodes(const PreparedOperation& operation, std::pmr::memory_resource* memory);
 
   std::uint32_t count() const { return static_cast<std::uint32_t>(nodes_.size()); }
-  PeerNode& operator[](std::uint32_t node) { return nodes_[node]; }
-  const PeerNode& operator[](std::uint32_t node) const { return nodes_[node]; }
+  Node& operator[](std::uint32_t node) { return nodes_[node]; }
+  const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
   // The node has come. A second request of it is ignored.
-  void came(std::uint32_t node, MatchRequest request);
+  void came(std::uint32_t node, Request request);
   bool has_come(NodeIndex node) const;
   // Whether members receive what others send. All requests are there.
   bool balance() const;
@@ -64,7 +63,7 @@ class PeerNodes {
 
  private:
   const PreparedOperation& operation_;
-  std::pmr::vector<PeerNode> nodes_;
+  std::pmr::vector<Node> nodes_;
 };
 
 }  // namespace muster::transport::span

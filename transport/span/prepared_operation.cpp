@@ -1,7 +1,6 @@
 #include "transport/span/prepared_operation.hpp"
 
 #include "api/base/assert.hpp"
-#include "api/base/collective/signature.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -24,7 +23,8 @@ std::vector<std::uint32_t> movers_of(const Collective& c, std::span<const LocalM
 }  // namespace
 
 PreparedOperation::PreparedOperation(const Collective& collective, std::span<const LocalMember> members,
-                                     std::shared_ptr<const Span> span, std::shared_ptr<GroupTraffic> traffic,
+                                     std::shared_ptr<const Span> span,
+                                     std::shared_ptr<SpanGroups::Traffic> traffic,
                                      const SpanningOptions& options, std::size_t direct_from)
     : collective_(collective),
       span_(std::move(span)),

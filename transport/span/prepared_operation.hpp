@@ -28,7 +28,7 @@ namespace muster::transport::span {
 // Thread  take_room: that of the launches. Room::give_back: any. All else is immutable: any.
 // Bound   rooms: launches in flight at once.
 // Fails   charge: as it says.
-class PreparedOperation final : public Prepared {
+class PreparedOperation final : public Communicator::Prepared {
  public:
   // The members of one launch that move data, in order of index.
   class Room {
@@ -45,7 +45,7 @@ class PreparedOperation final : public Prepared {
   // The collective has passed check_launch(). `direct_from`: from so many bytes on, data may travel from and
   // to members. Then call charge().
   PreparedOperation(const Collective& collective, std::span<const LocalMember> members,
-                    std::shared_ptr<const Span> span, std::shared_ptr<GroupTraffic> traffic,
+                    std::shared_ptr<const Span> span, std::shared_ptr<SpanGroups::Traffic> traffic,
                     const SpanningOptions& options, std::size_t direct_from);
   ~PreparedOperation() override;
   PreparedOperation(const PreparedOperation&) = delete;
@@ -59,7 +59,7 @@ class PreparedOperation final : public Prepared {
 
   const Collective& collective() const { return collective_; }
   const Span& span() const { return *span_; }
-  GroupTraffic& traffic() const { return *traffic_; }
+  SpanGroups::Traffic& traffic() const { return *traffic_; }
   const RowPlan* row() const { return std::get_if<RowPlan>(&plan_); }
   const PairPlan* pair() const { return std::get_if<PairPlan>(&plan_); }
 
@@ -90,7 +90,7 @@ class PreparedOperation final : public Prepared {
 
   const Collective collective_;
   const std::shared_ptr<const Span> span_;
-  const std::shared_ptr<GroupTraffic> traffic_;
+  const std::shared_ptr<SpanGroups::Traffic> traffic_;
   const std::size_t given_;                  // members of a launch
   const std::vector<std::uint32_t> movers_;  // those that move data, in order of index
   const std::variant<RowPlan, PairPlan> plan_;

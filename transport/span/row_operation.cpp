@@ -14,7 +14,6 @@
 // travel separately, each a row, and are folded in the order of members, by the tree of
 // kernels/math/reduce.hpp.
 #include "api/base/nodes/averages.hpp"
-#include "api/base/nodes/choice.hpp"
 #include "api/base/nodes/row.hpp"
 #include "kernels/math/copy.hpp"
 #include "kernels/math/reduce.hpp"
@@ -56,8 +55,7 @@ class RowOperation final : public SpanOperation {
  protected:
   std::size_t work() override;
   void drain_rest(Rest& rest) override;
-  bool flows_are_over() const override;
-  bool resting() const override;
+  Still still() const override;
   bool wants_direct(std::uint32_t /*node*/) const override { return plan_.is_large; }
   Inline inline_for(std::uint32_t node) const override;
 
@@ -76,9 +74,9 @@ class RowOperation final : public SpanOperation {
     RowChunk cut;                            // a later chunk
     const RowChunk* chunk = nullptr;         // that one, or the plan's first
     std::pmr::vector<ChunkMemory> places;    // by slice
-    Staged own;                              // contributions that do not lie with members
-    Staged inbox;                            // of peers, in the present round
-    Staged results;                          // separate from `own` if that has several rows
+    Staging::Piece own;                      // contributions that do not lie with members
+    Staging::Piece inbox;                    // of peers, in the present round
+    Staging::Piece results;                  // separate from `own` if that has several rows
     std::pmr::vector<std::size_t> inbox_at;  // by node: where its contribution begins
     State state = State::kPacking;
     std::uint32_t round = 0;
@@ -96,6 +94,7 @@ class RowOperation final : public SpanOperation {
   }
   Bytes sent(const ChunkInFlight& flight, const Move& move) const;
 
+  bool may_move() const { return moves(prepared().here()) != Moves::kNotYet; }
   void begin_chunk();
   void give_back(ChunkInFlight& flight);
   void place(ChunkInFlight& flight);
@@ -127,18 +126,18 @@ RowOperation::~RowOperation() {
 }
 
 void RowOperation::give_back(ChunkInFlight& flight) {
-  for (Staged* each : {&flight.own, &flight.inbox, &flight.results})
+  for (Staging::Piece* each : {&flight.own, &flight.inbox, &flight.results})
     context_.staging.give_back(std::move(*each));
 }
 
-bool RowOperation::flows_are_over() const {
-  return std::ranges::all_of(in_flight_, [](const ChunkInFlight& each) { return each.flow.pending == 0; });
-}
-
-bool RowOperation::resting() const {
-  return std::all_of(in_flight_.begin(), in_flight_.end(), [](const ChunkInFlight& flight) {
-    return flight.host_task.over() && (flight.flow.pending == 0 || !flight.is_direct);
-  });
+SpanOperation::Still RowOperation::still() const {
+  Still still = Still::kNothing;
+  for (const ChunkInFlight& flight : in_flight_) {
+    const bool messages = flight.flow.pending > 0;
+    if (!flight.host_task.over() || (messages && flight.is_direct)) return Still::kMore;
+    if (messages) still = Still::kMessages;
+  }
+  return still;
 }
 
 SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
@@ -156,7 +155,7 @@ SpanOperation::Inline RowOperation::inline_for(std::uint32_t node) const {
 
 std::size_t RowOperation::work() {
   std::size_t moved = 0;
-  if (plan_.is_large && !moves()) return 0;
+  if (plan_.is_large && !may_move()) return 0;
   while (next_chunk_ < plan_.chunks && in_flight_.size() < kBytesInFlight / plan_.chunk_bytes) begin_chunk();
   for (ChunkInFlight& flight : in_flight_)
     while (const std::size_t now = go_on(flight)) moved += now;
@@ -165,7 +164,7 @@ std::size_t RowOperation::work() {
     in_flight_.pop_front();
     ++moved;
   }
-  if (moves() && next_chunk_ == plan_.chunks && in_flight_.empty()) finish();
+  if (may_move() && next_chunk_ == plan_.chunks && in_flight_.empty()) finish();
   return moved;
 }
 
@@ -198,7 +197,7 @@ void RowOperation::place(ChunkInFlight& flight) {
       });
   if (is_staged) flight.own = context_.staging.take(bytes * rows);
   if (rows > 1) flight.results = context_.staging.take(bytes);
-  const Staged& results = rows > 1 ? flight.results : flight.own;
+  const Staging::Piece& results = rows > 1 ? flight.results : flight.own;
   for (std::size_t slice = 0; is_staged && slice < flight.places.size(); ++slice) {
     ChunkMemory& place = flight.places[slice];
     if (place.own == nullptr) place.own = flight.own.data() + at[slice] * rows * plan_.element;
@@ -216,12 +215,12 @@ bool RowOperation::is_direct(const ChunkInFlight& flight) const {
 // Slices of a vector lie end to end in the row, and moves may name several of them: they are placed together.
 void RowOperation::place_with_members(ChunkInFlight& flight) const {
   const auto& slices = flight.chunk->slices;
-  const bool is_vector = !has_agreed_blocks(collective().op);
+  const bool is_vector = !has_agreed_blocks(prepared().collective().op);
   const ElementRange all{slices.front().first, slices.back().last};
   const auto in_vector = [&](std::byte* begin, ElementRange range) {
     return begin == nullptr ? nullptr : begin + (range.first - all.first) * plan_.element;
   };
-  const RowMemory memory(collective(), plan_.row, members());
+  const RowMemory memory(prepared().collective(), plan_.row, members());
   std::byte* const source = is_vector && plan_.gives(0) ? memory.source_of(all) : nullptr;
   std::byte* const target =
       is_vector && (plan_.needs(0) || plan_.needs(prepared().here())) ? memory.target_of(all) : nullptr;
@@ -255,7 +254,7 @@ std::size_t RowOperation::go_on(ChunkInFlight& flight) {
       flight.state = State::kReady;
       return 1;
     case State::kReady:
-      if (!moves()) return 0;
+      if (!may_move()) return 0;
       if (flight.round == plan_.schedule.size()) {
         begin_delivery(flight);
         flight.state = State::kDelivering;
@@ -303,16 +302,17 @@ void RowOperation::run(ChunkInFlight& flight, std::uint64_t first, std::uint64_t
                        void (RowOperation::*part)(ChunkInFlight&, std::uint64_t, std::uint64_t)) {
   const std::uint64_t length = last - first;
   const auto parts = static_cast<std::uint32_t>(std::max<std::size_t>(1, touched / kPartBytes));
-  flight.host_task.start(stream(), parts, touched <= kSmallBytes, [=, this, &flight](std::uint32_t index) {
-    const std::uint64_t from = first + length * index / parts, to = first + length * (index + 1) / parts;
-    if (from < to) (this->*part)(flight, from, to);
-  });
+  flight.host_task.start(
+      *launched().stream, parts, touched <= kSmallBytes, [=, this, &flight](std::uint32_t index) {
+        const std::uint64_t from = first + length * index / parts, to = first + length * (index + 1) / parts;
+        if (from < to) (this->*part)(flight, from, to);
+      });
 }
 
 // ---- contributions of members ------------------------------------------------------------------
 
 void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
-  const Collective& c = collective();
+  const Collective& c = prepared().collective();
   flight.chunk->for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     const ChunkMemory& place = flight.places[slice];
     if (!plan_.gives(static_cast<std::uint32_t>(slice)) || place.is_source) return;
@@ -459,8 +459,7 @@ void RowOperation::drain_rest(Rest& rest) {
 // False: there is nothing to fold in this round.
 bool RowOperation::begin_fold(ChunkInFlight& flight) {
   const auto& receives = plan_.schedule[flight.round].receives;
-  const auto folded =
-      std::find_if(receives.begin(), receives.end(), [](const Move& move) { return !move.result; });
+  const auto folded = std::ranges::find(receives, false, &Move::result);
   if (folded == receives.end()) return false;
   const std::uint64_t first = flight.chunk->at[folded->first], last = flight.chunk->at[folded->last];
   if (first == last) return false;
@@ -470,12 +469,10 @@ bool RowOperation::begin_fold(ChunkInFlight& flight) {
 }
 
 void RowOperation::fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
-  const Collective& c = collective();
+  const Collective& c = prepared().collective();
   const auto& receives = plan_.schedule[flight.round].receives;
   const auto& at = flight.chunk->at;
-  const std::uint64_t region = at[std::find_if(receives.begin(), receives.end(), [](const Move& move) {
-                                    return !move.result;
-                                  })->first];
+  const std::uint64_t region = at[std::ranges::find(receives, false, &Move::result)->first];
   FoldSources sources;
   for (std::size_t slice = 0; slice < flight.chunk->slices.size(); ++slice) {
     const std::uint64_t from = std::max(first, at[slice]), to = std::min(last, at[slice + 1]);
@@ -517,7 +514,7 @@ void RowOperation::begin_delivery(ChunkInFlight& flight) {
 }
 
 void RowOperation::deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
-  const Collective& c = collective();
+  const Collective& c = prepared().collective();
   flight.chunk->for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
     if (!plan_.needs(static_cast<std::uint32_t>(slice))) return;
     std::byte* const outcome = outcome_of(flight, slice);

@@ -7,7 +7,7 @@ namespace muster::transport::span {
 
 Result<SpanGroups::OpenGroup> SpanGroups::open(const Span& span) {
   auto shared = std::make_shared<const Span>(span);
-  auto traffic = std::make_shared<GroupTraffic>();
+  auto traffic = std::make_shared<Traffic>();
   const std::lock_guard lock(mutex_);
   Group& group = groups_[span.group];
   if (group.span != nullptr)

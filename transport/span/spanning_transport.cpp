@@ -5,7 +5,6 @@
 #include "transport/span/node_links.hpp"
 #include "transport/span/operations_in_flight.hpp"
 #include "transport/span/own_streams.hpp"
-#include "transport/span/pending_commands.hpp"
 #include "transport/span/prepared_operation.hpp"
 #include "transport/span/recycled_memory.hpp"
 #include "transport/span/span_groups.hpp"
@@ -13,7 +12,6 @@
 #include "transport/span/untaken_reports.hpp"
 #include "transport/span/wire.hpp"
 
-#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <mutex>
@@ -28,9 +26,9 @@ using span::NodeConnection;
 
 // Owns    the network, and the objects that move on it.
 // Thread  as JobLinks and CommunicatorFactory. One mutex guards the network and all that moves on it;
-// progress() gives up if another
-//         thread has it. Further ones, which are never held for long, guard the data from and for the engine:
-//         that of the commands here, and those inside the groups, reports and messages.
+//         progress() gives up if another thread has it. Further ones, which are never held for long, guard
+//         the data from and for the engine: that of the commands here, and those inside the groups, reports
+//         and messages.
 // Bound   as its parts.
 // Fails   as JobLinks and CommunicatorFactory.
 class SpanningTransport final : public JobLinks, public CommunicatorFactory {
@@ -48,10 +46,10 @@ class SpanningTransport final : public JobLinks, public CommunicatorFactory {
   // ---- JobLinks -----------------------------------------------------------------------------
   std::vector<std::byte> address() const override;
   Status connect(NodeIndex node, Bytes address, std::uint32_t generation) override;
-  NodeLink link(NodeIndex node) override;
+  Link link(NodeIndex node) override;
   void lose(NodeIndex node, const Status& why) override;
   bool in_use(std::uint64_t group) override;
-  void take_lost(const std::function<void(const LostLink&)>& visit) override { links_.take_lost(visit); }
+  void take_lost(const std::function<void(const Lost&)>& visit) override { links_.take_lost(visit); }
   void stay_alive() override;
   void end(const EpochEnd& end) override;
   void take_ended(const std::function<void(const EpochEnd&)>& visit) override;
@@ -63,21 +61,27 @@ class SpanningTransport final : public JobLinks, public CommunicatorFactory {
 
   // ---- CommunicatorFactory ---------------------------------------------------------------------
   void use(std::function<void()> wake) override { wake_ = std::move(wake); }
-  bool takes(const Span& span, MemberDevices /*devices*/) const override { return !span.is_local(); }
-  Result<std::unique_ptr<Communicator>> open(const Span& span, MemberDevices devices) override;
+  bool takes(const Span& span, Devices /*devices*/) const override { return !span.is_local(); }
+  Result<std::unique_ptr<Communicator>> open(const Span& span, Devices devices) override;
   std::size_t progress() override;
   bool arm() override;
   int descriptor() const override { return network_->descriptor(); }
 
   // ---- for its communicators -------------------------------------------------------------------
-  const SpanningOptions& options() const { return options_; }
-  std::size_t direct_from() const { return context_.direct_from(); }
   void launch(span::Launched launched);
   void cancel(const StepOutcome& outcome);
   std::vector<std::uint32_t> awaited(const StepOutcome& outcome);
   std::optional<Instant> moved_at(const StepOutcome& outcome);
 
  private:
+  // The engine's requests, until a turn carries them out.
+  struct Commands {
+    std::vector<span::Launched> launches;
+    std::vector<const StepOutcome*> cancelled;
+    // With the span of the group, which may be closed by then. Null: it is not open.
+    std::vector<std::pair<EpochEnd, std::shared_ptr<const Span>>> ends;
+    bool empty() const { return launches.empty() && cancelled.empty() && ends.empty(); }
+  };
   void hear(NodeConnection& from, Bytes message);
   std::size_t carry_out_commands();  // 0: there were none
 
@@ -95,11 +99,11 @@ class SpanningTransport final : public JobLinks, public CommunicatorFactory {
   const span::OperationContext context_;
   span::EndedEpochs epochs_;
   span::OperationsInFlight operations_;
-  span::PendingCommands present_;  // that this turn carries out
+  Commands present_;  // that this turn carries out
   std::unique_ptr<Network> network_;
 
   std::mutex commands_mutex_;
-  span::PendingCommands commands_;
+  Commands commands_;
   std::atomic<bool> any_commands_{false};
   span::UntakenReports<EpochEnd> ended_;  // that other nodes have told
   span::EngineMessages messages_;
@@ -113,9 +117,14 @@ class SpanningTransport final : public JobLinks, public CommunicatorFactory {
 // Bound   one launch for each lane of its members. Fails  launch: check_launch(). After it by the outcome.
 class SpanningCommunicator final : public Communicator {
  public:
-  SpanningCommunicator(SpanningTransport& transport, span::SpanGroups& groups,
-                       span::SpanGroups::OpenGroup group, const span::OwnStreams::ByPriority& streams)
-      : transport_(transport), groups_(groups), group_(std::move(group)), streams_(streams) {}
+  SpanningCommunicator(SpanningTransport& transport, const span::OperationContext& context,
+                       span::SpanGroups& groups, span::SpanGroups::OpenGroup group,
+                       const span::OwnStreams::ByPriority& streams)
+      : transport_(transport),
+        context_(context),
+        groups_(groups),
+        group_(std::move(group)),
+        streams_(streams) {}
   ~SpanningCommunicator() override { groups_.close(group_.span->group, std::move(launches_)); }
 
   std::int32_t ranks() const noexcept override { return group_.span->ranks(); }
@@ -123,10 +132,10 @@ class SpanningCommunicator final : public Communicator {
                                             std::span<const LocalMember> members) override {
     MUSTER_RETURN_IF_ERROR(validate(collective, ranks()));
     MUSTER_RETURN_IF_ERROR(
-        span::check_launch(*group_.span, collective, members, transport_.options().reproducible));
+        span::check_launch(*group_.span, collective, members, context_.options.reproducible));
     auto prepared = std::make_shared<span::PreparedOperation>(
-        collective, members, group_.span, group_.traffic, transport_.options(), transport_.direct_from());
-    MUSTER_RETURN_IF_ERROR(prepared->charge(transport_.options().memory));
+        collective, members, group_.span, group_.traffic, context_.options, context_.direct_from());
+    MUSTER_RETURN_IF_ERROR(prepared->charge(context_.options.memory));
     return prepared;
   }
   Status launch(const std::shared_ptr<Prepared>& prepared, std::span<const LocalMember> members,
@@ -166,6 +175,7 @@ class SpanningCommunicator final : public Communicator {
   }
 
   SpanningTransport& transport_;
+  const span::OperationContext& context_;
   span::SpanGroups& groups_;
   const span::SpanGroups::OpenGroup group_;
   const span::OwnStreams::ByPriority& streams_;  // of the first local member's device
@@ -178,13 +188,13 @@ SpanningTransport::~SpanningTransport() {
   network_.reset();
 }
 
-Result<std::unique_ptr<Communicator>> SpanningTransport::open(const Span& span, MemberDevices devices) {
+Result<std::unique_ptr<Communicator>> SpanningTransport::open(const Span& span, Devices devices) {
   for (const NodeIndex node : span.nodes)
     if (node.value >= options_.nodes.size())
       return fail(Code::kBadArgument, "the job has no node {}", node.value);
   MUSTER_ASSIGN_OR_RETURN(const auto* const streams, own_streams_.of(*devices.front()));
   MUSTER_ASSIGN_OR_RETURN(auto group, groups_.open(span));
-  return std::make_unique<SpanningCommunicator>(*this, groups_, std::move(group), *streams);
+  return std::make_unique<SpanningCommunicator>(*this, context_, groups_, std::move(group), *streams);
 }
 
 // ---- links --------------------------------------------------------------------------------------
@@ -207,7 +217,7 @@ Status SpanningTransport::connect(NodeIndex node, Bytes address, std::uint32_t g
   return {};
 }
 
-NodeLink SpanningTransport::link(NodeIndex node) {
+JobLinks::Link SpanningTransport::link(NodeIndex node) {
   const std::lock_guard lock(mutex_);
   return links_.link(node);
 }
@@ -231,7 +241,7 @@ void SpanningTransport::stay_alive() {
 
 void SpanningTransport::hear(NodeConnection& from, Bytes message) {
   bool in_time = links_.is_present(from);
-  const auto kind = in_time ? span::kind_of(message) : std::nullopt;
+  const auto kind = in_time ? read_head<span::HeaderKind>(message) : std::nullopt;
   if (kind == HeaderKind::kRequest) in_time = operations_.request(from, message);
   if (kind == HeaderKind::kRefusal) in_time = operations_.refusal(from, message);
   if (kind == HeaderKind::kReady) in_time = operations_.ready_came(from, message);
@@ -289,7 +299,9 @@ std::size_t SpanningTransport::carry_out_commands() {
   span::EngineMessages::Told told = messages_.take_told();
   if (any_commands_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(commands_mutex_);
-    commands_.swap(present_);
+    commands_.launches.swap(present_.launches);
+    commands_.cancelled.swap(present_.cancelled);
+    commands_.ends.swap(present_.ends);
     any_commands_.store(false, std::memory_order_relaxed);
   }
   if (present_.empty() && told.empty()) return 0;
@@ -301,7 +313,9 @@ std::size_t SpanningTransport::carry_out_commands() {
       for (const NodeIndex node : span->nodes)
         if (node != options_.here) links_[node].tell(span::message_of_end(end));
   }
-  present_.clear();
+  present_.launches.clear();  // which keeps the room of the lists
+  present_.cancelled.clear();
+  present_.ends.clear();
   for (const auto& [node, message] : told) links_.tell(node, message);
   return 1;
 }

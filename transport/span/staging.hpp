@@ -7,14 +7,6 @@
 
 namespace muster::transport::span {
 
-// Memory that goes back to its Staging.
-class Staging;
-struct Staged {
-  std::unique_ptr<std::byte[]> memory;
-  std::size_t bytes = 0;  // at least as many as were asked for
-  std::byte* data() const { return memory.get(); }
-};
-
 // Owns    the memory that was given back, for the next use.
 // Thread  one.
 // Bound   kKeptBytes of unused memory. The operations in flight bound the memory in use.
@@ -23,11 +15,16 @@ class Staging {
  public:
   static constexpr std::size_t kKeptBytes = 64 << 20;
 
-  Staged take(std::size_t bytes);
-  void give_back(Staged staged);
+  struct Piece {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t bytes = 0;  // at least as many as were asked for
+    std::byte* data() const { return memory.get(); }
+  };
+  Piece take(std::size_t bytes);
+  void give_back(Piece piece);
 
  private:
-  std::vector<Staged> kept_;
+  std::vector<Piece> kept_;
   std::size_t kept_bytes_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// UntakenReports: what the network's thread leaves for the engine to take.
+// UntakenReports: what one side of the transport, the network's thread or the engine, leaves for the other.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@ namespace muster::transport::span {
 
 // Owns    what has not been taken yet, in order.
 // Thread  any.
-// Bound   none: the engine takes all after each turn.
+// Bound   none: each side takes all in each turn.
 // Fails   never.
 template<class Report>
 class UntakenReports {

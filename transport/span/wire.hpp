@@ -1,10 +1,11 @@
 // The messages between the engines of a job: heads, on a tag of their own. Bytes of a peer are untrusted.
-// unseal() checks that they came as they were sent, read_head() their length, and the reader of a field its
-// value.
+// unseal() checks that they came as they were sent, read_head() their length (api/base/message_head.hpp), and
+// the reader of a field its value.
 #pragma once
 
 #include "api/base/checksum.hpp"
 #include "api/base/hash.hpp"
+#include "api/base/message_head.hpp"
 #include "transport/collective/communicator.hpp"
 #include "transport/collective/job_links.hpp"
 #include "transport/endpoint/endpoint.hpp"
@@ -26,6 +27,8 @@ namespace muster::transport::span {
 // asking the receiver first.
 inline constexpr std::size_t kInlineBytes = 8 << 10;
 
+// Each head begins with its kind. Those of two kinds have nothing else: a hello, by which a node says that
+// the connection works, or still does; and that of a message of the engines' own, which follows.
 enum class HeaderKind : std::uint32_t { kHello = 1, kRequest, kRefusal, kEnd, kReady, kEngine, kSum };
 
 // An operation as all of its nodes name it.
@@ -100,16 +103,6 @@ inline constexpr std::size_t kTextBytesMax = 1024;
 // Beyond it no epoch comes.
 inline constexpr std::uint64_t kEpochMax = std::uint64_t{1} << 62;
 
-// The connection works, or still does.
-struct HelloHeader {
-  HeaderKind kind = HeaderKind::kHello;
-};
-
-// A message of the engines' own follows.
-struct EngineHeader {
-  HeaderKind kind = HeaderKind::kEngine;
-};
-
 // The checksum of a longer message, which comes by its own tag.
 struct SumHeader {
   HeaderKind kind = HeaderKind::kSum;
@@ -138,29 +131,15 @@ inline std::optional<Bytes> unseal(Bytes message) {
   std::memcpy(&sum, message.data() + said.size(), sizeof sum);
   return sum == sum_of(said) ? std::optional(said) : std::nullopt;
 }
-static_assert(sizeof(EngineHeader) + JobLinks::kMessageMax + sizeof(WireSum) <= kMessageBytesMax);
-
-inline std::optional<HeaderKind> kind_of(Bytes message) {
-  HeaderKind kind{};
-  if (message.size() < sizeof kind) return std::nullopt;
-  std::memcpy(&kind, message.data(), sizeof kind);
-  return kind;
-}
+static_assert(sizeof(HeaderKind) + JobLinks::kMessageMax + sizeof(WireSum) <= kMessageBytesMax);
 
 // The group in the head of a message that belongs to one.
 inline std::optional<std::uint64_t> group_of(Bytes message) {
   static_assert(offsetof(RequestHeader, group) == 8 && offsetof(RefusalHeader, group) == 8);
   static_assert(offsetof(EndHeader, group) == 8 && offsetof(ReadyHeader, group) == 8);
-  std::uint64_t group = 0;
-  if (message.size() < 8 + sizeof group) return std::nullopt;
-  std::memcpy(&group, message.data() + 8, sizeof group);
-  return group;
+  return message.size() < 8 ? std::nullopt : read_head<std::uint64_t>(message.subspan(8));
 }
 
-template<class Head>
-Bytes bytes_of_head(const Head& head) {
-  return std::as_bytes(std::span(&head, 1));
-}
 // A head, followed by `rest`.
 template<class Head>
 std::vector<std::byte> message_of(const Head& head, Bytes rest) {
@@ -176,14 +155,6 @@ inline Bytes bytes_of_text(std::string_view text) {
 inline std::string text_of_bytes(Bytes bytes) {
   const Bytes cut = bytes.first(std::min(bytes.size(), kTextBytesMax));
   return {reinterpret_cast<const char*>(cut.data()), cut.size()};
-}
-
-template<class Head>
-std::optional<Head> read_head(Bytes message) {
-  Head head;
-  if (message.size() < sizeof head) return std::nullopt;
-  std::memcpy(&head, message.data(), sizeof head);
-  return head;
 }
 
 // Names the operation in a head.

@@ -385,7 +385,7 @@ void Conductor::on_timer() {
     }
     // A supervisor that has begun another connection meanwhile sees by the generation that it is not this
     // one.
-    for (const transport::LostLink& link : engine_->other_nodes().take_lost()) {
+    for (const transport::JobLinks::Lost& link : engine_->other_nodes().take_lost()) {
       if (commands_->awaits(link.node, link.generation)) continue;  // the end of the attempt tells it
       Json event = refused(link.why);
       event["event"] = "lost";

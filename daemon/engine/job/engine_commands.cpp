@@ -105,7 +105,7 @@ Json EngineCommands::network() const {
   const Instant now = clock_.now();
   Json shown = Json::array();
   for (std::uint32_t node = 0; node < engine_.spec().world.nodes().size(); ++node) {
-    const transport::NodeLink link = links.link(NodeIndex(node));
+    const transport::JobLinks::Link link = links.link(NodeIndex(node));
     shown.push_back({{"connected", link.status.ok()},
                      {"why", link.status.message()},
                      {"generation", link.generation},

@@ -9,7 +9,7 @@ void ControlFence::tell(NodeIndex node, std::uint64_t question, NodeMessageKind 
   FenceMessage message;
   message.kind = kind;
   message.question = question;
-  links_.tell(node, std::as_bytes(std::span(&message, 1)));
+  links_.tell(node, bytes_of_head(message));
 }
 
 std::uint64_t ControlFence::ask(Instant now) {

@@ -11,12 +11,10 @@ void NodeMessages::set_reader(NodeMessageKind kind, Reader reader) {
 std::array<std::size_t, kNodeMessageKinds> NodeMessages::take() {
   std::array<std::size_t, kNodeMessageKinds> heard{};
   links_.take_messages([&](NodeIndex from, std::uint32_t generation, std::span<const std::byte> message) {
-    std::uint32_t kind = 0;
-    if (message.size() < sizeof kind) return;
-    std::memcpy(&kind, message.data(), sizeof kind);
-    if (kind >= readers_.size() || !readers_[kind]) return;
-    ++heard[kind];
-    readers_[kind](from, generation, message);
+    const auto kind = read_head<std::uint32_t>(message);
+    if (!kind || *kind >= readers_.size() || !readers_[*kind]) return;
+    ++heard[*kind];
+    readers_[*kind](from, generation, message);
   });
   return heard;
 }

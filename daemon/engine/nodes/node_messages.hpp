@@ -2,12 +2,12 @@
 // Bytes of a peer are untrusted: read_message() checks the length, and the reader of a field its value.
 #pragma once
 
+#include "api/base/message_head.hpp"
 #include "transport/collective/job_links.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <optional>
 #include <span>
 
@@ -52,14 +52,6 @@ struct AgreementHeader {
 static_assert(sizeof(PresenceMessage) == 8 && sizeof(FenceMessage) == 16);
 static_assert(sizeof(MissingMessage) == 40 && sizeof(AgreementHeader) == 56);
 
-// The head of a message of this kind; nothing: it is shorter.
-template<class Head>
-std::optional<Head> read_head(std::span<const std::byte> message) {
-  Head head;
-  if (message.size() < sizeof head) return std::nullopt;
-  std::memcpy(&head, message.data(), sizeof head);
-  return head;
-}
 // A message that is nothing but its head; nothing: it has another length.
 template<class Head>
 std::optional<Head> read_message(std::span<const std::byte> message) {

@@ -60,7 +60,7 @@ void OtherNodes::look() {
   for (std::uint32_t n = 0; n < standings_.size(); ++n) {
     const NodeIndex node(n);
     if (node == spec_.world.here()) continue;
-    const transport::NodeLink link = links_.link(node);
+    const transport::JobLinks::Link link = links_.link(node);
     Standing& standing = standings_[n];
     standing.generation = link.generation;
     standing.fate = link.status.ok() ? NodeFate::kLinked : reports_[n].fate;
@@ -68,7 +68,7 @@ void OtherNodes::look() {
   }
 }
 
-std::vector<transport::LostLink> OtherNodes::take_lost() {
+std::vector<transport::JobLinks::Lost> OtherNodes::take_lost() {
   const std::lock_guard lock(lock_);
   return std::exchange(lost_, {});
 }
@@ -82,7 +82,7 @@ void OtherNodes::hear(Instant now) {
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g)
       if (graph_.groups()[g].spans() && graph_.groups()[g].key == end.group) on_lost_(GroupId(g));
   });
-  links_.take_lost([&](const transport::LostLink& link) {
+  links_.take_lost([&](const transport::JobLinks::Lost& link) {
     MUSTER_LOG(kWarning, "engine", "job {}: {}", spec_.name, link.why.message());
     std::vector<GroupId> groups;
     for (std::uint32_t g = 0; g < graph_.groups().size(); ++g) {

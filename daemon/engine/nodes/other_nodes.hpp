@@ -44,7 +44,7 @@ class OtherNodes {
   // The node is being connected: reports on its former engine do not hold for this one.
   void expect(NodeIndex node, std::uint32_t generation);
   // Connections that have ended since the last call.
-  std::vector<transport::LostLink> take_lost();
+  std::vector<transport::JobLinks::Lost> take_lost();
   // Ends epochs that have ended on other nodes. It also ends the epochs in use of groups that have members on
   // a lost node.
   void hear(Instant now);
@@ -75,7 +75,7 @@ class OtherNodes {
   RankSlots& slots_;
   transport::JobLinks& links_;
   const Lost on_lost_;
-  std::vector<transport::LostLink> lost_;
+  std::vector<transport::JobLinks::Lost> lost_;
   std::vector<Report> reports_;      // by NodeIndex
   std::vector<Standing> standings_;  // by NodeIndex
   ControlFence control_fence_;

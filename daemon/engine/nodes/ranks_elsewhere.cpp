@@ -13,7 +13,7 @@ RanksElsewhere::RanksElsewhere(const World& world, transport::JobLinks& links)
 void RanksElsewhere::tell(NodeIndex node) {
   PresenceMessage message;
   message.attached = here_ ? 1 : 0;
-  links_.tell(node, std::as_bytes(std::span(&message, 1)));
+  links_.tell(node, bytes_of_head(message));
 }
 
 void RanksElsewhere::set_here(bool attached) {

@@ -55,7 +55,7 @@ class OtherEngines {
   static constexpr int kHellos = 4;  // as many heads as small jobs receive at once
 
   explicit OtherEngines(const World& world) : here_(world.here()), own_(hub_.open(world.here())) {
-    hello_ = transport::test::sealed(transport::span::message_of(transport::span::HelloHeader(), {}));
+    hello_ = transport::test::sealed(transport::span::message_of(transport::span::HeaderKind::kHello, {}));
     for (std::uint32_t node = 0; node < world.nodes().size(); ++node)
       if (NodeIndex(node) != here_) open(NodeIndex(node));
   }

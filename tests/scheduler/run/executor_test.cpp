@@ -141,11 +141,11 @@ struct FakeDevice final : device::Device {
 // Says what it is told to say at each launch, and remembers the latest.
 struct FakeCommunicator final : transport::Communicator {
   std::int32_t ranks() const noexcept override { return 2; }
-  Result<std::shared_ptr<transport::Prepared>> prepare(const Collective&,
+  Result<std::shared_ptr<transport::Communicator::Prepared>> prepare(const Collective&,
                                                        std::span<const transport::LocalMember>) override {
-    return std::make_shared<transport::Prepared>();
+    return std::make_shared<transport::Communicator::Prepared>();
   }
-  Status launch(const std::shared_ptr<transport::Prepared>&, std::span<const transport::LocalMember> members,
+  Status launch(const std::shared_ptr<transport::Communicator::Prepared>&, std::span<const transport::LocalMember> members,
                 const transport::MatchKey&, device::Priority, transport::StepOutcome& outcome) override {
     streams.clear();
     for (const auto& member : members) streams.push_back(member.stream);

@@ -106,7 +106,7 @@ class LaunchBench {
   std::vector<Share> shares_;
   std::deque<Signature> signatures_;
   std::vector<std::vector<LocalMember>> of_node_;
-  std::vector<std::shared_ptr<Prepared>> prepared_;  // by node; null: it has no member of it
+  std::vector<std::shared_ptr<Communicator::Prepared>> prepared_;  // by node; null: it has no member of it
   std::vector<StepOutcome> outcomes_;
   std::uint64_t number_ = 0;
 };

@@ -489,7 +489,7 @@ TEST_F(SpanningGroup, TakesBackANodeThatWasLost) {
     const auto lose = [&](std::uint32_t one, std::uint32_t other) {
       std::vector<std::uint32_t> lost;
       cluster[one].lose(NodeIndex(other), why);
-      cluster[one].take_lost([&](const LostLink& link) { lost.push_back(link.node.value); });
+      cluster[one].take_lost([&](const JobLinks::Lost& link) { lost.push_back(link.node.value); });
       ASSERT_THAT(lost, ::testing::ElementsAre(other));
       cluster[one].end({kGroup, 1, Code::kPeerLost, 2, true, "node n2 is lost"});
     };
@@ -549,7 +549,7 @@ TEST_F(SpanningGroup, HearsThatANodeLives) {
   const std::uint32_t former = cluster[0].link(NodeIndex(1)).generation;
   EXPECT_FALSE(cluster[0].connect(NodeIndex(1), {}, former + 1).ok()) << "no address";
   std::vector<std::uint32_t> lost;
-  cluster[0].take_lost([&](const LostLink& link) { lost.push_back(link.generation); });
+  cluster[0].take_lost([&](const JobLinks::Lost& link) { lost.push_back(link.generation); });
   EXPECT_EQ(lost, std::vector{former}) << "of the connection that was, not of the one that could not be";
 }
 

@@ -77,7 +77,7 @@ class WireFaults : public ::testing::Test {
   // node is told.
   void end_what_is_lost(std::uint64_t epoch) {
     for (std::uint32_t node = 0; node < kNodesOfWire; ++node)
-      (*cluster_)[node].take_lost([&](const LostLink& link) {
+      (*cluster_)[node].take_lost([&](const JobLinks::Lost& link) {
         damaged_ += link.why.message().find("damaged") != std::string::npos ? 1 : 0;
         (*cluster_)[node].end({kGroupOfWire, epoch, Code::kPeerLost, -1, true, link.why.message()});
         (*cluster_)[link.node.value].lose(NodeIndex(node), Status(Code::kPeerLost, "it has given up"));

@@ -258,7 +258,7 @@ class SilentEngine final : transport::Transfer {
     auto endpoint = network_->connect(to, there);
     ASSERT_TRUE(endpoint) << endpoint.error().text();
     endpoint_ = *std::move(endpoint);
-    hello_ = transport::test::sealed(transport::span::message_of(transport::span::HelloHeader(), {}));
+    hello_ = transport::test::sealed(transport::span::message_of(transport::span::HeaderKind::kHello, {}));
     ASSERT_TRUE(endpoint_->send(0, hello_, *this).ok());
   }
   void say_nonsense() {
