@@ -1,15 +1,13 @@
 // A Network over libfabric: tagged messages, writes and reads of one reliable-datagram endpoint.
 // Source: the manual pages of libfabric 1.17, https://ofiwg.github.io/libfabric/v1.17.1/man/.
+#include "api/base/message_head.hpp"
 #include "transport/endpoint/envelope.hpp"
 #include "transport/endpoint/library.hpp"
 #include "transport/ofi/provider.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <cstring>
 #include <iterator>
-#include <limits>
 #include <list>
 
 #include <rdma/fabric.h>
@@ -42,24 +40,6 @@ Status status_of(long error, const char* what) {
 }
 
 class OfiEndpoint;
-
-// One operation that has not ended yet, or whose end is not reported yet.
-struct OfiOperation {
-  enum class Kind : std::uint8_t { kSend, kReceive, kPut, kGet, kFlush };
-  fi_context2 context{};            // the first member: libfabric returns its address
-  OfiEndpoint* endpoint = nullptr;  // null: it was closed
-  Transfer* transfer = nullptr;
-  Kind kind = Kind::kSend;
-  std::byte* data = nullptr;
-  std::size_t bytes = 0;     // what was asked; of a receive that has ended: the length of its message
-  std::uint64_t tag = 0;     // whole
-  std::uint64_t remote = 0;  // address and key of a peer's memory
-  std::uint64_t key = 0;
-  std::uint64_t puts = 0;  // of a flush: how many puts must have ended
-  Status status;
-  std::list<OfiOperation>::iterator self;
-};
-using OfiOperations = std::list<OfiOperation>;
 
 class OfiMemory final : public RegisteredMemory {
  public:
@@ -123,6 +103,24 @@ class OfiEndpoint final : public Endpoint {
 
 class OfiNetwork final : public Network {
  public:
+  // One operation that has not ended yet, or whose end is not reported yet.
+  struct Operation {
+    enum class Kind : std::uint8_t { kSend, kReceive, kPut, kGet, kFlush };
+    fi_context2 context{};            // the first member: libfabric returns its address
+    OfiEndpoint* endpoint = nullptr;  // null: it was closed
+    Transfer* transfer = nullptr;
+    Kind kind = Kind::kSend;
+    std::byte* data = nullptr;
+    std::size_t bytes = 0;     // what was asked; of a receive that has ended: the length of its message
+    std::uint64_t tag = 0;     // whole
+    std::uint64_t remote = 0;  // address and key of a peer's memory
+    std::uint64_t key = 0;
+    std::uint64_t puts = 0;  // of a flush: how many puts must have ended
+    Status status{};
+    std::list<Operation>::iterator self{};
+  };
+  using Operations = std::list<Operation>;
+
   explicit OfiNetwork(NodeIndex here) : here_(here) {}
   ~OfiNetwork() override = default;
   OfiNetwork(const OfiNetwork&) = delete;
@@ -141,26 +139,26 @@ class OfiNetwork final : public Network {
 
   NodeIndex here() const { return here_; }
   // Begins the operation, or keeps it until there is room.
-  Status begin(OfiEndpoint& endpoint, OfiOperation operation);
+  Status begin(OfiEndpoint& endpoint, Operation operation);
   // A receive waits for a tag, not for an endpoint: nothing ends it when its peer is gone.
   void end_receives(const OfiEndpoint& endpoint);
   // From here on all operations of the endpoint end as aborted.
   void disown(OfiEndpoint& endpoint);
 
  private:
-  long start(OfiOperation& operation);
+  long start(Operation& operation);
   void begin_kept();
   void take_completions();
   void take_error();
-  void end(OfiOperation& operation, Status status);
+  void end(Operation& operation, Status status);
   void end_flushes(const OfiEndpoint& endpoint);
   void lose(OfiEndpoint& endpoint, Status why);
 
   const NodeIndex here_;
-  OfiOperations in_flight_;
-  OfiOperations kept_;  // until libfabric has room
-  OfiOperations flushes_;
-  OfiOperations ended_;
+  Operations in_flight_;
+  Operations kept_;  // until libfabric has room
+  Operations flushes_;
+  Operations ended_;
   OwnedInfo info_;
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;
@@ -186,48 +184,41 @@ Status OfiEndpoint::ready(MessageTag tag) const {
 
 Status OfiEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  OfiOperation operation;
-  operation.kind = OfiOperation::Kind::kSend;
-  operation.transfer = &transfer;
-  operation.data = const_cast<std::byte*>(from.data());
-  operation.bytes = from.size();
-  operation.tag = whole_tag(network_.here(), tag);
-  return network_.begin(*this, std::move(operation));
+  return network_.begin(*this, {.transfer = &transfer,
+                                .kind = OfiNetwork::Operation::Kind::kSend,
+                                .data = const_cast<std::byte*>(from.data()),
+                                .bytes = from.size(),
+                                .tag = whole_tag(network_.here(), tag)});
 }
 
 Status OfiEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  OfiOperation operation;
-  operation.kind = OfiOperation::Kind::kReceive;
-  operation.transfer = &transfer;
-  operation.data = into.data();
-  operation.bytes = into.size();
-  operation.tag = whole_tag(peer_, tag);
-  return network_.begin(*this, std::move(operation));
+  return network_.begin(*this, {.transfer = &transfer,
+                                .kind = OfiNetwork::Operation::Kind::kReceive,
+                                .data = into.data(),
+                                .bytes = into.size(),
+                                .tag = whole_tag(peer_, tag)});
 }
 
 Result<std::unique_ptr<RemoteMemory>> OfiEndpoint::open_memory(Bytes key) {
   MUSTER_RETURN_IF_ERROR(ready());
   MUSTER_ASSIGN_OR_RETURN(const Envelope head, open_envelope(key, kKeyKind, "key of libfabric"));
   const Bytes body = body_of_envelope(key);
-  std::uint64_t number = 0;
-  if (body.size() != sizeof number) return fail(Code::kBadArgument, "a key of {} bytes", body.size());
-  std::memcpy(&number, body.data(), sizeof number);
-  return std::make_unique<OfiRemoteMemory>(head, number);
+  const auto number = read_head<std::uint64_t>(body);
+  if (body.size() != sizeof *number) return fail(Code::kBadArgument, "a key of {} bytes", body.size());
+  return std::make_unique<OfiRemoteMemory>(head, *number);
 }
 
 Status OfiEndpoint::put(Bytes from, const RemoteMemory& memory, std::uint64_t offset, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready());
   const auto& remote = static_cast<const OfiRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, from.size()));
-  OfiOperation operation;
-  operation.kind = OfiOperation::Kind::kPut;
-  operation.transfer = &transfer;
-  operation.data = const_cast<std::byte*>(from.data());
-  operation.bytes = from.size();
-  operation.remote = remote.head().address + offset;
-  operation.key = remote.key();
-  MUSTER_RETURN_IF_ERROR(network_.begin(*this, std::move(operation)));
+  MUSTER_RETURN_IF_ERROR(network_.begin(*this, {.transfer = &transfer,
+                                                .kind = OfiNetwork::Operation::Kind::kPut,
+                                                .data = const_cast<std::byte*>(from.data()),
+                                                .bytes = from.size(),
+                                                .remote = remote.head().address + offset,
+                                                .key = remote.key()}));
   ++puts_begun;
   return {};
 }
@@ -237,23 +228,18 @@ Status OfiEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uin
   MUSTER_RETURN_IF_ERROR(ready());
   const auto& remote = static_cast<const OfiRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, into.size()));
-  OfiOperation operation;
-  operation.kind = OfiOperation::Kind::kGet;
-  operation.transfer = &transfer;
-  operation.data = into.data();
-  operation.bytes = into.size();
-  operation.remote = remote.head().address + offset;
-  operation.key = remote.key();
-  return network_.begin(*this, std::move(operation));
+  return network_.begin(*this, {.transfer = &transfer,
+                                .kind = OfiNetwork::Operation::Kind::kGet,
+                                .data = into.data(),
+                                .bytes = into.size(),
+                                .remote = remote.head().address + offset,
+                                .key = remote.key()});
 }
 
 Status OfiEndpoint::flush(Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready());
-  OfiOperation operation;
-  operation.kind = OfiOperation::Kind::kFlush;
-  operation.transfer = &transfer;
-  operation.puts = puts_begun;
-  return network_.begin(*this, std::move(operation));
+  return network_.begin(
+      *this, {.transfer = &transfer, .kind = OfiNetwork::Operation::Kind::kFlush, .puts = puts_begun});
 }
 
 // ---- network -----------------------------------------------------------------------------------
@@ -289,9 +275,7 @@ Status OfiNetwork::open(const InterfaceChoice& choice) {
   std::array<std::byte, 512> name{};
   std::size_t bytes = name.size();
   MUSTER_RETURN_IF_ERROR(status_of(fi_getname(&endpoint->fid, name.data(), &bytes), "its address"));
-  Envelope head;
-  head.kind = kAddressKind;
-  address_ = seal_envelope(head, Bytes(name).first(bytes));
+  address_ = seal_envelope({.kind = kAddressKind}, Bytes(name).first(bytes));
   return {};
 }
 
@@ -320,36 +304,35 @@ Result<std::unique_ptr<RegisteredMemory>> OfiNetwork::register_memory(WritableBy
                 "registering memory"));
   Owned<fid_mr> owned(registered);
   const bool by_address = (info_->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
-  Envelope head;
-  head.kind = kKeyKind;
-  head.generation = generation;
-  head.address = by_address ? reinterpret_cast<std::uint64_t>(memory.data()) : 0;
-  head.bytes = memory.size();
   const std::uint64_t key = fi_mr_key(registered);
-  auto bytes = seal_envelope(head, std::as_bytes(std::span(&key, 1)));
+  auto bytes = seal_envelope({.kind = kKeyKind,
+                              .generation = generation,
+                              .address = by_address ? reinterpret_cast<std::uint64_t>(memory.data()) : 0,
+                              .bytes = memory.size()},
+                             bytes_of_head(key));
   return std::make_unique<OfiMemory>(std::move(owned), std::move(bytes));
 }
 
-long OfiNetwork::start(OfiOperation& p) {
+long OfiNetwork::start(Operation& p) {
   const fi_addr_t peer = p.endpoint->address();
   switch (p.kind) {
-    case OfiOperation::Kind::kSend:
+    case Operation::Kind::kSend:
       return fi_tsend(endpoint_.get(), p.data, p.bytes, nullptr, peer, p.tag, &p.context);
-    case OfiOperation::Kind::kReceive:
+    case Operation::Kind::kReceive:
       return fi_trecv(endpoint_.get(), p.data, p.bytes, nullptr, FI_ADDR_UNSPEC, p.tag, 0, &p.context);
-    case OfiOperation::Kind::kPut:
+    case Operation::Kind::kPut:
       return fi_write(endpoint_.get(), p.data, p.bytes, nullptr, peer, p.remote, p.key, &p.context);
-    case OfiOperation::Kind::kGet:
+    case Operation::Kind::kGet:
       return fi_read(endpoint_.get(), p.data, p.bytes, nullptr, peer, p.remote, p.key, &p.context);
-    case OfiOperation::Kind::kFlush:
+    case Operation::Kind::kFlush:
       break;
   }
   return 0;
 }
 
-Status OfiNetwork::begin(OfiEndpoint& endpoint, OfiOperation operation) {
+Status OfiNetwork::begin(OfiEndpoint& endpoint, Operation operation) {
   operation.endpoint = &endpoint;
-  if (operation.kind == OfiOperation::Kind::kFlush) {
+  if (operation.kind == Operation::Kind::kFlush) {
     flushes_.push_back(std::move(operation));
     flushes_.back().self = std::prev(flushes_.end());
     end_flushes(endpoint);
@@ -357,9 +340,9 @@ Status OfiNetwork::begin(OfiEndpoint& endpoint, OfiOperation operation) {
   }
   // In the order of their endpoint: kept operations go first.
   const bool waits = endpoint.kept > 0;
-  OfiOperations& list = waits ? kept_ : in_flight_;
+  Operations& list = waits ? kept_ : in_flight_;
   list.push_back(std::move(operation));
-  OfiOperation& begun = list.back();
+  Operation& begun = list.back();
   begun.self = std::prev(list.end());
   const long started = waits ? -FI_EAGAIN : start(begun);
   if (started == 0) return {};
@@ -377,7 +360,7 @@ Status OfiNetwork::begin(OfiEndpoint& endpoint, OfiOperation operation) {
 void OfiNetwork::begin_kept() {
   std::vector<const OfiEndpoint*> full;
   for (auto it = kept_.begin(); it != kept_.end();) {
-    OfiOperation& operation = *it++;
+    Operation& operation = *it++;
     OfiEndpoint* const endpoint = operation.endpoint;
     if (std::find(full.begin(), full.end(), endpoint) != full.end()) continue;
     long started = -FI_ECANCELED;
@@ -387,16 +370,16 @@ void OfiNetwork::begin_kept() {
       continue;
     }
     if (endpoint != nullptr) --endpoint->kept;
-    OfiOperations& list = started == 0 ? in_flight_ : ended_;
+    Operations& list = started == 0 ? in_flight_ : ended_;
     list.splice(list.end(), kept_, operation.self);
     operation.status = status_of(started, "beginning a transfer");
   }
 }
 
-void OfiNetwork::end(OfiOperation& operation, Status status) {
+void OfiNetwork::end(Operation& operation, Status status) {
   operation.status = std::move(status);
   ended_.splice(ended_.end(), in_flight_, operation.self);
-  if (operation.endpoint == nullptr || operation.kind != OfiOperation::Kind::kPut) return;
+  if (operation.endpoint == nullptr || operation.kind != Operation::Kind::kPut) return;
   ++operation.endpoint->puts_ended;
   end_flushes(*operation.endpoint);
 }
@@ -411,8 +394,8 @@ void OfiNetwork::end_flushes(const OfiEndpoint& endpoint) {
 }
 
 void OfiNetwork::end_receives(const OfiEndpoint& endpoint) {
-  for (OfiOperation& operation : in_flight_)
-    if (operation.endpoint == &endpoint && operation.kind == OfiOperation::Kind::kReceive)
+  for (Operation& operation : in_flight_)
+    if (operation.endpoint == &endpoint && operation.kind == Operation::Kind::kReceive)
       fi_cancel(&endpoint_->fid, &operation.context);
 }
 
@@ -430,8 +413,8 @@ void OfiNetwork::disown(OfiEndpoint& endpoint) {
     flush->status = failure(Code::kAborted, "the connection was closed");
     ended_.splice(ended_.end(), flushes_, flush);
   }
-  for (OfiOperations* list : {&in_flight_, &kept_, &ended_})
-    for (OfiOperation& operation : *list)
+  for (Operations* list : {&in_flight_, &kept_, &ended_})
+    for (Operation& operation : *list)
       if (operation.endpoint == &endpoint) operation.endpoint = nullptr;
 }
 
@@ -445,8 +428,8 @@ void OfiNetwork::take_completions() {
     }
     if (count <= 0) return;
     for (const fi_cq_tagged_entry& entry : std::span(entries).first(static_cast<std::size_t>(count))) {
-      auto& operation = *static_cast<OfiOperation*>(entry.op_context);
-      if (operation.kind == OfiOperation::Kind::kReceive) operation.bytes = entry.len;
+      auto& operation = *static_cast<Operation*>(entry.op_context);
+      if (operation.kind == Operation::Kind::kReceive) operation.bytes = entry.len;
       end(operation, {});
     }
   }
@@ -456,7 +439,7 @@ void OfiNetwork::take_completions() {
 void OfiNetwork::take_error() {
   fi_cq_err_entry error{};
   if (fi_cq_readerr(completions_.get(), &error, 0) < 0 || error.op_context == nullptr) return;
-  auto& operation = *static_cast<OfiOperation*>(error.op_context);
+  auto& operation = *static_cast<Operation*>(error.op_context);
   OfiEndpoint* const endpoint = operation.endpoint;
   const char* why = fi_strerror(error.err);
   if (error.err == FI_ETRUNC) {
@@ -476,13 +459,13 @@ std::size_t OfiNetwork::progress() {
   begin_kept();
   std::size_t told = 0;
   for (std::size_t left = ended_.size(); left > 0 && !ended_.empty(); --left, ++told) {
-    OfiOperations one;  // a done() may close the endpoint, and begin more
+    Operations one;  // a done() may close the endpoint, and begin more
     one.splice(one.end(), ended_, ended_.begin());
-    const OfiOperation& operation = one.front();
+    const Operation& operation = one.front();
     const Status failed = operation.endpoint == nullptr ? failure(Code::kAborted, "the connection was closed")
                                                         : operation.endpoint->status();
     const bool open = operation.endpoint == nullptr || failed.ok();
-    if (operation.status.ok() && (open || operation.kind != OfiOperation::Kind::kFlush))
+    if (operation.status.ok() && (open || operation.kind != Operation::Kind::kFlush))
       operation.transfer->done({}, operation.bytes);
     else
       operation.transfer->done(failed.ok() ? operation.status : failed, 0);

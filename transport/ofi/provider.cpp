@@ -35,21 +35,16 @@ OwnedInfo wanted() {
   return hints;
 }
 
-struct Found {
-  long error = -FI_ENODATA;  // 0: there is one
-  OwnedInfo list;
-};
-
-// `provider`: null for any, or for that of FI_PROVIDER. `source`: an address of this node; null: any.
-Found find(fi_info& hints, const char* provider, const char* source) {
+// `provider`: null for any, or for that of FI_PROVIDER. `source`: an address of this node; null: any. Returns
+// libfabric's error; 0: *list has what it found.
+long find(fi_info& hints, const char* provider, const char* source, OwnedInfo* list) {
   if (provider != nullptr) hints.fabric_attr->prov_name = strdup(provider);
   const std::uint64_t flags = source == nullptr ? 0 : FI_SOURCE | FI_NUMERICHOST;
-  fi_info* list = nullptr;
-  Found found;
-  found.error = fi_getinfo(kApi, source, nullptr, flags, &hints, &list);
-  found.list.reset(list);
+  fi_info* found = nullptr;
+  const long error = fi_getinfo(kApi, source, nullptr, flags, &hints, &found);
+  list->reset(found);
   std::free(std::exchange(hints.fabric_attr->prov_name, nullptr));
-  return found;
+  return error;
 }
 
 // Picks one of the choice's RDMA devices, with the address of the choice if one has it; null: there is none.
@@ -69,10 +64,10 @@ OwnedInfo of_rdma(const fi_info* first, const InterfaceChoice& choice) {
 }
 
 OwnedInfo over_rdma(fi_info& hints, const InterfaceChoice& choice) {
-  Found found = find(hints, kOverRdma, nullptr);
-  if (found.error != 0) return nullptr;
+  OwnedInfo list;
+  if (find(hints, kOverRdma, nullptr, &list) != 0) return nullptr;
   const bool decides = choice.interface.empty() || is_set("FI_VERBS_IFACE");
-  return decides ? std::move(found.list) : of_rdma(found.list.get(), choice);
+  return decides ? std::move(list) : of_rdma(list.get(), choice);
 }
 
 }  // namespace
@@ -85,12 +80,13 @@ Result<OwnedInfo> find_provider(const InterfaceChoice& choice) {
   const bool chosen = is_set("FI_PROVIDER");
   if (!chosen)
     if (OwnedInfo rdma = over_rdma(*hints, choice)) return rdma;
-  Found found = find(*hints, chosen ? nullptr : kOverTcp, source);
+  OwnedInfo list;
+  long error = find(*hints, chosen ? nullptr : kOverTcp, source, &list);
   // The addresses of a chosen provider may be none of IP.
-  if (found.error != 0 && chosen && source != nullptr) found = find(*hints, nullptr, nullptr);
-  if (found.error == 0) return std::move(found.list);
+  if (error != 0 && chosen && source != nullptr) error = find(*hints, nullptr, nullptr, &list);
+  if (error == 0) return list;
   return fail(Code::kUnsupported, "libfabric finds no provider of reliable datagrams here, for {}: {}",
-              choice.text(), fi_strerror(static_cast<int>(-found.error)));
+              choice.text(), fi_strerror(static_cast<int>(-error)));
 }
 
 }  // namespace muster::transport

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <iterator>
 #include <limits>
 #include <list>
@@ -42,20 +41,6 @@ Status status_of(ucs_status_t status, const char* what) {
 
 class UcxNetwork;
 class UcxEndpoint;
-
-// One operation that UCX has not ended yet, or whose end is not reported yet.
-struct UcxOperation {
-  UcxNetwork* network = nullptr;
-  const UcxEndpoint* endpoint = nullptr;  // null: it was closed
-  Transfer* transfer = nullptr;           // null: no object gets its end
-  void* request = nullptr;                // UCX's; null: it has ended
-  std::size_t bytes = 0;  // what was asked; of a receive that has ended: the length of its message
-  bool receives = false;
-  bool over = false;  // and not reported yet
-  Status status;
-  std::list<UcxOperation>::iterator self;
-};
-using UcxOperations = std::list<UcxOperation>;
 
 class UcxMemory final : public RegisteredMemory {
  public:
@@ -118,6 +103,20 @@ class UcxEndpoint final : public Endpoint {
 
 class UcxNetwork final : public Network {
  public:
+  // One operation that UCX has not ended yet, or whose end is not reported yet.
+  struct Operation {
+    UcxNetwork* network = nullptr;
+    const UcxEndpoint* endpoint = nullptr;  // null: it was closed
+    Transfer* transfer = nullptr;           // null: no object gets its end
+    void* request = nullptr;                // UCX's; null: it has ended
+    std::size_t bytes = 0;  // what was asked; of a receive that has ended: the length of its message
+    bool receives = false;
+    bool over = false;  // and not reported yet
+    Status status{};
+    std::list<Operation>::iterator self{};
+  };
+  using Operations = std::list<Operation>;
+
   explicit UcxNetwork(NodeIndex here) : here_(here) {}
   ~UcxNetwork() override;
   UcxNetwork(const UcxNetwork&) = delete;
@@ -138,10 +137,10 @@ class UcxNetwork final : public Network {
   NodeIndex here() const { return here_; }
 
   // Before the call to UCX that begins an operation; its `user_data` is the entry.
-  UcxOperation& enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes);
+  Operation& enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes);
   // Takes the result of that call: done at once, under way, or an error, which ends the entry.
-  Status began(UcxOperation& operation, ucs_status_ptr_t request);
-  void end(UcxOperation& operation, Status status);
+  Status began(Operation& operation, ucs_status_ptr_t request);
+  void end(Operation& operation, Status status);
   // A receive waits for a tag, not for an endpoint: nothing ends it when its peer is gone.
   void end_receives(const UcxEndpoint& endpoint);
   // From here on all operations of the endpoint end as aborted.
@@ -158,20 +157,20 @@ class UcxNetwork final : public Network {
   int descriptor_ = -1;
   std::vector<std::byte> address_;
   std::uint64_t generation_ = 0;  // of the last key
-  UcxOperations in_flight_;
-  UcxOperations ended_;
+  Operations in_flight_;
+  Operations ended_;
   std::vector<const UcxEndpoint*> lost_;
 };
 
 void on_ended(void* request, ucs_status_t status, void* user) {
-  auto& operation = *static_cast<UcxOperation*>(user);
+  auto& operation = *static_cast<UcxNetwork::Operation*>(user);
   ucp_request_free(request);
   operation.request = nullptr;
   operation.network->end(operation, status_of(status, "a transfer"));
 }
 
 void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* user) {
-  auto& operation = *static_cast<UcxOperation*>(user);
+  auto& operation = *static_cast<UcxNetwork::Operation*>(user);
   Status told = status == UCS_ERR_MESSAGE_TRUNCATED
                     ? failure(Code::kProtocol, "a message of {} bytes came where there is room for {}",
                               info->length, operation.bytes)
@@ -182,7 +181,7 @@ void on_received(void* request, ucs_status_t status, const ucp_tag_recv_info_t* 
   operation.network->end(operation, std::move(told));
 }
 
-ucp_request_param_t parameters(UcxOperation& operation) {
+ucp_request_param_t parameters(UcxNetwork::Operation& operation) {
   ucp_request_param_t param{};
   param.op_attr_mask =
       UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -220,14 +219,14 @@ Status UcxEndpoint::connect(const ucp_address_t* address) {
 // An acknowledged message makes the two ends of UCX exchange their names. Else they would do so with the
 // first long message; and if one of them closes meanwhile, UCX 1.13 ends the process of the other.
 Status UcxEndpoint::greet() {
-  UcxOperation& heard = network_.enter(*this, nullptr, 1);
+  UcxNetwork::Operation& heard = network_.enter(*this, nullptr, 1);
   heard.receives = true;
   ucp_request_param_t param = parameters(heard);
   param.cb.recv = on_received;
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   MUSTER_RETURN_IF_ERROR(network_.began(heard, ucp_tag_recv_nbx(network_.worker(), &network_.greeting, 1,
                                                                 greeting_tag(peer_), kWholeTag, &param)));
-  UcxOperation& said = network_.enter(*this, nullptr, 1);
+  UcxNetwork::Operation& said = network_.enter(*this, nullptr, 1);
   param = parameters(said);
   return network_.began(
       said, ucp_tag_send_sync_nbx(endpoint_, &network_.greeting, 1, greeting_tag(network_.here()), &param));
@@ -240,7 +239,7 @@ Status UcxEndpoint::ready(MessageTag tag) const {
 
 Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  UcxOperation& operation = network_.enter(*this, &transfer, from.size());
+  UcxNetwork::Operation& operation = network_.enter(*this, &transfer, from.size());
   const ucp_request_param_t param = parameters(operation);
   const ucp_tag_t whole = whole_tag(network_.here(), tag);
   return network_.began(operation, ucp_tag_send_nbx(endpoint_, from.data(), from.size(), whole, &param));
@@ -248,7 +247,7 @@ Status UcxEndpoint::send(MessageTag tag, Bytes from, Transfer& transfer) {
 
 Status UcxEndpoint::receive(MessageTag tag, WritableBytes into, Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready(tag));
-  UcxOperation& operation = network_.enter(*this, &transfer, into.size());
+  UcxNetwork::Operation& operation = network_.enter(*this, &transfer, into.size());
   operation.receives = true;
   ucp_request_param_t param = parameters(operation);
   // If a receive ends within the call, UCX 1.13 reports its length to the callback alone.
@@ -273,7 +272,7 @@ Status UcxEndpoint::put(Bytes from, const RemoteMemory& memory, std::uint64_t of
   const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, from.size()));
   const std::uint64_t place = remote.head().address + offset;
-  UcxOperation& operation = network_.enter(*this, &transfer, from.size());
+  UcxNetwork::Operation& operation = network_.enter(*this, &transfer, from.size());
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation,
                         ucp_put_nbx(endpoint_, from.data(), from.size(), place, remote.key(), &param));
@@ -285,7 +284,7 @@ Status UcxEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uin
   const auto& remote = static_cast<const UcxRemoteMemory&>(memory);
   MUSTER_RETURN_IF_ERROR(check_within(remote.head(), offset, into.size()));
   const std::uint64_t place = remote.head().address + offset;
-  UcxOperation& operation = network_.enter(*this, &transfer, into.size());
+  UcxNetwork::Operation& operation = network_.enter(*this, &transfer, into.size());
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation,
                         ucp_get_nbx(endpoint_, into.data(), into.size(), place, remote.key(), &param));
@@ -293,7 +292,7 @@ Status UcxEndpoint::get(WritableBytes into, const RemoteMemory& memory, std::uin
 
 Status UcxEndpoint::flush(Transfer& transfer) {
   MUSTER_RETURN_IF_ERROR(ready());
-  UcxOperation& operation = network_.enter(*this, &transfer, 0);
+  UcxNetwork::Operation& operation = network_.enter(*this, &transfer, 0);
   const ucp_request_param_t param = parameters(operation);
   return network_.began(operation, ucp_ep_flush_nbx(endpoint_, &param));
 }
@@ -354,10 +353,8 @@ Status UcxNetwork::open(const InterfaceChoice& choice) {
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
   MUSTER_RETURN_IF_ERROR(status_of(ucp_worker_get_address(worker_, &address, &bytes), "its address"));
-  Envelope head;
-  head.kind = kAddressKind;
   const Bytes own(reinterpret_cast<const std::byte*>(address), bytes);
-  address_ = seal_envelope(head, own);
+  address_ = seal_envelope({.kind = kAddressKind}, own);
   const Status meant = devices.empty() ? Status() : check_address(choice, own);
   ucp_worker_release_address(worker_, address);
   return meant;
@@ -367,7 +364,7 @@ Status UcxNetwork::open(const InterfaceChoice& choice) {
 UcxNetwork::~UcxNetwork() {
   for (int turns = 0; worker_ != nullptr && !in_flight_.empty() && turns < kTurnsToEnd; ++turns)
     ucp_worker_progress(worker_);
-  for (UcxOperation& operation : in_flight_)
+  for (Operation& operation : in_flight_)
     if (operation.request != nullptr) ucp_request_free(operation.request);
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
@@ -399,27 +396,23 @@ Result<std::unique_ptr<RegisteredMemory>> UcxNetwork::register_memory(WritableBy
     ucp_mem_unmap(context_, handle);
     return fail(status);
   }
-  Envelope head;
-  head.kind = kKeyKind;
-  head.generation = ++generation_;
-  head.address = reinterpret_cast<std::uint64_t>(memory.data());
-  head.bytes = memory.size();
-  auto key = seal_envelope(head, {static_cast<const std::byte*>(packed), bytes});
+  auto key = seal_envelope({.kind = kKeyKind,
+                            .generation = ++generation_,
+                            .address = reinterpret_cast<std::uint64_t>(memory.data()),
+                            .bytes = memory.size()},
+                           {static_cast<const std::byte*>(packed), bytes});
   ucp_rkey_buffer_release(packed);
   return std::make_unique<UcxMemory>(context_, handle, std::move(key));
 }
 
-UcxOperation& UcxNetwork::enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes) {
-  UcxOperation& operation = in_flight_.emplace_back();
-  operation.network = this;
-  operation.endpoint = &endpoint;
-  operation.transfer = transfer;
-  operation.bytes = bytes;
+UcxNetwork::Operation& UcxNetwork::enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes) {
+  Operation& operation = in_flight_.emplace_back(
+      Operation{.network = this, .endpoint = &endpoint, .transfer = transfer, .bytes = bytes});
   operation.self = std::prev(in_flight_.end());
   return operation;
 }
 
-Status UcxNetwork::began(UcxOperation& operation, ucs_status_ptr_t request) {
+Status UcxNetwork::began(Operation& operation, ucs_status_ptr_t request) {
   if (UCS_PTR_IS_ERR(request)) {
     const Status status = status_of(UCS_PTR_STATUS(request), "beginning a transfer");
     in_flight_.erase(operation.self);
@@ -433,7 +426,7 @@ Status UcxNetwork::began(UcxOperation& operation, ucs_status_ptr_t request) {
   return {};
 }
 
-void UcxNetwork::end(UcxOperation& operation, Status status) {
+void UcxNetwork::end(Operation& operation, Status status) {
   operation.status = std::move(status);
   operation.over = true;
   ended_.splice(ended_.end(), in_flight_, operation.self);
@@ -441,15 +434,15 @@ void UcxNetwork::end(UcxOperation& operation, Status status) {
 
 void UcxNetwork::end_receives(const UcxEndpoint& endpoint) {
   std::vector<void*> requests;
-  for (const UcxOperation& operation : in_flight_)
+  for (const Operation& operation : in_flight_)
     if (operation.endpoint == &endpoint && operation.receives) requests.push_back(operation.request);
   for (void* request : requests) ucp_request_cancel(worker_, request);  // calls on_received, now or soon
 }
 
 void UcxNetwork::disown(const UcxEndpoint& endpoint) {
   std::erase(lost_, &endpoint);
-  for (UcxOperations* list : {&in_flight_, &ended_})
-    for (UcxOperation& operation : *list)
+  for (Operations* list : {&in_flight_, &ended_})
+    for (Operation& operation : *list)
       if (operation.endpoint == &endpoint) operation.endpoint = nullptr;
 }
 
@@ -470,9 +463,9 @@ std::size_t UcxNetwork::progress() {
   for (const UcxEndpoint* endpoint : std::exchange(lost_, {})) end_receives(*endpoint);
   std::size_t told = 0;
   for (std::size_t left = ended_.size(); left > 0 && !ended_.empty(); --left, ++told) {
-    UcxOperations one;  // a done() may close the endpoint, and begin more
+    Operations one;  // a done() may close the endpoint, and begin more
     one.splice(one.end(), ended_, ended_.begin());
-    const UcxOperation& operation = one.front();
+    const Operation& operation = one.front();
     if (operation.transfer == nullptr) continue;
     if (operation.status.ok()) {
       operation.transfer->done({}, operation.bytes);

@@ -62,7 +62,7 @@ MUTANTS = [
            ["spanning_group_test SpanningGroup.*", "spanning_test *Delayed*"]),
     Mutant("reads_from_the_beginning", "transport/ucx/ucx.cpp",
            "const std::uint64_t place = remote.head().address + «offset»;\n"
-           "  UcxOperation& operation = network_.enter(*this, &transfer, into.size());\n"
+           "  UcxNetwork::Operation& operation = network_.enter(*this, &transfer, into.size());\n"
            "  const ucp_request_param_t param = parameters(operation);\n"
            "  return network_.began(operation,\n                        ucp_get_nbx(",
            "0",
