@@ -1,6 +1,5 @@
 #include "kernels/math/copy.hpp"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 

@@ -54,26 +54,17 @@ Reducer reducer_of(muster_dtype dtype, muster_redop redop) {
   MUSTER_ASSERT(redop >= MUSTER_SUM && redop <= MUSTER_PREMUL_SUM);
   switch (dtype) {
     case MUSTER_F32:
-      return reducer_f32(redop);
-    case MUSTER_BF16:
-      return reducer_bf16(redop);
-    case MUSTER_F16:
-      return reducer_f16(redop);
     case MUSTER_F64:
-      return reducer_f64(redop);
+      return reducer_real(dtype, redop);
+    case MUSTER_BF16:
+    case MUSTER_F16:
+      return reducer_half(dtype, redop);
     case MUSTER_F8_E4M3:
-      return reducer_f8_e4m3(redop);
     case MUSTER_F8_E5M2:
-      return reducer_f8_e5m2(redop);
-    case MUSTER_I32:
-      return reducer_i32(redop);
-    case MUSTER_I64:
-      return redop == MUSTER_AVG ? average_i64 : reducer_i64(redop);
-    case MUSTER_U8:
-      return reducer_u8(redop);
+      return reducer_quarter(dtype, redop);
     default:
-      MUSTER_ASSERT(dtype == MUSTER_I8);
-      return reducer_i8(redop);
+      MUSTER_ASSERT(dtype == MUSTER_I32 || dtype == MUSTER_I64 || dtype == MUSTER_U8 || dtype == MUSTER_I8);
+      return dtype == MUSTER_I64 && redop == MUSTER_AVG ? average_i64 : reducer_integer(dtype, redop);
   }
 }
 

@@ -13,15 +13,10 @@ inline std::uint64_t whole_scale(double scale) {
   return static_cast<std::uint64_t>(static_cast<std::int64_t>(scale));
 }
 
-Reducer reducer_f32(muster_redop redop);
-Reducer reducer_f64(muster_redop redop);
-Reducer reducer_bf16(muster_redop redop);
-Reducer reducer_f16(muster_redop redop);
-Reducer reducer_f8_e4m3(muster_redop redop);
-Reducer reducer_f8_e5m2(muster_redop redop);
-Reducer reducer_i32(muster_redop redop);
-Reducer reducer_i64(muster_redop redop);
-Reducer reducer_u8(muster_redop redop);
-Reducer reducer_i8(muster_redop redop);
+// `dtype`: f32 or f64; bf16 or f16; f8_e4m3 or f8_e5m2; i32, i64, u8 or i8.
+Reducer reducer_real(muster_dtype dtype, muster_redop redop);
+Reducer reducer_half(muster_dtype dtype, muster_redop redop);
+Reducer reducer_quarter(muster_dtype dtype, muster_redop redop);
+Reducer reducer_integer(muster_dtype dtype, muster_redop redop);
 
 }  // namespace muster::math

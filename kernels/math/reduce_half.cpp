@@ -5,29 +5,20 @@
 #define HWY_TARGET_INCLUDE "kernels/math/reduce_half.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "kernels/math/reduce_float_ops.hpp"
+#include "kernels/math/reduce_ops.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
 
-// Sixteen-bit elements on f32 lanes.
-struct HalfLanes {
-  using Lane = float;
-  using D = hn::ScalableTag<float>;
-  using DU = hn::RebindToUnsigned<D>;
-  using DI = hn::RebindToSigned<D>;
-  using Elements = hn::Rebind<std::uint16_t, D>;
+// The upper half of each lane. The arithmetic shift leaves values that fit, so the narrowing never saturates.
+template<class DU>
+HWY_INLINE auto upper_half(DU /*du*/, hn::Vec<DU> bits) {
+  const hn::Rebind<std::int16_t, DU> signed_half;
+  const auto upper = hn::ShiftRight<16>(hn::BitCast(hn::RebindToSigned<DU>(), bits));
+  return hn::BitCast(hn::Rebind<std::uint16_t, DU>(), hn::DemoteTo(signed_half, upper));
+}
 
-  // The upper half of each lane. The arithmetic shift leaves values that fit, so the narrowing never
-  // saturates.
-  static HWY_INLINE hn::Vec<Elements> upper_half(hn::Vec<DU> bits) {
-    const hn::Rebind<std::int16_t, D> signed_half;
-    const auto upper = hn::ShiftRight<16>(hn::BitCast(DI(), bits));
-    return hn::BitCast(Elements(), hn::DemoteTo(signed_half, upper));
-  }
-};
-
-struct Bf16Format : HalfLanes {
+struct Bf16Format : FloatLanes<std::uint16_t> {
   static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
     return hn::BitCast(D(), hn::ShiftLeft<16>(hn::PromoteTo(DU(), v)));
   }
@@ -37,14 +28,14 @@ struct Bf16Format : HalfLanes {
     const DU du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-    return upper_half(hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
+    return upper_half(du, hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7FFFu))));
   }
 };
 
 // All processors with AVX2 have F16C. Other targets compute the same values by integer arithmetic.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
 
-struct F16Format : HalfLanes {
+struct F16Format : FloatLanes<std::uint16_t> {
   using DH = hn::Rebind<hwy::float16_t, D>;
   static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) { return hn::PromoteTo(D(), hn::BitCast(DH(), v)); }
   static HWY_INLINE hn::Vec<Elements> narrow(hn::Vec<D> v) {
@@ -54,12 +45,7 @@ struct F16Format : HalfLanes {
 
 #else
 
-struct F16Format : HalfLanes {
-  using VI = hn::Vec<DI>;
-
-  static HWY_INLINE VI word(std::int32_t bits) { return hn::Set(DI(), bits); }
-  static HWY_INLINE hn::Vec<D> real(std::int32_t bits) { return hn::BitCast(D(), word(bits)); }
-
+struct F16Format : FloatLanes<std::uint16_t> {
   static HWY_INLINE hn::Vec<D> widen(hn::Vec<Elements> v) {
     const VI half = hn::BitCast(DI(), hn::PromoteTo(DU(), v));
     const VI magnitude = hn::And(half, word(0x7FFF));
@@ -93,17 +79,14 @@ struct F16Format : HalfLanes {
     const VI special = hn::IfThenElse(hn::Gt(magnitude, word(0x7F800000)), word(0x7E00), word(0x7C00));
     VI half = hn::IfThenElse(hn::Lt(magnitude, word(113 << 23)), tiny, normal);
     half = hn::IfThenElse(hn::Gt(magnitude, word((143 << 23) - 1)), special, half);
-    return upper_half(hn::BitCast(DU(), hn::Or(hn::ShiftLeft<16>(half), sign)));
+    return upper_half(DU(), hn::BitCast(DU(), hn::Or(hn::ShiftLeft<16>(half), sign)));
   }
 };
 
 #endif
 
-Reducer brain_floats16(muster_redop redop) {
-  return float_reducer<Bf16Format>(redop);
-}
-Reducer floats16(muster_redop redop) {
-  return float_reducer<F16Format>(redop);
+Reducer half_loops(muster_dtype dtype, muster_redop redop) {
+  return dtype == MUSTER_BF16 ? float_reducer<Bf16Format>(redop) : float_reducer<F16Format>(redop);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -112,14 +95,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace muster::math {
 
-HWY_EXPORT(brain_floats16);
-HWY_EXPORT(floats16);
+HWY_EXPORT(half_loops);
 
-Reducer reducer_bf16(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(brain_floats16)(redop);
-}
-Reducer reducer_f16(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(floats16)(redop);
+Reducer reducer_half(muster_dtype dtype, muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(half_loops)(dtype, redop);
 }
 
 }  // namespace muster::math

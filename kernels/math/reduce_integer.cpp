@@ -9,64 +9,16 @@
 #define HWY_TARGET_INCLUDE "kernels/math/reduce_integer.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "kernels/math/reduce_float_ops.hpp"
+#include "kernels/math/reduce_ops.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
 
-// Low half of the product. No instruction set multiplies bytes: even and odd bytes go through 16-bit lanes.
-template<class D>
-HWY_INLINE hn::Vec<D> multiply(D d, hn::Vec<D> a, hn::Vec<D> b) {
-  if constexpr (sizeof(hn::TFromD<D>) > 1) {
-    return hn::Mul(a, b);
-  } else {
-#if HWY_TARGET == HWY_SCALAR
-    return hn::Set(d, static_cast<std::uint8_t>(hn::GetLane(a) * hn::GetLane(b)));
-#else
-    const hn::Repartition<std::uint16_t, D> wide;
-    const auto low = hn::Set(wide, std::uint16_t{0x00FF});
-    const auto x = hn::BitCast(wide, a);
-    const auto y = hn::BitCast(wide, b);
-    const auto even = hn::And(hn::Mul(hn::And(x, low), hn::And(y, low)), low);
-    const auto odd = hn::ShiftLeft<8>(hn::Mul(hn::ShiftRight<8>(x), hn::ShiftRight<8>(y)));
-    return hn::BitCast(d, hn::Or(even, odd));
-#endif
-  }
-}
-
-template<class D>
-struct SumOfIntegers {
-  using V = hn::Vec<D>;
-  static constexpr bool kFewLoops = false;
-  explicit SumOfIntegers(const Reduction& /*r*/) {}
-  HWY_INLINE V prepare(V v) const { return v; }
-  HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
-  HWY_INLINE V finish(V v) const { return v; }
-};
-
-template<class D>
-struct ScaledSumOfIntegers : SumOfIntegers<D> {
-  using V = hn::Vec<D>;
-  static constexpr bool kFewLoops = true;
-  hn::TFromD<D> scale;
-  explicit ScaledSumOfIntegers(const Reduction& r)
-      : SumOfIntegers<D>(r), scale(static_cast<hn::TFromD<D>>(whole_scale(r.scale))) {}
-  HWY_INLINE V prepare(V v) const { return multiply(D(), v, hn::Set(D(), scale)); }
-};
-
-template<class D>
-struct ProductOfIntegers : SumOfIntegers<D> {
-  using V = hn::Vec<D>;
-  static constexpr bool kFewLoops = true;
-  using SumOfIntegers<D>::SumOfIntegers;
-  HWY_INLINE V combine(V a, V b) const { return multiply(D(), a, b); }
-};
-
 // Value is the element's own type: signed or not.
 template<class D, class Value, bool kMaximum>
-struct ExtremeOfIntegers : SumOfIntegers<D> {
+struct ExtremeOfIntegers : SumOf<D> {
   using V = hn::Vec<D>;
-  using SumOfIntegers<D>::SumOfIntegers;
+  using SumOf<D>::SumOf;
   HWY_INLINE V combine(V a, V b) const {
     const hn::Rebind<Value, D> dv;
     if constexpr (kMaximum)
@@ -110,33 +62,33 @@ Reducer integer_reducer(muster_redop redop) {
   using D = typename Format::D;
   switch (redop) {
     case MUSTER_SUM:
-      return reduce_by<Format, SumOfIntegers<D>>;
+      return reduce_by<Format, SumOf<D>>;
     case MUSTER_MAX:
       return reduce_by<Format, ExtremeOfIntegers<D, Value, true>>;
     case MUSTER_MIN:
       return reduce_by<Format, ExtremeOfIntegers<D, Value, false>>;
     case MUSTER_PROD:
-      return reduce_by<Format, ProductOfIntegers<D>>;
+      return reduce_by<Format, ProductOf<D>>;
     case MUSTER_AVG:
       if constexpr (sizeof(Value) < sizeof(std::int64_t))
         return reduce_by<MeanFormat<Value>, MeanOfFloats<typename MeanFormat<Value>::D>>;
       [[fallthrough]];  // of i64 it is plain code: reduce.cpp
     default:
-      return reduce_by<Format, ScaledSumOfIntegers<D>>;
+      return reduce_by<Format, ScaledSumOf<D>>;
   }
 }
 
-Reducer integers32(muster_redop redop) {
-  return integer_reducer<std::int32_t>(redop);
-}
-Reducer integers64(muster_redop redop) {
-  return integer_reducer<std::int64_t>(redop);
-}
-Reducer bytes8(muster_redop redop) {
-  return integer_reducer<std::uint8_t>(redop);
-}
-Reducer signed_bytes8(muster_redop redop) {
-  return integer_reducer<std::int8_t>(redop);
+Reducer integer_loops(muster_dtype dtype, muster_redop redop) {
+  switch (dtype) {
+    case MUSTER_I32:
+      return integer_reducer<std::int32_t>(redop);
+    case MUSTER_I64:
+      return integer_reducer<std::int64_t>(redop);
+    case MUSTER_U8:
+      return integer_reducer<std::uint8_t>(redop);
+    default:
+      return integer_reducer<std::int8_t>(redop);
+  }
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -145,22 +97,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace muster::math {
 
-HWY_EXPORT(integers32);
-HWY_EXPORT(integers64);
-HWY_EXPORT(bytes8);
-HWY_EXPORT(signed_bytes8);
+HWY_EXPORT(integer_loops);
 
-Reducer reducer_i32(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(integers32)(redop);
-}
-Reducer reducer_i64(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(integers64)(redop);
-}
-Reducer reducer_u8(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(bytes8)(redop);
-}
-Reducer reducer_i8(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(signed_bytes8)(redop);
+Reducer reducer_integer(muster_dtype dtype, muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(integer_loops)(dtype, redop);
 }
 
 }  // namespace muster::math

@@ -24,6 +24,7 @@
 #include <array>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 
 #include <hwy/highway.h>
 
@@ -45,57 +46,66 @@ struct PlainFormat {
   static HWY_INLINE hn::Vec<D> narrow(hn::Vec<D> v) { return v; }
 };
 
+// The base of Formats with elements of type T and f32 lanes.
+template<class T>
+struct FloatLanes {
+  using Lane = float;
+  using D = hn::ScalableTag<float>;
+  using DU = hn::RebindToUnsigned<D>;
+  using DI = hn::RebindToSigned<D>;
+  using Elements = hn::Rebind<T, D>;
+  using VI = hn::Vec<DI>;
+
+  static HWY_INLINE VI word(std::int32_t bits) { return hn::Set(DI(), bits); }
+  static HWY_INLINE hn::Vec<D> real(std::int32_t bits) { return hn::BitCast(D(), word(bits)); }
+};
+
 template<class Format>
 constexpr std::size_t kElementBytes = sizeof(hn::TFromD<typename Format::Elements>);
 
-// One vector of each source, `offset` bytes in.
-template<class Format, std::size_t K>
-struct WholeVectors {
-  std::array<const std::byte*, K> sources;
-  std::size_t offset;
-  HWY_INLINE hn::Vec<typename Format::D> load(std::size_t k) const {
-    return Format::widen(load_bytes(typename Format::Elements(), sources[k] + offset));
-  }
-};
-
-// The last, incomplete vector of each source. Lanes past the end are computed but never stored.
-template<class Format, std::size_t K>
-struct RestVectors {
+// One vector of each source, `offset` bytes in: a whole one, or the last, which has `count` lanes. Lanes past
+// the end are computed but never stored.
+template<class Format, std::size_t K, bool kWhole>
+struct Vectors {
   std::array<const std::byte*, K> sources;
   std::size_t offset;
   std::size_t count;
   HWY_INLINE hn::Vec<typename Format::D> load(std::size_t k) const {
-    return Format::widen(load_some(typename Format::Elements(), sources[k] + offset, count));
+    const typename Format::Elements d;
+    if constexpr (kWhole)
+      return Format::widen(load_bytes(d, sources[k] + offset));
+    else
+      return Format::widen(load_some(d, sources[k] + offset, count));
   }
 };
 
 // The tree over K sources, in registers.
-template<std::size_t K, class Op, class Vectors>
-HWY_INLINE auto tree(const Op& op, const Vectors& vectors, std::size_t first) {
+template<std::size_t K, class Op, class From>
+HWY_INLINE auto tree(const Op& op, const From& from, std::size_t first) {
   if constexpr (K == 1) {
-    return op.prepare(vectors.load(first));
+    return op.prepare(from.load(first));
   } else {
     constexpr std::size_t kLeft = std::bit_floor(K - 1);
-    const auto left = tree<kLeft>(op, vectors, first);
-    const auto right = tree<K - kLeft>(op, vectors, first + kLeft);
+    const auto left = tree<kLeft>(op, from, first);
+    const auto right = tree<K - kLeft>(op, from, first + kLeft);
     return op.combine(left, right);
   }
 }
 
 // The tree over `Least` to seven sources, whose number is known only when the loop runs.
-template<std::size_t Least, class Op, class Vectors>
-HWY_INLINE auto tree_of_some(const Op& op, const Vectors& vectors, std::size_t source_count) {
+template<std::size_t Least, class Op, class From>
+HWY_INLINE auto tree_of_some(const Op& op, const From& from, std::size_t source_count) {
   if constexpr (Least > 4) {
-    auto right = op.prepare(vectors.load(4));
-    if (source_count > 5) right = op.combine(right, op.prepare(vectors.load(5)));
-    if (source_count > 6) right = op.combine(right, op.prepare(vectors.load(6)));
-    return op.combine(tree<4>(op, vectors, 0), right);
+    auto right = op.prepare(from.load(4));
+    if (source_count > 5) right = op.combine(right, op.prepare(from.load(5)));
+    if (source_count > 6) right = op.combine(right, op.prepare(from.load(6)));
+    return op.combine(tree<4>(op, from, 0), right);
   } else {
-    if (source_count > 4) return tree_of_some<5>(op, vectors, source_count);
-    if (source_count == 4) return tree<4>(op, vectors, 0);
-    auto v = op.prepare(vectors.load(0));
-    if (source_count > 1) v = op.combine(v, op.prepare(vectors.load(1)));
-    if (source_count > 2) v = op.combine(v, op.prepare(vectors.load(2)));
+    if (source_count > 4) return tree_of_some<5>(op, from, source_count);
+    if (source_count == 4) return tree<4>(op, from, 0);
+    auto v = op.prepare(from.load(0));
+    if (source_count > 1) v = op.combine(v, op.prepare(from.load(1)));
+    if (source_count > 2) v = op.combine(v, op.prepare(from.load(2)));
     return v;
   }
 }
@@ -106,12 +116,12 @@ struct SourceCount {
   std::size_t most;
 };
 
-template<SourceCount kSources, class Op, class Vectors>
-HWY_INLINE auto tree_over(const Op& op, const Vectors& vectors, std::size_t source_count) {
+template<SourceCount kSources, class Op, class From>
+HWY_INLINE auto tree_over(const Op& op, const From& from, std::size_t source_count) {
   if constexpr (kSources.least == kSources.most)
-    return tree<kSources.most>(op, vectors, 0);
+    return tree<kSources.most>(op, from, 0);
   else
-    return tree_of_some<kSources.least>(op, vectors, source_count);
+    return tree_of_some<kSources.least>(op, from, source_count);
 }
 
 // Writes results to the target: finished, and as elements.
@@ -164,9 +174,10 @@ HWY_INLINE void fold(const Op& op, const SourceRange& range, const To& to) {
   const std::size_t n = hn::Lanes(typename Format::D());
   std::size_t i = 0;
   for (; i + n <= count; i += n)
-    to.put(op, tree_over<kSources>(op, WholeVectors<Format, kMost>{sources, i * kBytes}, source_count), i);
+    to.put(op, tree_over<kSources>(op, Vectors<Format, kMost, true>{sources, i * kBytes, n}, source_count),
+           i);
   if (i == count) return;
-  const RestVectors<Format, kMost> rest{sources, i * kBytes, count - i};
+  const Vectors<Format, kMost, false> rest{sources, i * kBytes, count - i};
   to.put_rest(op, tree_over<kSources>(op, rest, source_count), i, count - i);
 }
 

@@ -7,28 +7,16 @@
 #define HWY_TARGET_INCLUDE "kernels/math/reduce_quarter.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "kernels/math/reduce_float_ops.hpp"
+#include "kernels/math/reduce_ops.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
-
-// Eight-bit elements on f32 lanes.
-struct QuarterLanes {
-  using Lane = float;
-  using D = hn::ScalableTag<float>;
-  using DI = hn::RebindToSigned<D>;
-  using Elements = hn::Rebind<std::uint8_t, D>;
-  using VI = hn::Vec<DI>;
-
-  static HWY_INLINE VI word(std::int32_t bits) { return hn::Set(DI(), bits); }
-  static HWY_INLINE hn::Vec<D> real(std::int32_t bits) { return hn::BitCast(D(), word(bits)); }
-};
 
 // All processors with AVX2 have F16C. Other targets compute the same values by integer arithmetic.
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
 
 // By way of f16: an e5m2 is the upper half of an f16, and an e4m3 has the same fields with a bias lower by 8.
-struct QuarterByHalf : QuarterLanes {
+struct QuarterByHalf : FloatLanes<std::uint8_t> {
   using DH = hn::Rebind<hwy::float16_t, D>;
   using D16 = hn::Rebind<std::int16_t, D>;
   using V16 = hn::Vec<D16>;
@@ -90,7 +78,7 @@ struct E5m2Format : QuarterByHalf {
 
 // kMantissa and kBias are the format's.
 template<int kMantissa, int kBias>
-struct QuarterByWords : QuarterLanes {
+struct QuarterByWords : FloatLanes<std::uint8_t> {
   // The value by the rule for finite ones, whatever the pattern.
   static HWY_INLINE hn::Vec<D> finite(hn::Vec<Elements> v) {
     const VI bits = hn::PromoteTo(DI(), v);
@@ -154,11 +142,8 @@ struct E5m2Format : QuarterByWords<2, 15> {
 
 #endif
 
-Reducer floats8_e4m3(muster_redop redop) {
-  return float_reducer<E4m3Format>(redop);
-}
-Reducer floats8_e5m2(muster_redop redop) {
-  return float_reducer<E5m2Format>(redop);
+Reducer quarter_loops(muster_dtype dtype, muster_redop redop) {
+  return dtype == MUSTER_F8_E4M3 ? float_reducer<E4m3Format>(redop) : float_reducer<E5m2Format>(redop);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -167,14 +152,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace muster::math {
 
-HWY_EXPORT(floats8_e4m3);
-HWY_EXPORT(floats8_e5m2);
+HWY_EXPORT(quarter_loops);
 
-Reducer reducer_f8_e4m3(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(floats8_e4m3)(redop);
-}
-Reducer reducer_f8_e5m2(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(floats8_e5m2)(redop);
+Reducer reducer_quarter(muster_dtype dtype, muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(quarter_loops)(dtype, redop);
 }
 
 }  // namespace muster::math

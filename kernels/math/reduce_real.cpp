@@ -5,16 +5,14 @@
 #define HWY_TARGET_INCLUDE "kernels/math/reduce_real.cpp"
 #include <hwy/foreach_target.h>
 //
-#include "kernels/math/reduce_float_ops.hpp"
+#include "kernels/math/reduce_ops.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
 
-Reducer floats32(muster_redop redop) {
-  return float_reducer<PlainFormat<float>>(redop);
-}
-Reducer floats64(muster_redop redop) {
-  return float_reducer<PlainFormat<double>>(redop);
+Reducer real_loops(muster_dtype dtype, muster_redop redop) {
+  return dtype == MUSTER_F32 ? float_reducer<PlainFormat<float>>(redop)
+                             : float_reducer<PlainFormat<double>>(redop);
 }
 
 }  // namespace muster::math::HWY_NAMESPACE
@@ -23,14 +21,10 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace muster::math {
 
-HWY_EXPORT(floats32);
-HWY_EXPORT(floats64);
+HWY_EXPORT(real_loops);
 
-Reducer reducer_f32(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(floats32)(redop);
-}
-Reducer reducer_f64(muster_redop redop) {
-  return HWY_DYNAMIC_DISPATCH(floats64)(redop);
+Reducer reducer_real(muster_dtype dtype, muster_redop redop) {
+  return HWY_DYNAMIC_DISPATCH(real_loops)(dtype, redop);
 }
 
 }  // namespace muster::math

@@ -1,12 +1,16 @@
-// The operators of reduce() on lanes of f32 and f64, compiled once per SIMD target. See reduce_loops.hpp.
-#if defined(MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP) == defined(HWY_TARGET_TOGGLE)
-#ifdef MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP
-#undef MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP
+// The operators of reduce() on lanes of floats and of unsigned integers, compiled once per SIMD target. See
+// reduce_loops.hpp.
+#if defined(MUSTER_KERNELS_MATH_REDUCE_OPS_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef MUSTER_KERNELS_MATH_REDUCE_OPS_HPP
+#undef MUSTER_KERNELS_MATH_REDUCE_OPS_HPP
 #else
-#define MUSTER_KERNELS_MATH_REDUCE_FLOAT_OPS_HPP
+#define MUSTER_KERNELS_MATH_REDUCE_OPS_HPP
 #endif
 
 #include "kernels/math/reduce_loops.hpp"
+
+#include <cstdint>
+#include <type_traits>
 
 HWY_BEFORE_NAMESPACE();
 namespace muster::math::HWY_NAMESPACE {
@@ -19,41 +23,72 @@ HWY_INLINE hn::Vec<D> canonical_nan(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), quiet, v);
 }
 
+// The product; of integers its low half. No instruction set multiplies bytes: even and odd bytes go through
+// 16-bit lanes.
 template<class D>
-struct SumOfFloats {
+HWY_INLINE hn::Vec<D> multiply(D d, hn::Vec<D> a, hn::Vec<D> b) {
+  if constexpr (sizeof(hn::TFromD<D>) > 1) {
+    return hn::Mul(a, b);
+  } else {
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(d, static_cast<std::uint8_t>(hn::GetLane(a) * hn::GetLane(b)));
+#else
+    const hn::Repartition<std::uint16_t, D> wide;
+    const auto low = hn::Set(wide, std::uint16_t{0x00FF});
+    const auto x = hn::BitCast(wide, a);
+    const auto y = hn::BitCast(wide, b);
+    const auto even = hn::And(hn::Mul(hn::And(x, low), hn::And(y, low)), low);
+    const auto odd = hn::ShiftLeft<8>(hn::Mul(hn::ShiftRight<8>(x), hn::ShiftRight<8>(y)));
+    return hn::BitCast(d, hn::Or(even, odd));
+#endif
+  }
+}
+
+// Integers wrap; a float that is written is no other NaN than the canonical one.
+template<class D>
+struct SumOf {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = false;
-  explicit SumOfFloats(const Reduction& /*r*/) {}
+  explicit SumOf(const Reduction& /*r*/) {}
   HWY_INLINE V prepare(V v) const { return v; }
   HWY_INLINE V combine(V a, V b) const { return hn::Add(a, b); }
-  HWY_INLINE V finish(V v) const { return canonical_nan(D(), v); }
+  HWY_INLINE V finish(V v) const {
+    if constexpr (std::is_floating_point_v<hn::TFromD<D>>)
+      return canonical_nan(D(), v);
+    else
+      return v;
+  }
 };
 
 template<class D>
-struct MeanOfFloats : SumOfFloats<D> {
-  using V = hn::Vec<D>;
-  hn::TFromD<D> members;
-  explicit MeanOfFloats(const Reduction& r)
-      : SumOfFloats<D>(r), members(static_cast<hn::TFromD<D>>(r.source_count)) {}
-  HWY_INLINE V finish(V v) const { return canonical_nan(D(), hn::Div(v, hn::Set(D(), members))); }
-};
-
-template<class D>
-struct ScaledSumOfFloats : SumOfFloats<D> {
+struct ScaledSumOf : SumOf<D> {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = true;
   hn::TFromD<D> scale;
-  explicit ScaledSumOfFloats(const Reduction& r)
-      : SumOfFloats<D>(r), scale(static_cast<hn::TFromD<D>>(r.scale)) {}
-  HWY_INLINE V prepare(V v) const { return hn::Mul(v, hn::Set(D(), scale)); }
+  explicit ScaledSumOf(const Reduction& r) : SumOf<D>(r) {
+    if constexpr (std::is_floating_point_v<hn::TFromD<D>>)
+      scale = static_cast<hn::TFromD<D>>(r.scale);
+    else
+      scale = static_cast<hn::TFromD<D>>(whole_scale(r.scale));
+  }
+  HWY_INLINE V prepare(V v) const { return multiply(D(), v, hn::Set(D(), scale)); }
 };
 
 template<class D>
-struct ProductOfFloats : SumOfFloats<D> {
+struct ProductOf : SumOf<D> {
   using V = hn::Vec<D>;
   static constexpr bool kFewLoops = true;
-  using SumOfFloats<D>::SumOfFloats;
-  HWY_INLINE V combine(V a, V b) const { return hn::Mul(a, b); }
+  using SumOf<D>::SumOf;
+  HWY_INLINE V combine(V a, V b) const { return multiply(D(), a, b); }
+};
+
+template<class D>
+struct MeanOfFloats : SumOf<D> {
+  using V = hn::Vec<D>;
+  hn::TFromD<D> members;
+  explicit MeanOfFloats(const Reduction& r)
+      : SumOf<D>(r), members(static_cast<hn::TFromD<D>>(r.source_count)) {}
+  HWY_INLINE V finish(V v) const { return canonical_nan(D(), hn::Div(v, hn::Set(D(), members))); }
 };
 
 // MAX and MIN on keys: signed integers that order as the floats do, with -0 below +0 and NaN above every
@@ -93,16 +128,16 @@ Reducer float_reducer(muster_redop redop) {
   using D = typename Format::D;
   switch (redop) {
     case MUSTER_SUM:
-      return reduce_by<Format, SumOfFloats<D>>;
+      return reduce_by<Format, SumOf<D>>;
     case MUSTER_AVG:
       return reduce_by<Format, MeanOfFloats<D>>;
     case MUSTER_MAX:
     case MUSTER_MIN:
       return reduce_by<Format, ExtremeOfFloats<D>>;
     case MUSTER_PROD:
-      return reduce_by<Format, ProductOfFloats<D>>;
+      return reduce_by<Format, ProductOf<D>>;
     default:
-      return reduce_by<Format, ScaledSumOfFloats<D>>;
+      return reduce_by<Format, ScaledSumOf<D>>;
   }
 }
 
