@@ -78,24 +78,24 @@ class Memory {
   virtual int descriptor() const noexcept = 0;
 };
 
-struct DeviceInfo {
-  Kind kind = Kind::kHost;
-  std::uint32_t ordinal = 0;
-  std::string name;                // "host (2 workers, AVX2)", "NVIDIA H100 80GB HBM3"
-  std::uint64_t memory_bytes = 0;  // total
-  std::uint32_t units = 0;         // workers, or multiprocessors
-  // Its memory is the node's: threads and other processes read and write what they map of it.
-  bool node_memory = false;
-  // It pays to enqueue work before the work of other streams has ended that it waits for (Stream::wait).
-  bool stream_waits = false;
-};
-
 // Owns    its queues and worker threads. Thread  open_stream, create_event, allocate, import: any.
 // Bound   by the backend's Options.  Fails  with kNoResource (limits, memory) or kDevice (the device itself).
 class Device {
  public:
+  struct Info {
+    Kind kind = Kind::kHost;
+    std::uint32_t ordinal = 0;
+    std::string name;                // "host (2 workers, AVX2)", "NVIDIA H100 80GB HBM3"
+    std::uint64_t memory_bytes = 0;  // total
+    std::uint32_t units = 0;         // workers, or multiprocessors
+    // Its memory is the node's: threads and other processes read and write what they map of it.
+    bool node_memory = false;
+    // It pays to enqueue work before the work of other streams has ended that it waits for (Stream::wait).
+    bool stream_waits = false;
+  };
+
   virtual ~Device() = default;
-  virtual const DeviceInfo& info() const noexcept = 0;
+  virtual const Info& info() const noexcept = 0;
   virtual Result<std::unique_ptr<Stream>> open_stream(Priority priority) = 0;
   virtual Result<std::unique_ptr<Event>> create_event() = 0;
   // At least `bytes` (> 0), zeroed and committed, so that no later access fails. kNoResource names the need

@@ -47,7 +47,7 @@ struct GraphOptions {
   std::uint32_t lane_depth = 1024;            // starts waiting or running per lane
   std::uint32_t launch_depth = 8;             // kernels of one lane handed to its stream at a time
   std::uint32_t lanes = MUSTER_LANE_CLASSES;  // with which each rank begins
-  bool stream_waits = false;                  // DeviceInfo::stream_waits of the ranks' devices
+  bool stream_waits = false;                  // Device::Info::stream_waits of the ranks' devices
 };
 
 // Owns    the lanes of every rank, the match queue, the steps in flight, and the absences.

@@ -71,7 +71,7 @@ class HeapMemory final : public device::Memory {
 
 class HeapDevice final : public device::Device {
  public:
-  const device::DeviceInfo& info() const noexcept override { return info_; }
+  const device::Device::Info& info() const noexcept override { return info_; }
   Result<std::unique_ptr<device::Stream>> open_stream(device::Priority) override {
     return fail(Code::kUnsupported, "this device runs nothing");
   }
@@ -86,7 +86,7 @@ class HeapDevice final : public device::Device {
   }
 
  private:
-  device::DeviceInfo info_;
+  device::Device::Info info_;
 };
 
 }  // namespace muster::fuzz

@@ -167,7 +167,7 @@ def cuda_condition(source, tree):
 
 
 def device_kind(source, tree):
-    """Above kernels and transport a device is what DeviceInfo says of it, whatever its kind."""
+    """Above kernels and transport a device is what Device::Info says of it, whatever its kind."""
     if not source.is_cpp or not source.path.startswith(ABOVE_DEVICES):
         return
     for line, _, name in source.includes():
@@ -176,7 +176,7 @@ def device_kind(source, tree):
     for number, line in enumerate(source.code.split("\n"), 1):
         match = re.search(r"\b(host|cuda)::|\bKind::k(Host|Cuda)\b", line)
         if match:
-            yield number, f"{match.group(0)}: no kind of device above kernels and transport; ask DeviceInfo"
+            yield number, f"{match.group(0)}: no kind of device above kernels and transport; ask Device::Info"
 
 
 def header_guard(source, tree):

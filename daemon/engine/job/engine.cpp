@@ -141,7 +141,7 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan, std::span<const devic
                           MemoryAccount::charge(account_, spec_.world.local_count() * kSessionBytes));
   MUSTER_ASSIGN_OR_RETURN(pool_, open_pool(spec_, graph_options_, pooling, *this, spans_));
   MUSTER_ASSIGN_OR_RETURN(devices_, RankDevices::open(spec_.world, devices, *pool_, account_));
-  graph_options_.stream_waits = devices_->all(&device::DeviceInfo::stream_waits);
+  graph_options_.stream_waits = devices_->all(&device::Device::Info::stream_waits);
   for (const auto& factory : factories_) factory->use([this] { wake(); });
   MUSTER_ASSIGN_OR_RETURN(auto communicators, connect_all(plan.groups, devices_->table(), factories_));
   const GroupTable& table = plan.table;
@@ -154,7 +154,7 @@ Status Engine::open(Pooling pooling, JobGroups::Plan plan, std::span<const devic
       scheduler::Executor::open({devices_->table(), graph_options_.lanes, graph_options_.launch_depth},
                                 std::move(communicators)));
   std::optional<DirectPages> direct_pages;
-  if (devices_->all(&device::DeviceInfo::node_memory)) {
+  if (devices_->all(&device::Device::Info::node_memory)) {
     MUSTER_ASSIGN_OR_RETURN(
         DirectPages made,
         DirectPages::create(plan.groups, spec_.world, GroupTable::kRoom * spec_.groups_made_max, spec_.epoch,

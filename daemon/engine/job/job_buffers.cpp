@@ -50,7 +50,7 @@ Result<Handle> JobBuffers::alloc(Session& session, const shm::BufferAlloc& reque
   MUSTER_ASSIGN_OR_RETURN(const std::string_view name, shm::checked_text(request.name, "name"));
   const bool special = !name.empty() || request.shared_by != 0 || request.imported != 0;
   if (request.bytes == 0) return fail(Code::kBadArgument, "a buffer needs at least one byte");
-  if (special && !devices_.all(&device::DeviceInfo::node_memory))
+  if (special && !devices_.all(&device::Device::Info::node_memory))
     return fail(Code::kUnsupported, "named, shared and imported buffers exist on host devices only");
   if (!name.empty() && request.imported != 0)
     return fail(Code::kBadArgument, "the imported buffer '{}' cannot have a name: its memory is the caller's",

@@ -40,7 +40,7 @@ class CountedDevice final : public device::Device {
   CountedDevice(std::unique_ptr<device::Device> device, Bound bound)
       : device_(std::move(device)), bound_(std::move(bound)) {}
 
-  const device::DeviceInfo& info() const noexcept override { return device_->info(); }
+  const device::Device::Info& info() const noexcept override { return device_->info(); }
   Result<std::unique_ptr<device::Stream>> open_stream(device::Priority priority) override {
     return device_->open_stream(priority);
   }

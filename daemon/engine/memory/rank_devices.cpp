@@ -28,7 +28,7 @@ Result<RankDevices> RankDevices::open(const World& world, std::span<const device
   return devices;
 }
 
-bool RankDevices::all(bool device::DeviceInfo::*property) const {
+bool RankDevices::all(bool device::Device::Info::*property) const {
   return std::all_of(devices_.begin(), devices_.end(),
                      [property](const auto& device) { return device->info().*property; });
 }

@@ -24,8 +24,8 @@ class RankDevices {
 
   const RankTable<device::Device*>& table() const { return table_; }
   device::Device& first() const { return *devices_.front(); }
-  // Whether DeviceInfo has this of all of them.
-  bool all(bool device::DeviceInfo::*property) const;
+  // Whether Device::Info has this of all of them.
+  bool all(bool device::Device::Info::*property) const;
   // The name of each device, for people.
   std::string text() const;
 

@@ -13,10 +13,10 @@ namespace {
 constexpr std::uint32_t kDepthMax = 1 << 20;
 
 // Owns    a stream for zeroing; the primary context stays with the process.
-// Thread  any. Bound  the GPU's memory; DeviceOptions::depth per stream.  Fails  kNoResource, kDevice.
+// Thread  any. Bound  the GPU's memory; `depth` of open_device() per stream.  Fails  kNoResource, kDevice.
 class CudaDevice final : public Device {
  public:
-  CudaDevice(DeviceInfo info, std::uint32_t depth, cudaStream_t zeroing)
+  CudaDevice(Device::Info info, std::uint32_t depth, cudaStream_t zeroing)
       : info_(std::move(info)), depth_(depth), zeroing_(zeroing) {}
   ~CudaDevice() override {
     const CurrentDevice current(info_.ordinal);
@@ -25,7 +25,7 @@ class CudaDevice final : public Device {
   CudaDevice(const CudaDevice&) = delete;
   CudaDevice& operator=(const CudaDevice&) = delete;
 
-  const DeviceInfo& info() const noexcept override { return info_; }
+  const Device::Info& info() const noexcept override { return info_; }
   Result<std::unique_ptr<Stream>> open_stream(Priority priority) override {
     return CudaStream::open(info_.ordinal, priority, depth_);
   }
@@ -39,7 +39,7 @@ class CudaDevice final : public Device {
   }
 
  private:
-  DeviceInfo info_;
+  Device::Info info_;
   std::uint32_t depth_;
   cudaStream_t zeroing_;
   std::mutex allocating_;
@@ -54,9 +54,9 @@ Result<std::uint32_t> device_count() {
   return static_cast<std::uint32_t>(count);
 }
 
-Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const DeviceOptions& options) {
-  if (options.depth == 0 || options.depth > kDepthMax)
-    return fail(Code::kBadArgument, "depth is {}; a stream has 1..{}", options.depth, kDepthMax);
+Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, std::uint32_t depth) {
+  if (depth == 0 || depth > kDepthMax)
+    return fail(Code::kBadArgument, "depth is {}; a stream has 1..{}", depth, kDepthMax);
   MUSTER_ASSIGN_OR_RETURN(const std::uint32_t count, device_count());
   if (ordinal >= count)
     return fail(Code::kBadArgument, "cuda device {} was asked for; this process sees devices 0..{}", ordinal,
@@ -69,14 +69,14 @@ Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const DeviceO
   cudaStream_t zeroing = nullptr;
   MUSTER_RETURN_IF_ERROR(
       cuda_status(cudaStreamCreateWithFlags(&zeroing, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"));
-  DeviceInfo info;
+  Device::Info info;
   info.kind = Kind::kCuda;
   info.ordinal = ordinal;
   info.name = properties.name;
   info.memory_bytes = properties.totalGlobalMem;
   info.units = static_cast<std::uint32_t>(properties.multiProcessorCount);
   info.stream_waits = true;
-  return std::make_unique<CudaDevice>(std::move(info), options.depth, zeroing);
+  return std::make_unique<CudaDevice>(std::move(info), depth, zeroing);
 }
 
 }  // namespace muster::device::cuda

@@ -8,15 +8,12 @@
 
 namespace muster::device::cuda {
 
-struct DeviceOptions {
-  std::uint32_t depth = 1024;  // pieces of work in flight per stream; more are refused with kBusy
-};
-
 // Number of GPUs of this node. kUnsupported, with the reason: there is no usable driver.
 Result<std::uint32_t> device_count();
 
 // Opens GPU `ordinal` of those that CUDA shows to this process (CUDA_VISIBLE_DEVICES), in its primary
-// context. kUnsupported: no driver. kBadArgument: no such ordinal. kDevice: the GPU does not answer.
-Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, const DeviceOptions& options = {});
+// context. `depth`: pieces of work in flight per stream; more are refused with kBusy. kUnsupported: no
+// driver. kBadArgument: no such ordinal. kDevice: the GPU does not answer.
+Result<std::unique_ptr<Device>> open_device(std::uint32_t ordinal, std::uint32_t depth = 1024);
 
 }  // namespace muster::device::cuda

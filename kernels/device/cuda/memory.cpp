@@ -4,7 +4,6 @@
 #include "kernels/device/cuda/status.hpp"
 
 #include <bit>
-#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>

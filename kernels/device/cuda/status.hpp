@@ -3,7 +3,6 @@
 
 #include "api/base/result.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 

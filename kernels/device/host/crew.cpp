@@ -32,10 +32,10 @@ void relax() noexcept {
 Crew::Crew(const PoolOptions& options, std::uint32_t workers)
     : streams_max_(options.streams_max),
       spin_(options.spin),
-      idle_progress_(options.progress),
       queues_(options.streams_max, options.depth),
       workers_(workers),
-      looking_(workers) {}
+      looking_(workers),
+      turns_(options.progress, options.spin) {}
 
 std::unique_lock<std::mutex> Crew::brief_lock() const {
   for (int i = 0; i < kLockTries; ++i) {
@@ -59,12 +59,7 @@ Result<StreamSlot*> Crew::open_stream(Priority priority) {
 }
 
 void Crew::close_stream(StreamSlot* slot) {
-  Wakes wakes;
-  {
-    const auto lock = brief_lock();
-    wakes = plan(queues_.drop(slot));
-  }
-  wake(wakes);
+  apply([this, slot] { return queues_.drop(slot); });
   std::unique_lock<std::mutex> lock = brief_lock();
   ++blocked_;
   progress_.wait(lock, [slot] { return slot->entries.empty(); });
@@ -82,37 +77,37 @@ void Crew::destroy_event(EventSlot* event) {
   queues_.destroy_event(event);
 }
 
+// Changes the queues under the lock, and then wakes whom the effects concern. Not inlined, because an issuing
+// thread hardly ever comes here.
+template<class Change>
+[[gnu::noinline]] void Crew::apply(Change change) {
+  Wakes wakes;
+  {
+    const auto lock = brief_lock();
+    wakes = plan(change());
+  }
+  wake(wakes);
+}
+
 // Takes the lock only if no worker looks, or if the stream is full. A full stream may have entries that wait
 // for nothing, or that a worker has finished and is about to take out.
 template<class Push>
-Status Crew::put(StreamSlot* slot, const char* what, Push&& push) {
+[[gnu::always_inline]] inline Status Crew::put(StreamSlot* slot, const char* what, Push&& push) {
   if (stopped()) return failure(Code::kState, "{} refused: the stream's pool is closed", what);
+  const auto take_in = [this] { return queues_.take_in(); };
   bool has_room = push();
   if (!has_room) {
-    come();
+    apply(take_in);
     has_room = push();
   }
   if (!has_room)
     return failure(Code::kBusy,
                    "{} refused: {} pieces of work are in flight, the stream's depth; wait for one", what,
                    slot->entries.capacity());
-  if (nobody_comes()) come();
+  // The loads are sequentially consistent, as the arrival before them is, so that no wake is lost (crew.hpp).
+  // A crew without workers takes arrivals in when it is driven by hand.
+  if (stopping_.load() || (looking_.load() == 0 && workers() > 0)) apply(take_in);
   return {};
-}
-
-// The load is sequentially consistent, as the arrival before it is, so that no wake is lost (crew.hpp). A
-// crew without workers takes arrivals in when it is driven by hand.
-bool Crew::nobody_comes() const noexcept {
-  return stopping_.load() || (looking_.load() == 0 && workers() > 0);
-}
-
-void Crew::come() {
-  Wakes wakes;
-  {
-    const auto lock = brief_lock();
-    wakes = plan(queues_.take_in());
-  }
-  wake(wakes);
 }
 
 Status Crew::submit(StreamSlot* slot, const Task& task) {
@@ -163,7 +158,7 @@ Status Crew::await_stream(StreamSlot* slot) {
 
 // Rings a sleeper for each part that no looking worker will take, and until so many look. The sentinel comes
 // first: while a worker polls, threads with new work need not ring bells.
-Crew::Wakes Crew::plan(const Effect& effect, std::uint32_t lookers_min) {
+Crew::Wakes Crew::plan(const Queues::Effect& effect, std::uint32_t lookers_min) {
   Wakes wakes;
   wakes.progress = effect.progress && blocked_ > 0;
   if (!effect.ready || !workers_.any_to_rouse()) return wakes;
@@ -171,7 +166,8 @@ Crew::Wakes Crew::plan(const Effect& effect, std::uint32_t lookers_min) {
   while (looking_ < lookers) {
     if (workers_.rouse_sentinel()) {
       wakes.sentinel = true;
-    } else if (Worker* sleeper = wakes.sleepers.size() < kRingMax ? workers_.rouse_sleeper() : nullptr) {
+    } else if (Workers::Worker* sleeper =
+                   wakes.sleepers.size() < kRingMax ? workers_.rouse_sleeper() : nullptr) {
       MUSTER_ASSERT(wakes.sleepers.push_back(sleeper));
     } else {
       break;
@@ -182,8 +178,8 @@ Crew::Wakes Crew::plan(const Effect& effect, std::uint32_t lookers_min) {
 }
 
 void Crew::wake(const Wakes& wakes) noexcept {
-  if (wakes.sentinel) idle_progress_->wake();
-  for (Worker* worker : wakes.sleepers) worker->bell.notify_one();
+  if (wakes.sentinel) turns_.progress()->wake();
+  for (Workers::Worker* worker : wakes.sleepers) worker->bell.notify_one();
   if (wakes.progress) progress_.notify_all();
 }
 
@@ -191,20 +187,18 @@ void Crew::wake(const Wakes& wakes) noexcept {
 
 // A sentinel that is not to work any more leaves its place to another when it wakes.
 void Crew::work_with(std::uint32_t workers) {
-  Wakes wakes;
-  {
-    const auto lock = brief_lock();
-    if (!workers_.set_working(workers)) return;
-    Effect effect = queues_.take_in();
+  apply([this, workers] {
+    Queues::Effect effect;
+    if (!workers_.set_working(workers)) return effect;
+    effect = queues_.take_in();
     effect.ready = true;  // there may be parts for the workers that join
-    wakes = plan(effect);
-  }
-  wake(wakes);
+    return effect;
+  });
 }
 
 void Crew::serve(std::uint32_t index) {
   serving = this;
-  Worker& worker = workers_.of(index);
+  Workers::Worker& worker = workers_.of(index);
   Instant idle_since{-1};
   while (!stopped()) {
     if (!workers_.works(worker)) {
@@ -212,8 +206,8 @@ void Crew::serve(std::uint32_t index) {
       idle_since = Instant{-1};
       continue;
     }
-    if (progress_due()) (void)turn_of_progress();
-    if (run_parts(worker) || turn_of_progress() > 0) {
+    if (turns_.is_due()) (void)turns_.turn();
+    if (run_parts(worker) || turns_.turn() > 0) {
       idle_since = Instant{-1};
       continue;
     }
@@ -231,106 +225,52 @@ void Crew::serve(std::uint32_t index) {
 
 // Runs parts until none is ready, a turn of progress is due, or the worker is to leave. Returns false if none
 // was ready.
-bool Crew::run_parts(const Worker& worker) {
-  Part part;
-  if (!queues_.any_ready() || !first_part(worker, &part)) return false;
+bool Crew::run_parts(const Workers::Worker& worker) {
+  Queues::Part part;
+  if (!queues_.any_ready() || !next_part(worker, &part, false, false)) return false;
   for (;;) {
-    queues_.note_begin(part);
-    part.task.run(part.task.context, part.number);
-    const bool finished = part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1;
-    const bool leave = progress_due() || stopped() || !workers_.works(worker);
+    const bool finished = queues_.run(part);
+    const bool leave = turns_.is_due() || stopped() || !workers_.works(worker);
     if (!finished && !leave && queues_.claim_next(&part)) continue;
-    if (!next_part(&part, finished, leave)) return true;
+    if (!next_part(worker, &part, finished, leave)) return true;
   }
 }
 
-bool Crew::first_part(const Worker& worker, Part* part) {
-  Wakes wakes;
-  bool found = false;
-  {
-    const auto lock = brief_lock();
-    --looking_;
-    Effect effect = queues_.take_in();
-    found = workers_.works(worker) && queues_.take(part);
-    if (!found) ++looking_;
-    effect.ready = true;  // more parts may have been ready before than this worker can take
-    wakes = plan(effect);
-  }
-  wake(wakes);
-  return found;
-}
-
-// Reports the end of a task and takes the next part, in one hold of the lock.
-bool Crew::next_part(Part* part, bool finished, bool leave) {
-  Wakes wakes;
+// Reports the end of a task and takes the next part, in one hold of the lock. A part without a slot: the
+// worker has looked until now.
+bool Crew::next_part(const Workers::Worker& worker, Queues::Part* part, bool finished, bool leave) {
   bool more = false;
-  {
-    const auto lock = brief_lock();
-    Effect effect;
+  apply([&] {
+    const bool has_looked = part->slot == nullptr;
+    if (has_looked) --looking_;
+    Queues::Effect effect;
     if (finished) effect = queues_.complete(part->slot);
     effect.add(queues_.take_in());
-    more = !leave && queues_.take(part);
+    more = !leave && workers_.works(worker) && queues_.take(part);
     if (!more) ++looking_;
-    wakes = plan(effect);
-  }
-  wake(wakes);
+    if (has_looked) effect.ready = true;  // more parts may have been ready before than this worker can take
+    return effect;
+  });
   return more;
 }
 
 // Runs one part, for a caller that is not a worker.
 bool Crew::run_part_by_hand() {
   if (!queues_.any_ready()) return false;
-  Part part;
-  Wakes wakes;
+  Queues::Part part;
   bool found = false;
-  {
-    const auto lock = brief_lock();
-    wakes = plan(queues_.take_in());
+  apply([&] {
+    const Queues::Effect effect = queues_.take_in();
     found = queues_.take(&part);
-  }
-  wake(wakes);
-  if (!found) return false;
-  queues_.note_begin(part);
-  part.task.run(part.task.context, part.number);
-  if (part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) != 1) return true;
-  {
-    const auto lock = brief_lock();
-    wakes = plan(queues_.complete(part.slot));
-  }
-  wake(wakes);
-  return true;
+    return effect;
+  });
+  if (found && queues_.run(part)) apply([&] { return queues_.complete(part.slot); });
+  return found;
 }
 
 std::size_t Crew::run_once() {
   MUSTER_ASSERT(workers() == 0);
-  return run_part_by_hand() ? 1 : turn_of_progress();
-}
-
-// A worker with parts to run must still do turns of progress. Else an urgent command would wait for the end
-// of a long task instead of the end of a part.
-bool Crew::progress_due() const noexcept {
-  return idle_progress_ != nullptr &&
-         clock_.now().count() - last_turn_ns_.load(std::memory_order_relaxed) >= spin_.count();
-}
-
-std::size_t Crew::turn_of_progress() {
-  if (idle_progress_ == nullptr || progressing_.load(std::memory_order_relaxed) ||
-      progressing_.exchange(true, std::memory_order_acquire))
-    return 0;
-  const std::size_t done = idle_progress_->do_work();
-  last_turn_ns_.store(clock_.now().count(), std::memory_order_relaxed);
-  progressing_.store(false, std::memory_order_release);
-  return done;
-}
-
-Crew::Announced Crew::announce() {
-  if (progressing_.exchange(true, std::memory_order_acquire)) {
-    ::sched_yield();
-    return Announced::kLookAgain;
-  }
-  const bool quiet = idle_progress_->arm();
-  progressing_.store(false, std::memory_order_release);
-  return quiet ? Announced::kQuiet : Announced::kLookAgain;
+  return run_part_by_hand() ? 1 : turns_.turn();
 }
 
 // Sleeps: as the sentinel if there is none, else on its own bell. Returns at once if a part is ready or work
@@ -338,15 +278,15 @@ Crew::Announced Crew::announce() {
 // progress was armed after its last turn. A worker that cannot arm, because another is in one, returns
 // and looks again: if a bell has woken it, no other worker knows of the work. One that is not to work leaves
 // that to another.
-void Crew::rest(Worker& worker) {
+void Crew::rest(Workers::Worker& worker) {
   const bool works = workers_.works(worker);
-  const Announced announced = idle_progress_ != nullptr && works ? announce() : Announced::kNoDuty;
-  if (announced == Announced::kLookAgain) return;
+  const bool armed = turns_.progress() != nullptr && works;
+  if (armed && !turns_.arm()) return;
   std::unique_lock<std::mutex> lock = brief_lock();
   if (stopped() || works != workers_.works(worker)) return;
   --looking_;
   if (!works) {
-    Effect effect = queues_.take_in();
+    Queues::Effect effect = queues_.take_in();
     effect.ready = look_again_ = true;
     const Wakes wakes = plan(effect, 1);
     workers_.lie_down(worker);
@@ -359,14 +299,14 @@ void Crew::rest(Worker& worker) {
     ++looking_;
     return;
   }
-  if (announced != Announced::kQuiet || guarded_) {
+  if (!armed || guarded_) {
     workers_.lie_down(worker);
     return Workers::sleep(worker, lock);
   }
   workers_.set_sentinel(worker);
   guarded_ = true;
   lock.unlock();
-  idle_progress_->wait(kSentinelNap);
+  turns_.progress()->wait(kSentinelNap);
   lock = brief_lock();
   guarded_ = false;
   if (worker.awake) return;

@@ -17,6 +17,7 @@
 #include "api/base/bounded.hpp"
 #include "api/base/clock.hpp"
 #include "api/base/status.hpp"
+#include "kernels/device/host/progress_turns.hpp"
 #include "kernels/device/host/queues.hpp"
 #include "kernels/device/host/task.hpp"
 #include "kernels/device/host/workers.hpp"
@@ -73,7 +74,7 @@ class Crew {
   static constexpr std::size_t kRingMax = 8;
   // The threads to wake: collected under the lock, woken after it.
   struct Wakes {
-    BoundedVector<Worker*, kRingMax> sleepers;
+    BoundedVector<Workers::Worker*, kRingMax> sleepers;
     bool sentinel = false;
     bool progress = false;
   };
@@ -81,26 +82,20 @@ class Crew {
   std::unique_lock<std::mutex> brief_lock() const;
   template<class Push>
   Status put(StreamSlot* slot, const char* what, Push&& push);
-  bool nobody_comes() const noexcept;
-  void come();
-  Wakes plan(const Effect& effect, std::uint32_t lookers_min = 0);
+  template<class Change>
+  void apply(Change change);
+  Wakes plan(const Queues::Effect& effect, std::uint32_t lookers_min = 0);
   void wake(const Wakes& wakes) noexcept;
   template<class Done>
   void await(Done done);
 
-  bool run_parts(const Worker& worker);
-  bool first_part(const Worker& worker, Part* part);
-  bool next_part(Part* part, bool finished, bool leave);
+  bool run_parts(const Workers::Worker& worker);
+  bool next_part(const Workers::Worker& worker, Queues::Part* part, bool finished, bool leave);
   bool run_part_by_hand();
-  std::size_t turn_of_progress();
-  bool progress_due() const noexcept;
-  enum class Announced : std::uint8_t { kQuiet, kLookAgain, kNoDuty };
-  Announced announce();
-  void rest(Worker& worker);
+  void rest(Workers::Worker& worker);
 
   const std::uint32_t streams_max_;
   const Nanos spin_;
-  IdleProgress* const idle_progress_;
   SteadyClock clock_;
 
   mutable std::mutex lock_;
@@ -113,9 +108,7 @@ class Crew {
   std::uint32_t blocked_ = 0;              // callers asleep in await()
   std::condition_variable progress_;
   std::atomic<bool> stopping_{false};
-
-  alignas(128) std::atomic<bool> progressing_{false};  // a worker is in do_work or arm
-  std::atomic<std::int64_t> last_turn_ns_{0};
+  ProgressTurns turns_;
 };
 
 }  // namespace muster::device::host

@@ -88,7 +88,7 @@ class HostDevice final : public Device {
                      : "host (driven by hand)";
   }
 
-  const DeviceInfo& info() const noexcept override { return info_; }
+  const Device::Info& info() const noexcept override { return info_; }
 
   Result<std::unique_ptr<Stream>> open_stream(Priority priority) override {
     MUSTER_ASSIGN_OR_RETURN(StreamSlot * slot, crew_->open_stream(priority));
@@ -102,7 +102,7 @@ class HostDevice final : public Device {
 
  private:
   std::shared_ptr<Crew> crew_;
-  DeviceInfo info_;
+  Device::Info info_;
 };
 
 std::unique_ptr<Device> open_device(std::shared_ptr<Crew> crew, std::uint32_t ordinal) {

@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 #include <system_error>
-#include <utility>
 
 #include <fcntl.h>
 #include <linux/magic.h>

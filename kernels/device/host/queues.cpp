@@ -88,7 +88,7 @@ void Queues::destroy_event(EventSlot* event) {
   events_free_.push_back(event);
 }
 
-Effect Queues::drop(StreamSlot* slot) {
+Queues::Effect Queues::drop(StreamSlot* slot) {
   slot->dropping = true;
   if (std::exchange(slot->parked, false)) remove_waiter(slot->entries.front().source, slot);
   if (!slot->started) return advance(slot);
@@ -104,7 +104,7 @@ Effect Queues::drop(StreamSlot* slot) {
 
 // Sequentially consistent, as Crew::put needs it. A stream that is among the arrivals is not put there twice:
 // take_in() clears `arrived` first, and reads the entries after that.
-bool Queues::push(StreamSlot* slot, const Entry& entry) {
+bool Queues::push(StreamSlot* slot, const StreamSlot::Entry& entry) {
   if (!slot->entries.push(entry)) return false;
   if (slot->arrived.exchange(true)) return true;
   StreamSlot* first = arrivals_.load(std::memory_order_relaxed);
@@ -114,7 +114,7 @@ bool Queues::push(StreamSlot* slot, const Entry& entry) {
   return true;
 }
 
-Effect Queues::take_in() {
+Queues::Effect Queues::take_in() {
   Effect effect;
   if (!any_arrived()) return effect;
   StreamSlot* in_order = nullptr;
@@ -133,16 +133,16 @@ Effect Queues::take_in() {
 }
 
 bool Queues::push_task(StreamSlot* slot, const Task& task) {
-  Entry entry;
-  entry.what = Entry::What::kTask;
+  StreamSlot::Entry entry;
+  entry.what = StreamSlot::Entry::What::kTask;
   entry.task = task;
   return push(slot, entry);
 }
 
 bool Queues::push_record(StreamSlot* slot, EventSlot* event) {
   if (slot->entries.full()) return false;
-  Entry entry;
-  entry.what = Entry::What::kRecord;
+  StreamSlot::Entry entry;
+  entry.what = StreamSlot::Entry::What::kRecord;
   entry.event = event;
   entry.number = ++event->ticket;
   event->source = slot;
@@ -155,8 +155,8 @@ bool Queues::push_wait(StreamSlot* slot, const EventSlot* event) {
   // A finished record needs no wait, and neither does a record of the same stream. A relaxed load is enough:
   // the record passed under the lock, and later entries of this stream are taken in under it.
   if (event->pending.load(std::memory_order_relaxed) == 0 || event->source == slot) return true;
-  Entry entry;
-  entry.what = Entry::What::kWait;
+  StreamSlot::Entry entry;
+  entry.what = StreamSlot::Entry::What::kWait;
   entry.source = event->source;
   entry.number = event->position;
   return push(slot, entry);
@@ -165,7 +165,7 @@ bool Queues::push_wait(StreamSlot* slot, const EventSlot* event) {
 bool Queues::take(Part* part) {
   for (List& list : ready_) {
     while (list.first != nullptr) {
-      StreamSlot* slot = least_served(list);
+      StreamSlot* slot = list.least_served();
       const Task& task = slot->entries.front().task;
       unlink(slot);
       std::uint32_t number = 0;
@@ -181,8 +181,8 @@ bool Queues::take(Part* part) {
 // Think of a chain of small tasks beside a task of many parts. If turns alone decided, the worker that ends a
 // task of the chain would run a part of the other one first, and the chain would wait for it each time.
 // Visits at most as many streams as there are workers, plus one.
-StreamSlot* Queues::least_served(const List& ready) noexcept {
-  StreamSlot* best = ready.first;
+StreamSlot* Queues::List::least_served() const noexcept {
+  StreamSlot* best = first;
   std::uint32_t fewest = served_by(best);
   for (StreamSlot* slot = best->next_ready; slot != nullptr && fewest > 0; slot = slot->next_ready) {
     const std::uint32_t served = served_by(slot);
@@ -216,7 +216,7 @@ std::uint32_t Queues::unclaimed(std::uint32_t enough) const {
   return sum;
 }
 
-Effect Queues::complete(StreamSlot* slot) {
+Queues::Effect Queues::complete(StreamSlot* slot) {
   MUSTER_ASSERT(slot->started);
   if (slot->linked) unlink(slot);
   slot->started = false;
@@ -228,7 +228,7 @@ Effect Queues::complete(StreamSlot* slot) {
 
 // Advances the stream, and every stream that waited for a position that it passes. Uses a worklist instead of
 // recursion, because a chain of waits may be as long as the number of streams.
-Effect Queues::advance(StreamSlot* first) {
+Queues::Effect Queues::advance(StreamSlot* first) {
   Effect effect;
   StreamSlot* work = first;
   first->next = nullptr;
@@ -236,7 +236,10 @@ Effect Queues::advance(StreamSlot* first) {
     StreamSlot* slot = work;
     work = slot->next;
     slot->next = nullptr;
-    pass_entries(slot, &effect);
+    while (!slot->entries.empty() && pass_head(slot, &effect)) {
+      slot->entries.pop();
+      effect.progress = true;
+    }
     const std::uint64_t passed = slot->entries.popped();
     StreamSlot** link = &slot->waiters;
     while (*link != nullptr) {
@@ -254,26 +257,23 @@ Effect Queues::advance(StreamSlot* first) {
   return effect;
 }
 
-void Queues::pass_entries(StreamSlot* slot, Effect* effect) {
-  while (!slot->entries.empty() && pass_head(slot, effect)) {
-    slot->entries.pop();
-    effect->progress = true;
-  }
-}
-
 // Returns true if the stream can pass its head.
 bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
-  const Entry& head = slot->entries.front();
+  const StreamSlot::Entry& head = slot->entries.front();
   switch (head.what) {
-    case Entry::What::kTask:
+    case StreamSlot::Entry::What::kTask:
       if (head.task.parts == 0 || slot->dropping) return true;
-      start_head(slot);
+      slot->started = true;
+      ++slot->generation;
+      slot->remaining.store(head.task.parts, std::memory_order_relaxed);
+      slot->claim.store(claim_word(slot->generation, 0), std::memory_order_relaxed);
+      link(slot);
       effect->ready = true;
       return false;
-    case Entry::What::kRecord:
+    case StreamSlot::Entry::What::kRecord:
       finish_record(slot, head);
       return true;
-    case Entry::What::kWait:
+    case StreamSlot::Entry::What::kWait:
       if (slot->dropping || head.source->entries.popped() >= head.number) return true;
       slot->parked = true;
       slot->next = head.source->waiters;
@@ -283,7 +283,7 @@ bool Queues::pass_head(StreamSlot* slot, Effect* effect) {
   return true;
 }
 
-void Queues::finish_record(StreamSlot* slot, const Entry& record) {
+void Queues::finish_record(StreamSlot* slot, const StreamSlot::Entry& record) {
   const Instant began = std::exchange(slot->began, Instant{0});
   EventSlot* event = record.event;
   std::uint64_t ticket = record.number;
@@ -292,14 +292,6 @@ void Queues::finish_record(StreamSlot* slot, const Entry& record) {
   event->began = began == Instant{0} ? event->reached : began;
   // The issuing thread may record the event again at this moment; then it stays pending.
   event->pending.compare_exchange_strong(ticket, 0, std::memory_order_release, std::memory_order_relaxed);
-}
-
-void Queues::start_head(StreamSlot* slot) {
-  slot->started = true;
-  ++slot->generation;
-  slot->remaining.store(slot->entries.front().task.parts, std::memory_order_relaxed);
-  slot->claim.store(claim_word(slot->generation, 0), std::memory_order_relaxed);
-  link(slot);
 }
 
 void Queues::link(StreamSlot* slot) {

@@ -39,18 +39,18 @@ struct EventSlot {
   Instant reached{0};
 };
 
-struct Entry {
-  enum class What : std::uint8_t { kTask, kRecord, kWait };
-  What what = What::kTask;
-  Task task;                     // kTask
-  EventSlot* event = nullptr;    // kRecord
-  StreamSlot* source = nullptr;  // kWait
-  std::uint64_t number = 0;      // kRecord: ticket; kWait: position of source
-};
-
 // One stream. It lives as long as its Queues, and its counters never restart. So a worker with an old pointer
 // finds that its generation is over, whichever stream uses the slot now.
 struct StreamSlot {
+  struct Entry {
+    enum class What : std::uint8_t { kTask, kRecord, kWait };
+    What what = What::kTask;
+    Task task;                     // kTask
+    EventSlot* event = nullptr;    // kRecord
+    StreamSlot* source = nullptr;  // kWait
+    std::uint64_t number = 0;      // kRecord: ticket; kWait: position of source
+  };
+
   StreamSlot(std::size_t depth, Priority p) : entries(depth), priority(p) {}
 
   alignas(128) std::atomic<std::uint64_t> claim{0};  // generation << 32 | next part to hand out
@@ -74,32 +74,31 @@ struct StreamSlot {
   StreamSlot* next = nullptr;     // in `waiters` of another slot, or in the worklist of advance()
 };
 
-// A part that the holder must run and then report as finished.
-struct Part {
-  StreamSlot* slot = nullptr;
-  std::uint32_t generation = 0;
-  std::uint32_t number = 0;
-  Priority priority = Priority::kLow;  // a copy, because the slot may have another stream when the part ends
-  Task task;
-};
-
-// The effects of a change.
-struct Effect {
-  bool ready = false;     // a task became ready
-  bool progress = false;  // a position was passed: blocked callers must look again
-  void add(const Effect& more) noexcept {
-    ready |= more.ready;
-    progress |= more.progress;
-  }
-};
-
 // Owns    the slots of streams and events, from first use to its destruction.
-// Thread  under the lock of its Crew; push_* without it, by the stream's issuing thread; any_ready() and
-//         claim_next() any.
+// Thread  under the lock of its Crew; push_* without it, by the stream's issuing thread; any_ready(),
+//         claim_next() and run() any.
 // Bound   streams_max streams, depth entries each; as many event slots as events ever lived at once.
 // Fails   push_* return false when the stream is full.
 class Queues {
  public:
+  // A part that the holder must run and then report as finished.
+  struct Part {
+    StreamSlot* slot = nullptr;
+    std::uint32_t generation = 0;
+    std::uint32_t number = 0;
+    Priority priority = Priority::kLow;  // a copy: the slot may have another stream when the part ends
+    Task task;
+  };
+  // The effects of a change.
+  struct Effect {
+    bool ready = false;     // a task became ready
+    bool progress = false;  // a position was passed: blocked callers must look again
+    void add(const Effect& more) noexcept {
+      ready |= more.ready;
+      progress |= more.progress;
+    }
+  };
+
   // streams_max at most kStreamsMax.
   static constexpr std::uint32_t kStreamsMax = PoolOptions::kStreamsMax;
   Queues(std::uint32_t streams_max, std::uint32_t depth);
@@ -134,10 +133,12 @@ class Queues {
   // Claims the next part of the same task, without the lock. False if all parts are handed out, if another
   // stream of equal or higher priority is ready and has its turn, or if a stream has arrived.
   bool claim_next(Part* part) const noexcept;
-  // Call right before a part runs. Needs no lock: only part 0 writes, and a reader has seen all parts of the
-  // task finish.
-  void note_begin(const Part& part) const noexcept {
+  // Runs the part, without the lock. Returns whether it was the last of its task that has finished. Only part
+  // 0 writes when the task began, and a reader has seen all parts finish.
+  bool run(const Part& part) const {
     if (part.number == 0 && part.slot->began == Instant{0}) part.slot->began = clock_.now();
+    part.task.run(part.task.context, part.number);
+    return part.slot->remaining.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
 
   template<class F>
@@ -147,12 +148,10 @@ class Queues {
   }
 
  private:
-  bool push(StreamSlot* slot, const Entry& entry);
+  bool push(StreamSlot* slot, const StreamSlot::Entry& entry);
   Effect advance(StreamSlot* first);
-  void pass_entries(StreamSlot* slot, Effect* effect);
   bool pass_head(StreamSlot* slot, Effect* effect);
-  void finish_record(StreamSlot* slot, const Entry& record);
-  void start_head(StreamSlot* slot);
+  void finish_record(StreamSlot* slot, const StreamSlot::Entry& record);
   void link(StreamSlot* slot);
   void unlink(StreamSlot* slot);
   void publish_count(Priority priority, std::int64_t change);
@@ -160,9 +159,9 @@ class Queues {
   struct List {
     StreamSlot* first = nullptr;
     StreamSlot* last = nullptr;
+    StreamSlot* least_served() const noexcept;
   };
   static constexpr std::size_t kPriorities = 4;
-  static StreamSlot* least_served(const List& ready) noexcept;
 
   const SteadyClock clock_;
   const std::uint32_t streams_max_;

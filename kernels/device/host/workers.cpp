@@ -34,7 +34,7 @@ void Workers::sleep(Worker& worker, std::unique_lock<std::mutex>& lock) {
   worker.bell.wait(lock, [&worker] { return worker.awake; });
 }
 
-Worker* Workers::rouse_sleeper() {
+Workers::Worker* Workers::rouse_sleeper() {
   if (asleep_.empty()) return nullptr;
   Worker* const worker = asleep_.back();
   asleep_.pop_back();

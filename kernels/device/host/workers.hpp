@@ -10,20 +10,20 @@
 
 namespace muster::device::host {
 
-// One thread of a crew. The thread that rings its bell sets `awake` first.
-struct Worker {
-  explicit Worker(std::uint32_t number) : index(number) {}
-  const std::uint32_t index;
-  std::condition_variable bell;
-  bool awake = true;
-};
-
 // Owns    the workers' bells.
 // Thread  under the lock of its Crew; size(), working() and works() any.
 // Bound   as many workers as it was made with, of which those with the lowest numbers work.
 // Fails   never.
 class Workers {
  public:
+  // One thread of a crew. The thread that rings its bell sets `awake` first.
+  struct Worker {
+    explicit Worker(std::uint32_t number) : index(number) {}
+    const std::uint32_t index;
+    std::condition_variable bell;
+    bool awake = true;
+  };
+
   explicit Workers(std::uint32_t workers);
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;

@@ -41,7 +41,7 @@ class CudaRig final : public Rig {
 };
 
 std::unique_ptr<Rig> open_cuda(std::string* why_not) {
-  auto device = cuda::open_device(0, {.depth = 64});
+  auto device = cuda::open_device(0, 64);
   if (device) return std::make_unique<CudaRig>(std::move(*device));
   *why_not = device.error().text();
   return nullptr;
@@ -64,7 +64,7 @@ TEST(CudaDevice, SaysWhyThereIsNoneOrHowManyThereAre) {
 }
 
 TEST(CudaDevice, ChecksItsOptionsBeforeTheDriver) {
-  EXPECT_EQ(cuda::open_device(0, {.depth = 0}).error().code(), Code::kBadArgument);
+  EXPECT_EQ(cuda::open_device(0, 0).error().code(), Code::kBadArgument);
 }
 
 TEST(CudaStatus, SortsErrorsByWhatWasLost) {

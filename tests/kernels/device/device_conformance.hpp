@@ -128,7 +128,7 @@ class DeviceConformance : public testing::TestWithParam<Backend> {
 };
 
 TEST_P(DeviceConformance, SaysWhatItIs) {
-  const DeviceInfo& info = rig_->device().info();
+  const Device::Info& info = rig_->device().info();
   EXPECT_FALSE(info.name.empty());
   EXPECT_GT(info.memory_bytes, 0u);
   EXPECT_GT(info.units, 0u);

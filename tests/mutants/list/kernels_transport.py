@@ -30,7 +30,7 @@ MUTANTS = [
            "parts write the same element at once",
            ["kernel_check_test", "kernel_elementwise_test"]),
     Mutant("looks_for_ever", "kernels/device/host/crew.cpp",
-           "more = !leave && queues_.take(part);\n    if (!more) «++looking_;»",
+           "more = !leave && workers_.works(worker) && queues_.take(part);\n    if (!more) «++looking_;»",
            ";",
            "the engine's workers hang or stop",
            ["host_pool_test"]),

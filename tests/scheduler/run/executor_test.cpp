@@ -117,7 +117,7 @@ struct FakeDevice final : device::Device {
     std::vector<const device::Event*> waits;
   };
 
-  const device::DeviceInfo& info() const noexcept override { return kInfo; }
+  const device::Device::Info& info() const noexcept override { return kInfo; }
   Result<std::unique_ptr<device::Stream>> open_stream(device::Priority) override {
     return std::make_unique<FakeStream>(*this);
   }
@@ -131,7 +131,7 @@ struct FakeDevice final : device::Device {
     return fail(Code::kUnsupported, "the fake device has streams and events, and no memory");
   }
 
-  device::DeviceInfo kInfo;
+  device::Device::Info kInfo;
   std::uint32_t recorded = 0;
   std::uint32_t ended = 0;
   Status broken;

@@ -24,8 +24,8 @@ TEST(RankDevices, AreSharedByTheRanksThatNameOne) {
     EXPECT_EQ(devices->table()[LocalRank(local)], devices->table()[LocalRank(local % 2)]);
     EXPECT_EQ(devices->table()[LocalRank(local)]->info().ordinal, local % 2);
   }
-  EXPECT_TRUE(devices->all(&device::DeviceInfo::node_memory));
-  EXPECT_FALSE(devices->all(&device::DeviceInfo::stream_waits));
+  EXPECT_TRUE(devices->all(&device::Device::Info::node_memory));
+  EXPECT_FALSE(devices->all(&device::Device::Info::stream_waits));
 }
 
 TEST(RankDevices, AreOneUnlessItIsSaidOtherwise) {
