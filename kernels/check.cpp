@@ -74,9 +74,9 @@ bool same_view(const Tensor& a, const Tensor& b) {
 Status check_apart(const Kernel& kernel, const Args& args) {
   OverlapBudget budget;
   for (std::size_t i = 0; i < args.tensors.size(); ++i) {
-    if (kernel.operands[i].intent == Intent::kRead || !args.tensors[i].present()) continue;
+    if (kernel.operands[i].intent == Operand::kRead || !args.tensors[i].present()) continue;
     for (std::size_t j = 0; j < args.tensors.size(); ++j) {
-      const bool counted = j < i && kernel.operands[j].intent != Intent::kRead;
+      const bool counted = j < i && kernel.operands[j].intent != Operand::kRead;
       if (j == i || counted || !args.tensors[j].present()) continue;
       const bool may_be_it = static_cast<std::int32_t>(j) == kernel.in_place_of;
       if (may_be_it && same_view(args.tensors[i], args.tensors[j])) continue;
@@ -139,6 +139,14 @@ Status expect_same_shape(const Subject& s, std::size_t operand, std::size_t like
                  s.name(operand), shape_text(t), s.name(like), shape_text(model));
 }
 
+Status expect_like(const Subject& s, std::initializer_list<std::size_t> operands, std::size_t like) {
+  for (const std::size_t operand : operands) {
+    MUSTER_RETURN_IF_ERROR(expect_same_shape(s, operand, like));
+    MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, operand, like));
+  }
+  return {};
+}
+
 Status expect_size(const Subject& s, std::size_t operand, std::int32_t dim, std::int64_t value) {
   const Tensor& t = s.tensor(operand);
   if (!t.present()) return {};
@@ -194,9 +202,9 @@ Status validate(const Kernel& kernel, const Args& args) {
   if (args.tensors.size() != kernel.operands.size())
     return failure(Code::kBadArgument, "{}: {} operands were given; it takes {}", kernel.name,
                    args.tensors.size(), kernel.operands.size());
-  if (args.ints.size() != kernel.numbers.ints || args.reals.size() != kernel.numbers.reals)
+  if (args.ints.size() != kernel.ints || args.reals.size() != kernel.reals)
     return failure(Code::kBadArgument, "{}: {} ints and {} reals were given; it takes {} and {}", kernel.name,
-                   args.ints.size(), args.reals.size(), kernel.numbers.ints, kernel.numbers.reals);
+                   args.ints.size(), args.reals.size(), kernel.ints, kernel.reals);
   for (std::size_t i = 0; i < kernel.operands.size(); ++i) {
     const Operand& operand = kernel.operands[i];
     const Tensor& t = args.tensors[i];
@@ -212,7 +220,7 @@ Status validate(const Kernel& kernel, const Args& args) {
     if (t.dims < 0 || t.dims > MUSTER_TENSOR_DIMS_MAX)
       return failure(Code::kBadArgument, "{}: {} has {} dims; 0..{} are possible", kernel.name, operand.name,
                      t.dims, MUSTER_TENSOR_DIMS_MAX);
-    if (operand.intent != Intent::kRead && !elements_are_distinct(t))
+    if (operand.intent != Operand::kRead && !elements_are_distinct(t))
       return failure(Code::kBadArgument,
                      "{}: {} is {} with strides {}: elements of an output must not overlap", kernel.name,
                      operand.name, shape_text(t), stride_text(t));

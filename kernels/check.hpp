@@ -37,6 +37,8 @@ Status expect_dtype_in(const Subject& s, std::size_t operand, std::initializer_l
 Status expect_same_dtype(const Subject& s, std::size_t operand, std::size_t like);
 // The operand has the dims and sizes of operand `like`.
 Status expect_same_shape(const Subject& s, std::size_t operand, std::size_t like);
+// Each of the operands has the dims, sizes and dtype of operand `like`.
+Status expect_like(const Subject& s, std::initializer_list<std::size_t> operands, std::size_t like);
 // Size `dim` (0-based) is `value`.
 Status expect_size(const Subject& s, std::size_t operand, std::int32_t dim, std::int64_t value);
 // Size `dim` lies in low..high; a negative dim counts from the last.

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
-#include <utility>
 
 namespace muster::kernels {
 
@@ -36,79 +35,64 @@ E* elements(const Tensor& t) {
 }
 
 // Loads an element as the type that the kernel computes in: double for f64, else float.
-inline float load(const float* p) {
-  return *p;
-}
-inline float load(const Bf16* p) {
-  return math::to_float(*p);
-}
-inline float load(const F16* p) {
-  return math::to_float(*p);
-}
-inline float load(const F8E4m3* p) {
-  return math::to_float(*p);
-}
-inline float load(const F8E5m2* p) {
-  return math::to_float(*p);
-}
-inline double load(const double* p) {
-  return *p;
+template<class E>
+auto load(const E* p) {
+  if constexpr (std::is_floating_point_v<E>)
+    return *p;
+  else
+    return math::to_float(*p);
 }
 
 // Stores with one rounding to the element's dtype.
-template<class V>
-void store(float* p, V value) {
-  *p = static_cast<float>(value);
-}
-template<class V>
-void store(double* p, V value) {
-  *p = static_cast<double>(value);
-}
-template<class V>
-void store(Bf16* p, V value) {
-  *p = math::to_bf16(value);
-}
-template<class V>
-void store(F16* p, V value) {
-  *p = math::to_f16(value);
-}
-template<class V>
-void store(F8E4m3* p, V value) {
-  *p = math::to_f8_e4m3(value);
-}
-template<class V>
-void store(F8E5m2* p, V value) {
-  *p = math::to_f8_e5m2(value);
+template<class E, class V>
+void store(E* p, V value) {
+  if constexpr (std::is_floating_point_v<E>)
+    *p = static_cast<E>(value);
+  else if constexpr (std::is_same_v<E, Bf16>)
+    *p = math::to_bf16(value);
+  else if constexpr (std::is_same_v<E, F16>)
+    *p = math::to_f16(value);
+  else if constexpr (std::is_same_v<E, F8E4m3>)
+    *p = math::to_f8_e4m3(value);
+  else
+    *p = math::to_f8_e5m2(value);
 }
 
+template<class T>
+constexpr muster_dtype dtype_of() {
+  if constexpr (std::is_same_v<T, float>) return MUSTER_F32;
+  if constexpr (std::is_same_v<T, Bf16>) return MUSTER_BF16;
+  if constexpr (std::is_same_v<T, F16>) return MUSTER_F16;
+  if constexpr (std::is_same_v<T, double>) return MUSTER_F64;
+  if constexpr (std::is_same_v<T, std::int32_t>) return MUSTER_I32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return MUSTER_I64;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return MUSTER_U8;
+  if constexpr (std::is_same_v<T, std::int8_t>) return MUSTER_I8;
+  if constexpr (std::is_same_v<T, F8E4m3>) return MUSTER_F8_E4M3;
+  if constexpr (std::is_same_v<T, F8E5m2>) return MUSTER_F8_E5M2;
+}
 // Calls f(std::type_identity<E>{}) with the element type of `dtype`, which must be one of the listed types:
 // the kernel's check has refused all others.
-template<class... E>
-struct Among {
-  template<class F>
-  static void dispatch(muster_dtype dtype, F&& f) {
-    const bool found = ((dtype == dtype_of<E>() && (f(std::type_identity<E>{}), true)) || ...);
-    MUSTER_ASSERT(found);
-  }
-  template<class T>
-  static constexpr muster_dtype dtype_of() {
-    if constexpr (std::is_same_v<T, float>) return MUSTER_F32;
-    if constexpr (std::is_same_v<T, Bf16>) return MUSTER_BF16;
-    if constexpr (std::is_same_v<T, F16>) return MUSTER_F16;
-    if constexpr (std::is_same_v<T, double>) return MUSTER_F64;
-    if constexpr (std::is_same_v<T, std::int32_t>) return MUSTER_I32;
-    if constexpr (std::is_same_v<T, std::int64_t>) return MUSTER_I64;
-    if constexpr (std::is_same_v<T, std::uint8_t>) return MUSTER_U8;
-    if constexpr (std::is_same_v<T, std::int8_t>) return MUSTER_I8;
-    if constexpr (std::is_same_v<T, F8E4m3>) return MUSTER_F8_E4M3;
-    if constexpr (std::is_same_v<T, F8E5m2>) return MUSTER_F8_E5M2;
-  }
-};
-using ComputeFloats = Among<float, Bf16>;
-using AllFloats = Among<float, Bf16, F16, double>;
-// 8-bit floats are only stored and moved; no kernel computes with them.
-using AnyElement =
-    Among<float, Bf16, F16, double, std::int32_t, std::int64_t, std::uint8_t, std::int8_t, F8E4m3, F8E5m2>;
+template<class... E, class F>
+void dispatch(muster_dtype dtype, F&& f) {
+  const bool found = ((dtype == dtype_of<E>() && (f(std::type_identity<E>{}), true)) || ...);
+  MUSTER_ASSERT(found);
+}
+// The same for the floats that most kernels take, for all that a kernel may compute with, and for all dtypes:
+// 8-bit floats are only stored and moved.
+template<class F>
+void dispatch_float(muster_dtype dtype, F&& f) {
+  dispatch<float, Bf16>(dtype, f);
+}
+template<class F>
+void dispatch_any_float(muster_dtype dtype, F&& f) {
+  dispatch<float, Bf16, F16, double>(dtype, f);
+}
+template<class F>
+void dispatch_any(muster_dtype dtype, F&& f) {
+  dispatch<float, Bf16, F16, double, std::int32_t, std::int64_t, std::uint8_t, std::int8_t, F8E4m3, F8E5m2>(
+      dtype, f);
+}
 
 // `count` elements are cut into parts of `per_part`; part i owns [begin, end).
 struct Range {

@@ -43,24 +43,12 @@ struct Args {
   mutable std::vector<double> partials;
 };
 
-enum class Intent : std::uint8_t { kRead, kWrite, kReadWrite };
-
 struct Operand {
+  enum Intent : std::uint8_t { kRead, kWrite, kReadWrite };
   const char* name;
   Intent intent;
-  bool optional;
+  bool optional = false;
 };
-
-// How many numbers a kernel takes beside its operands.
-struct Numbers {
-  std::uint32_t ints = 0;
-  std::uint32_t reals = 0;
-};
-
-struct Kernel;
-
-// Enqueues a row's work on a stream of one kind of device. `args` live until that work has finished.
-using KernelLauncher = Status (*)(device::Stream& stream, const Kernel& row, const Args& args);
 
 // One row of the table.
 //
@@ -77,13 +65,17 @@ using KernelLauncher = Status (*)(device::Stream& stream, const Kernel& row, con
 //         A reduction. If it has several parts, they write only Args::partials. These are added up in order
 //         after all of them. A single part writes the result itself.
 struct Kernel {
+  // Enqueues a row's work on a stream of one kind of device. `args` live until that work has finished.
+  using Launcher = Status (*)(device::Stream& stream, const Kernel& row, const Args& args);
+
   std::int32_t op;
   const char* name;  // "linear_forward"
   std::span<const Operand> operands;
-  Numbers numbers;
+  std::uint32_t ints;  // how many numbers it takes beside its operands
+  std::uint32_t reals;
   Status (*check)(const Args& args);
   std::uint32_t (*parts)(const Args& args);
-  std::array<KernelLauncher, device::kKinds> launchers{};
+  std::array<Launcher, device::kKinds> launchers{};
   std::int32_t in_place_of = -1;
   bool has_partials = false;
 };

@@ -10,7 +10,7 @@ namespace {
 // A kernel whose outputs are all empty has nothing to do, however large its other sizes are.
 bool writes_something(const Kernel& row, const Args& args) {
   for (std::size_t i = 0; i < row.operands.size(); ++i)
-    if (row.operands[i].intent != Intent::kRead && args.tensors[i].present() && args.tensors[i].count() > 0)
+    if (row.operands[i].intent != Operand::kRead && args.tensors[i].present() && args.tensors[i].count() > 0)
       return true;
   return false;
 }

@@ -9,8 +9,8 @@
 namespace muster::kernels {
 
 // Those of a row, for each kind of device.
-constexpr std::array<KernelLauncher, device::kKinds> launchers(KernelLauncher host,
-                                                               KernelLauncher cuda = nullptr) {
+constexpr std::array<Kernel::Launcher, device::kKinds> launchers(Kernel::Launcher host,
+                                                                 Kernel::Launcher cuda = nullptr) {
   return {host, cuda};
 }
 

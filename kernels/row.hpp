@@ -24,7 +24,7 @@ constexpr Write write_of(std::int64_t accumulate) {
 inline constexpr std::int64_t kRowElementsMax = std::int64_t{1} << 20;
 
 // At least `count` floats of this thread, for the kernel that Use names, with the contents of the last use.
-// The memory grows to the largest request and is never freed, so checks limit rows to kRowElementsMax.
+// The memory grows to the largest request and is never freed: checks limit rows to kRowElementsMax.
 template<class Use>
 float* scratch(std::int64_t count) {
   thread_local std::vector<float> floats;
@@ -60,7 +60,7 @@ inline Row piece_of(const Tensor& t, Range range) {
 // The row's values: in place, or copied to `buffer`.
 inline const float* read(const Row& row, float* buffer) {
   if (row.in_place()) return elements<float>(row.view) + row.first;
-  ComputeFloats::dispatch(row.view.dtype, [&]<class E>(std::type_identity<E>) {
+  dispatch_float(row.view.dtype, [&]<class E>(std::type_identity<E>) {
     const E* source = elements<E>(row.view) + row.first;
     if (row.step == 1) {
       for (std::int64_t i = 0; i < row.count; ++i) buffer[i] = load(source + i);
@@ -79,7 +79,7 @@ inline float* target(const Row& row, Write how, float* buffer) {
 // Writes `values` to the row; does nothing if they were computed there.
 inline void write(const Row& row, Write how, const float* values) {
   if (values == target(row, how, nullptr)) return;
-  ComputeFloats::dispatch(row.view.dtype, [&]<class E>(std::type_identity<E>) {
+  dispatch_float(row.view.dtype, [&]<class E>(std::type_identity<E>) {
     E* p = elements<E>(row.view) + row.first;
     if (how == Write::kAdd) {
       for (std::int64_t i = 0; i < row.count; ++i)

@@ -40,7 +40,7 @@ const Kernel* find(std::int32_t op) noexcept {
 
 Status launch(device::Stream& stream, const Kernel& kernel, const Args& args) {
   const device::Kind kind = stream.kind();
-  if (const KernelLauncher launcher = kernel.launchers[static_cast<std::size_t>(kind)]; launcher != nullptr)
+  if (const Kernel::Launcher launcher = kernel.launchers[static_cast<std::size_t>(kind)]; launcher != nullptr)
     return launcher(stream, kernel, args);
   return failure(Code::kUnsupported,
                  "{}: this build has no implementation of it for a {} device; use a device of another kind",

@@ -2,8 +2,6 @@
 // arithmetic without contraction gives the same bits either way, so the choice never changes a result.
 #pragma once
 
-#include <utility>
-
 namespace muster::kernels {
 
 #if defined(__x86_64__) && defined(__GNUC__)

@@ -9,30 +9,22 @@
 namespace muster::kernels::attention {
 namespace {
 
-constexpr std::array<Operand, 5> kForward{{{"q", Intent::kRead, false},
-                                           {"key", Intent::kRead, false},
-                                           {"v", Intent::kRead, false},
-                                           {"out", Intent::kWrite, false},
-                                           {"lse", Intent::kWrite, false}}};
-constexpr std::array<Operand, 9> kBackward{{{"dout", Intent::kRead, false},
-                                            {"q", Intent::kRead, false},
-                                            {"key", Intent::kRead, false},
-                                            {"v", Intent::kRead, false},
-                                            {"out", Intent::kRead, false},
-                                            {"lse", Intent::kRead, false},
-                                            {"dq", Intent::kWrite, false},
-                                            {"dkey", Intent::kWrite, false},
-                                            {"dv", Intent::kWrite, false}}};
+constexpr std::array<Operand, 5> kForward{{{"q", Operand::kRead},
+                                           {"key", Operand::kRead},
+                                           {"v", Operand::kRead},
+                                           {"out", Operand::kWrite},
+                                           {"lse", Operand::kWrite}}};
+constexpr std::array<Operand, 9> kBackward{{{"dout", Operand::kRead},
+                                            {"q", Operand::kRead},
+                                            {"key", Operand::kRead},
+                                            {"v", Operand::kRead},
+                                            {"out", Operand::kRead},
+                                            {"lse", Operand::kRead},
+                                            {"dq", Operand::kWrite},
+                                            {"dkey", Operand::kWrite},
+                                            {"dv", Operand::kWrite}}};
 
 constexpr std::int64_t kPositionMax = std::int64_t{1} << 40;
-
-Status check_like(const Subject& s, std::initializer_list<std::size_t> operands, std::size_t like) {
-  for (const std::size_t operand : operands) {
-    MUSTER_RETURN_IF_ERROR(expect_same_shape(s, operand, like));
-    MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, operand, like));
-  }
-  return {};
-}
 
 // Checks q, the key and value behind it, lse, and scale, causal and positions. `q` and `lse` are indices.
 Status check_problem(const Subject& s, std::size_t q, std::size_t lse) {
@@ -45,7 +37,7 @@ Status check_problem(const Subject& s, std::size_t q, std::size_t lse) {
   MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, key, q));
   MUSTER_RETURN_IF_ERROR(expect_equal_size(s, key, 0, q, 0));
   MUSTER_RETURN_IF_ERROR(expect_equal_size(s, key, 3, q, 3));
-  MUSTER_RETURN_IF_ERROR(check_like(s, {key + 1}, key));
+  MUSTER_RETURN_IF_ERROR(expect_like(s, {key + 1}, key));
   const std::int64_t heads = s.tensor(q).size[2];
   const std::int64_t key_heads = s.tensor(key).size[2];
   if (key_heads == 0 ? heads != 0 : heads % key_heads != 0)
@@ -66,23 +58,23 @@ Status check_problem(const Subject& s, std::size_t q, std::size_t lse) {
 Status check_forward(const Args& args) {
   const Subject s{"attention_forward", kForward, args};
   MUSTER_RETURN_IF_ERROR(check_problem(s, 0, 4));
-  return check_like(s, {3}, 0);
+  return expect_like(s, {3}, 0);
 }
 
 Status check_backward(const Args& args) {
   const Subject s{"attention_backward", kBackward, args};
   MUSTER_RETURN_IF_ERROR(check_problem(s, 1, 5));
-  MUSTER_RETURN_IF_ERROR(check_like(s, {0, 4, 6}, 1));
-  return check_like(s, {7, 8}, 2);
+  MUSTER_RETURN_IF_ERROR(expect_like(s, {0, 4, 6}, 1));
+  return expect_like(s, {7, 8}, 2);
 }
 
 }  // namespace
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 2> kRows{
-      {{MUSTER_KERNEL_ATTENTION_FORWARD, "attention_forward", kForward, Numbers{3, 1}, check_forward,
-        forward_parts, launchers(on_host<forward_part>)},
-       {MUSTER_KERNEL_ATTENTION_BACKWARD, "attention_backward", kBackward, Numbers{3, 1}, check_backward,
+      {{MUSTER_KERNEL_ATTENTION_FORWARD, "attention_forward", kForward, 3, 1, check_forward, forward_parts,
+        launchers(on_host<forward_part>)},
+       {MUSTER_KERNEL_ATTENTION_BACKWARD, "attention_backward", kBackward, 3, 1, check_backward,
         backward_parts, launchers(on_host<backward_part>)}}};
   return kRows;
 }

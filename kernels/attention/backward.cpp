@@ -5,18 +5,17 @@
 #include "kernels/wide.hpp"
 
 #include <limits>
+#include <utility>
 
 namespace muster::kernels::attention {
 namespace {
 
 struct BackwardScratch;
 
-// Which gradients a part writes.
-enum class Gradients : std::uint8_t { kAll, kQueries, kKeys };
-
 // The extent of a part.
 struct Extent {
-  Gradients gradients;
+  enum Gradients : std::uint8_t { kAll, kQueries, kKeys };
+  Gradients gradients;  // that it writes
   std::int64_t batch;
   std::int64_t key_head;
   Range heads;  // of the queries; all of that key head
@@ -27,7 +26,6 @@ struct Extent {
 struct Problem {
   const Args& args;
   AttentionShape shape;
-  Mask mask;
   float scale;
   std::int64_t width;  // padded number of features
 
@@ -60,7 +58,7 @@ struct BackwardWorkspace {
 
   BackwardWorkspace(const Problem& p, const Extent& extent) {
     const std::int64_t dq_rows =
-        extent.gradients == Gradients::kKeys
+        extent.gradients == Extent::kKeys
             ? 0
             : (extent.heads.end - extent.heads.begin) * (extent.queries.end - extent.queries.begin);
     float* at =
@@ -99,31 +97,31 @@ void differentiate(float* chance, float* slope, std::int64_t visible, std::int64
 
 // One tile of queries against one tile of keys; dq points to the tile's first row of dqueries.
 void pair(const Problem& p, const BackwardWorkspace& w, const Extent& extent, std::int64_t head, Range tile,
-          Range keys, RowBlock key_rows, float* dq) {
-  const std::int64_t seen = p.mask.visible(tile.end - 1, keys);
+          Range keys, Factor key_rows, float* dq) {
+  const std::int64_t seen = p.shape.visible(tile.end - 1, keys);
   if (seen == 0) return;
   const std::int64_t rows = tile.end - tile.begin;
   const std::int64_t columns = padded(seen);
   const HeadView out(p.out(), extent.batch, head);
   const HeadView dout(p.dout(), extent.batch, head);
-  const RowBlock queries = HeadView(p.q(), extent.batch, head).block(tile, w.queries);
-  const RowBlock douts = dout.block(tile, w.douts);
-  multiply(queries.left(), {w.keys_turned, kTileKeys}, w.chances, kTileKeys, rows, p.shape.features, columns,
+  const Factor queries = HeadView(p.q(), extent.batch, head).block(tile, w.queries);
+  const Factor douts = dout.block(tile, w.douts);
+  multiply(queries, {w.keys_turned, kTileKeys}, w.chances, kTileKeys, rows, p.shape.features, columns,
            Onto::kNothing);
-  multiply(douts.left(), {w.values_turned, kTileKeys}, w.slopes, kTileKeys, rows, p.shape.features, columns,
+  multiply(douts, {w.values_turned, kTileKeys}, w.slopes, kTileKeys, rows, p.shape.features, columns,
            Onto::kNothing);
   for (std::int64_t i = 0; i < rows; ++i) {
     const float* o = read(out.row(tile.begin + i), w.rows);
-    const float* d = douts.data + i * douts.step;
+    const float* d = douts.data + i * douts.row_step;
     const double level = math::sum_of(p.shape.features, [=](std::int64_t e) { return o[e] * d[e]; });
-    differentiate(w.chances + i * kTileKeys, w.slopes + i * kTileKeys, p.mask.visible(tile.begin + i, keys),
+    differentiate(w.chances + i * kTileKeys, w.slopes + i * kTileKeys, p.shape.visible(tile.begin + i, keys),
                   columns, p.scale, p.lse(extent.batch, head, tile.begin + i), static_cast<float>(level));
   }
-  if (extent.gradients != Gradients::kQueries) {
+  if (extent.gradients != Extent::kQueries) {
     multiply({w.chances, 1, kTileKeys}, douts, w.dvalues, p.width, seen, rows, p.width, Onto::kResult);
     multiply({w.slopes, 1, kTileKeys}, queries, w.dkeys, p.width, seen, rows, p.width, Onto::kResult);
   }
-  if (extent.gradients != Gradients::kKeys)
+  if (extent.gradients != Extent::kKeys)
     multiply({w.slopes, kTileKeys, 1}, key_rows, dq, p.width, rows, seen, p.width, Onto::kResult);
 }
 
@@ -141,7 +139,7 @@ void differentiate_extent(const Problem& p, const Extent& extent) {
     const Range keys{k, std::min(extent.keys.end, k + kTileKeys)};
     key.transpose(keys, w.keys_turned, kTileKeys, w.rows);
     HeadView(p.value(), extent.batch, key_head).transpose(keys, w.values_turned, kTileKeys, w.rows);
-    const RowBlock key_rows = key.block(keys, w.keys);
+    const Factor key_rows = key.block(keys, w.keys);
     std::fill(w.dkeys, w.dkeys + kTileKeys * p.width, 0.0f);
     std::fill(w.dvalues, w.dvalues + kTileKeys * p.width, 0.0f);
     for (std::int64_t head = extent.heads.begin; head < extent.heads.end; ++head) {
@@ -151,12 +149,12 @@ void differentiate_extent(const Problem& p, const Extent& extent) {
         pair(p, w, extent, head, tile, keys, key_rows, w.dqueries + row * p.width);
       }
     }
-    if (extent.gradients != Gradients::kQueries) {
+    if (extent.gradients != Extent::kQueries) {
       write_rows({p.dkey(), extent.batch, key_head}, keys, w.dkeys, p.width);
       write_rows({p.dvalue(), extent.batch, key_head}, keys, w.dvalues, p.width);
     }
   }
-  if (extent.gradients == Gradients::kKeys) return;
+  if (extent.gradients == Extent::kKeys) return;
   for (std::int64_t head = extent.heads.begin; head < extent.heads.end; ++head)
     write_rows({p.dq(), extent.batch, head}, extent.queries,
                w.dqueries + (head - extent.heads.begin) * queries * p.width, p.width);
@@ -178,13 +176,13 @@ Extent extent_of(const AttentionShape& shape, std::uint32_t part) {
   };
   if (shape.backward_is_short()) {
     const std::int64_t key_head = part % shape.key_heads;
-    return {Gradients::kAll, part / shape.key_heads, key_head, group_of(key_head), all_queries, all_keys};
+    return {Extent::kAll, part / shape.key_heads, key_head, group_of(key_head), all_queries, all_keys};
   }
   const std::uint32_t per_head = query_ranges(shape);
   const auto query_parts = static_cast<std::uint32_t>(shape.batch * shape.heads) * per_head;
   if (part < query_parts) {
     const std::int64_t head = part / per_head % shape.heads;
-    return {Gradients::kQueries,
+    return {Extent::kQueries,
             part / per_head / shape.heads,
             shape.key_head_of(head),
             {head, head + 1},
@@ -194,15 +192,15 @@ Extent extent_of(const AttentionShape& shape, std::uint32_t part) {
   const std::uint32_t rest = part - query_parts;
   const std::uint32_t per_key_head = key_ranges(shape);
   const std::int64_t key_head = rest / per_key_head % shape.key_heads;
-  return {Gradients::kKeys, rest / per_key_head / shape.key_heads,
-          key_head,         group_of(key_head),
-          all_queries,      range_of(shape.keys, shape.keys_per_part(), rest % per_key_head)};
+  return {Extent::kKeys, rest / per_key_head / shape.key_heads,
+          key_head,      group_of(key_head),
+          all_queries,   range_of(shape.keys, shape.keys_per_part(), rest % per_key_head)};
 }
 
 }  // namespace
 
 std::uint32_t backward_parts(const Args& args) {
-  const AttentionShape shape = AttentionShape::of(args.tensors[1], args.tensors[2]);
+  const AttentionShape shape = AttentionShape::of(args, 1);
   const auto key_heads = static_cast<std::uint32_t>(shape.batch * shape.key_heads);
   if (shape.backward_is_short()) return key_heads;
   return static_cast<std::uint32_t>(shape.batch * shape.heads) * query_ranges(shape) +
@@ -210,9 +208,8 @@ std::uint32_t backward_parts(const Args& args) {
 }
 
 void backward_part(const Args& args, std::uint32_t part) {
-  const AttentionShape shape = AttentionShape::of(args.tensors[1], args.tensors[2]);
-  const Problem problem{args, shape, mask_of(args), static_cast<float>(args.reals[0]),
-                        padded(shape.features)};
+  const AttentionShape shape = AttentionShape::of(args, 1);
+  const Problem problem{args, shape, static_cast<float>(args.reals[0]), padded(shape.features)};
   const Extent extent = extent_of(shape, part);
   wide([&] { differentiate_extent(problem, extent); });
 }

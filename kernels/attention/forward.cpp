@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace muster::kernels::attention {
 namespace {
@@ -68,8 +69,7 @@ void absorb(float* score, std::int64_t visible, std::int64_t columns, float scal
 }
 
 void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queries) {
-  const AttentionShape shape = AttentionShape::of(args.tensors[0], args.tensors[1]);
-  const Mask mask = mask_of(args);
+  const AttentionShape shape = AttentionShape::of(args, 0);
   const auto scale = static_cast<float>(args.reals[0]);
   const std::int64_t width = padded(shape.features);
   const HeadView q(args.tensors[0], batch, head);
@@ -82,21 +82,21 @@ void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queri
 
   for (std::int64_t k = 0; k < shape.keys; k += kTileKeys) {
     const Range keys{k, std::min(shape.keys, k + kTileKeys)};
-    if (mask.visible(queries.end - 1, keys) == 0) break;  // nor does any query see later keys
+    if (shape.visible(queries.end - 1, keys) == 0) break;  // nor does any query see later keys
     key.transpose(keys, w.keys, kTileKeys, w.row);
-    const RowBlock values = value.block(keys, w.values);
+    const Factor values = value.block(keys, w.values);
     for (std::int64_t first = queries.begin; first < queries.end; first += kTileQueries) {
       const Range tile{first, std::min(queries.end, first + kTileQueries)};
-      const std::int64_t seen = mask.visible(tile.end - 1, keys);  // by the last query, which sees most
+      const std::int64_t seen = shape.visible(tile.end - 1, keys);  // by the last query, which sees most
       if (seen == 0) continue;
       const std::int64_t rows = tile.end - tile.begin;
       const std::int64_t columns = (seen + math::kSumLanes - 1) / math::kSumLanes * math::kSumLanes;
-      multiply(q.block(tile, w.queries).left(), {w.keys, kTileKeys}, w.scores, kTileKeys, rows,
-               shape.features, columns, Onto::kNothing);
+      multiply(q.block(tile, w.queries), {w.keys, kTileKeys}, w.scores, kTileKeys, rows, shape.features,
+               columns, Onto::kNothing);
       float* out = w.out + (tile.begin - queries.begin) * width;
       for (std::int64_t i = 0; i < rows; ++i) {
         const std::int64_t at = tile.begin - queries.begin + i;
-        absorb(w.scores + i * kTileKeys, mask.visible(tile.begin + i, keys), columns, scale, w.maxima[at],
+        absorb(w.scores + i * kTileKeys, shape.visible(tile.begin + i, keys), columns, scale, w.maxima[at],
                w.sums[at], out + i * width, width);
       }
       multiply({w.scores, kTileKeys, 1}, values, out, width, rows, seen, width, Onto::kResult);
@@ -120,13 +120,13 @@ void attend(const Args& args, std::int64_t batch, std::int64_t head, Range queri
 }  // namespace
 
 std::uint32_t forward_parts(const Args& args) {
-  const AttentionShape shape = AttentionShape::of(args.tensors[0], args.tensors[1]);
+  const AttentionShape shape = AttentionShape::of(args, 0);
   return static_cast<std::uint32_t>(shape.batch * shape.heads) *
          parts_of(shape.queries, shape.queries_per_part());
 }
 
 void forward_part(const Args& args, std::uint32_t part) {
-  const AttentionShape shape = AttentionShape::of(args.tensors[0], args.tensors[1]);
+  const AttentionShape shape = AttentionShape::of(args, 0);
   const std::uint32_t ranges = parts_of(shape.queries, shape.queries_per_part());
   const std::int64_t head = part / ranges;
   const Range queries = range_of(shape.queries, shape.queries_per_part(), part % ranges);

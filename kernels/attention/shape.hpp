@@ -1,4 +1,4 @@
-// Sizes of one attention problem, the cut into parts and the mask, for forward and backward alike.
+// Sizes and mask of one attention problem, and the cut into parts, for forward and backward alike.
 #pragma once
 
 #include "api/base/assert.hpp"
@@ -17,6 +17,9 @@ inline constexpr std::int64_t kFeaturesMax = 4096;
 
 struct AttentionShape {
   std::int64_t batch, queries, keys, heads, key_heads, features;
+  bool causal;
+  std::int64_t q_position, k_position;
+
   std::int64_t group() const { return key_heads == 0 ? 0 : heads / key_heads; }
   // The key head of a query head. Heads without keys are refused before a part runs.
   std::int64_t key_head_of(std::int64_t head) const {
@@ -24,10 +27,20 @@ struct AttentionShape {
     return head / group();
   }
 
-  // Without queries the number of heads is 0, so that no loop counts empty heads one by one.
-  static AttentionShape of(const Tensor& q, const Tensor& key) {
-    const std::int64_t heads = q.size[1] == 0 ? 0 : q.size[2];
-    return {q.size[0], q.size[1], key.size[1], heads, key.size[2], q.size[3]};
+  // `q`: its place among the operands; the keys come next. Without queries the number of heads is 0, so that
+  // no loop counts empty heads one by one.
+  static AttentionShape of(const Args& args, std::size_t q) {
+    const auto& queries = args.tensors[q].size;
+    const auto& keys = args.tensors[q + 1].size;
+    const std::int64_t heads = queries[1] == 0 ? 0 : queries[2];
+    return {queries[0], queries[1],        keys[1],      heads,       keys[2],
+            queries[3], args.ints[0] != 0, args.ints[1], args.ints[2]};
+  }
+
+  // How many keys query `q` sees of `of`, from the first one on.
+  std::int64_t visible(std::int64_t q, Range of) const {
+    const std::int64_t all = of.end - of.begin;
+    return causal ? std::clamp<std::int64_t>(q_position + q - (k_position + of.begin) + 1, 0, all) : all;
   }
 
   // A multiple of the tile for which a part has about 8 million operations: 4 for each query, key and
@@ -56,23 +69,6 @@ struct AttentionShape {
     return rows <= kGradientsMax && rows * keys <= kPairsMax;
   }
 };
-
-// Which keys a query sees.
-struct Mask {
-  bool causal;
-  std::int64_t q_position;
-  std::int64_t k_position;
-
-  // How many keys query `q` sees of `keys`, from the first one on.
-  std::int64_t visible(std::int64_t q, Range keys) const {
-    const std::int64_t all = keys.end - keys.begin;
-    return causal ? std::clamp<std::int64_t>(q_position + q - (k_position + keys.begin) + 1, 0, all) : all;
-  }
-};
-
-inline Mask mask_of(const Args& args) {
-  return {args.ints[0] != 0, args.ints[1], args.ints[2]};
-}
 
 void forward_part(const Args& args, std::uint32_t part);
 std::uint32_t forward_parts(const Args& args);

@@ -18,19 +18,12 @@ constexpr std::int64_t padded(std::int64_t n) {
   return (n + kPad - 1) / kPad * kPad;
 }
 
-// The left side of a product: element (m, k) is data[m·row_step + k·inner_step].
-struct Left {
+// A factor of a product: element (i, j) is data[i·row_step + j·column_step]. A right one has its columns side
+// by side, and its width is padded.
+struct Factor {
   const float* data;
   std::int64_t row_step;
-  std::int64_t inner_step;
-};
-
-// Rows of floats side by side, `step` between rows; as a right side its width is padded.
-struct RowBlock {
-  const float* data;
-  std::int64_t step;
-
-  Left left() const { return {data, step, 1}; }
+  std::int64_t column_step = 1;
 };
 
 // A product overwrites its result or is added to it.
@@ -38,7 +31,7 @@ enum class Onto : std::uint8_t { kNothing, kResult };
 
 // kRows rows and kPad columns of a product, in registers.
 template<std::int64_t kRows>
-[[gnu::always_inline]] inline void multiply_strip(Left a, RowBlock b, float* c, std::int64_t c_step,
+[[gnu::always_inline]] inline void multiply_strip(Factor a, Factor b, float* c, std::int64_t c_step,
                                                   std::int64_t depth, Onto onto) {
   using Eight = float __attribute__((vector_size(32)));
   Eight low[kRows];
@@ -54,9 +47,9 @@ template<std::int64_t kRows>
   }
   for (std::int64_t k = 0; k < depth; ++k) {
     Eight b_low, b_high;
-    std::memcpy(&b_low, b.data + k * b.step, sizeof(Eight));
-    std::memcpy(&b_high, b.data + k * b.step + 8, sizeof(Eight));
-    const float* column = a.data + k * a.inner_step;
+    std::memcpy(&b_low, b.data + k * b.row_step, sizeof(Eight));
+    std::memcpy(&b_high, b.data + k * b.row_step + 8, sizeof(Eight));
+    const float* column = a.data + k * a.column_step;
 #pragma GCC unroll 8
     for (std::int64_t m = 0; m < kRows; ++m) {
       const float factor = column[m * a.row_step];
@@ -75,12 +68,12 @@ template<std::int64_t kRows>
 inline constexpr std::int64_t kStripRows = 6;
 
 // c[rows, columns] = a[rows, depth] · b[depth, columns], or added to c. `columns` is a multiple of kPad.
-inline void multiply(Left a, RowBlock b, float* c, std::int64_t c_step, std::int64_t rows, std::int64_t depth,
+inline void multiply(Factor a, Factor b, float* c, std::int64_t c_step, std::int64_t rows, std::int64_t depth,
                      std::int64_t columns, Onto onto) {
   for (std::int64_t n = 0; n < columns; n += kPad) {
-    const RowBlock strip{b.data + n, b.step};
+    const Factor strip{b.data + n, b.row_step};
     std::int64_t m = 0;
-    const auto rest = [&] { return Left{a.data + m * a.row_step, a.row_step, a.inner_step}; };
+    const auto rest = [&] { return Factor{a.data + m * a.row_step, a.row_step, a.column_step}; };
     for (; m + kStripRows <= rows; m += kStripRows)
       multiply_strip<kStripRows>(rest(), strip, c + m * c_step + n, c_step, depth, onto);
     if (m + 3 <= rows) {
@@ -102,7 +95,7 @@ struct HeadView {
   Row row(std::int64_t i) const { return {view, first + i * view.stride[1], view.stride[3], features()}; }
 
   // Rows [range) as a right side: in place if they are f32 and padded, else copied to `buffer`.
-  RowBlock block(Range range, float* buffer) const {
+  Factor block(Range range, float* buffer) const {
     const std::int64_t step = padded(features());
     if (step == features() && range.begin < range.end && row(range.begin).in_place())
       return {read(row(range.begin), nullptr), view.stride[1]};

@@ -14,8 +14,8 @@
 namespace muster::kernels::dropout {
 namespace {
 
-constexpr std::array<Operand, 2> kForward{{{"x", Intent::kRead, false}, {"y", Intent::kWrite, false}}};
-constexpr std::array<Operand, 2> kBackward{{{"dy", Intent::kRead, false}, {"dx", Intent::kWrite, false}}};
+constexpr std::array<Operand, 2> kForward{{{"x", Operand::kRead}, {"y", Operand::kWrite}}};
+constexpr std::array<Operand, 2> kBackward{{{"dy", Operand::kRead}, {"dx", Operand::kWrite}}};
 
 // About 70 µs, most of it for the generator.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;
@@ -27,8 +27,7 @@ constexpr std::int64_t kWordsPerBlock = 4;
 Status check(const char* kernel, std::span<const Operand> operands, const Args& args) {
   const Subject s{kernel, operands, args};
   MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, 0, {MUSTER_F32, MUSTER_BF16}));
-  MUSTER_RETURN_IF_ERROR(expect_same_shape(s, 1, 0));
-  MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, 1, 0));
+  MUSTER_RETURN_IF_ERROR(expect_like(s, {1}, 0));
   const double p = args.reals[0];
   if (!(p >= 0.0 && p < 1.0))  // a NaN too
     return failure(Code::kBadArgument, "{}: p is {}; it must be at least 0 and below 1", kernel, p);
@@ -72,7 +71,7 @@ class Dropper {
  private:
   void draw(std::uint64_t first, std::int64_t blocks) {
     std::uint32_t* words = words_.data();
-    const PhiloxKey key = key_;
+    const auto key = key_;
     for (std::int64_t b = 0; b < blocks; ++b) {
       const std::uint64_t at = first + static_cast<std::uint64_t>(b);
       const auto block =
@@ -81,7 +80,7 @@ class Dropper {
     }
   }
 
-  PhiloxKey key_;
+  std::array<std::uint32_t, 2> key_;
   std::uint64_t threshold_;
   float scale_;
   std::array<std::uint32_t, kChunk + kWordsPerBlock> words_{};  // a chunk may begin and end inside a block
@@ -120,10 +119,10 @@ void run(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 2> kRows{{
-      {MUSTER_KERNEL_DROPOUT_FORWARD, "dropout_forward", kForward, Numbers{2, 1},
+      {MUSTER_KERNEL_DROPOUT_FORWARD, "dropout_forward", kForward, 2, 1,
        [](const Args& args) { return check("dropout_forward", kForward, args); }, parts,
        launchers(on_host<run>), 0},
-      {MUSTER_KERNEL_DROPOUT_BACKWARD, "dropout_backward", kBackward, Numbers{2, 1},
+      {MUSTER_KERNEL_DROPOUT_BACKWARD, "dropout_backward", kBackward, 2, 1,
        [](const Args& args) { return check("dropout_backward", kBackward, args); }, parts,
        launchers(on_host<run>), 0},
   }};

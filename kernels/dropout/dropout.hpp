@@ -9,11 +9,9 @@
 
 namespace muster::kernels::dropout {
 
-using PhiloxCounter = std::array<std::uint32_t, 4>;
-using PhiloxKey = std::array<std::uint32_t, 2>;
-
 // The four words of Philox4x32-10 (Salmon et al., SC'11), all in the order of Random123's test vectors.
-constexpr std::array<std::uint32_t, 4> philox(PhiloxCounter counter, PhiloxKey key) {
+constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                              std::array<std::uint32_t, 2> key) {
   auto [c0, c1, c2, c3] = counter;
   auto [k0, k1] = key;
   for (int round = 0; round < 10; ++round) {

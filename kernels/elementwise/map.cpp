@@ -111,21 +111,20 @@ void run_copy(const Args& args, std::uint32_t part) {
   const Walk<2> walk({&args.tensors[0], &args.tensors[1]});
   const Range range = range_of(walk.count(), kElementsPerPart, part);
   if (args.tensors[0].dtype == args.tensors[1].dtype) {
-    AnyElement::dispatch(args.tensors[0].dtype,
-                         [&]<class E>(std::type_identity<E>) { copy_range<E, E>(walk, args, range); });
+    dispatch_any(args.tensors[0].dtype,
+                 [&]<class E>(std::type_identity<E>) { copy_range<E, E>(walk, args, range); });
     return;
   }
-  AllFloats::dispatch(args.tensors[0].dtype, [&]<class S>(std::type_identity<S>) {
-    AllFloats::dispatch(args.tensors[1].dtype,
-                        [&]<class T>(std::type_identity<T>) { copy_range<S, T>(walk, args, range); });
+  dispatch_any_float(args.tensors[0].dtype, [&]<class S>(std::type_identity<S>) {
+    dispatch_any_float(args.tensors[1].dtype,
+                       [&]<class T>(std::type_identity<T>) { copy_range<S, T>(walk, args, range); });
   });
 }
 
 Status check_fill(const Args& args) {
   const double value = args.reals[0];
   bool fits = false;
-  AnyElement::dispatch(args.tensors[0].dtype,
-                       [&]<class E>(std::type_identity<E>) { fits = holds<E>(value); });
+  dispatch_any(args.tensors[0].dtype, [&]<class E>(std::type_identity<E>) { fits = holds<E>(value); });
   if (fits) return {};
   return failure(Code::kBadArgument,
                  "fill: value is {}, which is no {} of target; give a whole number in its range", value,
@@ -139,7 +138,7 @@ std::uint32_t parts_fill(const Args& args) {
 void run_fill(const Args& args, std::uint32_t part) {
   const Walk<1> walk({&args.tensors[0]});
   const Range range = range_of(walk.count(), kElementsPerPart, part);
-  AnyElement::dispatch(args.tensors[0].dtype, [&]<class E>(std::type_identity<E>) {
+  dispatch_any(args.tensors[0].dtype, [&]<class E>(std::type_identity<E>) {
     E value{};
     if constexpr (std::is_integral_v<E>)
       value = static_cast<E>(args.reals[0]);
@@ -171,10 +170,9 @@ std::uint32_t parts_axpby(const Args& args) {
 void run_axpby(const Args& args, std::uint32_t part) {
   const Walk<2> walk({&args.tensors[0], &args.tensors[1]});
   const Range range = range_of(walk.count(), kElementsPerPart, part);
-  using Floats = Among<float, Bf16, F16>;
-  Floats::dispatch(args.tensors[0].dtype, [&]<class X>(std::type_identity<X>) {
-    Floats::dispatch(args.tensors[1].dtype,
-                     [&]<class Y>(std::type_identity<Y>) { axpby_range<X, Y>(walk, args, range); });
+  dispatch<float, Bf16, F16>(args.tensors[0].dtype, [&]<class X>(std::type_identity<X>) {
+    dispatch<float, Bf16, F16>(args.tensors[1].dtype,
+                               [&]<class Y>(std::type_identity<Y>) { axpby_range<X, Y>(walk, args, range); });
   });
 }
 

@@ -21,9 +21,8 @@ std::uint32_t parts_axpby(const Args& args);
 void run_axpby(const Args& args, std::uint32_t part);
 
 inline constexpr std::array<Operand, 2> kCopyOperands{
-    {{"source", Intent::kRead, false}, {"target", Intent::kWrite, false}}};
-inline constexpr std::array<Operand, 1> kFillOperands{{{"target", Intent::kWrite, false}}};
-inline constexpr std::array<Operand, 2> kAxpbyOperands{
-    {{"x", Intent::kRead, false}, {"y", Intent::kReadWrite, false}}};
+    {{"source", Operand::kRead}, {"target", Operand::kWrite}}};
+inline constexpr std::array<Operand, 1> kFillOperands{{{"target", Operand::kWrite}}};
+inline constexpr std::array<Operand, 2> kAxpbyOperands{{{"x", Operand::kRead}, {"y", Operand::kReadWrite}}};
 
 }  // namespace muster::kernels::elementwise

@@ -6,7 +6,6 @@
 #include "kernels/wide.hpp"
 
 #include <cmath>
-#include <cstring>
 
 namespace muster::kernels::elementwise {
 namespace {
@@ -17,7 +16,16 @@ constexpr std::int64_t kLanes = 16;
 // Elements that do not lie side by side are gathered into a block of this many first.
 constexpr std::int64_t kBlock = 64 * kLanes;
 
-enum class Term { kValue, kSquare, kIsZero };
+// The terms of the sums.
+constexpr double value_itself(double value) {
+  return value;
+}
+constexpr double square(double value) {
+  return value * value;
+}
+constexpr double is_zero(double value) {
+  return value == 0.0 ? 1.0 : 0.0;
+}
 
 // 1 MiB of f64: about 100 µs of memory time on one core. A multiple of kLanes, so that the first of each part
 // is in the first lane.
@@ -25,7 +33,7 @@ constexpr std::int64_t kElementsPerPart = 128 * 1024;
 
 // Owns    the lanes and the gathered block. Thread  one.
 // Bound   kBlock elements.  Fails  never.
-template<class V, Term term>
+template<class V, double (*kTerm)(double)>
 class LaneSum {
  public:
   // Adds `n` elements, `step` apart.
@@ -61,12 +69,8 @@ class LaneSum {
   }
 
  private:
-  static constexpr V kNothing = term == Term::kIsZero ? V{1} : V{0};  // its term is 0
+  static constexpr V kNothing = kTerm(0.0) == 0.0 ? V{0} : V{1};  // its term is 0
 
-  static double term_of(double value) {
-    if constexpr (term == Term::kIsZero) return value == 0.0 ? 1.0 : 0.0;
-    return term == Term::kSquare ? value * value : value;
-  }
   void flush() {
     add_whole(block_.data(), filled_);
     filled_ = 0;
@@ -76,7 +80,7 @@ class LaneSum {
     std::array<double, kLanes> lanes = lanes_;
     for (std::int64_t i = 0; i < n; i += kLanes) {
       for (std::size_t l = 0; l < kLanes; ++l)
-        lanes[l] += term_of(static_cast<double>(p[static_cast<std::size_t>(i) + l]));
+        lanes[l] += kTerm(static_cast<double>(p[static_cast<std::size_t>(i) + l]));
     }
     lanes_ = lanes;
   }
@@ -86,16 +90,16 @@ class LaneSum {
   std::int64_t filled_ = 0;
 };
 
-template<Term term>
+template<double (*kTerm)(double)>
 double reduce(const Tensor& x, std::uint32_t part) {
   double total = 0.0;
   const Walk<1> walk({&x});
   const Range range = range_of(walk.count(), kElementsPerPart, part);
-  AllFloats::dispatch(x.dtype, [&]<class E>(std::type_identity<E>) {
+  dispatch_any_float(x.dtype, [&]<class E>(std::type_identity<E>) {
     using V = std::conditional_t<std::is_same_v<E, double>, double, float>;
     const E* p = elements<E>(x);
     wide([&] {
-      LaneSum<V, term> sum;
+      LaneSum<V, kTerm> sum;
       walk.over(range.begin, range.end,
                 [&](const auto& at, std::int64_t n) { sum.add(p + at[0], walk.step()[0], n); });
       total = sum.total();
@@ -153,21 +157,21 @@ Status check_sum(const Args& args) {
   return check_reduction("sum", args);
 }
 void run_sum(const Args& args, std::uint32_t part) {
-  leave(args, part, reduce<Term::kValue>(args.tensors[0], part));
+  leave(args, part, reduce<value_itself>(args.tensors[0], part));
 }
 
 Status check_sum_squares(const Args& args) {
   return check_reduction("sum_squares", args);
 }
 void run_sum_squares(const Args& args, std::uint32_t part) {
-  leave(args, part, reduce<Term::kSquare>(args.tensors[0], part));
+  leave(args, part, reduce<square>(args.tensors[0], part));
 }
 
 Status check_count_zeros(const Args& args) {
   return check_reduction("count_zeros", args);
 }
 void run_count_zeros(const Args& args, std::uint32_t part) {
-  leave(args, part, reduce<Term::kIsZero>(args.tensors[0], part));
+  leave(args, part, reduce<is_zero>(args.tensors[0], part));
 }
 
 Status check_clip_coefficient(const Args& args) {

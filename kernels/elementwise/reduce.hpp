@@ -27,9 +27,8 @@ void run_clip_coefficient(const Args& args, std::uint32_t part);
 // The one output element has one writer.
 std::uint32_t one_part(const Args& args);
 
-inline constexpr std::array<Operand, 2> kSumOperands{
-    {{"x", Intent::kRead, false}, {"out", Intent::kReadWrite, false}}};
+inline constexpr std::array<Operand, 2> kSumOperands{{{"x", Operand::kRead}, {"out", Operand::kReadWrite}}};
 inline constexpr std::array<Operand, 2> kClipOperands{
-    {{"square_sum", Intent::kRead, false}, {"out", Intent::kWrite, false}}};
+    {{"square_sum", Operand::kRead}, {"out", Operand::kWrite}}};
 
 }  // namespace muster::kernels::elementwise

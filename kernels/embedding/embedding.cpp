@@ -3,21 +3,21 @@
 #include "kernels/check.hpp"
 #include "kernels/element.hpp"
 #include "kernels/on_host.hpp"
+#include "kernels/row.hpp"
 #include "kernels/wide.hpp"
 
 #include <muster/kernels.h>
 
 #include <cstring>
 #include <limits>
-#include <vector>
 
 namespace muster::kernels::embedding {
 namespace {
 
 constexpr std::array<Operand, 3> kForwardOperands{
-    {{"ids", Intent::kRead, false}, {"table", Intent::kRead, false}, {"out", Intent::kWrite, false}}};
+    {{"ids", Operand::kRead}, {"table", Operand::kRead}, {"out", Operand::kWrite}}};
 constexpr std::array<Operand, 3> kBackwardOperands{
-    {{"ids", Intent::kRead, false}, {"dout", Intent::kRead, false}, {"dtable", Intent::kReadWrite, false}}};
+    {{"ids", Operand::kRead}, {"dout", Operand::kRead}, {"dtable", Operand::kReadWrite}}};
 
 constexpr std::int64_t kForwardElementsPerPart = 256 * 1024;
 // A backward tile: 1 MiB of f32 at most.
@@ -75,8 +75,8 @@ void forward_range(const Args& args, Range tokens) {
 
 void run_forward(const Args& args, std::uint32_t part) {
   const Range tokens = range_of(args.tensors[2].size[0], tokens_per_part(args), part);
-  ComputeFloats::dispatch(args.tensors[1].dtype,
-                          [&]<class E>(std::type_identity<E>) { forward_range<E>(args, tokens); });
+  dispatch_float(args.tensors[1].dtype,
+                 [&]<class E>(std::type_identity<E>) { forward_range<E>(args, tokens); });
 }
 
 Status check_backward(const Args& args) {
@@ -168,13 +168,14 @@ void backward_in_place(const Args& args, const Tile& tile) {
   wide([&] { add_tokens<E>(args, tile, sums); });
 }
 
+struct TileScratch;
+
 // A table in bf16 is summed in f32 scratch and rounded once.
 void backward_rounded(const Args& args, const Tile& tile) {
   const bool accumulate = args.ints[1] != 0;
   if (accumulate && !any_token(args, tile)) return;
   const Tensor& dtable = args.tensors[2];
-  thread_local std::vector<float> scratch(kTileRows * kTileColumns);
-  const Sums sums{scratch.data(), tile.width(), 1};
+  const Sums sums{scratch<TileScratch>(kTileRows * kTileColumns), tile.width(), 1};
   Bf16* table =
       elements<Bf16>(dtable) + tile.rows.begin * dtable.stride[0] + tile.columns.begin * dtable.stride[1];
   const auto row = [&](std::int64_t r) { return table + r * dtable.stride[0]; };
@@ -202,18 +203,18 @@ void run_backward(const Args& args, std::uint32_t part) {
     backward_rounded(args, tile);
     return;
   }
-  ComputeFloats::dispatch(args.tensors[1].dtype,
-                          [&]<class E>(std::type_identity<E>) { backward_in_place<E>(args, tile); });
+  dispatch_float(args.tensors[1].dtype,
+                 [&]<class E>(std::type_identity<E>) { backward_in_place<E>(args, tile); });
 }
 
 }  // namespace
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 2> kRows{{
-      {MUSTER_KERNEL_EMBEDDING_FORWARD, "embedding_forward", kForwardOperands, Numbers{1, 0}, check_forward,
+      {MUSTER_KERNEL_EMBEDDING_FORWARD, "embedding_forward", kForwardOperands, 1, 0, check_forward,
        parts_forward, launchers(on_host<run_forward>)},
-      {MUSTER_KERNEL_EMBEDDING_BACKWARD, "embedding_backward", kBackwardOperands, Numbers{2, 0},
-       check_backward, parts_backward, launchers(on_host<run_backward>)},
+      {MUSTER_KERNEL_EMBEDDING_BACKWARD, "embedding_backward", kBackwardOperands, 2, 0, check_backward,
+       parts_backward, launchers(on_host<run_backward>)},
   }};
   return kRows;
 }

@@ -15,16 +15,14 @@ namespace {
 using host::Matrix;
 using host::Product;
 
-constexpr std::array<Operand, 4> kForwardOperands{{{"x", Intent::kRead, false},
-                                                   {"w", Intent::kRead, false},
-                                                   {"bias", Intent::kRead, true},
-                                                   {"y", Intent::kWrite, false}}};
+constexpr std::array<Operand, 4> kForwardOperands{
+    {{"x", Operand::kRead}, {"w", Operand::kRead}, {"bias", Operand::kRead, true}, {"y", Operand::kWrite}}};
 constexpr std::array<Operand, 3> kDgradOperands{
-    {{"dy", Intent::kRead, false}, {"w", Intent::kRead, false}, {"dx", Intent::kReadWrite, false}}};
-constexpr std::array<Operand, 4> kWgradOperands{{{"dy", Intent::kRead, false},
-                                                 {"x", Intent::kRead, false},
-                                                 {"dw", Intent::kReadWrite, false},
-                                                 {"dbias", Intent::kReadWrite, true}}};
+    {{"dy", Operand::kRead}, {"w", Operand::kRead}, {"dx", Operand::kReadWrite}}};
+constexpr std::array<Operand, 4> kWgradOperands{{{"dy", Operand::kRead},
+                                                 {"x", Operand::kRead},
+                                                 {"dw", Operand::kReadWrite},
+                                                 {"dbias", Operand::kReadWrite, true}}};
 
 // Columns of dbias in a part, and columns that are summed at a time.
 constexpr std::int64_t kBiasColumnsPerPart = 256;
@@ -157,8 +155,8 @@ void run_bias(const Args& args, std::uint32_t part) {
   const Range columns = range_of(dbias.size[0], kBiasColumnsPerPart, part);
   const Matrix all = Matrix::of(args.tensors[0]);
   const Matrix dy = all.block({0, all.rows}, columns);
-  ComputeFloats::dispatch(dy.dtype, [&]<class E>(std::type_identity<E>) {
-    ComputeFloats::dispatch(dbias.dtype, [&]<class O>(std::type_identity<O>) {
+  dispatch_float(dy.dtype, [&]<class E>(std::type_identity<E>) {
+    dispatch_float(dbias.dtype, [&]<class O>(std::type_identity<O>) {
       O* target = elements<O>(dbias) + columns.begin * dbias.stride[0];
       wide([&] { sum_columns<E>(dy, target, dbias.stride[0], args.ints[0] != 0); });
     });
@@ -183,11 +181,11 @@ void run_wgrad(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 3> kRows{{
-      {MUSTER_KERNEL_LINEAR_FORWARD, "linear_forward", kForwardOperands, Numbers{}, check_forward,
-       parts_forward, launchers(on_host<run_forward>)},
-      {MUSTER_KERNEL_LINEAR_DGRAD, "linear_dgrad", kDgradOperands, Numbers{1, 0}, check_dgrad, parts_dgrad,
+      {MUSTER_KERNEL_LINEAR_FORWARD, "linear_forward", kForwardOperands, 0, 0, check_forward, parts_forward,
+       launchers(on_host<run_forward>)},
+      {MUSTER_KERNEL_LINEAR_DGRAD, "linear_dgrad", kDgradOperands, 1, 0, check_dgrad, parts_dgrad,
        launchers(on_host<run_dgrad>)},
-      {MUSTER_KERNEL_LINEAR_WGRAD, "linear_wgrad", kWgradOperands, Numbers{1, 0}, check_wgrad, parts_wgrad,
+      {MUSTER_KERNEL_LINEAR_WGRAD, "linear_wgrad", kWgradOperands, 1, 0, check_wgrad, parts_wgrad,
        launchers(on_host<run_wgrad>)},
   }};
   return kRows;

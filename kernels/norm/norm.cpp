@@ -9,47 +9,39 @@
 namespace muster::kernels::norm {
 namespace {
 
-constexpr std::array<Operand, 4> kRmsForward{{{"x", Intent::kRead, false},
-                                              {"weight", Intent::kRead, false},
-                                              {"y", Intent::kWrite, false},
-                                              {"rstd", Intent::kWrite, false}}};
-constexpr std::array<Operand, 6> kRmsBackward{{{"dy", Intent::kRead, false},
-                                               {"x", Intent::kRead, false},
-                                               {"weight", Intent::kRead, false},
-                                               {"rstd", Intent::kRead, false},
-                                               {"dx", Intent::kReadWrite, false},
-                                               {"dweight", Intent::kReadWrite, false}}};
-constexpr std::array<Operand, 6> kLayerForward{{{"x", Intent::kRead, false},
-                                                {"weight", Intent::kRead, false},
-                                                {"bias", Intent::kRead, true},
-                                                {"y", Intent::kWrite, false},
-                                                {"mean", Intent::kWrite, false},
-                                                {"rstd", Intent::kWrite, false}}};
-constexpr std::array<Operand, 8> kLayerBackward{{{"dy", Intent::kRead, false},
-                                                 {"x", Intent::kRead, false},
-                                                 {"weight", Intent::kRead, false},
-                                                 {"mean", Intent::kRead, false},
-                                                 {"rstd", Intent::kRead, false},
-                                                 {"dx", Intent::kReadWrite, false},
-                                                 {"dweight", Intent::kReadWrite, false},
-                                                 {"dbias", Intent::kReadWrite, true}}};
-
-using Indices = std::initializer_list<std::size_t>;
+constexpr std::array<Operand, 4> kRmsForward{
+    {{"x", Operand::kRead}, {"weight", Operand::kRead}, {"y", Operand::kWrite}, {"rstd", Operand::kWrite}}};
+constexpr std::array<Operand, 6> kRmsBackward{{{"dy", Operand::kRead},
+                                               {"x", Operand::kRead},
+                                               {"weight", Operand::kRead},
+                                               {"rstd", Operand::kRead},
+                                               {"dx", Operand::kReadWrite},
+                                               {"dweight", Operand::kReadWrite}}};
+constexpr std::array<Operand, 6> kLayerForward{{{"x", Operand::kRead},
+                                                {"weight", Operand::kRead},
+                                                {"bias", Operand::kRead, true},
+                                                {"y", Operand::kWrite},
+                                                {"mean", Operand::kWrite},
+                                                {"rstd", Operand::kWrite}}};
+constexpr std::array<Operand, 8> kLayerBackward{{{"dy", Operand::kRead},
+                                                 {"x", Operand::kRead},
+                                                 {"weight", Operand::kRead},
+                                                 {"mean", Operand::kRead},
+                                                 {"rstd", Operand::kRead},
+                                                 {"dx", Operand::kReadWrite},
+                                                 {"dweight", Operand::kReadWrite},
+                                                 {"dbias", Operand::kReadWrite, true}}};
 
 // x is [T, D] of a compute dtype; `like_x` share its shape and dtype.
-Status check_rows(const Subject& s, std::size_t x, Indices like_x) {
+Status check_rows(const Subject& s, std::size_t x, std::initializer_list<std::size_t> like_x) {
   MUSTER_RETURN_IF_ERROR(expect_dims(s, x, 2));
   MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, x, {MUSTER_F32, MUSTER_BF16}));
   MUSTER_RETURN_IF_ERROR(expect_size_in(s, x, 1, 0, kRowElementsMax));
-  for (const std::size_t operand : like_x) {
-    MUSTER_RETURN_IF_ERROR(expect_same_shape(s, operand, x));
-    MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, operand, x));
-  }
-  return {};
+  return expect_like(s, like_x, x);
 }
 
 // [D] of x's dtype.
-Status check_parameters(const Subject& s, std::size_t x, Indices parameters) {
+Status check_parameters(const Subject& s, std::size_t x, std::initializer_list<std::size_t> parameters) {
   for (const std::size_t operand : parameters) {
     MUSTER_RETURN_IF_ERROR(expect_dims(s, operand, 1));
     MUSTER_RETURN_IF_ERROR(expect_equal_size(s, operand, 0, x, 1));
@@ -59,7 +51,8 @@ Status check_parameters(const Subject& s, std::size_t x, Indices parameters) {
 }
 
 // [D], F32 or the weight's dtype.
-Status check_gradients(const Subject& s, std::size_t x, std::size_t weight, Indices gradients) {
+Status check_gradients(const Subject& s, std::size_t x, std::size_t weight,
+                       std::initializer_list<std::size_t> gradients) {
   for (const std::size_t operand : gradients) {
     MUSTER_RETURN_IF_ERROR(expect_dims(s, operand, 1));
     MUSTER_RETURN_IF_ERROR(expect_equal_size(s, operand, 0, x, 1));
@@ -69,7 +62,7 @@ Status check_gradients(const Subject& s, std::size_t x, std::size_t weight, Indi
 }
 
 // [T], F32.
-Status check_statistics(const Subject& s, std::size_t x, Indices statistics) {
+Status check_statistics(const Subject& s, std::size_t x, std::initializer_list<std::size_t> statistics) {
   for (const std::size_t operand : statistics) {
     MUSTER_RETURN_IF_ERROR(expect_dims(s, operand, 1));
     MUSTER_RETURN_IF_ERROR(expect_equal_size(s, operand, 0, x, 0));
@@ -162,14 +155,14 @@ void run_backward(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 4> kRows{{
-      {MUSTER_KERNEL_RMS_NORM_FORWARD, "rms_norm_forward", kRmsForward, Numbers{0, 1}, check_rms_forward,
+      {MUSTER_KERNEL_RMS_NORM_FORWARD, "rms_norm_forward", kRmsForward, 0, 1, check_rms_forward,
        parts_forward, launchers(on_host<run_forward<Form::kRms>>)},
-      {MUSTER_KERNEL_RMS_NORM_BACKWARD, "rms_norm_backward", kRmsBackward, Numbers{2, 0}, check_rms_backward,
+      {MUSTER_KERNEL_RMS_NORM_BACKWARD, "rms_norm_backward", kRmsBackward, 2, 0, check_rms_backward,
        parts_backward, launchers(on_host<run_backward<Form::kRms>>)},
-      {MUSTER_KERNEL_LAYER_NORM_FORWARD, "layer_norm_forward", kLayerForward, Numbers{0, 1},
-       check_layer_forward, parts_forward, launchers(on_host<run_forward<Form::kLayer>>)},
-      {MUSTER_KERNEL_LAYER_NORM_BACKWARD, "layer_norm_backward", kLayerBackward, Numbers{2, 0},
-       check_layer_backward, parts_backward, launchers(on_host<run_backward<Form::kLayer>>)},
+      {MUSTER_KERNEL_LAYER_NORM_FORWARD, "layer_norm_forward", kLayerForward, 0, 1, check_layer_forward,
+       parts_forward, launchers(on_host<run_forward<Form::kLayer>>)},
+      {MUSTER_KERNEL_LAYER_NORM_BACKWARD, "layer_norm_backward", kLayerBackward, 2, 0, check_layer_backward,
+       parts_backward, launchers(on_host<run_backward<Form::kLayer>>)},
   }};
   return kRows;
 }

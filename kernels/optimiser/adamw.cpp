@@ -12,11 +12,11 @@
 namespace muster::kernels::optimiser {
 namespace {
 
-constexpr std::array<Operand, 5> kAdamwOperands{{{"param", Intent::kReadWrite, false},
-                                                 {"grad", Intent::kRead, false},
-                                                 {"m", Intent::kReadWrite, false},
-                                                 {"v", Intent::kReadWrite, false},
-                                                 {"state", Intent::kRead, false}}};
+constexpr std::array<Operand, 5> kAdamwOperands{{{"param", Operand::kReadWrite},
+                                                 {"grad", Operand::kRead},
+                                                 {"m", Operand::kReadWrite},
+                                                 {"v", Operand::kReadWrite},
+                                                 {"state", Operand::kRead}}};
 
 // Seven streams of f32: about 1 MiB of traffic, 100 µs.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;
@@ -113,7 +113,7 @@ void run_adamw(const Args& args, std::uint32_t part) {
 }  // namespace
 
 std::span<const Kernel> rows() {
-  static constexpr std::array<Kernel, 1> kRows{{{MUSTER_KERNEL_ADAMW, "adamw", kAdamwOperands, Numbers{0, 5},
+  static constexpr std::array<Kernel, 1> kRows{{{MUSTER_KERNEL_ADAMW, "adamw", kAdamwOperands, 0, 5,
                                                  check_adamw, parts_adamw, launchers(on_host<run_adamw>)}}};
   return kRows;
 }

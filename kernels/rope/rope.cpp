@@ -12,7 +12,7 @@
 namespace muster::kernels::rope {
 namespace {
 
-constexpr std::array<Operand, 2> kOperands{{{"x", Intent::kRead, false}, {"y", Intent::kReadWrite, false}}};
+constexpr std::array<Operand, 2> kOperands{{{"x", Operand::kRead}, {"y", Operand::kReadWrite}}};
 
 // About 10 µs of rotation.
 constexpr std::int64_t kElementsPerPart = 32 * 1024;
@@ -27,8 +27,7 @@ Status check(const Args& args) {
   const Subject s{"rope", kOperands, args};
   MUSTER_RETURN_IF_ERROR(expect_dims(s, 0, 4));
   MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, 0, {MUSTER_F32, MUSTER_BF16}));
-  MUSTER_RETURN_IF_ERROR(expect_same_shape(s, 1, 0));
-  MUSTER_RETURN_IF_ERROR(expect_same_dtype(s, 1, 0));
+  MUSTER_RETURN_IF_ERROR(expect_like(s, {1}, 0));
   const Tensor& x = args.tensors[0];
   if (x.size[3] % 2 != 0)
     return failure(Code::kBadArgument,
@@ -176,7 +175,7 @@ void run(const Args& args, std::uint32_t part) {
 
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 1> kRows{
-      {{MUSTER_KERNEL_ROPE, "rope", kOperands, Numbers{2, 1}, check, parts, launchers(on_host<run>), 0}}};
+      {{MUSTER_KERNEL_ROPE, "rope", kOperands, 2, 1, check, parts, launchers(on_host<run>), 0}}};
   return kRows;
 }
 

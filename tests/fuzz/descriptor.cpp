@@ -214,8 +214,8 @@ void kernel(Bytes& bytes) {
     if (how == 0) said.tensors[i] = any_view(bytes, dtype);
     if (how == 1) said.tensors[i].buffer = any_buffer(bytes);
   }
-  said.int_count = row != nullptr ? row->numbers.ints : bytes.take<std::uint32_t>();
-  said.real_count = row != nullptr ? row->numbers.reals : 0;
+  said.int_count = row != nullptr ? row->ints : bytes.take<std::uint32_t>();
+  said.real_count = row != nullptr ? row->reals : 0;
   if (bytes.below(16) == 1) said.int_count = bytes.take<std::uint32_t>();
   if (bytes.below(16) == 1) said.real_count = bytes.take<std::uint32_t>();
   for (std::size_t i = 0; i < std::min<std::size_t>(said.int_count, std::size(said.ints)); ++i)

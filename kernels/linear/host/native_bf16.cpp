@@ -19,16 +19,6 @@ dnnl_data_type_t type_of(muster_dtype dtype) {
   return dtype == MUSTER_F32 ? dnnl_f32 : dnnl_bf16;
 }
 
-// A generated product depends on these values, but not on addresses.
-struct ProductKey {
-  std::array<std::int64_t, 3> sizes;                   // m, n, k
-  std::array<std::array<std::int64_t, 2>, 3> strides;  // of a, b, c
-  muster_dtype c_dtype;
-  bool bias;
-  bool accumulate;
-  friend bool operator==(const ProductKey&, const ProductKey&) = default;
-};
-
 // The strides for the library, which takes matrices with contiguous rows or columns; empty for others. The
 // stride along a dim of one element is corrected, because the library reads it.
 std::optional<std::array<std::int64_t, 2>> strides_of(const Matrix& m) {
@@ -40,41 +30,15 @@ std::optional<std::array<std::int64_t, 2>> strides_of(const Matrix& m) {
   return std::nullopt;
 }
 
-std::optional<ProductKey> key_of(const Product& p) {
-  const auto a = strides_of(p.a);
-  const auto b = strides_of(p.b);
-  const auto c = strides_of(p.c);
-  if (!a || !b || !c || (*c)[1] != 1) return std::nullopt;
-  const bool bias = p.bias.data != nullptr;
-  if (bias && p.bias.columns > 1 && p.bias.column_stride != 1) return std::nullopt;
-  return ProductKey{{p.a.rows, p.b.columns, p.a.columns}, {*a, *b, *c}, p.c.dtype, bias, p.accumulate};
-}
-
-template<class T, dnnl_status_t (*destroy)(T*)>
-struct Destroyer {
-  void operator()(T* object) const { (void)destroy(object); }
+struct DnnlDestroyed {
+  void operator()(dnnl_memory_t memory) const { (void)dnnl_memory_destroy(memory); }
+  void operator()(dnnl_primitive_t primitive) const { (void)dnnl_primitive_destroy(primitive); }
+  void operator()(dnnl_primitive_desc_t descriptor) const { (void)dnnl_primitive_desc_destroy(descriptor); }
+  void operator()(dnnl_primitive_attr_t attributes) const { (void)dnnl_primitive_attr_destroy(attributes); }
+  void operator()(dnnl_post_ops_t operations) const { (void)dnnl_post_ops_destroy(operations); }
 };
-dnnl_status_t destroy_memory(dnnl_memory* m) {
-  return dnnl_memory_destroy(m);
-}
-dnnl_status_t destroy_primitive(dnnl_primitive* p) {
-  return dnnl_primitive_destroy(p);
-}
-dnnl_status_t destroy_descriptor(dnnl_primitive_desc* d) {
-  return dnnl_primitive_desc_destroy(d);
-}
-dnnl_status_t destroy_attributes(dnnl_primitive_attr* a) {
-  return dnnl_primitive_attr_destroy(a);
-}
-dnnl_status_t destroy_operations(dnnl_post_ops* o) {
-  return dnnl_post_ops_destroy(o);
-}
-using DnnlMemory = std::unique_ptr<dnnl_memory, Destroyer<dnnl_memory, destroy_memory>>;
-using Primitive = std::unique_ptr<dnnl_primitive, Destroyer<dnnl_primitive, destroy_primitive>>;
-using DnnlDescriptor =
-    std::unique_ptr<dnnl_primitive_desc, Destroyer<dnnl_primitive_desc, destroy_descriptor>>;
-using Attributes = std::unique_ptr<dnnl_primitive_attr, Destroyer<dnnl_primitive_attr, destroy_attributes>>;
-using Operations = std::unique_ptr<dnnl_post_ops, Destroyer<dnnl_post_ops, destroy_operations>>;
+template<class Object>
+using DnnlOwned = std::unique_ptr<Object, DnnlDestroyed>;
 
 dnnl_engine_t engine() {
   static const dnnl_engine_t cpu = [] {
@@ -94,24 +58,24 @@ dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t columns,
   return d;
 }
 
-DnnlMemory memory_of(const dnnl_memory_desc_t& d) {
+DnnlOwned<dnnl_memory> memory_of(const dnnl_memory_desc_t& d) {
   dnnl_memory_t m = nullptr;
   MUSTER_ASSERT(dnnl_memory_create(&m, &d, engine(), DNNL_MEMORY_NONE) == dnnl_success);
-  return DnnlMemory(m);
+  return DnnlOwned<dnnl_memory>(m);
 }
 
 // We provide the library's work memory, so that a run allocates nothing. Accumulation adds c before the only
 // rounding.
-Attributes attributes_of(bool accumulate) {
+DnnlOwned<dnnl_primitive_attr> attributes_of(bool accumulate) {
   dnnl_primitive_attr_t attributes = nullptr;
   MUSTER_ASSERT(dnnl_primitive_attr_create(&attributes) == dnnl_success);
-  Attributes owned(attributes);
+  DnnlOwned<dnnl_primitive_attr> owned(attributes);
   MUSTER_ASSERT(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
                 dnnl_success);
   if (accumulate) {
     dnnl_post_ops_t operations = nullptr;
     MUSTER_ASSERT(dnnl_post_ops_create(&operations) == dnnl_success);
-    const Operations owned_operations(operations);
+    const DnnlOwned<dnnl_post_ops> owned_operations(operations);
     MUSTER_ASSERT(dnnl_post_ops_append_sum(operations, 1.0f) == dnnl_success);
     MUSTER_ASSERT(dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success);
   }
@@ -123,12 +87,22 @@ Attributes attributes_of(bool accumulate) {
 // Owns    the library's objects; the operands' memory is set for each run. Thread  one.
 // Bound   none.  Fails  make() returns nothing if the library has no such product.
 struct Generated {
-  ProductKey key{};
-  Primitive primitive;
-  DnnlMemory a, b, c, bias, scratchpad;
+  // A generated product depends on these values, but not on addresses.
+  struct Key {
+    std::array<std::int64_t, 3> sizes;                   // m, n, k
+    std::array<std::array<std::int64_t, 2>, 3> strides;  // of a, b, c
+    muster_dtype c_dtype;
+    bool bias;
+    bool accumulate;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+
+  Key key{};
+  DnnlOwned<dnnl_primitive> primitive;
+  DnnlOwned<dnnl_memory> a, b, c, bias, scratchpad;
   std::size_t scratchpad_bytes = 0;
 
-  static std::optional<Generated> make(const ProductKey& key) {
+  static std::optional<Generated> make(const Key& key) {
     const auto& [m, n, k] = key.sizes;
     const dnnl_memory_desc_t a = describe(m, k, key.strides[0], dnnl_bf16);
     const dnnl_memory_desc_t b = describe(k, n, key.strides[1], dnnl_bf16);
@@ -137,12 +111,12 @@ struct Generated {
     dnnl_matmul_desc_t operation;
     if (dnnl_matmul_desc_init(&operation, &a, &b, key.bias ? &bias : nullptr, &c) != dnnl_success)
       return std::nullopt;
-    const Attributes attributes = attributes_of(key.accumulate);
+    const DnnlOwned<dnnl_primitive_attr> attributes = attributes_of(key.accumulate);
     dnnl_primitive_desc_t descriptor = nullptr;
     if (dnnl_primitive_desc_create(&descriptor, &operation, attributes.get(), engine(), nullptr) !=
         dnnl_success)
       return std::nullopt;
-    const DnnlDescriptor owned(descriptor);
+    const DnnlOwned<dnnl_primitive_desc> owned(descriptor);
     dnnl_primitive_t primitive = nullptr;
     if (dnnl_primitive_create(&primitive, descriptor) != dnnl_success) return std::nullopt;
 
@@ -161,6 +135,16 @@ struct Generated {
   }
 };
 
+std::optional<Generated::Key> key_of(const Product& p) {
+  const auto a = strides_of(p.a);
+  const auto b = strides_of(p.b);
+  const auto c = strides_of(p.c);
+  if (!a || !b || !c || (*c)[1] != 1) return std::nullopt;
+  const bool bias = p.bias.data != nullptr;
+  if (bias && p.bias.columns > 1 && p.bias.column_stride != 1) return std::nullopt;
+  return Generated::Key{{p.a.rows, p.b.columns, p.a.columns}, {*a, *b, *c}, p.c.dtype, bias, p.accumulate};
+}
+
 // The products that a thread used last, and one work memory for all of them.
 //
 // Owns    both. Thread  the one that it belongs to.
@@ -173,7 +157,7 @@ class ProductCache {
   ProductCache(const ProductCache&) = delete;
   ProductCache& operator=(const ProductCache&) = delete;
 
-  const Generated* find(const ProductKey& key) {
+  const Generated* find(const Generated::Key& key) {
     for (const Generated& g : products_)
       if (g.key == key) return &g;
     auto made = Generated::make(key);

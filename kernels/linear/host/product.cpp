@@ -1,12 +1,12 @@
 #include "kernels/linear/host/product.hpp"
 
 #include "kernels/linear/host/native_bf16.hpp"
+#include "kernels/row.hpp"
 #include "kernels/wide.hpp"
 
 #include "api/base/assert.hpp"
 
 #include <cstring>
-#include <vector>
 
 #include <dnnl.h>
 #include <omp.h>
@@ -19,20 +19,9 @@ constexpr std::int64_t kPackedTerms = 1024;
 // Packed elements at a time, both blocks together.
 constexpr std::int64_t kPackedElements = 1024 * 1024;
 
-// f32 memory that a thread keeps from call to call.
-//
-// Owns    its elements. Thread  the one that it belongs to.
-// Bound   the largest tile this thread has met.  Fails  never; without memory the process ends.
-class Scratch {
- public:
-  float* take(std::int64_t count) {
-    if (static_cast<std::size_t>(count) > elements_.size()) elements_.resize(static_cast<std::size_t>(count));
-    return elements_.data();
-  }
-
- private:
-  std::vector<float> elements_;
-};
+struct PackedLeft;
+struct PackedRight;
+struct RoundedTile;
 
 // The library uses OpenMP, and would start a team for each worker. The number of threads is set per calling
 // thread, so one call in each is enough.
@@ -77,7 +66,7 @@ Operand32 as_is(const Matrix& m) {
 
 // Copies m to dense rows of f32.
 void pack_rows(const Matrix& m, float* target) {
-  ComputeFloats::dispatch(m.dtype, [&]<class E>(std::type_identity<E>) {
+  dispatch_float(m.dtype, [&]<class E>(std::type_identity<E>) {
     const E* source = reinterpret_cast<const E*>(m.data);
     wide([&] {
       for (std::int64_t r = 0; r < m.rows; ++r) {
@@ -104,7 +93,7 @@ Operand32 packed(const Matrix& m, float* target) {
 
 // Rounds dense rows of f32 into m.
 void unpack_rows(const float* source, const Matrix& m) {
-  ComputeFloats::dispatch(m.dtype, [&]<class E>(std::type_identity<E>) {
+  dispatch_float(m.dtype, [&]<class E>(std::type_identity<E>) {
     E* target = reinterpret_cast<E*>(m.data);
     wide([&] {
       for (std::int64_t r = 0; r < m.rows; ++r) {
@@ -158,8 +147,6 @@ void multiply_into(const Product& p, const Matrix& c) {
     sgemm(as_is(p.a), as_is(p.b), c, k, beta);
     return;
   }
-  thread_local Scratch packed_a;
-  thread_local Scratch packed_b;
   const std::int64_t terms =
       std::clamp<std::int64_t>(kPackedElements / (c.rows + c.columns), 16, kPackedTerms);
   for (std::int64_t begin = 0; begin < k; begin += terms) {
@@ -167,8 +154,8 @@ void multiply_into(const Product& p, const Matrix& c) {
     const std::int64_t some = along.end - along.begin;
     const Matrix a = p.a.block({0, p.a.rows}, along);
     const Matrix b = p.b.block(along, {0, p.b.columns});
-    const Operand32 left = a_fits ? as_is(a) : packed(a, packed_a.take(a.rows * some));
-    const Operand32 right = b_fits ? as_is(b) : packed(b, packed_b.take(b.columns * some));
+    const Operand32 left = a_fits ? as_is(a) : packed(a, scratch<PackedLeft>(a.rows * some));
+    const Operand32 right = b_fits ? as_is(b) : packed(b, scratch<PackedRight>(b.columns * some));
     sgemm(left, right, c, some, beta);
     beta = 1.0f;
   }
@@ -191,8 +178,7 @@ void multiply(const Product& p, Bf16Path bf16_path) {
     multiply_into(p, p.c);
     return;
   }
-  thread_local Scratch result;
-  float* const tile = result.take(p.c.rows * p.c.columns);
+  float* const tile = scratch<RoundedTile>(p.c.rows * p.c.columns);
   multiply_into(p, {reinterpret_cast<std::byte*>(tile), MUSTER_F32, p.c.rows, p.c.columns, p.c.columns, 1});
   unpack_rows(tile, p.c);
 }

@@ -10,13 +10,13 @@ namespace muster::kernels::test {
 namespace {
 
 constexpr std::array<Operand, 3> kOperands{
-    {{"x", Intent::kRead, false}, {"bias", Intent::kRead, true}, {"y", Intent::kWrite, false}}};
+    {{"x", Operand::kRead}, {"bias", Operand::kRead, true}, {"y", Operand::kWrite}}};
 
 Status accept(const Args&) {
   return {};
 }
 
-const Kernel kProbe{1, "probe", kOperands, {1, 1}, accept, nullptr};
+const Kernel kProbe{1, "probe", kOperands, 1, 1, accept, nullptr};
 
 struct Probe {
   OwnedTensor x{MUSTER_F32, {32, 65}};
@@ -146,7 +146,7 @@ TEST(Validate, RefusesOutputsThatOverlapOtherOperands) {
 
 // Goal: an elementwise kernel may write exactly where it reads, but not to an overlapping other view.
 TEST(Validate, TakesTheVeryViewInPlace) {
-  const Kernel in_place{1, "probe", kOperands, {1, 1}, accept, nullptr, {}, 0};
+  const Kernel in_place{1, "probe", kOperands, 1, 1, accept, nullptr, {}, 0};
   OwnedTensor memory(MUSTER_F32, {100});
   Tensor x = memory.view();
   x.size[0] = 50;

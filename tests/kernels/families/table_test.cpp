@@ -57,8 +57,8 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
     EXPECT_NE(row.check, nullptr) << row.name;
     EXPECT_NE(row.parts, nullptr) << row.name;
     EXPECT_LE(row.operands.size(), std::size_t{MUSTER_KERNEL_TENSORS_MAX}) << row.name;
-    EXPECT_LE(row.numbers.ints, std::uint32_t{MUSTER_KERNEL_INTS_MAX}) << row.name;
-    EXPECT_LE(row.numbers.reals, std::uint32_t{MUSTER_KERNEL_REALS_MAX}) << row.name;
+    EXPECT_LE(row.ints, std::uint32_t{MUSTER_KERNEL_INTS_MAX}) << row.name;
+    EXPECT_LE(row.reals, std::uint32_t{MUSTER_KERNEL_REALS_MAX}) << row.name;
     EXPECT_EQ(find(row.op), &row);
   }
   EXPECT_EQ(listed, published);
@@ -117,8 +117,8 @@ TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
     const Kernel& row = all()[i];
     EXPECT_EQ(built[i].op, row.op);
     EXPECT_EQ(row.operands.size(), built[i].tensor_count) << row.name;
-    EXPECT_EQ(row.numbers.ints, built[i].int_count) << row.name;
-    EXPECT_EQ(row.numbers.reals, built[i].real_count) << row.name;
+    EXPECT_EQ(row.ints, built[i].int_count) << row.name;
+    EXPECT_EQ(row.reals, built[i].real_count) << row.name;
     for (std::size_t k = 0; k < row.operands.size(); ++k)
       EXPECT_EQ(row.operands[k].optional, optional.contains({row.op, k})) << row.name << ", operand " << k;
   }

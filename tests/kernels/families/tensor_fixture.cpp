@@ -25,7 +25,7 @@ constexpr std::size_t kBorderBytes = 64;
 
 template<class F>
 void with_element(muster_dtype dtype, F&& f) {
-  AnyElement::dispatch(dtype, std::forward<F>(f));
+  dispatch_any(dtype, std::forward<F>(f));
 }
 
 void store_value(muster_dtype dtype, std::byte* p, double value) {
@@ -271,8 +271,8 @@ void run_in_any_order(const Kernel& kernel, const Args& args, std::initializer_l
 }
 
 void expect_refused(const Kernel& kernel, Args args, const std::string& needle) {
-  if (args.ints.empty()) args.ints.resize(kernel.numbers.ints);
-  if (args.reals.empty()) args.reals.resize(kernel.numbers.reals);
+  if (args.ints.empty()) args.ints.resize(kernel.ints);
+  if (args.reals.empty()) args.reals.resize(kernel.reals);
   const Status status = validate(kernel, args);
   EXPECT_EQ(status.code(), Code::kBadArgument);
   EXPECT_THAT(status.message(), testing::AllOf(testing::HasSubstr(kernel.name), testing::HasSubstr(needle)));

@@ -17,7 +17,7 @@
 
 namespace muster::scheduler::test {
 
-inline const kernels::Kernel kNothing{0, "nothing", {}, {}, nullptr, nullptr};
+inline const kernels::Kernel kNothing{0, "nothing", {}, 0, 0, nullptr, nullptr};
 
 // The programs of this folder run once more with this variable: on devices whose streams wait for each other.
 inline bool stream_waits() {

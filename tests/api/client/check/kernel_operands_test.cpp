@@ -15,7 +15,7 @@ TEST(KernelOperands, AreThoseOfTheTable) {
     EXPECT_STREQ(known->name, kernel.name);
     std::uint32_t written = 0;
     for (std::size_t i = 0; i < kernel.operands.size(); ++i)
-      if (kernel.operands[i].intent != kernels::Intent::kRead) written |= 1U << i;
+      if (kernel.operands[i].intent != kernels::Operand::kRead) written |= 1U << i;
     EXPECT_EQ(known->written, written) << kernel.name;
   }
 }
