@@ -55,7 +55,7 @@ bool Epochs::ended_since(std::uint64_t epoch, std::uint64_t fault) const {
   return false;
 }
 
-bool MemberEpoch::move_on(const Epochs& epochs, std::uint64_t fault) {
+bool Epochs::Member::move_on(const Epochs& epochs, std::uint64_t fault) {
   if (!epochs.has_ended(epoch_)) return false;
   const std::uint64_t before = epoch_;
   epoch_ = late_ ? before + 1 : epochs.after(before, fault);
@@ -63,7 +63,7 @@ bool MemberEpoch::move_on(const Epochs& epochs, std::uint64_t fault) {
   return epoch_ != before;
 }
 
-bool MemberEpoch::hear(const Epochs& epochs, std::uint64_t fault) {
+bool Epochs::Member::hear(const Epochs& epochs, std::uint64_t fault) {
   if (!epochs.ended_since(epoch_, fault)) return false;
   if (late_ && epochs.cause_of(epoch_)->fault != fault) return false;
   return move_on(epochs, fault);

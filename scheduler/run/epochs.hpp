@@ -33,6 +33,32 @@ class Epochs {
   static constexpr std::size_t kCausesKept = 16;
   enum class Why : std::uint8_t { kLoss, kOther };
 
+  // The epoch in which a member stands at a place.
+  //
+  // Owns    that epoch, and whether it is still behind since it attached.
+  // Thread  that of its place.
+  // Bound   -
+  // Fails   never.
+  class Member {
+   public:
+    explicit Member(std::uint64_t epoch = 1) : epoch_(epoch) {}
+
+    std::uint64_t epoch() const { return epoch_; }
+    // The member has its first client in this run.
+    void begin(const Epochs& epochs) { late_ = epochs.has_ended(epoch_); }
+    // It has another one, or a new run begins.
+    void enter(const Epochs& epochs) { *this = Member(epochs.present()); }
+    // The member has learned of `fault` by an operation of this place. Returns whether it has moved.
+    bool move_on(const Epochs& epochs, std::uint64_t fault);
+    // The member has learned of `fault`, perhaps elsewhere. It moves on if the fault has ended its epoch, or
+    // a later one and it has not come late.
+    bool hear(const Epochs& epochs, std::uint64_t fault);
+
+   private:
+    std::uint64_t epoch_;
+    bool late_ = false;  // since it began it has not stood in the present epoch
+  };
+
   explicit Epochs(std::uint64_t present = 1) : present_(present) {}
 
   std::uint64_t present() const { return present_; }
@@ -59,32 +85,6 @@ class Epochs {
 
   std::uint64_t present_;
   std::vector<End> ends_;  // of the epochs before the present one, oldest first
-};
-
-// The epoch in which a member stands at a place.
-//
-// Owns    that epoch, and whether it is still behind since it attached.
-// Thread  that of its place.
-// Bound   -
-// Fails   never.
-class MemberEpoch {
- public:
-  explicit MemberEpoch(std::uint64_t epoch = 1) : epoch_(epoch) {}
-
-  std::uint64_t epoch() const { return epoch_; }
-  // The member has its first client in this run.
-  void begin(const Epochs& epochs) { late_ = epochs.has_ended(epoch_); }
-  // It has another one, or a new run begins.
-  void enter(const Epochs& epochs) { *this = MemberEpoch(epochs.present()); }
-  // The member has learned of `fault` by an operation of this place. Returns whether it has moved.
-  bool move_on(const Epochs& epochs, std::uint64_t fault);
-  // The member has learned of `fault`, perhaps elsewhere. It moves on if the fault has ended its epoch, or a
-  // later one and it has not come late.
-  bool hear(const Epochs& epochs, std::uint64_t fault);
-
- private:
-  std::uint64_t epoch_;
-  bool late_ = false;  // since it began it has not stood in the present epoch
 };
 
 }  // namespace muster::scheduler

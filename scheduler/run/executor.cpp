@@ -167,9 +167,10 @@ Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome
     return communicator.launch(prepared, members_, step.key, priority, outcome);
   }
   const auto number = [&](std::size_t i) { return step.parts[i].plan->number; };
-  const std::shared_ptr<transport::Communicator::Prepared>* prepared = plan.prepared.find(step.parts.size(), number);
+  const std::shared_ptr<transport::Communicator::Prepared>* prepared =
+      plan.prepared.find(step.parts.size(), number);
   if (prepared == nullptr) {
-    PreparedPlans::Entry entry;
+    Plan::Prepared::Entry entry;
     for (std::size_t i = 0; i < step.parts.size(); ++i) entry.plans.push_back(number(i));
     MUSTER_ASSIGN_OR_RETURN(entry.prepared, communicator.prepare(work.collective, members_));
     prepared = &plan.prepared.add(std::move(entry));

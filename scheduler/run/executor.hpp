@@ -18,13 +18,6 @@
 
 namespace muster::scheduler {
 
-struct Finished {
-  std::uint32_t step_index = 0;
-  Instant begin{0};
-  Instant end{0};
-  const Status* failure = nullptr;  // nullptr: success. Valid until a step is launched at that index.
-};
-
 // Owns    a stream for each open lane of each rank, an event for each step that may lie there, and the
 //         communicators.
 // Thread  the one that holds the engine lock.
@@ -69,6 +62,12 @@ class Executor {
   }
   // Nobody waits for the launched collective any more: Communicator::cancel().
   void cancel(std::uint32_t step_index);
+  struct Finished {
+    std::uint32_t step_index = 0;
+    Instant begin{0};
+    Instant end{0};
+    const Status* failure = nullptr;  // nullptr: success. Valid until a step is launched at that index.
+  };
   // Calls done(Finished) for every step that has finished since the last call; steps of one lane in order.
   // Returns their number. `done` may launch.
   template<class F>

@@ -3,7 +3,6 @@
 #include "api/base/assert.hpp"
 #include "scheduler/run/overdue.hpp"
 
-#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -45,7 +44,18 @@ std::optional<std::pair<std::uint32_t, const Cause*>> arrived_behind_failure(con
   return std::nullopt;
 }
 
-RankTable<RankLanes> first_lanes(const GraphOptions& options) {
+// The cause with the oldest fault among the stopped lanes; nullptr: none is stopped.
+CausePtr first_failure(const RankLanes& rank) {
+  CausePtr first;
+  for (std::uint32_t lane = 0; lane < rank.lanes(); ++lane) {
+    const LaneQueue::Failures& failures = rank.lane(lane).failures();
+    if (failures.stopped() && (first == nullptr || failures.cause()->fault < first->fault))
+      first = failures.cause();
+  }
+  return first;
+}
+
+RankTable<RankLanes> first_lanes(const Graph::Options& options) {
   return {options.world, [&](Rank) { return RankLanes(options.lanes, options.lane_depth); }};
 }
 
@@ -59,7 +69,7 @@ CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, c
 
 }  // namespace
 
-Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
+Graph::Graph(Options options, std::vector<Group> groups, Actions& actions)
     : options_(options),
       actions_(actions),
       matches_(std::move(groups), options.world),
@@ -67,13 +77,6 @@ Graph::Graph(GraphOptions options, std::vector<Group> groups, Actions& actions)
       absences_(options.world),
       ranks_(first_lanes(options)),
       open_lanes_({ranks_, matches_, steps_, work_list_}, options.launch_depth) {}
-
-void Graph::set_group(GroupId group, Group now) {
-  if (now.ranks == groups()[group.value].ranks) return matches_.set_group(group, std::move(now));
-  steps_.remove(group);
-  matches_.set_group(group, std::move(now));
-  open_lanes_.add(group);
-}
 
 // ---- clients -----------------------------------------------------------------------------------
 
@@ -93,7 +96,7 @@ void Graph::begin_run() {
 CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const CausePtr& heard) {
   RankLanes& r = ranks_[rank];
   if (!r.present()) return nullptr;
-  CausePtr root = r.first_failure();
+  CausePtr root = first_failure(r);
   if (root == nullptr) root = heard;
   Cause loss{Code::kPeerLost, static_cast<std::int32_t>(rank.value), text};
   if (root != nullptr) {
@@ -104,11 +107,9 @@ CausePtr Graph::detached(Rank rank, const std::string& text, Instant now, const 
   absences_.left(rank, root != nullptr ? cause : nullptr);
   r.detached();
   for (std::uint32_t lane = 0; lane < r.lanes(); ++lane) stop_lane(rank, lane, cause);
-  for (std::uint32_t g = 0; g < groups().size(); ++g) {
-    const std::vector<Rank>& members = groups()[g].ranks;
-    if (std::find(members.begin(), members.end(), rank) == members.end()) continue;
-    work_list_.fail(matches_[GroupId(g)].end_all(cause, Epochs::Why::kLoss), cause);
-  }
+  for (std::uint32_t g = 0; g < groups().size(); ++g)
+    if (groups()[g].index_of(rank))
+      work_list_.fail(matches_[GroupId(g)].end_all(cause, Epochs::Why::kLoss), cause);
   resolve(now);
   open_lanes_.close_all(rank);
   return cause;
@@ -150,11 +151,11 @@ Code Graph::submit(Request request, Instant now) {
   if (work != nullptr) start.stamp = matches_[work->group].stamp(place_of(*work, request.lane_id));
   start.on_streams = options_.stream_waits && (work == nullptr || !groups()[work->group.value].spans());
   actions_.submitted(request);
-  if (lane.stopped()) {  // covered by the failure that is published already
+  if (lane.failures().stopped()) {  // covered by the failure that is published already
     drop(request.rank, request.lane, start);
   } else {
     lane.push(start, now);
-    rank.set_busy(request.lane);
+    rank.set_busy(request.lane, true);
     work_list_.mark_runnable(request.rank);
   }
   resolve(now);
@@ -171,9 +172,9 @@ Code Graph::signal(Rank rank, std::uint32_t timeline, std::uint64_t value, Insta
 
 void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
   LaneQueue& lane = ranks_[rank].lane(lane_index);
-  if (!lane.stopped()) return;
-  const std::uint64_t fault = lane.cause()->fault;
-  for (const Place& place : lane.noted()) matches_[place.group].move_on(place, fault);
+  if (!lane.failures().stopped()) return;
+  const std::uint64_t fault = lane.failures().cause()->fault;
+  for (const Place& place : lane.failures().noted()) matches_[place.group].move_on(place, fault);
   matches_.heard(rank, fault);
   actions_.resumed(rank, lane_index, lane.resume());
   work_list_.mark_runnable(rank);
@@ -201,7 +202,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     const bool of_former = !rank.present() || flight.generations[i] != rank.generation();
     if (flight.given_up) --load.given_up;
     if (flight.given_up && !of_former) actions_.quarantined(part.rank, part.lane, --load.quarantined);
-    const bool well = cause == nullptr && (of_former || lane.failure_at(part.value) == nullptr);
+    const bool well = cause == nullptr && (of_former || lane.failures().at(part.value) == nullptr);
     actions_.retired(part.rank, part.lane, part.value, *part.plan, well);
     if (rank.present()) work_list_.mark_runnable(part.rank);
     if (of_former) continue;
@@ -210,7 +211,7 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     if (cause == nullptr) continue;
     if (const CollectiveWork* work = part.plan->collective()) {
       const Place place = place_of(*work, part.lane_id);
-      lane.note(place);
+      lane.failures().note(place);
       work_list_.fail(matches_[place.group].end(place, cause), cause);
     }
     stop_lane(part.rank, part.lane, cause, part.value);
@@ -276,7 +277,7 @@ void Graph::tick(Instant now) {
         moved && later(*moved, flight.deadline - flight.since) > now)
       continue;
     const Step& step = flight.step;
-    const std::vector<AwaitedRanks> awaited = actions_.awaited(index, step);
+    const std::vector<Step::Awaited> awaited = actions_.awaited(index, step);
     // While that was asked, the step may have ended: then finished() brings a better cause than an empty
     // list.
     if (!actions_.is_outside(index)) continue;
@@ -320,7 +321,7 @@ void Graph::give_up_steps(const std::vector<std::uint32_t>& steps, const CausePt
       if (!rank.present() || flight.generations[i] != rank.generation()) continue;
       if (collective) {
         const Place place = place_of(*part.plan->collective(), part.lane_id);
-        rank.lane(part.lane).note(place);
+        rank.lane(part.lane).failures().note(place);
         work_list_.fail(matches_[place.group].end(place, root), root);
       }
       actions_.quarantined(part.rank, part.lane, ++load.quarantined);
@@ -343,7 +344,7 @@ void Graph::resolve(Instant now) {
       for (std::uint64_t left = lanes.busy(); left != 0; left &= left - 1) {
         const auto lane = static_cast<std::uint32_t>(std::countr_zero(left));
         moved = pump_lane(rank, lane, now) || moved;
-        if (!lanes.lane(lane).has_next()) lanes.set_idle(lane);
+        if (!lanes.lane(lane).has_next()) lanes.set_busy(lane, false);
       }
     lanes.note_exposure(now);
   };
@@ -356,7 +357,7 @@ void Graph::resolve(Instant now) {
     } else if (const auto rank = work_list_.take_runnable()) {
       if (ranks_[*rank].present()) pump(*rank);
     } else {
-      for (const GroupEnd& end : matches_.take_ended())
+      for (const GroupPlaces::End& end : matches_.take_ended())
         actions_.ended({groups()[end.group.value].key, end.epoch, end.cause->code, end.cause->culprit,
                         end.why == Epochs::Why::kLoss, end.cause->text});
       return;
@@ -461,19 +462,15 @@ CausePtr Graph::new_fault(Cause cause) {
   return std::make_shared<const Cause>(std::move(cause));
 }
 
-// Later launched starts may still run, but their points are never reached. If the lane was reset after the
-// failed start, it stops again, before its next start.
 void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause,
                       std::optional<std::uint64_t> failed_value) {
   RankLanes& r = ranks_[rank];
   LaneQueue& lane = r.lane(lane_index);
-  std::optional<std::uint64_t> from;
-  if (failed_value) from = lane.stop_at(*failed_value, cause);
-  if (!from && lane.stopped()) return;
-  if (!from) from = lane.stop(cause);
+  const std::optional<std::uint64_t> from = lane.stop(cause, failed_value);
+  if (!from) return;
   while (lane.has_next()) drop(rank, lane_index, lane.take_newest());
   if (!r.present()) return;
-  actions_.stopped(rank, lane_index, *from, *lane.cause());
+  actions_.stopped(rank, lane_index, *from, *lane.failures().cause());
   work_list_.mark_runnable(rank);
   if (!options_.stream_waits) return;
   // Now, because its last member may arrive next.
@@ -491,11 +488,11 @@ void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& st
   if (work != nullptr && r.present()) {  // if not present, detached() ends all its places
     LaneQueue& lane = r.lane(lane_index);
     const Place place = place_of(*work, start.request.lane_id);
-    lane.note(place);
+    lane.failures().note(place);
     if (absence_in(*work, groups()[work->group.value].ranks, absences_) != nullptr) {
       matches_[place.group].give_back(place, start.stamp);
     } else {
-      const CausePtr cause = passed_on(lane.cause());
+      const CausePtr cause = passed_on(lane.failures().cause());
       work_list_.fail(matches_[place.group].drop(place, start.stamp, cause), cause);
     }
   }

@@ -7,7 +7,7 @@
 // collective is launched when all members have arrived (MatchQueue) and nothing runs on its lane. Work that
 // former clients of the rank left running counts too, because it lies on the same streams.
 //
-// Stream waits. With GraphOptions::stream_waits a start need not wait until a point of its rank is reached,
+// Stream waits. With Options::stream_waits a start need not wait until a point of its rank is reached,
 // if the step that reaches it is launched: it is launched behind that step (Step::after), and its stream
 // waits. Both steps run on the device's streams alone, so neither is a collective between nodes.
 //
@@ -33,6 +33,7 @@
 #include "scheduler/run/rank_lanes.hpp"
 #include "scheduler/run/step_table.hpp"
 #include "scheduler/run/work_list.hpp"
+#include "transport/collective/job_links.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -42,14 +43,6 @@
 
 namespace muster::scheduler {
 
-struct GraphOptions {
-  World world;                                // the job's ranks; those of this node have lanes here
-  std::uint32_t lane_depth = 1024;            // starts waiting or running per lane
-  std::uint32_t launch_depth = 8;             // kernels of one lane handed to its stream at a time
-  std::uint32_t lanes = MUSTER_LANE_CLASSES;  // with which each rank begins
-  bool stream_waits = false;                  // Device::Info::stream_waits of the ranks' devices
-};
-
 // Owns    the lanes of every rank, the match queue, the steps in flight, and the absences.
 // Thread  the one that holds the engine lock.
 // Bound   shm::kLanesMax lanes per rank, lane_depth starts per lane. launch_depth steps in flight per lane,
@@ -57,7 +50,55 @@ struct GraphOptions {
 // Fails   submit() with kBusy when the lane is full; submit() and signal() with kBadArgument.
 class Graph {
  public:
-  Graph(GraphOptions options, std::vector<Group> groups, Actions& actions);
+  struct Options {
+    World world;                                // the job's ranks; those of this node have lanes here
+    std::uint32_t lane_depth = 1024;            // starts waiting or running per lane
+    std::uint32_t launch_depth = 8;             // kernels of one lane handed to its stream at a time
+    std::uint32_t lanes = MUSTER_LANE_CLASSES;  // with which each rank begins
+    bool stream_waits = false;                  // Device::Info::stream_waits of the ranks' devices
+  };
+
+  // The graph's decisions; the engine carries them out in order.
+  //
+  // Owns    nothing. Thread  the caller of the graph.
+  // Bound   each call is short and must not change the graph.
+  // Fails   never: a device's failure is reported to finished().
+  class Actions {
+   public:
+    virtual ~Actions() = default;
+    // Enqueue the step; report it to finished() with its index once its work is done. It lives until
+    // then. Report it after those that it was launched behind (Step::after).
+    virtual void launch(std::uint32_t step_index, const Step& step) = 0;
+    // The lane's timeline reached `value`, by a step with this key (Step::key).
+    virtual void reached(Rank rank, std::uint32_t lane, std::uint64_t value,
+                         const transport::MatchKey& key) = 0;
+    // The lane stopped: values from `from` on will never be reached. Called again, with a `from` that may be
+    // lower, if an earlier launched step fails too.
+    virtual void stopped(Rank rank, std::uint32_t lane, std::uint64_t from, const Cause& cause) = 0;
+    // The lane runs again: values above `to` are new.
+    virtual void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) = 0;
+    // The request is accepted: it goes into its lane's queue, or fails at once because the lane is stopped.
+    virtual void submitted(const Request&) {}
+    // The deadline of the rank's next start on this lane has passed. Called before the lane stops. The cause
+    // holds what the graph knows, and the callee may improve it.
+    virtual void overdue(Rank, std::uint32_t /*lane*/, Cause&) {}
+    // Whether the launched step goes on outside the workers, where it may never end.
+    virtual bool is_outside(std::uint32_t /*step_index*/) { return false; }
+    // When something of the launched step last moved there. Nothing: it has not, it has failed, or unknown.
+    virtual std::optional<Instant> moved_at(std::uint32_t /*step_index*/) { return {}; }
+    // The ranks that the launched step waits for there; empty: unknown.
+    virtual std::vector<Step::Awaited> awaited(std::uint32_t /*step_index*/, const Step&) { return {}; }
+    // An epoch of a group that spans nodes has ended here, by a cause of this node.
+    virtual void ended(const transport::EpochEnd&) {}
+    // The launched step has passed its deadline; its members are informed. It still ends by finished().
+    virtual void cancel(std::uint32_t /*step_index*/) {}
+    // So many of the lane's starts have failed, but may still touch their memory until they are retired.
+    virtual void quarantined(Rank, std::uint32_t /*lane*/, std::uint32_t /*starts*/) {}
+    // A start is over and no longer uses its plan. `well`: it has run without a failure.
+    virtual void retired(Rank rank, std::uint32_t lane, std::uint64_t value, Plan& plan, bool well) = 0;
+  };
+
+  Graph(Options options, std::vector<Group> groups, Actions& actions);
 
   // ---- clients ---------------------------------------------------------------------------------
   // The rank has a new client: its lanes start empty at value 0 and its client timelines at 0. Returns
@@ -79,12 +120,7 @@ class Graph {
   // Gives the job's next number to a fault that ends places outside the graph.
   CausePtr new_fault(Cause cause);
 
-  // Makes room for starts of this plan.
-  void expect(const CollectiveWork& work) {
-    if (work.point_to_point()) matches_[work.group].pair(place_of(work, LaneId()));
-  }
-
-  // Opens and closes lanes. A client's lanes close when it leaves.
+  // Opens and closes lanes, and makes places. A client's lanes close when it leaves.
   OpenLanes& open_lanes() { return open_lanes_; }
 
   // ---- events ----------------------------------------------------------------------------------
@@ -106,9 +142,6 @@ class Graph {
   // Stops the lane before its next start, which fails for all its members. If there is none, its latest
   // launched step is given up, if that goes on outside the streams: it may wait for ranks of other nodes.
   void give_up(Rank rank, std::uint32_t lane, Cause cause, Instant now);
-  // Replaces a group that nobody uses; a group without ranks leaves the id free. One of the same ranks gives
-  // the group another name, also while it is used.
-  void set_group(GroupId group, Group now);
   // Enforces the deadlines of starts that are next on their lane. A deadline limits for how long nothing
   // moves that such a start waits for. Call at least every 100 ms. If a call comes much later, the engine was
   // held up itself, and that time counts against nobody.
@@ -138,7 +171,7 @@ class Graph {
   void drop(Rank rank, std::uint32_t lane, const LaneQueue::Start& start);
   void resolve(Instant now);
 
-  GraphOptions options_;
+  Options options_;
   Actions& actions_;
   MatchQueue matches_;
   StepTable steps_;

@@ -52,6 +52,17 @@ bool pair_spans(const Place& place, const Group& group, const World& world) {
   return !world.are_local(both);
 }
 
+// All members are here. Whether they agree decides what follows.
+GroupPlaces::Match match_of(std::span<const Arrival> members, std::uint64_t number, const Group& group) {
+  if (agreed(members, !group.spans())) return {GroupPlaces::Match::Kind::kGo, members, number, {}, {}};
+  return {
+      GroupPlaces::Match::Kind::kDisagree,
+      members,
+      number,
+      {},
+      fmt::format("group {}: ranks disagree on {}; no data was moved", group.name, difference_of(members))};
+}
+
 }  // namespace
 
 Place place_of(const CollectiveWork& work, LaneId lane) {
@@ -60,8 +71,7 @@ Place place_of(const CollectiveWork& work, LaneId lane) {
   return {work.group, lane, pair.root, pair.receiver, work.index(), pair.op == MUSTER_RECV, pair.tag};
 }
 
-GroupPlaces::GroupPlaces(GroupId id, const Group& group, MatchRoom& room)
-    : id_(id), group_(group), room_(room) {
+GroupPlaces::GroupPlaces(GroupId id, const Group& group, Room& room) : id_(id), group_(group), room_(room) {
   renew();
 }
 
@@ -73,7 +83,7 @@ void GroupPlaces::renew() {
   for (const Rank rank : group_.ranks) locals_.push_back(room_.world.is_local(rank) ? here++ : here);
   const std::uint64_t epoch = group_.first_epoch;
   pairs_ = Pairs{Epochs(epoch), {}, {}};
-  pairs_.members.resize(group_.ranks.size(), Member{MemberEpoch(epoch), 1, {}});
+  pairs_.members.resize(group_.ranks.size(), Member{Epochs::Member(epoch), 1, {}});
   room_.members.reserve(std::max<std::size_t>(here, 2));
 }
 
@@ -144,23 +154,16 @@ GroupPlaces::Match GroupPlaces::arrive(const Arrival& arrival) {
   MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
   slot = arrival;
   if (++here.arrived_count < here.arrived.size()) return {};
-  return complete(here);
-}
-
-GroupPlaces::Match GroupPlaces::complete(MatchEntry& here) {
-  Match match{Match::Kind::kGo, {}, 0, {}, {}};
   room_.members.clear();
-  for (auto& slot : here.arrived) {
-    MUSTER_ASSERT(room_.members.empty() || slot->stamp.number == room_.members.front().stamp.number);
-    room_.members.push_back(*slot);
-    slot.reset();
+  for (auto& each : here.arrived) {
+    MUSTER_ASSERT(room_.members.empty() || each->stamp.number == room_.members.front().stamp.number);
+    room_.members.push_back(*each);
+    each.reset();
   }
   here.arrived_count = 0;
   ++here.matched;
   here.latest = room_.members.front().stamp;
-  match.number = here.latest.number;
-  decide(match);
-  return match;
+  return match_of(room_.members, here.latest.number, group_);
 }
 
 GroupPlaces::Match GroupPlaces::arrive_at_pair(const Arrival& arrival, const Place& place) {
@@ -169,25 +172,16 @@ GroupPlaces::Match GroupPlaces::arrive_at_pair(const Arrival& arrival, const Pla
     here.forget(side_of(place), arrival.stamp);
     return {Match::Kind::kEnded, {}, 0, here.epochs().cause_of(arrival.stamp.epoch), {}};
   }
-  Match match{Match::Kind::kGo, {}, 0, {}, {}};
+  std::uint64_t number = 0;
   if (pair_spans(place, group_, room_.world)) {
-    match.number = here.arrive_from_here(side_of(place), arrival.stamp);
+    number = here.arrive_from_here(side_of(place), arrival.stamp);
     room_.members.assign({arrival});
   } else {
     const auto met = here.arrive(side_of(place), place.tag, arrival);
     if (!met) return {};
     room_.members.assign({met->sender, met->receiver});
   }
-  decide(match);
-  return match;
-}
-
-void GroupPlaces::decide(Match& match) const {
-  match.members = room_.members;
-  if (agreed(room_.members, !group_.spans())) return;
-  match.kind = Match::Kind::kDisagree;
-  match.differ = fmt::format("group {}: ranks disagree on {}; no data was moved", group_.name,
-                             difference_of(room_.members));
+  return match_of(room_.members, number, group_);
 }
 
 void GroupPlaces::withdraw(const Arrival& arrival) {
@@ -264,19 +258,13 @@ std::vector<Arrival> GroupPlaces::end_all(const CausePtr& cause, Epochs::Why why
   return waited;
 }
 
-std::optional<std::size_t> GroupPlaces::index_of(Rank rank) const {
-  const auto at = std::find(group_.ranks.begin(), group_.ranks.end(), rank);
-  if (at == group_.ranks.end()) return std::nullopt;
-  return static_cast<std::size_t>(at - group_.ranks.begin());
-}
-
 // ---- where members stand -----------------------------------------------------------------------
 
 // Calls body(epochs, member) for each lane, and once for all pairs that are not used yet. Calls
 // of_pair(place, side) for each pair that is used.
 template<class Body, class OfPair>
 void GroupPlaces::for_each_place(Rank rank, Body body, OfPair of_pair) {
-  const auto index = index_of(rank);
+  const auto index = group_.index_of(rank);
   if (!index) return;
   for (const auto& here : entries_)
     if (here != nullptr) body(here->epochs, here->members[locals_[*index]]);
@@ -294,7 +282,7 @@ void GroupPlaces::attached(Rank rank, bool first) {
         if (first)
           member.stands.begin(epochs);
         else
-          member = {MemberEpoch(epochs.present()), 1, {}};
+          member = {Epochs::Member(epochs.present()), 1, {}};
       },
       [first](PairPlace& here, PairPlace::Side side) { here.attached(side, first); });
 }
@@ -331,7 +319,7 @@ std::vector<Rank> GroupPlaces::missing(LaneId lane) const {
 }
 
 void GroupPlaces::add_waiting_for(Rank rank, std::vector<Arrival>& into) const {
-  const auto index = index_of(rank);
+  const auto index = group_.index_of(rank);
   if (!index) return;
   for (const auto& here : entries_)
     if (here != nullptr)
@@ -342,17 +330,17 @@ void GroupPlaces::add_waiting_for(Rank rank, std::vector<Arrival>& into) const {
     if (members.first == self || members.second == self) each.waiting(into);
 }
 
-void GroupPlaces::add_reached(std::vector<ReachedMatch>& into) const {
+void GroupPlaces::add_reached(std::vector<Reached>& into) const {
   for (std::uint32_t lane = 0; lane < entries_.size(); ++lane)
     if (const MatchEntry* const here = entries_[lane].get(); here != nullptr && here->latest.number > 0)
       into.push_back({id_, LaneId(lane), here->latest});
 }
 
-void GroupPlaces::add_pending(std::vector<PendingMatch>& into) const {
+void GroupPlaces::add_pending(std::vector<Pending>& into) const {
   for (std::uint32_t lane = 0; lane < entries_.size(); ++lane) {
     const MatchEntry* const here = entries_[lane].get();
     if (here == nullptr || here->arrived_count == 0) continue;
-    PendingMatch& pending = into.emplace_back(PendingMatch{id_, LaneId(lane), here->matched + 1, {}, {}});
+    Pending& pending = into.emplace_back(Pending{id_, LaneId(lane), here->matched + 1, {}, {}});
     for (const auto& slot : here->arrived)
       if (slot) pending.arrived.push_back(*slot);
     pending.missing = missing(LaneId(lane));

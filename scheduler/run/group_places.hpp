@@ -26,37 +26,6 @@
 
 namespace muster::scheduler {
 
-// The end of an epoch of a group that spans nodes, other than by GroupPlaces::end_up_to().
-struct GroupEnd {
-  GroupId group;
-  std::uint64_t epoch = 0;
-  CausePtr cause;
-  Epochs::Why why = Epochs::Why::kOther;
-};
-
-// An operation at which only some members have arrived.
-struct PendingMatch {
-  GroupId group;
-  LaneId lane;
-  std::uint64_t number = 0;  // counted over all epochs, from 1; of a SEND or RECV its value on its lane
-  std::vector<Arrival> arrived;
-  std::vector<Rank> missing;
-};
-
-// The latest collective of a place at which all members on this node have arrived.
-struct ReachedMatch {
-  GroupId group;
-  LaneId lane;
-  Stamp stamp;
-};
-
-// The places of all groups have this in common.
-struct MatchRoom {
-  World world;
-  std::vector<Arrival> members;  // of the latest match; kept, so that an arrival needs no heap
-  std::vector<GroupEnd> ended;   // since they were taken
-};
-
 // Owns    the epochs of every place, the epoch in which each member stands, and the arrivals that wait.
 // Thread  the one that holds the engine lock.
 // Bound   a place for each lane that a member holds, made with the lane, and one for each pair that is used.
@@ -64,8 +33,39 @@ struct MatchRoom {
 // Fails   never: a disagreement is a kind of Match.
 class GroupPlaces {
  public:
+  // The end of an epoch of a group that spans nodes, other than by GroupPlaces::end_up_to().
+  struct End {
+    GroupId group;
+    std::uint64_t epoch = 0;
+    CausePtr cause;
+    Epochs::Why why = Epochs::Why::kOther;
+  };
+
+  // An operation at which only some members have arrived.
+  struct Pending {
+    GroupId group;
+    LaneId lane;
+    std::uint64_t number = 0;  // counted over all epochs, from 1; of a SEND or RECV its value on its lane
+    std::vector<Arrival> arrived;
+    std::vector<Rank> missing;
+  };
+
+  // The latest collective of a place at which all members on this node have arrived.
+  struct Reached {
+    GroupId group;
+    LaneId lane;
+    Stamp stamp;
+  };
+
+  // The places of all groups have this in common.
+  struct Room {
+    World world;
+    std::vector<Arrival> members;  // of the latest match; kept, so that an arrival needs no heap
+    std::vector<End> ended;        // since they were taken
+  };
+
   // The group and the room outlive it.
-  GroupPlaces(GroupId id, const Group& group, MatchRoom& room);
+  GroupPlaces(GroupId id, const Group& group, Room& room);
   // The group has become another one; no operation is in flight.
   void renew();
 
@@ -132,12 +132,12 @@ class GroupPlaces {
   // Each appends: the arrivals at places of that rank, at which nothing ends; operations that wait for
   // members; the latest match of each lane.
   void add_waiting_for(Rank rank, std::vector<Arrival>& into) const;
-  void add_pending(std::vector<PendingMatch>& into) const;
-  void add_reached(std::vector<ReachedMatch>& into) const;
+  void add_pending(std::vector<Pending>& into) const;
+  void add_reached(std::vector<Reached>& into) const;
 
  private:
   struct Member {
-    MemberEpoch stands;
+    Epochs::Member stands;
     std::uint64_t next = 1;
     std::vector<std::uint64_t> given_back;  // numbers below `next`, rising
   };
@@ -163,16 +163,13 @@ class GroupPlaces {
   Member& member(const Place& place) {
     return entry(place.lane).members[locals_[static_cast<std::size_t>(place.index)]];
   }
-  std::optional<std::size_t> index_of(Rank rank) const;
   template<class Body, class OfPair>
   void for_each_place(Rank rank, Body body, OfPair of_pair);
-  Match complete(MatchEntry& here);
   Match arrive_at_pair(const Arrival& arrival, const Place& place);
-  void decide(Match& match) const;
 
   const GroupId id_;
   const Group& group_;
-  MatchRoom& room_;
+  Room& room_;
   std::vector<std::uint32_t> locals_;                 // by index: how many members before it are on this node
   std::vector<std::unique_ptr<MatchEntry>> entries_;  // by LaneId; null: no member has the lane
   Pairs pairs_;

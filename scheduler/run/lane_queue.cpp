@@ -43,55 +43,59 @@ void LaneQueue::finish(std::uint64_t value, bool well) {
   if (well) reached_ = value;
 }
 
-std::uint64_t LaneQueue::stop(CausePtr cause) {
-  MUSTER_ASSERT(!stopped());
-  cause_ = std::move(cause);
-  failed_from_ = has_next() ? next().request.value : last_ + 1;
-  failed_to_ = 0;
-  return failed_from_;
+std::optional<std::uint64_t> LaneQueue::stop(const CausePtr& cause, std::optional<std::uint64_t> failed) {
+  if (failed)
+    if (const auto from = failures_.stop_at(*failed, cause)) return from;
+  if (failures_.stopped()) return std::nullopt;
+  const std::uint64_t from = has_next() ? next().request.value : last_ + 1;
+  failures_.stop(from, cause);
+  return from;
 }
 
-std::optional<std::uint64_t> LaneQueue::stop_at(std::uint64_t value, CausePtr cause) {
-  if (failed_to_ != 0 && value >= failed_from_ && value <= failed_to_) {
+// ---- failures ----------------------------------------------------------------------------------
+
+void LaneQueue::Failures::stop(std::uint64_t value, CausePtr cause) {
+  cause_ = std::move(cause);
+  from_ = value;
+  to_ = 0;
+}
+
+std::optional<std::uint64_t> LaneQueue::Failures::stop_at(std::uint64_t value, CausePtr cause) {
+  if (to_ != 0 && value >= from_ && value <= to_) {
     remember({value, value, std::move(cause)});
     return std::nullopt;
   }
-  if (!stopped()) {
-    cause_ = std::move(cause);
-    failed_to_ = 0;
-    failed_from_ = value;
-  }
-  failed_from_ = std::min(failed_from_, value);
-  return failed_from_;
+  if (!stopped()) stop(value, std::move(cause));
+  from_ = std::min(from_, value);
+  return from_;
 }
 
-std::uint64_t LaneQueue::resume() {
-  failed_to_ = last_;
-  remember({failed_from_, failed_to_, cause_});
+std::uint64_t LaneQueue::Failures::resume(std::uint64_t last) {
+  to_ = last;
+  remember({from_, to_, cause_});
   noted_.clear();
-  return failed_to_;
+  return to_;
 }
 
-// Points of a failure stay failed after the reset. Beyond kFailuresKept the two oldest failures become one,
-// which covers the points between them too. So a start that waits for such an old point may fail wrongly.
-void LaneQueue::remember(Failed failed) {
-  before_.push_back(std::move(failed));
-  if (before_.size() <= kFailuresKept) return;
+// Points of a failure stay failed after the reset. Beyond kKept the two oldest failures become one, which
+// covers the points between them too. So a start that waits for such an old point may fail wrongly.
+void LaneQueue::Failures::remember(Past past) {
+  before_.push_back(std::move(past));
+  if (before_.size() <= kKept) return;
   before_[1].from = std::min(before_[0].from, before_[1].from);
   before_.erase(before_.begin());
 }
 
-const Cause* LaneQueue::failure_at(std::uint64_t value) const {
-  if (stopped() && value >= failed_from_) return cause_.get();
-  for (const Failed& failed : before_)
-    if (value >= failed.from && value <= failed.to) return failed.cause.get();
+const Cause* LaneQueue::Failures::at(std::uint64_t value) const {
+  if (stopped() && value >= from_) return cause_.get();
+  for (const Past& past : before_)
+    if (value >= past.from && value <= past.to) return past.cause.get();
   return nullptr;
 }
 
-void LaneQueue::note(const Place& place) {
-  const bool known =
-      std::any_of(noted_.begin(), noted_.end(), [&](const Place& other) { return other.same_as(place); });
-  if (!known) noted_.push_back(place);
+void LaneQueue::Failures::note(const Place& place) {
+  const auto same = [&](const Place& other) { return other.same_as(place); };
+  if (std::none_of(noted_.begin(), noted_.end(), same)) noted_.push_back(place);
 }
 
 }  // namespace muster::scheduler

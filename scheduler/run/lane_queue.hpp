@@ -13,12 +13,10 @@ namespace muster::scheduler {
 
 // Owns    its starts. The launched ones are a prefix of the queue.
 // Thread  one.
-// Bound   `depth` starts; kFailuresKept failures that were reset.
+// Bound   `depth` starts; Failures::kKept failures that were reset.
 // Fails   never.
 class LaneQueue {
  public:
-  static constexpr std::size_t kFailuresKept = 64;
-
   struct Start {
     Request request;
     Stamp stamp;           // of a collective
@@ -27,6 +25,44 @@ class LaneQueue {
     // because a stream can wait for another.
     bool on_streams = false;
     std::uint32_t step = 0;  // that it was launched in: an index of the step table
+  };
+
+  // Which values the lane never reached, why, and where its starts have failed.
+  class Failures {
+   public:
+    static constexpr std::size_t kKept = 64;
+
+    // Whether the lane has failed and was not reset.
+    bool stopped() const { return from_ != 0 && to_ == 0; }
+    // The cause of the latest failure.
+    const CausePtr& cause() const { return cause_; }
+    // Why the lane never reached `value`; nullptr if it has reached it, or still may.
+    const Cause* at(std::uint64_t value) const;
+    // The places where the lane's starts have failed or were dropped since it stopped, each place once.
+    void note(const Place& place);
+    const std::vector<Place>& noted() const { return noted_; }
+
+    // `value`: the first that will never be reached.
+    void stop(std::uint64_t value, CausePtr cause);
+    // The launched start of `value` has failed. Returns the first value that is never reached; nothing, if
+    // the lane was reset since and `value` is among those that failed before the reset.
+    std::optional<std::uint64_t> stop_at(std::uint64_t value, CausePtr cause);
+    // `last`: the newest value. It has failed too.
+    std::uint64_t resume(std::uint64_t last);
+
+   private:
+    struct Past {
+      std::uint64_t from = 0;
+      std::uint64_t to = 0;
+      CausePtr cause;
+    };
+    void remember(Past past);
+
+    std::uint64_t from_ = 0;  // 0: the lane has never failed
+    std::uint64_t to_ = 0;    // 0 while the lane is stopped
+    CausePtr cause_;
+    std::vector<Place> noted_;
+    std::vector<Past> before_;  // failures that were reset, oldest first
   };
 
   explicit LaneQueue(std::uint32_t depth) : queue_(depth) {}
@@ -64,32 +100,16 @@ class LaneQueue {
   const Start* in_flight(std::uint64_t value) const;
 
   // ---- failures --------------------------------------------------------------------------------
-  // Whether the lane has failed and was not reset.
-  bool stopped() const { return failed_from_ != 0 && failed_to_ == 0; }
-  // The cause of the latest failure.
-  const CausePtr& cause() const { return cause_; }
-  // Stops before the next start. Returns the first value that will never be reached.
-  std::uint64_t stop(CausePtr cause);
-  // The launched start of `value` has failed. Returns the first value that is never reached; later launched
-  // starts may still run. Returns nothing if the lane was reset since and `value` is among those that failed
-  // before the reset.
-  std::optional<std::uint64_t> stop_at(std::uint64_t value, CausePtr cause);
+  const Failures& failures() const { return failures_; }
+  Failures& failures() { return failures_; }
+  // Stops before the next start, or at `failed`, a launched start that has failed; later launched starts may
+  // still run. If the lane was reset after that start, it stops again, before its next one. Returns the first
+  // value that will never be reached; nothing, without `failed`, if the lane had stopped already.
+  std::optional<std::uint64_t> stop(const CausePtr& cause, std::optional<std::uint64_t> failed = {});
   // Lets the lane run again. Returns the last value that has failed.
-  std::uint64_t resume();
-  // Why the lane never reached `value`; nullptr if it has reached it, or still may.
-  const Cause* failure_at(std::uint64_t value) const;
-  // The places where the lane's starts have failed or were dropped since it stopped, each place once.
-  void note(const Place& place);
-  const std::vector<Place>& noted() const { return noted_; }
+  std::uint64_t resume() { return failures_.resume(last_); }
 
  private:
-  struct Failed {  // values that were never reached, and why
-    std::uint64_t from = 0;
-    std::uint64_t to = 0;
-    CausePtr cause;
-  };
-  void remember(Failed failed);
-
   BoundedQueue<Start> queue_;
   std::uint32_t in_flight_ = 0;  // launched starts
   bool launched_collective_ = false;
@@ -97,11 +117,7 @@ class LaneQueue {
   std::uint64_t last_ = 0;  // value of the newest start
   std::uint64_t launched_ = 0;
   std::uint64_t reached_ = 0;
-  std::uint64_t failed_from_ = 0;  // 0: the lane has never failed
-  std::uint64_t failed_to_ = 0;    // 0 while the lane is stopped
-  CausePtr cause_;
-  std::vector<Place> noted_;
-  std::vector<Failed> before_;  // failures that were reset, oldest first
+  Failures failures_;
 };
 
 }  // namespace muster::scheduler

@@ -10,10 +10,11 @@ MatchQueue::MatchQueue(std::vector<Group> groups, World world)
   for (std::uint32_t g = 0; g < groups_.size(); ++g) places_.emplace_back(GroupId(g), groups_[g], room_);
 }
 
-void MatchQueue::set_group(GroupId group, Group now) {
+bool MatchQueue::set_group(GroupId group, Group now) {
   const bool renamed = now.ranks == groups_[group.value].ranks;
   groups_[group.value] = std::move(now);
   if (!renamed) places_[group.value].renew();
+  return !renamed;
 }
 
 void MatchQueue::attached(Rank rank, bool first) {
@@ -30,14 +31,14 @@ std::vector<Arrival> MatchQueue::waiting_for(Rank rank) const {
   return waiting;
 }
 
-std::vector<PendingMatch> MatchQueue::pending() const {
-  std::vector<PendingMatch> all;
+std::vector<GroupPlaces::Pending> MatchQueue::pending() const {
+  std::vector<GroupPlaces::Pending> all;
   for (const GroupPlaces& places : places_) places.add_pending(all);
   return all;
 }
 
-std::vector<ReachedMatch> MatchQueue::reached() const {
-  std::vector<ReachedMatch> all;
+std::vector<GroupPlaces::Reached> MatchQueue::reached() const {
+  std::vector<GroupPlaces::Reached> all;
   for (std::uint32_t g = 0; g < groups_.size(); ++g)
     if (groups_[g].spans()) places_[g].add_reached(all);
   return all;

@@ -21,13 +21,13 @@ class MatchQueue {
   MatchQueue& operator=(const MatchQueue&) = delete;
 
   // Replaces a group that has no operation in flight; a group without ranks leaves the id free. One of the
-  // same ranks only gives it another name.
-  void set_group(GroupId group, Group now);
+  // same ranks only gives it another name: false.
+  bool set_group(GroupId group, Group now);
   std::span<const Group> groups() const { return groups_; }
   GroupPlaces& operator[](GroupId group) { return places_[group.value]; }
   const GroupPlaces& operator[](GroupId group) const { return places_[group.value]; }
 
-  std::vector<GroupEnd> take_ended() { return std::exchange(room_.ended, {}); }
+  std::vector<GroupPlaces::End> take_ended() { return std::exchange(room_.ended, {}); }
   // The rank has its first client in this run; or another one, or a new run begins: it stands in the present
   // epochs.
   void attached(Rank rank, bool first);
@@ -37,12 +37,12 @@ class MatchQueue {
   // ---- for reports -----------------------------------------------------------------------------
   // The arrivals at all places of that rank. Nothing ends.
   std::vector<Arrival> waiting_for(Rank rank) const;
-  std::vector<PendingMatch> pending() const;
+  std::vector<GroupPlaces::Pending> pending() const;
   // Those of the groups that span nodes.
-  std::vector<ReachedMatch> reached() const;
+  std::vector<GroupPlaces::Reached> reached() const;
 
  private:
-  MatchRoom room_;
+  GroupPlaces::Room room_;
   std::vector<Group> groups_;
   std::vector<GroupPlaces> places_;  // by group
 };

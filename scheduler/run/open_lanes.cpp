@@ -3,6 +3,7 @@
 #include "api/base/assert.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace muster::scheduler {
 
@@ -19,6 +20,13 @@ OpenLanes::OpenLanes(Needs needs, std::uint32_t launch_depth)
   for (std::uint32_t g = 0; g < matches_.groups().size(); ++g) add(GroupId(g));
 }
 
+void OpenLanes::set_group(GroupId group, Group now) {
+  if (!matches_.set_group(group, std::move(now))) return;
+  steps_.remove(group);
+  add(group);
+}
+
+// Makes the places of a group, on each lane that a member has.
 void OpenLanes::add(GroupId group) {
   for (const Rank rank : matches_.groups()[group.value].ranks) {
     if (!ranks_.world().is_local(rank)) continue;
@@ -38,10 +46,8 @@ void OpenLanes::make_place(GroupId group, LaneId lane) {
 
 template<class F>
 void OpenLanes::for_each_group(Rank rank, F&& f) {
-  for (std::uint32_t g = 0; g < matches_.groups().size(); ++g) {
-    const std::vector<Rank>& members = matches_.groups()[g].ranks;
-    if (std::find(members.begin(), members.end(), rank) != members.end()) f(GroupId(g));
-  }
+  for (std::uint32_t g = 0; g < matches_.groups().size(); ++g)
+    if (matches_.groups()[g].index_of(rank)) f(GroupId(g));
 }
 
 Result<std::uint32_t> OpenLanes::open(Rank rank, muster_lane lane_class, std::string_view name) {
@@ -74,7 +80,8 @@ Status OpenLanes::close(Rank rank, std::uint32_t lane) {
   const RankLanes& lanes = ranks_[rank];
   if (!lanes.may_close(lane))
     return failure(Code::kBadArgument, "rank {} has not opened a lane {}", rank.value, lane);
-  if (lanes.lane(lane).oldest() != nullptr || lanes.load(lane).running > 0 || lanes.lane(lane).stopped())
+  if (lanes.lane(lane).oldest() != nullptr || lanes.load(lane).running > 0 ||
+      lanes.lane(lane).failures().stopped())
     return failure(Code::kBusy, "lane {} ({}) has starts that are not finished; wait for its latest point",
                    lane, names_.label(lanes.id(lane)));
   shut(rank, lane);

@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <string_view>
-#include <vector>
 
 namespace muster::scheduler {
 
@@ -40,10 +39,16 @@ class OpenLanes {
   Status close(Rank rank, std::uint32_t lane);
   // Its client has left.
   void close_all(Rank rank);
-  // Makes the places of a group, on each lane that a member has.
-  void add(GroupId group);
+  // Replaces a group that nobody uses; a group without ranks leaves the id free. One of the same ranks gives
+  // the group another name, also while it is used.
+  void set_group(GroupId group, Group now);
+  // Makes room for starts of this plan.
+  void expect(const CollectiveWork& work) {
+    if (work.point_to_point()) matches_[work.group].pair(place_of(work, LaneId()));
+  }
 
  private:
+  void add(GroupId group);
   void make_place(GroupId group, LaneId lane);
   void shut(Rank rank, std::uint32_t lane);
   template<class F>

@@ -1,8 +1,7 @@
 #include "scheduler/run/overdue.hpp"
 
 #include "api/base/words.hpp"
-
-#include <utility>
+#include "scheduler/run/heads.hpp"
 
 #include <fmt/format.h>
 
@@ -32,7 +31,7 @@ std::string absent(const RankTable<RankLanes>& ranks, const LaneTable& names, co
   for (const Rank rank : missing) {
     const RankLanes* lanes = ranks.world().is_local(rank) ? &ranks[rank] : nullptr;
     const auto lane = lanes != nullptr ? lanes->find(start.request.lane_id) : std::nullopt;
-    const auto found = lane ? lanes->submitted(*lane, work.group) : std::nullopt;
+    const auto found = lane ? submitted(*lanes, *lane, work.group) : std::nullopt;
     if (found && found->position > 1)
       queued += fmt::format("{}rank {} has its {} at {}", queued.empty() ? "" : "; ", rank.value,
                             lanes->lane(*lane).waiting(found->position - 1).request.plan->label(),
@@ -57,7 +56,7 @@ Cause missed(const MatchQueue& matches, const RankTable<RankLanes>& ranks, const
         work.collective.op == MUSTER_SEND ? work.collective.receiver : work.collective.root;
     missing.push_back(group.ranks[static_cast<std::size_t>(peer)]);
     const RankLanes* lanes = ranks.world().is_local(missing.front()) ? &ranks[missing.front()] : nullptr;
-    if (const auto found = lanes != nullptr ? lanes->other_end(work) : std::nullopt)
+    if (const auto found = lanes != nullptr ? other_end(*lanes, work) : std::nullopt)
       queued = fmt::format("rank {} has its {} at {}", missing.front().value,
                            work.collective.op == MUSTER_SEND ? "recv" : "send", found->text(*lanes, names));
   } else {
@@ -101,11 +100,11 @@ Cause overdue(const MatchQueue& matches, const RankTable<RankLanes>& ranks, cons
 
 // The first rank that is known to be missing is the culprit.
 Cause overdue(const Step& step, Nanos deadline, std::span<const Group> groups, const LaneTable& names,
-              const World& world, std::span<const AwaitedRanks> awaited) {
+              const World& world, std::span<const Step::Awaited> awaited) {
   const Step::Part& first = step.parts.front();
   std::string why;
   std::int32_t culprit = -1;
-  for (const AwaitedRanks& each : awaited) {
+  for (const Step::Awaited& each : awaited) {
     const bool one = each.ranks.size() == 1;
     why += fmt::format("{}{}rank{} {} on node {} {} not come to it", why.empty() ? "" : "; ",
                        each.all_missing ? "" : "one at least of ", one ? "" : "s", rank_list(each.ranks),

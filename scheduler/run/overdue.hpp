@@ -18,6 +18,6 @@ Cause overdue(const MatchQueue& matches, const RankTable<RankLanes>& ranks, cons
 // The cause for a launched step that goes on outside the streams. All its members here had come, so none of
 // them is to blame. `awaited`: the ranks on other nodes that the step waits for; empty: that is not known.
 Cause overdue(const Step& step, Nanos deadline, std::span<const Group> groups, const LaneTable& names,
-              const World& world, std::span<const AwaitedRanks> awaited);
+              const World& world, std::span<const Step::Awaited> awaited);
 
 }  // namespace muster::scheduler

@@ -12,14 +12,14 @@ constexpr std::size_t kOpenExpected = 16;  // starts of a member in flight for w
 
 }  // namespace
 
-PairPlace::PairPlace(Epochs epochs, const MemberEpoch& sender, const MemberEpoch& receiver, bool spans)
+PairPlace::PairPlace(Epochs epochs, const Epochs::Member& sender, const Epochs::Member& receiver, bool spans)
     : epochs_(std::move(epochs)), spans_(spans) {
   members_[0].stands = sender;
   members_[1].stands = receiver;
   for (Member& member : members_) member.open.reserve(kOpenExpected);
 }
 
-void PairPlace::Member::restart(const MemberEpoch& now) {
+void PairPlace::Member::restart(const Epochs::Member& now) {
   stands = now;
   next = 1;
   open.clear();
@@ -122,7 +122,7 @@ void PairPlace::attached(Side side, bool first) {
   if (first)
     mine.stands.begin(epochs_);
   else
-    mine.restart(MemberEpoch(epochs_.present()));
+    mine.restart(Epochs::Member(epochs_.present()));
 }
 
 void PairPlace::move_on(Side side, std::uint64_t fault) {

@@ -26,7 +26,7 @@ class PairPlace {
   enum class Side : std::uint8_t { kSender, kReceiver };
 
   // `spans`: the two members are on different nodes, and only one of them on this one.
-  PairPlace(Epochs epochs, const MemberEpoch& sender, const MemberEpoch& receiver, bool spans);
+  PairPlace(Epochs epochs, const Epochs::Member& sender, const Epochs::Member& receiver, bool spans);
 
   const Epochs& epochs() const { return epochs_; }
 
@@ -71,11 +71,11 @@ class PairPlace {
     std::optional<Arrival> arrived;
   };
   struct Member {
-    MemberEpoch stands;
+    Epochs::Member stands;
     std::uint64_t next = 1;
     std::vector<Message> open;  // by number
     TagCounts of_tags;          // starts of this epoch, if the pair spans nodes
-    void restart(const MemberEpoch& now);
+    void restart(const Epochs::Member& now);
     Message* find(std::uint64_t number);
     void remove(std::uint64_t number);
   };

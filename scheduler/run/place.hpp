@@ -5,7 +5,10 @@
 #include "api/base/ids.hpp"
 #include "scheduler/run/plan.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,12 @@ struct Group {
   std::uint64_t first_epoch = 1;  // Communicator::first_epoch()
 
   bool spans() const { return key != 0; }
+  // The rank's place in group order; nothing: it is no member.
+  std::optional<std::size_t> index_of(Rank rank) const {
+    const auto at = std::find(ranks.begin(), ranks.end(), rank);
+    if (at == ranks.end()) return std::nullopt;
+    return static_cast<std::size_t>(at - ranks.begin());
+  }
 };
 
 // Where a start matches, and as which member of its group.

@@ -10,7 +10,7 @@ std::uint64_t next_plan_number() {
   return latest.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-const std::shared_ptr<transport::Communicator::Prepared>& PreparedPlans::add(Entry entry) {
+const std::shared_ptr<transport::Communicator::Prepared>& Plan::Prepared::add(Entry entry) {
   if (entries_.size() < kMax) return entries_.emplace_back(std::move(entry)).prepared;
   Entry& oldest = entries_[next_++ % kMax];
   oldest = std::move(entry);

@@ -72,45 +72,6 @@ void RankLanes::forgive(Instant moment, Nanos lateness) {
     if (signalled <= moment) signalled += lateness;
 }
 
-template<class Is>
-std::optional<RankLanes::Standing> RankLanes::first_on(std::uint32_t lane, Is is) const {
-  for (std::size_t i = 0; i < lanes_[lane].queue.waiting(); ++i) {
-    const CollectiveWork* work = lanes_[lane].queue.waiting(i).request.plan->collective();
-    if (work != nullptr && is(*work)) return Standing{lane, i + 1};
-  }
-  return std::nullopt;
-}
-
-std::optional<RankLanes::Standing> RankLanes::submitted(std::uint32_t lane, GroupId group) const {
-  return first_on(
-      lane, [group](const CollectiveWork& work) { return work.group == group && !work.point_to_point(); });
-}
-
-std::optional<RankLanes::Standing> RankLanes::other_end(const CollectiveWork& message) const {
-  const Collective& one = message.collective;
-  for (std::uint32_t lane = 0; lane < lanes(); ++lane) {
-    const auto found = first_on(lane, [&](const CollectiveWork& work) {
-      const Collective& other = work.collective;
-      return work.group == message.group && work.point_to_point() && other.op != one.op &&
-             other.root == one.root && other.receiver == one.receiver && other.tag == one.tag;
-    });
-    if (found) return found;
-  }
-  return std::nullopt;
-}
-
-std::string RankLanes::Standing::text(const RankLanes& lanes, const LaneTable& names) const {
-  return fmt::format("position {} of lane {}", position, names.label(lanes.id(lane)));
-}
-
-CausePtr RankLanes::first_failure() const {
-  CausePtr first;
-  for (const Lane& lane : lanes_)
-    if (lane.queue.stopped() && (first == nullptr || lane.queue.cause()->fault < first->fault))
-      first = lane.queue.cause();
-  return first;
-}
-
 // ---- obstacles of its starts -------------------------------------------------------------------
 
 RankLanes::Ready RankLanes::readiness(std::uint32_t lane, const LaneQueue::Start& start,
@@ -124,7 +85,7 @@ RankLanes::Ready RankLanes::readiness(std::uint32_t lane, const LaneQueue::Start
       continue;
     }
     const LaneQueue& other = lanes_[timeline].queue;
-    if (const Cause* cause = other.failure_at(value)) {
+    if (const Cause* cause = other.failures().at(value)) {
       *failed = cause;
       return Ready::kFailed;
     }

@@ -15,8 +15,7 @@
 namespace muster::scheduler {
 
 // Owns    the rank's lanes: the first ones, which it always has, and those that its client opens. A closed
-// lane
-//         keeps its timeline.
+//         lane keeps its timeline.
 // Thread  one.
 // Bound   shm::kLanesMax lanes; shm::kClientTimelinesMax client timelines.
 // Fails   signal: kBadArgument.
@@ -57,24 +56,14 @@ class RankLanes {
   const Load& load(std::uint32_t i) const { return lanes_[i].load; }
   // The lanes that may have a next start, a bit each: a turn looks at no others.
   std::uint64_t busy() const { return busy_; }
-  void set_busy(std::uint32_t lane) { busy_ |= std::uint64_t{1} << lane; }
-  void set_idle(std::uint32_t lane) { busy_ &= ~(std::uint64_t{1} << lane); }
+  void set_busy(std::uint32_t lane, bool is_busy) {
+    const std::uint64_t bit = std::uint64_t{1} << lane;
+    busy_ = is_busy ? busy_ | bit : busy_ & ~bit;
+  }
   // Raises a client timeline. kBadArgument: it would go down, or it does not exist.
   Code signal(std::uint32_t timeline, std::uint64_t value, Instant now);
   // The engine was held up: moves all recorded times up to `moment` later by `lateness`.
   void forgive(Instant moment, Nanos lateness);
-  // Where a start stands that is not launched: from 1 on.
-  struct Standing {
-    std::uint32_t lane = 0;
-    std::size_t position = 0;
-    std::string text(const RankLanes& lanes, const LaneTable& names) const;  // "position 2 of lane halo"
-  };
-  // The first collective of that group, no message, that waits on the lane.
-  std::optional<Standing> submitted(std::uint32_t lane, GroupId group) const;
-  // The first start, on any lane, that is the other end of that SEND or RECV and has not met it.
-  std::optional<Standing> other_end(const CollectiveWork& message) const;
-  // The cause with the oldest fault among the stopped lanes; nullptr: none is stopped.
-  CausePtr first_failure() const;
 
   // ---- obstacles of its starts -----------------------------------------------------------------
   enum class Ready : std::uint8_t { kYes, kNo, kFailed };
@@ -96,8 +85,6 @@ class RankLanes {
   void note_exposure(Instant now);
 
  private:
-  template<class Is>
-  std::optional<Standing> first_on(std::uint32_t lane, Is is) const;
   std::optional<Instant> still_since(std::uint32_t lane, std::uint64_t seen) const;
 
   struct Lane {

@@ -26,13 +26,13 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-std::string_view track_name(const TraceEvent& event, const LaneTable& lanes) {
+std::string_view track_name(const Trace::Event& event, const LaneTable& lanes) {
   return event.lane == kDirectTrack ? std::string_view("direct") : lanes.label(event.lane_id);
 }
 
 // The tracks of all ranks by rank and number: the lanes with which each began, those that have events, and
 // its runs. A lane that took the number of an earlier one names the track.
-std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks_of(std::span<const TraceEvent> events,
+std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks_of(std::span<const Trace::Event> events,
                                                                          std::span<const Rank> ranks,
                                                                          const LaneTable& lanes) {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks;
@@ -41,7 +41,7 @@ std::map<std::pair<std::uint32_t, std::uint32_t>, std::string> tracks_of(std::sp
       tracks[{rank.value, c}] = lanes.label(LaneTable::first_of(c));
     tracks[{rank.value, kDirectTrack}] = "direct";
   }
-  for (const TraceEvent& event : events) tracks[{event.rank.value, event.lane}] = track_name(event, lanes);
+  for (const Trace::Event& event : events) tracks[{event.rank.value, event.lane}] = track_name(event, lanes);
   return tracks;
 }
 
@@ -60,7 +60,7 @@ void Trace::begin(Instant now) {
   on_ = true;
 }
 
-void Trace::add(const TraceEvent& event) {
+void Trace::add(const Event& event) {
   if (!on_ || event.end < origin_) return;
   if (events_.size() == events_max_) {
     ++dropped_;
@@ -86,7 +86,7 @@ std::string Trace::json(std::string_view job, std::span<const Rank> ranks,
     out += fmt::format(
         "{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":{}}}}},\n",
         track.first, track.second, quoted(name));
-  for (const TraceEvent& e : events_) {
+  for (const Event& e : events_) {
     out += fmt::format(
         "{{\"ph\":\"X\",\"name\":\"{}\",\"cat\":{},\"pid\":{},\"tid\":{},\"ts\":{:.3f},\"dur\":{:.3f}",
         e.label, quoted(track_name(e, lanes)), e.rank.value, e.lane, microseconds(e.begin - origin_),

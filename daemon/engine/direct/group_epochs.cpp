@@ -26,13 +26,13 @@ void GroupEpochs::begin_group(GroupId group) {
   GroupState next;
   next.first_epoch = present(group) + 1;
   next.epochs = scheduler::Epochs(next.first_epoch);
-  next.members.resize(segments_.member_count(group), scheduler::MemberEpoch(next.first_epoch));
+  next.members.resize(segments_.member_count(group), scheduler::Epochs::Member(next.first_epoch));
   groups_[group.value] = std::move(next);
   Published<std::int32_t>(&segments_.line(group)->absence).store_ordered(0);
   Published<std::uint64_t>(&segments_.line(group)->epoch).store_ordered(present(group));
 }
 
-scheduler::MemberEpoch& GroupEpochs::member(GroupId group, Rank rank) {
+scheduler::Epochs::Member& GroupEpochs::member(GroupId group, Rank rank) {
   return groups_[group.value].members[*segments_.index_of(group, rank)];
 }
 
@@ -125,7 +125,7 @@ scheduler::CausePtr GroupEpochs::cause_of(GroupId group, std::uint64_t epoch) co
 // The client reports the epoch in which it is. It knows already the end of one that it has left before.
 std::uint64_t GroupEpochs::move_on(GroupId group, std::uint32_t index, std::uint64_t epoch) {
   GroupState& state = groups_[group.value];
-  scheduler::MemberEpoch& stands = state.members[index];
+  scheduler::Epochs::Member& stands = state.members[index];
   if (epoch == stands.epoch() && state.epochs.has_ended(epoch))
     stands.move_on(state.epochs, state.epochs.cause_of(epoch)->fault);
   return stands.epoch();

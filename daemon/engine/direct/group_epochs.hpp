@@ -53,9 +53,9 @@ class GroupEpochs {
     std::uint64_t met = 0;   // the last position at which all had arrived, as far as it has been counted
     std::uint64_t used = 0;  // ended epochs in which a member had arrived anywhere
     scheduler::CausePtr absence;
-    std::vector<scheduler::MemberEpoch> members;  // by index
+    std::vector<scheduler::Epochs::Member> members;  // by index
   };
-  scheduler::MemberEpoch& member(GroupId group, Rank rank);
+  scheduler::Epochs::Member& member(GroupId group, Rank rank);
   void publish(GroupId group, Rank rank, std::uint64_t region);
   std::uint64_t highest_position(GroupId group) const;
   std::uint64_t count_met(GroupId group) const;

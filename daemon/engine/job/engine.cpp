@@ -34,8 +34,9 @@ Result<std::vector<std::unique_ptr<transport::Communicator>>> connect_all(
 }
 
 Result<std::unique_ptr<device::Pool>> open_pool(const control::JobSpec& spec,
-                                                const scheduler::GraphOptions& graph, Engine::Pooling pooling,
-                                                device::IdleProgress& progress, bool spans) {
+                                                const scheduler::Graph::Options& graph,
+                                                Engine::Pooling pooling, device::IdleProgress& progress,
+                                                bool spans) {
   device::PoolOptions options;
   options.workers = spec.workers;
   constexpr std::uint32_t kOfTransport = 4;  // one of each priority

@@ -165,7 +165,7 @@ class Engine final : public device::IdleProgress {
   const Clock& clock_;
   std::unique_ptr<ProcessProbe> probe_;
   std::shared_ptr<MemoryAccount> account_;
-  scheduler::GraphOptions graph_options_;
+  scheduler::Graph::Options graph_options_;
   MemoryCharge sessions_charge_;  // for one session of each rank
   Doorbells doorbells_;
   mutable EngineLock lock_;

@@ -7,7 +7,7 @@ namespace muster::engine {
 
 std::size_t Execution::reap(Instant now) {
   turn_ = now;
-  return executor_.poll([&](const scheduler::Finished& finished) {
+  return executor_.poll([&](const scheduler::Executor::Finished& finished) {
     current_ = finished;
     graph_.finished(finished.step_index, now, finished.failure);
   });
@@ -82,7 +82,7 @@ void Execution::account(Session& session, const scheduler::Plan& plan, std::uint
   counters.add(collective != nullptr ? shm::Counter::kCommBusyNs : shm::Counter::kComputeBusyNs, busy);
   if (collective != nullptr) counters.add(shm::Counter::kBytesMoved, plan.bytes);
   if (!recorder_.on()) return;
-  scheduler::TraceEvent event;
+  scheduler::Trace::Event event;
   event.begin = current_.begin;
   event.end = current_.end;
   event.label = plan.label();

@@ -24,7 +24,7 @@ namespace muster::engine {
 // Thread  under the engine's lock.
 // Bound   no heap, except at a failure.
 // Fails   a device error ends the job: see health().
-class Execution final : public scheduler::Actions {
+class Execution final : public scheduler::Graph::Actions {
  public:
   Execution(const control::JobSpec& spec, scheduler::Graph& graph, scheduler::Executor& executor,
             RankSlots& slots, Metrics& metrics, Recorder& recorder, Reports& reports,
@@ -46,7 +46,7 @@ class Execution final : public scheduler::Actions {
   // Finds a device that broke while no launch noticed it. Call now and then.
   void look_at_devices();
 
-  // ---- scheduler::Actions ----------------------------------------------------------------------
+  // ---- scheduler::Graph::Actions ----------------------------------------------------------------------
   void launch(std::uint32_t step_index, const scheduler::Step& step) override;
   void submitted(const scheduler::Request& request) override;
   void overdue(Rank rank, std::uint32_t lane, scheduler::Cause& cause) override;
@@ -59,8 +59,8 @@ class Execution final : public scheduler::Actions {
     return executor_.moved_at(step_index);
   }
   void cancel(std::uint32_t step_index) override { executor_.cancel(step_index); }
-  std::vector<scheduler::AwaitedRanks> awaited(std::uint32_t step_index,
-                                               const scheduler::Step& step) override {
+  std::vector<scheduler::Step::Awaited> awaited(std::uint32_t step_index,
+                                                const scheduler::Step& step) override {
     return missing_.awaited(step, executor_.awaited(step_index));
   }
   void ended(const transport::EpochEnd& end) override { links_.end(end); }
@@ -80,8 +80,8 @@ class Execution final : public scheduler::Actions {
   Reports& reports_;
   const MissingMembers& missing_;
   transport::JobLinks& links_;
-  Instant turn_{0};              // when the present turn began
-  scheduler::Finished current_;  // the step being retired
+  Instant turn_{0};                        // when the present turn began
+  scheduler::Executor::Finished current_;  // the step being retired
   Status health_;
 };
 

@@ -134,7 +134,7 @@ Result<GroupId> JobGroups::enter(std::string_view name, std::span<const Rank> ra
     }
   }
   parts_.executor.connect(group, std::move(communicator));
-  parts_.graph.set_group(group, std::move(made));
+  parts_.graph.open_lanes().set_group(group, std::move(made));
   parts_.metrics.set_group(group);
   return group;
 }
@@ -148,8 +148,8 @@ void JobGroups::retire(GroupId group, SessionBuffers::Gone& gone) {
   if (!table_.is_found_by_name(group)) named.forget_all_in(names, gone);
   if (named.any_in(names)) return;
   shrinks_.forget(group);
-  parts_.graph.set_group(group,
-                         {parts_.graph.groups()[group.value].name, {}});  // a recording may still show it
+  parts_.graph.open_lanes().set_group(
+      group, {parts_.graph.groups()[group.value].name, {}});  // a recording may still show it
   parts_.executor.connect(group, nullptr);
   if (parts_.direct_pages != nullptr) parts_.direct_pages->remove_group(group);
   parts_.metrics.forget_group(group);
@@ -255,7 +255,7 @@ void JobGroups::name(GroupId group, std::string_view name) {
   if (parts_.graph.groups()[group.value].name == name) return;
   scheduler::Group named = parts_.graph.groups()[group.value];
   named.name = name;
-  parts_.graph.set_group(group, std::move(named));
+  parts_.graph.open_lanes().set_group(group, std::move(named));
   parts_.metrics.name_group(group, name);
 }
 

@@ -16,7 +16,7 @@ Result<Handle> JobPlans::collective(Session& session, const shm::PlanCollective&
   MUSTER_ASSIGN_OR_RETURN(auto plan, resolve_collective(session.scope(graph_.groups()), message, lists));
   const std::lock_guard lock(lock_);
   metrics_.expect(*plan->collective());
-  graph_.expect(*plan->collective());
+  graph_.open_lanes().expect(*plan->collective());
   return session.plans().add(std::move(plan), message);
 }
 

@@ -33,7 +33,7 @@ std::vector<std::byte> MissingMembers::message_of(const transport::PlaceKey& pla
 
 void MissingMembers::tell(Instant now) {
   std::map<transport::PlaceKey, Missing> told;
-  for (const scheduler::PendingMatch& pending : graph_.matches().pending()) {
+  for (const scheduler::GroupPlaces::Pending& pending : graph_.matches().pending()) {
     const scheduler::Group& group = graph_.groups()[pending.group.value];
     const scheduler::Arrival& any = pending.arrived.front();
     if (!group.spans() || any.plan->collective()->point_to_point() || pending.missing.empty()) continue;
@@ -73,11 +73,11 @@ void MissingMembers::hear(NodeIndex from, std::span<const std::byte> message) {
   heard_.insert_or_assign({from, {head->group, head->lane, -1, -1}}, std::move(missing));
 }
 
-std::vector<scheduler::AwaitedRanks> MissingMembers::awaited(const scheduler::Step& step,
-                                                             std::span<const std::uint32_t> members) const {
+std::vector<scheduler::Step::Awaited> MissingMembers::awaited(const scheduler::Step& step,
+                                                              std::span<const std::uint32_t> members) const {
   const scheduler::CollectiveWork& work = *step.parts.front().plan->collective();
   const scheduler::Group& group = graph_.groups()[work.group.value];
-  std::vector<scheduler::AwaitedRanks> all;
+  std::vector<scheduler::Step::Awaited> all;
   for (const std::uint32_t member : members) {
     const Rank rank = group.ranks[member];
     const NodeIndex node = world_.node_of(rank);
@@ -85,7 +85,7 @@ std::vector<scheduler::AwaitedRanks> MissingMembers::awaited(const scheduler::St
         std::find_if(all.begin(), all.end(), [&](const auto& each) { return each.node == node; });
     its == all.end() ? all.push_back({node, {rank}, false}) : its->ranks.push_back(rank);
   }
-  for (scheduler::AwaitedRanks& each : all) {
+  for (scheduler::Step::Awaited& each : all) {
     each.all_missing = each.ranks.size() == 1;
     const auto heard = heard_.find({each.node, step.key.place});
     if (each.all_missing || heard == heard_.end() || heard->second.ranks.empty()) continue;

@@ -36,8 +36,8 @@ class MissingMembers {
   // A message of another engine, which is believed about its own node's members.
   void hear(NodeIndex from, std::span<const std::byte> message);
   // `members`: those of the step's group, as Communicator::awaited() has them.
-  std::vector<scheduler::AwaitedRanks> awaited(const scheduler::Step& step,
-                                               std::span<const std::uint32_t> members) const;
+  std::vector<scheduler::Step::Awaited> awaited(const scheduler::Step& step,
+                                                std::span<const std::uint32_t> members) const;
 
  private:
   // The ranks that the latest operation of a place misses.

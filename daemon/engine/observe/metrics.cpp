@@ -74,7 +74,8 @@ void Metrics::expect(const scheduler::CollectiveWork& work) {
 
 void Metrics::submitted(const scheduler::Request& request, Instant now) {
   tally_.submitted(request.rank, *request.plan);
-  if (!graph_.lanes()[request.rank].lane(request.lane).stopped()) flight_log_.submitted(request, now);
+  if (!graph_.lanes()[request.rank].lane(request.lane).failures().stopped())
+    flight_log_.submitted(request, now);
 }
 
 void Metrics::launched(const scheduler::Step& step, Instant now) {
@@ -83,7 +84,8 @@ void Metrics::launched(const scheduler::Step& step, Instant now) {
 }
 
 // The flight log holds points of the rank's present session, so starts of other sessions are not noted.
-void Metrics::retired(const Retired& start, const scheduler::Plan& plan, const scheduler::Finished& step) {
+void Metrics::retired(const Retired& start, const scheduler::Plan& plan,
+                      const scheduler::Executor::Finished& step) {
   tally_.retired(start.rank, plan, start.well, start.well ? step.end - step.begin : Nanos(0));
   const scheduler::CollectiveWork* work = plan.collective();
   if (work == nullptr || !start.present) return;

@@ -64,7 +64,7 @@ class Metrics {
     bool well = false;
     bool present = true;
   };
-  void retired(const Retired& start, const scheduler::Plan& plan, const scheduler::Finished& step);
+  void retired(const Retired& start, const scheduler::Plan& plan, const scheduler::Executor::Finished& step);
 
   // ---- timers ----------------------------------------------------------------------------------
   // Writes the counters, if it is time.

@@ -97,7 +97,7 @@ void Recorder::take_over(Rank rank) {
     if (open) break;  // the latest, which still runs: it is taken over later
     taken = flight.index;
     if (!flight.ended) continue;  // it began before the recording
-    scheduler::TraceEvent event;
+    scheduler::Trace::Event event;
     event.begin = flight.begun;
     event.end = std::max(*flight.ended, flight.begun);
     event.label = op_name(flight.what.op);

@@ -35,7 +35,7 @@ class Recorder {
   std::string by() const;
 
   bool on() const { return trace_.on(); }
-  void add(const scheduler::TraceEvent& event) { trace_.add(event); }
+  void add(const scheduler::Trace::Event& event) { trace_.add(event); }
   // Takes over what the ranks have recorded of their direct operations since the last time.
   void take_over();
   // The rank's session has ended: drops a recording that it owns.

@@ -75,7 +75,7 @@ void add_span(const Evidence& e, const scheduler::Plan& plan, const transport::P
 
 // ---- the engine path ---------------------------------------------------------------------------
 
-Wait pending_wait(const Evidence& e, const scheduler::PendingMatch& pending) {
+Wait pending_wait(const Evidence& e, const scheduler::GroupPlaces::Pending& pending) {
   Wait wait;
   wait.group = pending.group.value;
   wait.group_name = e.graph.groups()[pending.group.value].name;
@@ -152,28 +152,28 @@ Hindrance hindrance(const Snapshot& snapshot, const scheduler::Graph& graph,
   const scheduler::RankLanes& lanes = graph.lanes()[rank];
   for (std::uint32_t steps = 0; steps < lanes.lanes(); ++steps) {
     const scheduler::Head* head = head_of(heads, rank, lane);
-    if (head == nullptr || head->arrived || !head->blocking_lane) {
+    if (head == nullptr || head->arrived || !head->obstacle.lane) {
       found.wait = wait_at(snapshot, rank, graph.lane_names().label(lanes.id(lane)));
-      if (head != nullptr && !head->arrived) found.reason = head->obstacle;
+      if (head != nullptr && !head->arrived) found.reason = head->obstacle.text;
       return found;
     }
-    found.reason = head->obstacle;
-    lane = *head->blocking_lane;
+    found.reason = head->obstacle.text;
+    lane = *head->obstacle.lane;
   }
   return found;
 }
 
-void explain_missing(const Evidence& e, const std::vector<scheduler::PendingMatch>& pending,
+void explain_missing(const Evidence& e, const std::vector<scheduler::GroupPlaces::Pending>& pending,
                      Snapshot& snapshot) {
-  const auto heads = scheduler::heads_of(e.graph);
+  const auto heads = scheduler::heads_of(e.graph.lanes(), e.graph.lane_names());
   for (std::size_t w = 0; w < pending.size(); ++w) {
     const scheduler::CollectiveWork& work = *pending[w].arrived.front().plan->collective();
     for (blame::Missing& missing : snapshot.waits[w].missing) {
       const Rank rank(missing.rank);
       const scheduler::RankLanes& lanes = e.graph.lanes()[rank];
       const auto lane = lanes.find(pending[w].lane);
-      const auto standing = work.point_to_point() ? lanes.other_end(work)
-                            : lane                ? lanes.submitted(*lane, pending[w].group)
+      const auto standing = work.point_to_point() ? scheduler::other_end(lanes, work)
+                            : lane                ? scheduler::submitted(lanes, *lane, pending[w].group)
                                                   : std::nullopt;
       if (!standing) continue;
       missing.stands = standing->text(lanes, e.graph.lane_names());
@@ -356,8 +356,7 @@ void add_stragglers(const Evidence& e, Snapshot& snapshot) {
 // ---- parts of operations that span nodes -------------------------------------------------------
 
 void add_queued(const Evidence& e, const std::vector<scheduler::Head>& heads, const scheduler::Head& head,
-                const scheduler::RankLanes::Standing& standing, const scheduler::Place& place,
-                Snapshot& snapshot) {
+                const scheduler::LanePosition& standing, const scheduler::Place& place, Snapshot& snapshot) {
   if (snapshot.queued.size() == kQueuedMax) return;
   Hindrance found = hindrance(snapshot, e.graph, heads, head.rank, head.lane);
   const transport::PlaceKey key = scheduler::key_of(place, e.graph.groups(), e.graph.lane_names());
@@ -410,19 +409,19 @@ Snapshot snapshot_of(const Evidence& e) {
 void add_for_merge(const Evidence& e, Snapshot& snapshot) {
   const auto& groups = e.graph.groups();
   const auto& names = e.graph.lane_names();
-  for (const scheduler::ReachedMatch& reached : e.graph.matches().reached()) {
+  for (const scheduler::GroupPlaces::Reached& reached : e.graph.matches().reached()) {
     if (snapshot.reached.size() == kReachedMax) break;
     const transport::PlaceKey place =
         scheduler::key_of({reached.group, reached.lane, -1, -1, 0, false, 0}, groups, names);
     snapshot.reached.push_back(span_key(place, 0, reached.stamp.epoch, reached.stamp.number));
   }
-  const auto heads = scheduler::heads_of(e.graph);
+  const auto heads = scheduler::heads_of(e.graph.lanes(), e.graph.lane_names());
   for (const scheduler::Head& head : heads) {
     const scheduler::RankLanes& lanes = e.graph.lanes()[head.rank];
     for (std::uint32_t g = 0; g < groups.size(); ++g) {
       const bool has_come = head.arrived && head.plan->collective()->group.value == g;
       const auto standing =
-          groups[g].spans() && !has_come ? lanes.submitted(head.lane, GroupId(g)) : std::nullopt;
+          groups[g].spans() && !has_come ? scheduler::submitted(lanes, head.lane, GroupId(g)) : std::nullopt;
       if (!standing) continue;
       const scheduler::Place place{GroupId(g), lanes.id(head.lane), -1, -1, 0, false, 0};
       add_queued(e, heads, head, *standing, place, snapshot);
@@ -433,7 +432,7 @@ void add_for_merge(const Evidence& e, Snapshot& snapshot) {
 
 std::optional<std::size_t> wait_on_lane(const Snapshot& snapshot, const scheduler::Graph& graph, Rank rank,
                                         std::uint32_t lane) {
-  return hindrance(snapshot, graph, scheduler::heads_of(graph), rank, lane).wait;
+  return hindrance(snapshot, graph, scheduler::heads_of(graph.lanes(), graph.lane_names()), rank, lane).wait;
 }
 
 std::optional<std::size_t> wait_run_by(const Snapshot& snapshot, GroupId group, std::uint32_t rank) {

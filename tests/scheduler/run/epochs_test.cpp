@@ -20,7 +20,7 @@ CausePtr fault(std::uint64_t number) {
 // Goal:   a member that was there moves past all ends but a loss; one that came late hears of each, in order.
 TEST(MemberEpoch, OfOneThatCameLateMovesOnByOneEpochAtATime) {
   Epochs epochs;
-  MemberEpoch there, late, again;
+  Epochs::Member there, late, again;
   there.begin(epochs);
   epochs.end(fault(1), Why::kOther);
   epochs.end(fault(2), Why::kOther);
@@ -48,7 +48,7 @@ TEST(MemberEpoch, OfOneThatCameLateMovesOnByOneEpochAtATime) {
 //         what came before.
 TEST(MemberEpoch, OfOneThatCameLateHearsOfWhatEndedItsEpochAlone) {
   Epochs epochs;
-  MemberEpoch there, late;
+  Epochs::Member there, late;
   there.begin(epochs);
   epochs.end(fault(1), Why::kOther);
   epochs.end(fault(2), Why::kOther);
@@ -66,7 +66,7 @@ TEST(MemberEpoch, OfOneThatCameLateHearsOfWhatEndedItsEpochAlone) {
 // Goal:   a member that comes in time is not late, whatever ends afterwards.
 TEST(MemberEpoch, OfOneThatCameInTimeIsAsTheOthers) {
   Epochs epochs;
-  MemberEpoch first;
+  Epochs::Member first;
   first.begin(epochs);
   epochs.end(fault(1), Why::kOther);
   epochs.end(fault(2), Why::kOther);
@@ -77,7 +77,7 @@ TEST(MemberEpoch, OfOneThatCameInTimeIsAsTheOthers) {
 // Goal:   causes that are no longer kept do not keep a latecomer from getting to the present.
 TEST(MemberEpoch, OfOneThatCameVeryLateGetsToThePresent) {
   Epochs epochs;
-  MemberEpoch late;
+  Epochs::Member late;
   constexpr std::uint64_t kEnds = 3 * Epochs::kCausesKept;
   for (std::uint64_t number = 1; number <= kEnds; ++number) epochs.end(fault(number), Why::kOther);
   late.begin(epochs);

@@ -19,10 +19,10 @@
 namespace muster::scheduler {
 namespace {
 
-const GraphOptions kOptions = test::with_waits({1, 1024, 8});
+const Graph::Options kOptions = test::with_waits({1, 1024, 8});
 
 // A graph of one rank whose launches go to an executor on streams that are as deep as the engine's.
-class Streams final : public Actions {
+class Streams final : public Graph::Actions {
  public:
   Streams() : graph(kOptions, {}, *this) {
     device::PoolOptions options;
@@ -79,8 +79,9 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
     if (life + 1 < kLives) streams.graph.detached(rank, "gone", Instant(0));
   }
   while (streams.pool->run_once() > 0 || !streams.executor->idle())
-    streams.executor->poll(
-        [&](const Finished& finished) { streams.graph.finished(finished.step_index, {}, finished.failure); });
+    streams.executor->poll([&](const Executor::Finished& finished) {
+      streams.graph.finished(finished.step_index, {}, finished.failure);
+    });
   EXPECT_EQ(streams.refused, "");
   EXPECT_EQ(streams.retired_starts, kLives * kStarts);
   EXPECT_EQ(out, static_cast<float>(kElements));
@@ -141,12 +142,13 @@ struct FakeDevice final : device::Device {
 // Says what it is told to say at each launch, and remembers the latest.
 struct FakeCommunicator final : transport::Communicator {
   std::int32_t ranks() const noexcept override { return 2; }
-  Result<std::shared_ptr<transport::Communicator::Prepared>> prepare(const Collective&,
-                                                       std::span<const transport::LocalMember>) override {
+  Result<std::shared_ptr<transport::Communicator::Prepared>> prepare(
+      const Collective&, std::span<const transport::LocalMember>) override {
     return std::make_shared<transport::Communicator::Prepared>();
   }
-  Status launch(const std::shared_ptr<transport::Communicator::Prepared>&, std::span<const transport::LocalMember> members,
-                const transport::MatchKey&, device::Priority, transport::StepOutcome& outcome) override {
+  Status launch(const std::shared_ptr<transport::Communicator::Prepared>&,
+                std::span<const transport::LocalMember> members, const transport::MatchKey&, device::Priority,
+                transport::StepOutcome& outcome) override {
     streams.clear();
     for (const auto& member : members) streams.push_back(member.stream);
     latest = &outcome;
@@ -176,7 +178,7 @@ class FailingSteps : public ::testing::Test {
   // The texts of the steps that have finished; "" of one that went well.
   std::vector<std::string> poll() {
     std::vector<std::string> texts;
-    executor->poll([&](const Finished& finished) {
+    executor->poll([&](const Executor::Finished& finished) {
       texts.push_back(finished.failure != nullptr ? finished.failure->message() : "");
     });
     return texts;

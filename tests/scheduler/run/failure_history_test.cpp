@@ -59,7 +59,7 @@ struct Operation {
   std::map<std::uint32_t, std::size_t> waits;    // rank → an earlier step of that rank, on another lane
 };
 
-class History final : public Actions {
+class History final : public Graph::Actions {
  public:
   explicit History(std::uint64_t seed)
       : random_(seed),

@@ -44,7 +44,7 @@ class Failure : public ::testing::Test {
     EXPECT_EQ(stage.launched.size(), 1u);
   }
   bool stopped(std::uint32_t rank, std::uint32_t lane) const {
-    return stage.graph.lanes()[Rank(rank)].lane(lane).stopped();
+    return stage.graph.lanes()[Rank(rank)].lane(lane).failures().stopped();
   }
   void pass(Nanos time) { stage.pass(time); }
 

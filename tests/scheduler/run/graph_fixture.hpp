@@ -24,13 +24,13 @@ inline bool stream_waits() {
   static const bool set = std::getenv("MUSTER_TEST_STREAM_WAITS") != nullptr;
   return set;
 }
-inline GraphOptions with_waits(GraphOptions options, bool waits = stream_waits()) {
+inline Graph::Options with_waits(Graph::Options options, bool waits = stream_waits()) {
   options.stream_waits = waits;
   return options;
 }
 
 // Remembers what the graph wanted; the test decides when a step is finished.
-class Stage final : public Actions {
+class Stage final : public Graph::Actions {
  public:
   struct Stop {
     std::uint64_t from;
@@ -38,7 +38,7 @@ class Stage final : public Actions {
   };
 
   // Ranks of `later` attach in the test.
-  Stage(GraphOptions options, std::vector<Group> groups, std::vector<Rank> later = {},
+  Stage(Graph::Options options, std::vector<Group> groups, std::vector<Rank> later = {},
         bool waits = stream_waits())
       : graph(with_waits(std::move(options), waits), std::move(groups), *this) {
     for (const Rank rank : graph.lanes().world().locals())
@@ -51,7 +51,7 @@ class Stage final : public Actions {
   }
   bool is_outside(std::uint32_t) override { return outside; }
   std::optional<Instant> moved_at(std::uint32_t) override { return moved; }
-  std::vector<AwaitedRanks> awaited(std::uint32_t, const Step&) override {
+  std::vector<Step::Awaited> awaited(std::uint32_t, const Step&) override {
     outside = outside && !ends_when_asked;
     return {};
   }
@@ -165,7 +165,7 @@ inline std::vector<Group> four_ranks() {
           {"right", {Rank(2), Rank(3)}},
           {"world", {Rank(0), Rank(1), Rank(2), Rank(3)}}};
 }
-inline GraphOptions world_of(std::uint32_t ranks) {
+inline Graph::Options world_of(std::uint32_t ranks) {
   return {ranks, 64, 4};
 }
 

@@ -460,7 +460,7 @@ TEST(Graph, HoldsACollectiveWhileOneOfTheFormerClientRuns) {
   for (int life = 0; life < 3; ++life) {
     for (const std::uint32_t rank : {0u, 1u}) {
       stage.start(rank, MUSTER_LANE_HALO, stage.collective(0, rank, Stage::all_reduce(1)));
-      EXPECT_EQ(stage.graph.lanes()[Rank(rank)].lane(MUSTER_LANE_HALO).stopped(), false);
+      EXPECT_EQ(stage.graph.lanes()[Rank(rank)].lane(MUSTER_LANE_HALO).failures().stopped(), false);
     }
     EXPECT_EQ(stage.launched.size(), 1u) << "life " << life;
     for (const std::uint32_t rank : {0u, 1u}) stage.graph.detached(Rank(rank), "gone", stage.now);

@@ -34,15 +34,15 @@ class LaneQueueTest : public ::testing::Test {
 TEST_F(LaneQueueTest, StaysResetWhateverRanBefore) {
   launch(1);
   launch(2);
-  EXPECT_EQ(queue_.stop_at(1, cause("first")), 1u);
+  EXPECT_EQ(queue_.failures().stop_at(1, cause("first")), 1u);
   queue_.finish(1, false);
   EXPECT_EQ(queue_.resume(), 2u);
-  EXPECT_EQ(queue_.stop_at(2, cause("second")), std::nullopt);
+  EXPECT_EQ(queue_.failures().stop_at(2, cause("second")), std::nullopt);
   queue_.finish(2, false);
-  EXPECT_FALSE(queue_.stopped());
-  EXPECT_NE(queue_.failure_at(2), nullptr);
+  EXPECT_FALSE(queue_.failures().stopped());
+  EXPECT_NE(queue_.failures().at(2), nullptr);
   launch(3);
-  EXPECT_EQ(queue_.failure_at(3), nullptr) << "it is new";
+  EXPECT_EQ(queue_.failures().at(3), nullptr) << "it is new";
   queue_.finish(3, true);
   EXPECT_EQ(queue_.reached(), 3u);
 }
@@ -62,15 +62,15 @@ TEST_F(LaneQueueTest, KnowsWhatIsLaunchedBesideWhatIsReached) {
 
 TEST_F(LaneQueueTest, StopsAgainAtWhatBeganAfterAReset) {
   launch(1);
-  queue_.stop_at(1, cause("first"));
+  queue_.failures().stop_at(1, cause("first"));
   queue_.finish(1, false);
   queue_.resume();
   launch(2);
-  EXPECT_EQ(queue_.stop_at(2, cause("second")), 2u);
-  EXPECT_TRUE(queue_.stopped());
-  ASSERT_NE(queue_.failure_at(1), nullptr);
-  EXPECT_EQ(queue_.failure_at(1)->text, "first");
-  EXPECT_EQ(queue_.failure_at(2)->text, "second");
+  EXPECT_EQ(queue_.failures().stop_at(2, cause("second")), 2u);
+  EXPECT_TRUE(queue_.failures().stopped());
+  ASSERT_NE(queue_.failures().at(1), nullptr);
+  EXPECT_EQ(queue_.failures().at(1)->text, "first");
+  EXPECT_EQ(queue_.failures().at(2)->text, "second");
 }
 
 }  // namespace

@@ -151,7 +151,7 @@ TEST_F(Lanes, GoOnInOneCountWhenOneMemberOpensThemAgain) {
 TEST_F(Lanes, HavePlacesInGroupsThatAreMadeLater) {
   const std::uint32_t lane = open(0, MUSTER_LANE_GATHER, "x");
   const std::uint32_t other = open(1, MUSTER_LANE_GATHER, "x");
-  stage.graph.set_group(GroupId(1), {"later", {Rank(1), Rank(0)}});
+  stage.graph.open_lanes().set_group(GroupId(1), {"later", {Rank(1), Rank(0)}});
   reduce(1, 0, lane);
   reduce(1, 1, other);
   EXPECT_EQ(stage.launched.size(), 1u);

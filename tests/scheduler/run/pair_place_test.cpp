@@ -35,7 +35,7 @@ class Pair {
     return waited.size();
   }
 
-  PairPlace place{Epochs(), MemberEpoch(), MemberEpoch(), false};
+  PairPlace place{Epochs(), Epochs::Member(), Epochs::Member(), false};
 };
 
 constexpr std::pair<std::uint64_t, std::uint64_t> kWaits{0, 0};

@@ -175,7 +175,7 @@ std::vector<Group> groups_of_four() {
 // Copies between vectors of a rank, and sums of a vector over a group in place, on random lanes of two
 // devices. Each start waits for the last starts of its rank that have used its vectors. Done in order by
 // expect(), they give the same bits.
-class Programs final : public Actions {
+class Programs final : public Graph::Actions {
  public:
   Programs(std::uint64_t seed, bool waits)
       : graph_(test::with_waits({kRanks, 256, 3}, waits), groups_of_four(), *this), random_(seed) {
@@ -229,8 +229,9 @@ class Programs final : public Actions {
 
  private:
   void reap() {
-    executor_->poll(
-        [this](const Finished& finished) { graph_.finished(finished.step_index, now_, finished.failure); });
+    executor_->poll([this](const Executor::Finished& finished) {
+      graph_.finished(finished.step_index, now_, finished.failure);
+    });
   }
   void start(std::uint32_t rank, std::uint32_t lane, Plan* plan, const Bases& bases, std::uint32_t one,
              std::uint32_t other) {
@@ -305,7 +306,7 @@ TEST(StreamWaitsProperty, GiveTheBitsOfTheProgramsOrder) {
 // Goal:   no point is told before those that its start waits for, and none behind one that has failed,
 //         however late a step fails.
 // Method: random programs, whose steps end in order of launch and fail now and then; lanes are reset.
-class Chains final : public Actions {
+class Chains final : public Graph::Actions {
  public:
   explicit Chains(std::uint64_t seed)
       : plans_(world_of(kRanks), groups_of_four()),
@@ -360,7 +361,7 @@ class Chains final : public Actions {
  private:
   void start(std::uint32_t rank, std::uint32_t lane, Plan* plan) {
     const LaneQueue& queue = graph_.lanes()[Rank(rank)].lane(lane);
-    if (queue.stopped()) graph_.reset_lane(Rank(rank), lane, now_);
+    if (queue.failures().stopped()) graph_.reset_lane(Rank(rank), lane, now_);
     Request request{Rank(rank), lane, queue.next_value(), plan, {}, std::chrono::seconds(1)};
     if (random_() % 3 != 0) request.waits[0] = latest_[rank];
     latest_[rank] = shm::make_point(lane, request.value);

@@ -15,8 +15,8 @@ constexpr std::array kRanks{Rank(0)};
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TraceEvent event(std::int64_t begin_us, std::int64_t end_us) {
-  TraceEvent e;
+Trace::Event event(std::int64_t begin_us, std::int64_t end_us) {
+  Trace::Event e;
   e.begin = std::chrono::microseconds(begin_us);
   e.end = std::chrono::microseconds(end_us);
   e.label = "all_reduce";
@@ -39,10 +39,10 @@ TEST(Trace, HasOfAnEventThatHadBegunBeforeItWhatLiesInIt) {
 
 TEST(Trace, NamesTracksAndEventsByTheirLane) {
   LaneTable lanes;
-  TraceEvent named = event(1, 2);
+  Trace::Event named = event(1, 2);
   named.lane = 9;
   named.lane_id = *lanes.id_of(MUSTER_LANE_GATHER, "\"quoted\"");
-  TraceEvent run = event(2, 3);
+  Trace::Event run = event(2, 3);
   run.lane = kDirectTrack;
   Trace trace(16);
   trace.begin(Instant(0));
@@ -61,7 +61,7 @@ TEST(Trace, NamesSiteAndStepOfAnEvent) {
   first.begin(Instant(0));
   for (const std::uint64_t step : {11u, 12u}) {
     const std::string site = "block\"0\"";
-    TraceEvent unit = event(1, 2);
+    Trace::Event unit = event(1, 2);
     unit.site = site;
     unit.step = step;
     first.add(unit);

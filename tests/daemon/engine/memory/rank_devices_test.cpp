@@ -49,8 +49,8 @@ TEST(RankDevices, CarryAJobOfTwoDevices) {
   constexpr std::uint32_t kWorld = 4;
   constexpr std::uint64_t kCount = 100'000;
   muster::test::ManualClock clock;
-  auto engine = Engine::create(test::small_job(kWorld), clock, nullptr, Engine::Pooling::kByHand, nullptr,
-                               {}, kTwoByTwo);
+  auto engine = Engine::create(test::small_job(kWorld), clock, nullptr, Engine::Pooling::kByHand, nullptr, {},
+                               kTwoByTwo);
   ASSERT_TRUE(engine) << engine.error().text();
   std::vector<std::unique_ptr<test::RingClient>> clients;
   std::vector<const std::byte*> targets(kWorld);

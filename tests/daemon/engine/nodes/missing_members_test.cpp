@@ -29,7 +29,7 @@ struct OneNode {
   void start(std::uint32_t rank, std::uint64_t count = 8) {
     stage.start(rank, kLane, stage.collective(0, rank, Stage::all_reduce(count)));
   }
-  std::vector<scheduler::AwaitedRanks> awaited() const {
+  std::vector<scheduler::Step::Awaited> awaited() const {
     return missing.awaited(stage.steps.at(stage.launched.back()), std::vector<std::uint32_t>{2, 3});
   }
 
@@ -114,7 +114,7 @@ TEST_F(MissingMembersTest, AreNotBelievedOfOtherNodesNorOfDamagedMessages) {
 // Goal:   the verdict blames a rank only if it is known to be missing.
 TEST_F(MissingMembersTest, AreNamedInTheVerdict) {
   wait();
-  const auto verdict = [this](const std::vector<scheduler::AwaitedRanks>& awaited) {
+  const auto verdict = [this](const std::vector<scheduler::Step::Awaited>& awaited) {
     return scheduler::overdue(here_.stage.steps.at(here_.stage.launched.back()), std::chrono::seconds(2),
                               here_.stage.graph.groups(), here_.stage.graph.lane_names(), here_.world,
                               awaited);
