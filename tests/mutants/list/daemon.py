@@ -202,7 +202,7 @@ MUTANTS = [
            "if (around_.table.find(spec_.id()) == nullptr) retry_later();",
            "",
            "a job's name stays taken on a node whose part waited for a place when the leader was lost",
-           ["peers_test FullNodeTest.ForgetsAJobWhoseLeaderIsLost"]),
+           ["peers_test SpanningTest.ForgetsAPartThatWaitsForItsPlaceWithItsLeader"]),
     Mutant("early_ranks_are_refused", "daemon/supervisor/ranks/claims.cpp",
            "if («events_.waits_for_place(job)») return",
            "false",

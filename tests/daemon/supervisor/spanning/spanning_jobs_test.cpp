@@ -401,6 +401,28 @@ TEST_F(DesertedTest, MakesWayForTheSameJobOfItsLeader) {
   EXPECT_EQ(job_at(1), "starting");
 }
 
+// Goal:   a part that waits for its place is over when its leader is lost without a word, and its name is
+// free.
+TEST_F(SpanningTest, ForgetsAPartThatWaitsForItsPlaceWithItsLeader) {
+  prepare(2);
+  control::JobSpec job = nodes_[0]->options.jobs.front();
+  job.asked_on = name(0);
+  nodes_[1]->options.jobs.clear();
+  nodes_[1]->options.jobs_max = 1;
+  start(1);
+  muster_session* holder = nullptr;
+  const auto options = nodes_[1]->rank("other", 0, 1, "dp_shard=1");
+  ASSERT_EQ(muster_open(&options, &holder), MUSTER_OK) << muster_last_error();
+  Puppet& leader = puppet(0);
+  ASSERT_TRUE(until([&] { return leader.knows(name(1)); }));
+  leader.say(name(1), 77, "prepare", {{"wish", request_of(job)}});
+  ASSERT_TRUE(
+      until([this] { return waiting(1).find("waits for a place on this node") != std::string::npos; }));
+  puppets_.erase(0);
+  EXPECT_TRUE(until([this] { return waiting(1).empty(); })) << waiting(1);
+  EXPECT_EQ(muster_close(holder), MUSTER_OK);
+}
+
 TEST_F(SpanningTest, SaysOnAllNodesWhichNetworkCannotBeOpened) {
   prepare(2);
   nodes_[1]->options.jobs[0].network = "ofi";
