@@ -9,18 +9,9 @@ namespace muster::config {
 namespace {
 
 std::string_view noun(const Node& node) {
-  switch (node.kind) {
-    case Node::Kind::kList:
-      return "a list";
-    case Node::Kind::kMap:
-      return "a map";
-    case Node::Kind::kScalar:
-      return "a single value";
-    case Node::Kind::kNull:
-    case Node::Kind::kRefused:
-      break;
-  }
-  return "nothing";
+  if (node.kind == Node::Kind::kList) return "a list";
+  if (node.kind == Node::Kind::kMap) return "a map";
+  return node.kind == Node::Kind::kScalar ? "a single value" : "nothing";
 }
 
 bool is_null_word(const Node& node) {
@@ -52,13 +43,13 @@ class Checker {
       return;
     }
     switch (key.kind) {
-      case KeyKind::kSection:
+      case Key::Kind::kSection:
         visit_section(shape, node, path);
         break;
-      case KeyKind::kNames:
+      case Key::Kind::kNames:
         visit_names(shape, node, path);
         break;
-      case KeyKind::kList:
+      case Key::Kind::kList:
         visit_list(shape, node, path);
         break;
       default:
@@ -82,7 +73,7 @@ class Checker {
 
   void visit_section(const Shape& shape, Node* node, const std::string& path) {
     if (!expect(Node::Kind::kMap, shape.key(), *node, path)) return;
-    for (Field& field : node->fields) {
+    for (Node::Field& field : node->fields) {
       const std::string below = join(path, field.name);
       if (const Shape* child = shape.find(field.name))
         visit(*child, &field.value, below, field.mark);
@@ -90,7 +81,7 @@ class Checker {
         add(field.mark, below, {"unknown key", suggest(shape, field.name, below)});
     }
     for (const Shape& child : shape.children())
-      if (child.key().presence == Presence::kRequired && node->find(child.name()) == nullptr)
+      if (child.key().presence == Key::Presence::kRequired && node->find(child.name()) == nullptr)
         add(node->mark, path,
             {fmt::format("the key '{}' is missing", child.name()),
              fmt::format("it is {}", type_text(child.key()))});
@@ -98,11 +89,11 @@ class Checker {
 
   void visit_names(const Shape& shape, Node* node, const std::string& path) {
     if (!expect(Node::Kind::kMap, shape.key(), *node, path)) return;
-    static constexpr Key kChosen{"", KeyKind::kName, Presence::kRequired, "", 1, 63, "", ""};
+    static constexpr Key kChosen{"", Key::Kind::kName, Key::Presence::kRequired, "", 1, 63, "", ""};
     if (static_cast<std::int64_t>(node->fields.size()) > shape.key().high)
       add(node->mark, path,
           {fmt::format("{} names; at most {} are allowed", node->fields.size(), shape.key().high), ""});
-    for (Field& field : node->fields) {
+    for (Node::Field& field : node->fields) {
       const std::string below = join(path, field.name);
       if (auto name = read_scalar(kChosen, field.name, Spelling::kQuoted); !name)
         add(field.mark, below, std::move(name).error());

@@ -22,88 +22,88 @@ constexpr std::int64_t kMillisecond = 1000 * 1000;
 constexpr std::int64_t kDay = 24 * 3600 * 1000 * kMillisecond;
 constexpr std::string_view kDims = "pp|dp_replicate|dp_shard|cp|domain|tp|ep";
 
-constexpr auto kOptional = Presence::kOptional;
-constexpr auto kRequired = Presence::kRequired;
+constexpr auto kOptional = Key::Presence::kOptional;
+constexpr auto kRequired = Key::Presence::kRequired;
 
 constexpr std::array kKeys{
-    Key{"cluster", KeyKind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
-    Key{"cluster.name", KeyKind::kName, kOptional, "muster", 1, 63, "",
+    Key{"cluster", Key::Kind::kSection, kOptional, "", 0, 0, "", "The cluster as a whole."},
+    Key{"cluster.name", Key::Kind::kName, kOptional, "muster", 1, 63, "",
         "Its name. The nodes' certificates carry it (`muster certs init --cluster`), and a node of another "
         "name is refused."},
-    Key{"cluster.port", KeyKind::kInteger, kOptional, "7733", 1, 65535, "",
+    Key{"cluster.port", Key::Kind::kInteger, kOptional, "7733", 1, 65535, "",
         "The port, of TCP and of UDP, on which the daemons of all nodes listen for each other."},
-    Key{"cluster.network", KeyKind::kChoice, kOptional, "ucx", 0, 0, "ucx|ofi|none",
+    Key{"cluster.network", Key::Kind::kChoice, kOptional, "ucx", 0, 0, "ucx|ofi|none",
         "The library that moves the bytes of jobs between nodes: UCX or libfabric; `muster doctor` tries "
         "both. "
         "none: no operation spans nodes."},
-    Key{"cluster.link", KeyKind::kSection, kOptional, "", 0, 0, "",
+    Key{"cluster.link", Key::Kind::kSection, kOptional, "", 0, 0, "",
         "What the links between nodes cost, by which the nodes of a job choose algorithms. Measure both "
         "between two of your nodes; the defaults are those of a virtual link on one machine."},
-    Key{"cluster.link.trip", KeyKind::kDuration, kOptional, "20us", 100, 1000 * kMillisecond, "",
+    Key{"cluster.link.trip", Key::Kind::kDuration, kOptional, "20us", 100, 1000 * kMillisecond, "",
         "Until the first byte of a message has come: half a round trip."},
-    Key{"cluster.link.rate", KeyKind::kBytes, kOptional, "3000000000B", 1'000'000, std::int64_t{900} << 30,
+    Key{"cluster.link.rate", Key::Kind::kBytes, kOptional, "3000000000B", 1'000'000, std::int64_t{900} << 30,
         "", "Bytes a second that a node sends, or receives."},
-    Key{"cluster.interfaces", KeyKind::kList, kOptional, "", 1, 64, "",
+    Key{"cluster.interfaces", Key::Kind::kList, kOptional, "", 1, 64, "",
         "By which interfaces nodes exchange data; unset: by that which has the node's address. RDMA devices "
         "are used unless they are excluded, or others are named."},
-    Key{"cluster.interfaces[]", KeyKind::kText, kRequired, "", 1, 64, "",
+    Key{"cluster.interfaces[]", Key::Kind::kText, kRequired, "", 1, 64, "",
         "A name, the beginning of names, =NAME or a subnet; with '^' before it, it excludes."},
-    Key{"cluster.tie_breaker", KeyKind::kName, kOptional, "", 1, 253, "",
+    Key{"cluster.tie_breaker", Key::Kind::kName, kOptional, "", 1, 253, "",
         "A host of `nodes`. If nodes are silent and each side has half of a group's members, those on the "
         "side of this host may shrink the group; unset: neither side may."},
-    Key{"nodes", KeyKind::kList, kRequired, "", 1, kEntriesMax, "",
+    Key{"nodes", Key::Kind::kList, kRequired, "", 1, kEntriesMax, "",
         "The nodes; ranks are numbered in this order."},
-    Key{"nodes[]", KeyKind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
-    Key{"nodes[].host", KeyKind::kHosts, kRequired, "", 1, 65536, "",
+    Key{"nodes[]", Key::Kind::kSection, kRequired, "", 0, 0, "", "Nodes that are alike."},
+    Key{"nodes[].host", Key::Kind::kHosts, kRequired, "", 1, 65536, "",
         "Their names. Each may stand in one entry only."},
-    Key{"nodes[].address", KeyKind::kHosts, kOptional, "", 1, 65536, "",
+    Key{"nodes[].address", Key::Kind::kHosts, kOptional, "", 1, 65536, "",
         "Where other nodes reach them, in the same order: names, or numbers of IPv4 or IPv6; unset: their "
         "names."},
-    Key{"nodes[].interfaces", KeyKind::kList, kOptional, "", 1, 64, "",
+    Key{"nodes[].interfaces", Key::Kind::kList, kOptional, "", 1, 64, "",
         "As cluster.interfaces, in its place for these nodes."},
-    Key{"nodes[].interfaces[]", KeyKind::kText, kRequired, "", 1, 64, "", "As cluster.interfaces[]."},
-    Key{"nodes[].devices", KeyKind::kSection, kRequired, "", 0, 0, "", "What each of them has."},
-    Key{"nodes[].devices.kind", KeyKind::kChoice, kOptional, "auto", 0, 0, "host|cuda|auto",
+    Key{"nodes[].interfaces[]", Key::Kind::kText, kRequired, "", 1, 64, "", "As cluster.interfaces[]."},
+    Key{"nodes[].devices", Key::Kind::kSection, kRequired, "", 0, 0, "", "What each of them has."},
+    Key{"nodes[].devices.kind", Key::Kind::kChoice, kOptional, "auto", 0, 0, "host|cuda|auto",
         "host: a share of the cores; cuda: a GPU; auto: cuda where there is one, else host."},
-    Key{"nodes[].devices.count", KeyKind::kInteger, kRequired, "", 1, 1024, "", "Devices on each node."},
-    Key{"jobs", KeyKind::kList, kOptional, "", 0, 1024, "", "The jobs that are created at start."},
-    Key{"jobs[]", KeyKind::kSection, kRequired, "", 0, 0, "", "A job: a world of ranks with its mesh."},
-    Key{"jobs[].name", KeyKind::kName, kRequired, "", 1, 63, "", "The name under which its ranks attach."},
-    Key{"jobs[].ranks", KeyKind::kInteger, kOptional, "", 1, kRanksMax, "",
+    Key{"nodes[].devices.count", Key::Kind::kInteger, kRequired, "", 1, 1024, "", "Devices on each node."},
+    Key{"jobs", Key::Kind::kList, kOptional, "", 0, 1024, "", "The jobs that are created at start."},
+    Key{"jobs[]", Key::Kind::kSection, kRequired, "", 0, 0, "", "A job: a world of ranks with its mesh."},
+    Key{"jobs[].name", Key::Kind::kName, kRequired, "", 1, 63, "", "The name under which its ranks attach."},
+    Key{"jobs[].ranks", Key::Kind::kInteger, kOptional, "", 1, kRanksMax, "",
         "The size of its world; unset: one rank on each device of the nodes."},
-    Key{"jobs[].claim", KeyKind::kChoice, kOptional, "owner", 0, 0, "owner|token",
+    Key{"jobs[].claim", Key::Kind::kChoice, kOptional, "owner", 0, 0, "owner|token",
         "Who may take a rank. owner: processes of the user that owns the job; token: the holder of a token "
         "for it."},
-    Key{"jobs[].mesh", KeyKind::kSection, kRequired, "", 0, 0, "", "How its ranks are arranged."},
-    Key{"jobs[].mesh.dims", KeyKind::kSection, kRequired, "", 0, 0, "",
+    Key{"jobs[].mesh", Key::Kind::kSection, kRequired, "", 0, 0, "", "How its ranks are arranged."},
+    Key{"jobs[].mesh.dims", Key::Kind::kSection, kRequired, "", 0, 0, "",
         "Degrees, in any order: pp is outermost, then dp_replicate, dp_shard, cp, domain, and tp. All but ep "
         "multiply to the world."},
-    Key{"jobs[].mesh.dims.pp", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "", "Pipeline stages."},
-    Key{"jobs[].mesh.dims.dp_replicate", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.pp", Key::Kind::kInteger, kOptional, "1", 1, kRanksMax, "", "Pipeline stages."},
+    Key{"jobs[].mesh.dims.dp_replicate", Key::Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Replicas of all parameters."},
-    Key{"jobs[].mesh.dims.dp_shard", KeyKind::kInteger, kOptional, "1", -1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.dp_shard", Key::Kind::kInteger, kOptional, "1", -1, kRanksMax, "",
         "Ranks that share one copy of the parameters; -1: what the other degrees leave over."},
-    Key{"jobs[].mesh.dims.cp", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.cp", Key::Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that split a sequence."},
-    Key{"jobs[].mesh.dims.domain", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.domain", Key::Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that split a field in space."},
-    Key{"jobs[].mesh.dims.tp", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.tp", Key::Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that split each matrix."},
-    Key{"jobs[].mesh.dims.ep", KeyKind::kInteger, kOptional, "1", 1, kRanksMax, "",
+    Key{"jobs[].mesh.dims.ep", Key::Kind::kInteger, kOptional, "1", 1, kRanksMax, "",
         "Ranks that share the experts; divides dp_shard x cp x tp, adds no ranks."},
-    Key{"jobs[].mesh.flatten", KeyKind::kNames, kOptional, "", 0, 64, "",
+    Key{"jobs[].mesh.flatten", Key::Kind::kNames, kOptional, "", 0, 64, "",
         "More dims, each made of several under one name."},
-    Key{"jobs[].mesh.flatten.*", KeyKind::kList, kRequired, "", 1, 7, "",
+    Key{"jobs[].mesh.flatten.*", Key::Kind::kList, kRequired, "", 1, 7, "",
         "The dims that it joins, outermost first."},
-    Key{"jobs[].mesh.flatten.*[]", KeyKind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
-    Key{"jobs[].lanes", KeyKind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
-    Key{"jobs[].lanes.deadline", KeyKind::kDuration, kOptional, "", 100 * kMillisecond, kDay, "",
+    Key{"jobs[].mesh.flatten.*[]", Key::Kind::kChoice, kRequired, "", 0, 0, kDims, "A dim."},
+    Key{"jobs[].lanes", Key::Kind::kSection, kOptional, "", 0, 0, "", "How its operations are scheduled."},
+    Key{"jobs[].lanes.deadline", Key::Kind::kDuration, kOptional, "", 100 * kMillisecond, kDay, "",
         "An operation that has waited so long for a member fails on every rank; unset: defaults.deadline of "
         "musterd.yaml."},
-    Key{"jobs[].digests", KeyKind::kInteger, kOptional, "", 0, kDigestsMax, "",
+    Key{"jobs[].digests", Key::Kind::kInteger, kOptional, "", 0, kDigestsMax, "",
         "Every so many runs of a group whose result all members share, they compare digests of it; 0: never; "
         "unset: defaults.digests of musterd.yaml."},
-    Key{"jobs[].reproducible", KeyKind::kFlag, kOptional, "false", 0, 0, "",
+    Key{"jobs[].reproducible", Key::Kind::kFlag, kOptional, "false", 0, 0, "",
         "Whether results are the same bits whatever node a rank is on. That sends more between nodes."},
 };
 
@@ -164,22 +164,22 @@ class Extractor {
   }
 
   void read_node(const Node& node, const std::string& path) {
-    NodeEntry entry;
+    Cluster::NodeEntry entry;
     if (const Node* host = leaf(&node, "host")) read_hosts(*host, path + ".host", &entry);
     if (const Node* address = leaf(&node, "address")) read_addresses(*address, path + ".address", &entry);
     read_interfaces(node.find("interfaces"), path + ".interfaces", &entry.interfaces);
     const Node* devices = node.find("devices");
     const std::string kind = text(devices, "kind", "nodes[].devices.kind");
-    entry.device_kind = kind == "host"   ? DeviceKind::kHost
-                        : kind == "cuda" ? DeviceKind::kCuda
-                                         : DeviceKind::kAuto;
+    entry.device_kind = kind == "host"   ? Cluster::DeviceKind::kHost
+                        : kind == "cuda" ? Cluster::DeviceKind::kCuda
+                                         : Cluster::DeviceKind::kAuto;
     if (const Node* count = leaf(devices, "count"))
       entry.device_count = {static_cast<std::uint32_t>(count->value->number), count->mark,
                             path + ".devices.count"};
     cluster_.nodes.push_back(std::move(entry));
   }
 
-  void read_hosts(const Node& host, const std::string& path, NodeEntry* entry) {
+  void read_hosts(const Node& host, const std::string& path, Cluster::NodeEntry* entry) {
     if (diagnostics_.full() || hosts_full_) return;
     auto hosts = expand_hosts(host.value->text, kHostsMax - hosts_seen_.size());
     if (!hosts) {
@@ -227,7 +227,7 @@ class Extractor {
         {fmt::format("{} is no host of `nodes`", in_quotes(cluster_.tie_breaker)), "name one of the hosts"});
   }
 
-  void read_addresses(const Node& address, const std::string& path, NodeEntry* entry) {
+  void read_addresses(const Node& address, const std::string& path, Cluster::NodeEntry* entry) {
     auto addresses = expand_addresses(address.value->text);
     if (!addresses) return add(address.mark, path, std::move(addresses).error());
     const std::size_t hosts = entry->hosts.value.size();
@@ -256,7 +256,7 @@ class Extractor {
   }
 
   void read_job(const Node& node, const std::string& path) {
-    JobEntry job;
+    Cluster::JobEntry job;
     if (const Node* name = leaf(&node, "name")) {
       job.name = {name->value->text, name->mark, path + ".name"};
       const auto [first, fresh] = jobs_seen_.emplace(job.name.value, name->mark);
@@ -269,21 +269,18 @@ class Extractor {
       job.ranks = {static_cast<std::uint32_t>(ranks->value->number), ranks->mark, path + ".ranks"};
     job.claim = text(&node, "claim", "jobs[].claim") == "token" ? ClaimRule::kToken : ClaimRule::kOwner;
     if (const Node* mesh = node.find("mesh")) read_mesh(*mesh, path + ".mesh", &job.mesh);
-    read_lanes(node.find("lanes"), &job.lanes);
+    if (const Node* deadline = leaf(node.find("lanes"), "deadline"))
+      job.deadline = Nanos(deadline->value->number);
     if (const Node* digests = leaf(&node, "digests"))
       job.digests = static_cast<std::uint32_t>(digests->value->number);
     job.reproducible = number(&node, "reproducible", "jobs[].reproducible") != 0;
     cluster_.jobs.push_back(std::move(job));
   }
 
-  void read_lanes(const Node* lanes, LanesEntry* entry) {
-    if (const Node* deadline = leaf(lanes, "deadline")) entry->deadline = Nanos(deadline->value->number);
-  }
-
-  void read_mesh(const Node& mesh, const std::string& path, MeshEntry* entry) {
+  void read_mesh(const Node& mesh, const std::string& path, Cluster::MeshEntry* entry) {
     entry->mark = mesh.mark;
     if (const Node* dims = mesh.find("dims")) {
-      for (const Field& field : dims->fields) {
+      for (const Node::Field& field : dims->fields) {
         if (!field.value.value) continue;
         const std::string below = fmt::format("{}.dims.{}", path, field.name);
         const std::int64_t size = field.value.value->number;
@@ -295,11 +292,12 @@ class Extractor {
       }
     }
     if (const Node* flatten = mesh.find("flatten"))
-      for (const Field& field : flatten->fields) read_flatten(field, path + ".flatten." + field.name, entry);
+      for (const Node::Field& field : flatten->fields)
+        read_flatten(field, path + ".flatten." + field.name, entry);
   }
 
-  void read_flatten(const Field& field, const std::string& path, MeshEntry* entry) {
-    FlattenEntry flatten{{field.name, field.mark, path}, {}};
+  void read_flatten(const Node::Field& field, const std::string& path, Cluster::MeshEntry* entry) {
+    Cluster::FlattenEntry flatten{{field.name, field.mark, path}, {}};
     for (std::size_t i = 0; i < field.value.items.size(); ++i) {
       const Node& item = field.value.items[i];
       if (!item.value) continue;
@@ -361,7 +359,7 @@ std::span<const Key> cluster_keys() {
   return kKeys;
 }
 
-Parsed<Cluster> parse_cluster(Source source) {
+tl::expected<Cluster, Diagnostics> parse_cluster(Source source) {
   Diagnostics diagnostics;
   auto root = read_document(source, &diagnostics);
   if (!root) return tl::unexpected(std::move(diagnostics));

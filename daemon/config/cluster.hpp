@@ -19,49 +19,39 @@
 
 namespace muster::config {
 
-enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda if there is one, else host
-
-// The hosts of one entry of `nodes`; they are alike.
-struct NodeEntry {
-  Marked<std::vector<std::string>> hosts;
-  Marked<std::vector<std::string>> addresses;  // one for each host; empty: their names are
-  std::vector<std::string>
-      interfaces;  // patterns (api/base/network/interface_choice.hpp); empty: the cluster's
-  DeviceKind device_kind = DeviceKind::kAuto;
-  Marked<std::uint32_t> device_count;
-};
-
-struct Degree {
-  std::string dim;
-  std::int64_t size = 1;  // -1 (dp_shard alone): the part of the world that the other dims leave
-};
-
-struct FlattenEntry {
-  Marked<std::string> name;
-  std::vector<Marked<std::string>> dims;
-};
-
-struct MeshEntry {
-  Mark mark;
-  std::vector<Marked<Degree>> dims;  // in the order written
-  std::vector<FlattenEntry> flatten;
-};
-
-struct LanesEntry {
-  std::optional<Nanos> deadline;  // else defaults.deadline of the daemon
-};
-
-struct JobEntry {
-  Marked<std::string> name;
-  MeshEntry mesh;
-  LanesEntry lanes;
-  std::optional<std::uint32_t> digests;  // else defaults.digests of the daemon
-  bool reproducible = false;
-  ClaimRule claim = ClaimRule::kOwner;
-  std::optional<Marked<std::uint32_t>> ranks;  // else Cluster::devices()
-};
-
 struct Cluster {
+  enum class DeviceKind : std::uint8_t { kHost, kCuda, kAuto };  // kAuto: cuda if there is one, else host
+  // The hosts of one entry of `nodes`; they are alike.
+  struct NodeEntry {
+    Marked<std::vector<std::string>> hosts;
+    Marked<std::vector<std::string>> addresses;  // one for each host; empty: their names are
+    std::vector<std::string>
+        interfaces;  // patterns (api/base/network/interface_choice.hpp); empty: the cluster's
+    DeviceKind device_kind = DeviceKind::kAuto;
+    Marked<std::uint32_t> device_count;
+  };
+  struct Degree {
+    std::string dim;
+    std::int64_t size = 1;  // -1 (dp_shard alone): the part of the world that the other dims leave
+  };
+  struct FlattenEntry {
+    Marked<std::string> name;
+    std::vector<Marked<std::string>> dims;
+  };
+  struct MeshEntry {
+    Mark mark;
+    std::vector<Marked<Degree>> dims;  // in the order written
+    std::vector<FlattenEntry> flatten;
+  };
+  struct JobEntry {
+    Marked<std::string> name;
+    MeshEntry mesh;
+    std::optional<Nanos> deadline;         // else defaults.deadline of the daemon
+    std::optional<std::uint32_t> digests;  // else defaults.digests of the daemon
+    bool reproducible = false;
+    ClaimRule claim = ClaimRule::kOwner;
+    std::optional<Marked<std::uint32_t>> ranks;  // else Cluster::devices()
+  };
   Source source;
   std::string name;
   std::uint16_t port = 0;               // on which the daemons of all nodes listen for each other
@@ -91,6 +81,6 @@ struct Cluster {
 
 std::span<const Key> cluster_keys();
 
-Parsed<Cluster> parse_cluster(Source source);
+tl::expected<Cluster, Diagnostics> parse_cluster(Source source);
 
 }  // namespace muster::config

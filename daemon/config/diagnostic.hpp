@@ -9,8 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -105,9 +103,6 @@ class Diagnostics {
   std::vector<Diagnostic> entries_;  // sorted by line and column
   bool full_ = false;
 };
-
-template<class T>
-using Parsed = tl::expected<T, Diagnostics>;
 
 // Quoted for a message, with control characters made visible, cut after 60 characters.
 std::string in_quotes(std::string_view text);

@@ -15,9 +15,6 @@
 namespace muster::config {
 namespace {
 
-// Ends the parse inside the library's callbacks; the fault is in the diagnostics already.
-struct Stop {};
-
 std::optional<Complaint> bad_character(std::string_view text, std::size_t i) {
   const auto byte = static_cast<unsigned char>(text[i]);
   if (byte == 0) return Complaint{"a NUL byte", "this is no text file; save it as UTF-8", i};
@@ -142,6 +139,8 @@ class Positions {
 // Fails   with Stop, after adding the reason to the diagnostics.
 class Builder final : public YAML::EventHandler {
  public:
+  // Ends the parse inside the library's callbacks; the fault is in the diagnostics already.
+  struct Stop {};
   Builder(const Source& source, Diagnostics* diagnostics)
       : source_(source), positions_(source), diagnostics_(*diagnostics) {}
 
@@ -385,7 +384,7 @@ std::optional<Node> read_document(const Source& source, Diagnostics* diagnostics
     // The second call finds out whether another document follows, which OnDocumentStart refuses. Never a
     // loop: on some texts the library delivers empty documents for ever.
     if (parser.HandleNextDocument(builder)) parser.HandleNextDocument(builder);
-  } catch (const Stop&) {
+  } catch (const Builder::Stop&) {
     return std::nullopt;
   } catch (const YAML::Exception& error) {
     const std::size_t end = source.text().size();

@@ -26,11 +26,10 @@ struct Value {
   std::int64_t number = 0;
 };
 
-struct Field;
-
 // A node of the tree; plain data.
 struct Node {
   enum class Kind : std::uint8_t { kNull, kScalar, kList, kMap, kRefused };  // kRefused: reported already
+  struct Field;
 
   Kind kind = Kind::kNull;
   bool quoted = false;     // a scalar in quotes or a block scalar
@@ -45,7 +44,7 @@ struct Node {
   const Node* find(std::string_view name) const;
 };
 
-struct Field {
+struct Node::Field {
   std::string name;
   Mark mark;
   Node value;

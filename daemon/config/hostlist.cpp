@@ -17,31 +17,28 @@ constexpr std::size_t kNameMax = 253;       // of a host, as DNS has it
 constexpr std::size_t kRangeDigitsMax = 9;  // of a number in brackets
 constexpr std::size_t kBracketsMax = 4;     // in one name
 
-enum class Ipv6 : std::uint8_t { kNo, kYes };  // whether names may also be numbers of IPv6
-
 bool name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '-' || c == '.' || c == '_';
 }
 
-struct NumberRange {
-  std::uint64_t low = 0;
-  std::uint64_t high = 0;
-  std::size_t width = 0;  // digits to pad to; 0: none
-  std::size_t offset = 0;
-  std::uint64_t count() const { return high - low + 1; }
-};
-
 // One name of the list: literal texts around brackets.
 struct Pattern {
+  struct Range {
+    std::uint64_t low = 0;
+    std::uint64_t high = 0;
+    std::size_t width = 0;  // digits to pad to; 0: none
+    std::size_t offset = 0;
+    std::uint64_t count() const { return high - low + 1; }
+  };
   std::vector<std::string> literals{""};  // one more than brackets
-  std::vector<std::vector<NumberRange>> brackets;
+  std::vector<std::vector<Range>> brackets;
   std::size_t offset = 0;
 
   std::uint64_t count() const {
     std::uint64_t product = 1;
     for (const auto& bracket : brackets) {
       std::uint64_t sum = 0;
-      for (const NumberRange& range : bracket) sum += range.count();
+      for (const Range& range : bracket) sum += range.count();
       // Four brackets of 10^9 each would overflow; far above any limit, the exact product does not matter.
       product = std::min<std::uint64_t>(product * std::min<std::uint64_t>(sum, 1u << 20), 1ull << 40);
     }
@@ -65,6 +62,7 @@ std::string number_text(std::uint64_t value, std::size_t width) {
 // Fails   with the complaint that says where.
 class Reader {
  public:
+  enum class Ipv6 : std::uint8_t { kNo, kYes };  // whether names may also be numbers of IPv6
   Reader(std::string_view text, Ipv6 ipv6) : text_(text), ipv6_(ipv6) {}
 
   tl::expected<std::vector<Pattern>, Complaint> read() {
@@ -129,9 +127,9 @@ class Reader {
 
   std::optional<Complaint> read_bracket(Pattern* pattern) {
     const std::size_t open = at_++;
-    std::vector<NumberRange> ranges;
+    std::vector<Pattern::Range> ranges;
     do {
-      NumberRange range;
+      Pattern::Range range;
       if (auto bad = read_range(&range)) return bad;
       ranges.push_back(range);
     } while (take(','));
@@ -144,7 +142,7 @@ class Reader {
     return overlap(pattern->brackets.back());
   }
 
-  std::optional<Complaint> read_range(NumberRange* range) {
+  std::optional<Complaint> read_range(Pattern::Range* range) {
     range->offset = at_;
     std::string_view low, high;
     if (auto bad = read_digits(&low)) return bad;
@@ -188,12 +186,12 @@ class Reader {
 
   // Ranges with different padding name different hosts: node1 is not node01. Sorted, because a text may hold
   // many ranges.
-  static std::optional<Complaint> overlap(std::vector<NumberRange> ranges) {
-    std::sort(ranges.begin(), ranges.end(), [](const NumberRange& a, const NumberRange& b) {
+  static std::optional<Complaint> overlap(std::vector<Pattern::Range> ranges) {
+    std::sort(ranges.begin(), ranges.end(), [](const Pattern::Range& a, const Pattern::Range& b) {
       return std::tie(a.width, a.low, a.offset) < std::tie(b.width, b.low, b.offset);
     });
     for (std::size_t i = 1; i < ranges.size(); ++i) {
-      const NumberRange &a = ranges[i - 1], &b = ranges[i];
+      const Pattern::Range &a = ranges[i - 1], &b = ranges[i];
       if (a.width != b.width || b.low > a.high) continue;
       return Complaint{fmt::format("{} is named twice", number_text(b.low, b.width)), "remove one of them",
                        std::max(a.offset, b.offset)};
@@ -214,7 +212,7 @@ void append_hosts(const Pattern& pattern, std::size_t bracket, const std::string
     hosts->push_back(begin);
     return;
   }
-  for (const NumberRange& range : pattern.brackets[bracket])
+  for (const Pattern::Range& range : pattern.brackets[bracket])
     for (std::uint64_t value = range.low; value <= range.high; ++value)
       append_hosts(pattern, bracket + 1, begin + number_text(value, range.width), hosts);
 }
@@ -230,7 +228,7 @@ std::optional<Complaint> number_fault(const std::string& host, std::size_t offse
 }
 
 tl::expected<std::vector<std::string>, Complaint> expand(std::string_view text, std::size_t limit,
-                                                         Ipv6 ipv6) {
+                                                         Reader::Ipv6 ipv6) {
   auto patterns = Reader(text, ipv6).read();
   if (!patterns) return tl::unexpected(std::move(patterns).error());
   std::uint64_t total = 0;
@@ -261,11 +259,11 @@ tl::expected<std::vector<std::string>, Complaint> expand(std::string_view text, 
 }  // namespace
 
 tl::expected<std::vector<std::string>, Complaint> expand_hosts(std::string_view text, std::size_t limit) {
-  return expand(text, limit, Ipv6::kNo);
+  return expand(text, limit, Reader::Ipv6::kNo);
 }
 
 tl::expected<std::vector<std::string>, Complaint> expand_addresses(std::string_view text) {
-  return expand(text, kHostsMax, Ipv6::kYes);
+  return expand(text, kHostsMax, Reader::Ipv6::kYes);
 }
 
 }  // namespace muster::config

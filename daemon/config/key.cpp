@@ -3,6 +3,7 @@
 #include "daemon/config/quantity.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include <fmt/format.h>
 
@@ -21,14 +22,14 @@ std::vector<std::string> choices_of(const Key& key) {
 
 std::string range_text(const Key& key) {
   switch (key.kind) {
-    case KeyKind::kInteger:
+    case Key::Kind::kInteger:
       return fmt::format("{}..{}", key.low, key.high);
-    case KeyKind::kBytes:
+    case Key::Kind::kBytes:
       return fmt::format("{}..{}", format_bytes(key.low), format_bytes(key.high));
-    case KeyKind::kDuration:
+    case Key::Kind::kDuration:
       return fmt::format("{}..{}", format_duration(std::chrono::nanoseconds(key.low)),
                          format_duration(std::chrono::nanoseconds(key.high)));
-    case KeyKind::kMode:
+    case Key::Kind::kMode:
       return fmt::format("0{:o}..0{:o}", key.low, key.high);
     default:
       return "";
@@ -37,97 +38,73 @@ std::string range_text(const Key& key) {
 
 std::string type_text(const Key& key) {
   switch (key.kind) {
-    case KeyKind::kSection:
+    case Key::Kind::kSection:
       return "a map of keys";
-    case KeyKind::kList:
+    case Key::Kind::kList:
       return fmt::format("a list of {} to {} items", key.low, key.high);
-    case KeyKind::kNames:
+    case Key::Kind::kNames:
       return fmt::format("a map of at most {} names", key.high);
-    case KeyKind::kText:
+    case Key::Kind::kText:
       return fmt::format("text, at most {} bytes", key.high);
-    case KeyKind::kName:
+    case Key::Kind::kName:
       return fmt::format("a name of letters, digits, '-', '_', '.', {}at most {} bytes",
                          key.low == 0 ? "or empty, " : "", key.high);
-    case KeyKind::kPath:
+    case Key::Kind::kPath:
       return fmt::format("an absolute path, {}at most {} bytes", key.low == 0 ? "or empty, " : "", key.high);
-    case KeyKind::kHosts:
+    case Key::Kind::kHosts:
       return "a hostlist, such as node[01-16,20]";
-    case KeyKind::kFlag:
+    case Key::Kind::kFlag:
       return "true or false";
-    case KeyKind::kInteger:
+    case Key::Kind::kInteger:
       return "a whole number, " + range_text(key);
-    case KeyKind::kBytes:
+    case Key::Kind::kBytes:
       return "a size with its unit, " + range_text(key);
-    case KeyKind::kDuration:
+    case Key::Kind::kDuration:
       return "a duration with its unit, " + range_text(key);
-    case KeyKind::kChoice: {
+    case Key::Kind::kChoice: {
       std::string out;
       for (const std::string& word : choices_of(key)) out += (out.empty() ? "" : " | ") + word;
       return out;
     }
-    case KeyKind::kMode:
+    case Key::Kind::kMode:
       return "octal permissions in quotes, " + range_text(key);
   }
   return "";
 }
 
-std::string_view kind_name(KeyKind kind) {
-  switch (kind) {
-    case KeyKind::kSection:
-      return "section";
-    case KeyKind::kList:
-      return "list";
-    case KeyKind::kNames:
-      return "names";
-    case KeyKind::kText:
-      return "text";
-    case KeyKind::kName:
-      return "name";
-    case KeyKind::kPath:
-      return "path";
-    case KeyKind::kHosts:
-      return "hosts";
-    case KeyKind::kFlag:
-      return "flag";
-    case KeyKind::kInteger:
-      return "integer";
-    case KeyKind::kBytes:
-      return "bytes";
-    case KeyKind::kDuration:
-      return "duration";
-    case KeyKind::kChoice:
-      return "choice";
-    case KeyKind::kMode:
-      return "mode";
-  }
-  return "";
+std::string_view kind_name(Key::Kind kind) {
+  constexpr std::array<std::string_view, 13> kNames{"section",  "list",   "names", "text",    "name",
+                                                    "path",     "hosts",  "flag",  "integer", "bytes",
+                                                    "duration", "choice", "mode"};
+  static_assert(kNames.size() == static_cast<std::size_t>(Key::Kind::kMode) + 1);
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string example_of(const Key& key) {
   if (!key.fallback.empty()) return std::string(key.fallback);
   switch (key.kind) {
-    case KeyKind::kSection:
-    case KeyKind::kList:
-    case KeyKind::kNames:
+    case Key::Kind::kSection:
+    case Key::Kind::kList:
+    case Key::Kind::kNames:
       return "";
-    case KeyKind::kText:
-    case KeyKind::kName:
+    case Key::Kind::kText:
+    case Key::Kind::kName:
       return "train";
-    case KeyKind::kPath:
+    case Key::Kind::kPath:
       return "/var/lib/muster";
-    case KeyKind::kHosts:
+    case Key::Kind::kHosts:
       return "node[01-16,20]";
-    case KeyKind::kFlag:
+    case Key::Kind::kFlag:
       return "true";
-    case KeyKind::kInteger:
+    case Key::Kind::kInteger:
       return fmt::format("{}", std::max<std::int64_t>(key.low, 1));
-    case KeyKind::kBytes:
+    case Key::Kind::kBytes:
       return format_bytes(key.high);
-    case KeyKind::kDuration:
+    case Key::Kind::kDuration:
       return format_duration(std::chrono::nanoseconds(key.high));
-    case KeyKind::kChoice:
+    case Key::Kind::kChoice:
       return choices_of(key).front();
-    case KeyKind::kMode:
+    case Key::Kind::kMode:
       return fmt::format("0{:o}", key.low);
   }
   return "";

@@ -1,5 +1,6 @@
 #include "daemon/config/load.hpp"
 
+#include "api/shm/descriptor.hpp"
 #include "daemon/config/document.hpp"
 
 #include <cerrno>
@@ -13,24 +14,6 @@
 namespace muster::config {
 namespace {
 
-// Owns    one open descriptor.
-// Thread  one.
-// Bound   one descriptor.
-// Fails   never; a negative number is not closed.
-class OpenFile {
- public:
-  explicit OpenFile(int descriptor) : descriptor_(descriptor) {}
-  ~OpenFile() {
-    if (descriptor_ >= 0) ::close(descriptor_);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 Status refused_open(const std::string& path, int error) {
   if (error == ENOENT || error == ENOTDIR)
     return failure(Code::kNotFound, "{}: error: no such file; check the path", path);
@@ -39,13 +22,12 @@ Status refused_open(const std::string& path, int error) {
   return failure(Code::kConfig, "{}: error: cannot be opened: {}", path, std::strerror(error));
 }
 
-Status check_owner(const std::string& path, const struct stat& facts, const LoadOptions& options) {
-  if (options.ownership == Ownership::kAny) return {};
-  if (facts.st_uid != 0 && facts.st_uid != options.caller) {
+Status check_owner(const std::string& path, const struct stat& facts, uid_t caller) {
+  if (facts.st_uid != 0 && facts.st_uid != caller) {
     return failure(
         Code::kDenied,
         "{}: error: owned by user {}, who could change what the daemon does; chown it to root or to user {}",
-        path, facts.st_uid, options.caller);
+        path, facts.st_uid, caller);
   }
   if ((facts.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     const char* who = (facts.st_mode & S_IWOTH) != 0 ? "everyone" : "its group";
@@ -74,18 +56,18 @@ Result<std::string> read_all(const std::string& path, int descriptor) {
 
 }  // namespace
 
-Result<Source> load_file(const std::string& path, const LoadOptions& options) {
+Result<Source> load_file(const std::string& path, Ownership ownership, uid_t caller) {
   // O_NONBLOCK: otherwise opening a pipe waits for a writer.
-  const OpenFile file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (file.descriptor() < 0) return fail(refused_open(path, errno));
+  const shm::Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.valid()) return fail(refused_open(path, errno));
   struct stat facts {};
-  if (::fstat(file.descriptor(), &facts) != 0)
+  if (::fstat(file.get(), &facts) != 0)
     return fail(Code::kConfig, "{}: error: cannot be examined: {}", path, std::strerror(errno));
   if (S_ISDIR(facts.st_mode))
     return fail(Code::kConfig, "{}: error: is a directory; name a file in it", path);
   if (!S_ISREG(facts.st_mode)) return fail(Code::kConfig, "{}: error: is not a regular file; name one", path);
-  MUSTER_RETURN_IF_ERROR(check_owner(path, facts, options));
-  MUSTER_ASSIGN_OR_RETURN(std::string text, read_all(path, file.descriptor()));
+  if (ownership == Ownership::kTrusted) MUSTER_RETURN_IF_ERROR(check_owner(path, facts, caller));
+  MUSTER_ASSIGN_OR_RETURN(std::string text, read_all(path, file.get()));
   if (text.find_first_not_of(" \t\r\n") == std::string::npos)
     return fail(Code::kConfig, "{}: error: the file is empty; was it cut off? remove it to use the defaults",
                 path);

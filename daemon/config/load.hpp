@@ -8,6 +8,7 @@
 #include <string>
 
 #include <sys/types.h>
+#include <unistd.h>
 
 namespace muster::config {
 
@@ -16,13 +17,8 @@ enum class Ownership : std::uint8_t {
   kAny,      // for a command that only checks a file
 };
 
-struct LoadOptions {
-  Ownership ownership = Ownership::kTrusted;
-  uid_t caller = 0;  // effective user of the reader
-};
-
 // kNotFound: no such file. kDenied: not readable, or not trusted. kConfig: a directory, a device, empty or
 // too large. Never blocks on a pipe. It checks the open file, which cannot be exchanged afterwards.
-Result<Source> load_file(const std::string& path, const LoadOptions& options);
+Result<Source> load_file(const std::string& path, Ownership ownership, uid_t caller = ::geteuid());
 
 }  // namespace muster::config

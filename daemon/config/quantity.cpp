@@ -4,34 +4,30 @@
 #include "api/base/utf8.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <charconv>
 #include <limits>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace muster::config {
 namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-struct QuantityUnit {
-  std::string_view name;
-  std::int64_t scale;
-  bool written;  // by the formatter; other units are only read
-};
-
-// Wrong words for a unit that edit distance would correct wrongly, and the right unit.
-struct Slip {
-  std::string_view word;
-  std::string_view instead;
-};
-
 struct Dimension {
+  struct Unit {
+    std::string_view name;
+    std::int64_t scale;
+    bool written;  // by the formatter; other units are only read
+  };
+  // Wrong words for a unit that edit distance would correct wrongly, and the right unit.
+  struct Slip {
+    std::string_view word;
+    std::string_view instead;
+  };
   std::string_view noun;
-  std::span<const QuantityUnit> units;  // ascending where `written`
+  std::span<const Unit> units;  // ascending where `written`
   std::span<const Slip> slips;
   std::string_view unit_of_bare;  // suggested for a number without a unit
 };
@@ -39,36 +35,34 @@ struct Dimension {
 constexpr std::int64_t kKi = 1024;
 constexpr std::int64_t kK = 1000;
 
-constexpr std::array kByteUnits{
-    QuantityUnit{"B", 1, true},
-    QuantityUnit{"KiB", kKi, true},
-    QuantityUnit{"MiB", kKi* kKi, true},
-    QuantityUnit{"GiB", kKi* kKi* kKi, true},
-    QuantityUnit{"TiB", kKi* kKi* kKi* kKi, true},
-    QuantityUnit{"KB", kK, false},
-    QuantityUnit{"MB", kK* kK, false},
-    QuantityUnit{"GB", kK* kK* kK, false},
-    QuantityUnit{"TB", kK* kK* kK* kK, false},
+constexpr Dimension::Unit kByteUnits[]{
+    {"B", 1, true},
+    {"KiB", kKi, true},
+    {"MiB", kKi* kKi, true},
+    {"GiB", kKi* kKi* kKi, true},
+    {"TiB", kKi* kKi* kKi* kKi, true},
+    {"KB", kK, false},
+    {"MB", kK* kK, false},
+    {"GB", kK* kK* kK, false},
+    {"TB", kK* kK* kK* kK, false},
 };
-constexpr std::array kByteSlips{
-    Slip{"k", "KiB"},  Slip{"m", "MiB"},  Slip{"g", "GiB"},  Slip{"t", "TiB"},  Slip{"ki", "KiB"},
-    Slip{"mi", "MiB"}, Slip{"gi", "GiB"}, Slip{"ti", "TiB"}, Slip{"byte", "B"}, Slip{"bytes", "B"},
+constexpr Dimension::Slip kByteSlips[]{
+    {"k", "KiB"},  {"m", "MiB"},  {"g", "GiB"},  {"t", "TiB"},  {"ki", "KiB"},
+    {"mi", "MiB"}, {"gi", "GiB"}, {"ti", "TiB"}, {"byte", "B"}, {"bytes", "B"},
 };
 
-constexpr std::array kTimeUnits{
-    QuantityUnit{"ns", 1, true},
-    QuantityUnit{"us", kK, true},
-    QuantityUnit{"ms", kK* kK, true},
-    QuantityUnit{"s", kK* kK* kK, true},
-    QuantityUnit{"min", 60 * kK* kK* kK, true},
-    QuantityUnit{"h", 3600 * kK* kK* kK, true},
+constexpr Dimension::Unit kTimeUnits[]{
+    {"ns", 1, true},
+    {"us", kK, true},
+    {"ms", kK* kK, true},
+    {"s", kK* kK* kK, true},
+    {"min", 60 * kK* kK* kK, true},
+    {"h", 3600 * kK* kK* kK, true},
 };
-constexpr std::array kTimeSlips{
-    Slip{"m", "min"},     Slip{"sec", "s"},      Slip{"secs", "s"},      Slip{"second", "s"},
-    Slip{"seconds", "s"}, Slip{"minute", "min"}, Slip{"minutes", "min"}, Slip{"mins", "min"},
-    Slip{"hour", "h"},    Slip{"hours", "h"},    Slip{"hr", "h"},        Slip{"msec", "ms"},
-    Slip{"millis", "ms"}, Slip{"usec", "us"},    Slip{"µs", "us"},       Slip{"micros", "us"},
-    Slip{"nsec", "ns"},   Slip{"nanos", "ns"},
+constexpr Dimension::Slip kTimeSlips[]{
+    {"m", "min"},       {"sec", "s"},    {"secs", "s"}, {"second", "s"},  {"seconds", "s"}, {"minute", "min"},
+    {"minutes", "min"}, {"mins", "min"}, {"hour", "h"}, {"hours", "h"},   {"hr", "h"},      {"msec", "ms"},
+    {"millis", "ms"},   {"usec", "us"},  {"µs", "us"},  {"micros", "us"}, {"nsec", "ns"},   {"nanos", "ns"},
 };
 
 constexpr Dimension kBytes{"size", kByteUnits, kByteSlips, "MiB"};
@@ -81,15 +75,15 @@ std::string lowered(std::string_view text) {
 
 std::string unit_list(const Dimension& dimension) {
   std::string out;
-  for (const QuantityUnit& unit : dimension.units) {
+  for (const Dimension::Unit& unit : dimension.units) {
     if (!out.empty()) out += ' ';
     out += unit.name;
   }
   return out;
 }
 
-const QuantityUnit* find_unit(const Dimension& dimension, std::string_view name) {
-  for (const QuantityUnit& unit : dimension.units)
+const Dimension::Unit* find_unit(const Dimension& dimension, std::string_view name) {
+  for (const Dimension::Unit& unit : dimension.units)
     if (unit.name == name) return &unit;
   return nullptr;
 }
@@ -97,9 +91,9 @@ const QuantityUnit* find_unit(const Dimension& dimension, std::string_view name)
 // The unit that a wrong word was meant to be; empty if unclear.
 std::string_view meant_unit(const Dimension& dimension, std::string_view word) {
   const std::string low = lowered(word);
-  for (const Slip& slip : dimension.slips)
+  for (const Dimension::Slip& slip : dimension.slips)
     if (slip.word == low) return slip.instead;
-  for (const QuantityUnit& unit : dimension.units)
+  for (const Dimension::Unit& unit : dimension.units)
     if (lowered(unit.name) == low) return unit.name;
   return {};
 }
@@ -180,7 +174,7 @@ tl::expected<std::int64_t, Complaint> parse(const Dimension& dimension, std::str
   if (!number) return tl::unexpected(number.error());
   const std::string_view digits = text.substr(0, number->length);
   const std::string_view word = text.substr(number->length);
-  const QuantityUnit* unit = find_unit(dimension, word);
+  const Dimension::Unit* unit = find_unit(dimension, word);
   if (unit == nullptr) return tl::unexpected(unit_complaint(dimension, digits, word, number->length));
 
   const Wide product = Wide{number->mantissa} * static_cast<std::uint64_t>(unit->scale);
@@ -197,8 +191,8 @@ tl::expected<std::int64_t, Complaint> parse(const Dimension& dimension, std::str
 
 std::string format(const Dimension& dimension, std::int64_t value) {
   MUSTER_ASSERT(value >= 0);
-  const QuantityUnit* best = &dimension.units[0];
-  for (const QuantityUnit& unit : dimension.units)
+  const Dimension::Unit* best = &dimension.units[0];
+  for (const Dimension::Unit& unit : dimension.units)
     if (unit.written && value != 0 && value % unit.scale == 0) best = &unit;
   // Up to a few minutes, seconds read better: the default is written as 60s.
   if (dimension.noun == kTime.noun && best->name == "min" && value < 5 * best->scale) best = &kTimeUnits[3];
@@ -207,7 +201,7 @@ std::string format(const Dimension& dimension, std::int64_t value) {
 
 std::string pattern(const Dimension& dimension) {
   std::string units;
-  for (const QuantityUnit& unit : dimension.units) {
+  for (const Dimension::Unit& unit : dimension.units) {
     if (!units.empty()) units += '|';
     units += unit.name;
   }

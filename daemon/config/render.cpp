@@ -39,7 +39,7 @@ std::string_view name_of(std::string_view path) {
 
 // Quotes a value that YAML would not read as this text.
 std::string yaml_scalar(const Key& key) {
-  if (key.fallback.empty() || key.kind == KeyKind::kMode) return fmt::format("\"{}\"", key.fallback);
+  if (key.fallback.empty() || key.kind == Key::Kind::kMode) return fmt::format("\"{}\"", key.fallback);
   return std::string(key.fallback);
 }
 
@@ -48,25 +48,16 @@ std::string capitalised(std::string text) {
   return text;
 }
 
-std::string_view origin_word(Origin::Kind kind) {
-  switch (kind) {
-    case Origin::Kind::kDefault:
-      return "default";
-    case Origin::Kind::kFile:
-      return "file";
-    case Origin::Kind::kEnvironment:
-      return "environment";
-    case Origin::Kind::kFlag:
-      return "flag";
-  }
-  return "default";
+std::string_view origin_word(Resolved::Origin::Kind kind) {
+  constexpr std::string_view kWords[] = {"default", "file", "environment", "flag"};
+  return kWords[static_cast<std::size_t>(kind)];
 }
 
 std::string default_text(const Key& key) {
-  if (key.presence == Presence::kRequired) return "required";
+  if (key.presence == Key::Presence::kRequired) return "required";
   if (!key.fallback.empty()) return fmt::format("default {}", key.fallback);
   const bool text_kind =
-      key.kind == KeyKind::kName || key.kind == KeyKind::kPath || key.kind == KeyKind::kText;
+      key.kind == Key::Kind::kName || key.kind == Key::Kind::kPath || key.kind == Key::Kind::kText;
   return text_kind && key.low == 0 ? "default empty" : "unset by default";
 }
 
@@ -91,7 +82,7 @@ std::string text_of(const Explanation& explained) {
       out += fmt::format("  flag --set {}=…, environment {}=…\n", key.path, variable_of(key.path));
     return out;
   }
-  if (key.kind != KeyKind::kSection)
+  if (key.kind != Key::Kind::kSection)
     out += wrapped(fmt::format("{}; {}", type_text(key), default_text(key)), "  ");
   std::size_t width = 0;
   for (const Key* child : explained.below) width = std::max(width, child->path.size());
@@ -117,9 +108,9 @@ std::string settings_yaml() {
     const std::string indent = nested ? "  " : "";
     if (!nested) out += '\n';
     std::string comment(key.sentence);
-    if (key.kind == KeyKind::kChoice)
+    if (key.kind == Key::Kind::kChoice)
       comment += " One of: " + type_text(key) + ".";
-    else if (key.leaf() && key.kind != KeyKind::kFlag)
+    else if (key.leaf() && key.kind != Key::Kind::kFlag)
       comment += " " + capitalised(type_text(key)) + ".";
     out += wrapped(comment, indent + "# ");
     out += key.leaf() ? fmt::format("{}{}: {}\n", indent, name_of(key.path), yaml_scalar(key))
@@ -130,8 +121,8 @@ std::string settings_yaml() {
 
 std::string show(const Resolved& resolved, std::size_t columns) {
   std::vector<Cells> rows;
-  for (const InForce& line : resolved.in_force) {
-    const bool named = line.origin.kind != Origin::Kind::kDefault;
+  for (const Resolved::InForce& line : resolved.in_force) {
+    const bool named = line.origin.kind != Resolved::Origin::Kind::kDefault;
     rows.push_back(
         {line.key, line.value.empty() ? "\"\"" : line.value,
          named ? fmt::format("{} {}", origin_word(line.origin.kind), line.origin.text) : "default"});
@@ -143,7 +134,7 @@ std::string show_json(const Resolved& resolved) {
   nlohmann::ordered_json out;
   out["schema_version"] = 1;
   out["settings"] = nlohmann::ordered_json::array();
-  for (const InForce& line : resolved.in_force) {
+  for (const Resolved::InForce& line : resolved.in_force) {
     nlohmann::ordered_json entry;
     entry["key"] = line.key;
     entry["value"] = line.value;

@@ -62,7 +62,7 @@ Read read_integer(const Key& key, std::string_view text, Spelling spelling) {
 }
 
 Read read_quantity(const Key& key, std::string_view text) {
-  auto number = key.kind == KeyKind::kBytes
+  auto number = key.kind == Key::Kind::kBytes
                     ? parse_bytes(text)
                     : parse_duration(text).map([](Nanos duration) { return std::int64_t{duration.count()}; });
   if (!number) return tl::unexpected(std::move(number).error());
@@ -128,9 +128,9 @@ std::optional<Complaint> text_fault(const Key& key, std::string_view text, Spell
 
 Read read_text(const Key& key, std::string_view text, Spelling spelling) {
   if (auto fault = text_fault(key, text, spelling)) return tl::unexpected(std::move(*fault));
-  if (key.kind == KeyKind::kPath && !text.empty() && text[0] != '/')
+  if (key.kind == Key::Kind::kPath && !text.empty() && text[0] != '/')
     return refuse(fmt::format("expected an absolute path, not {}", in_quotes(text)), "start it with '/'");
-  if (key.kind == KeyKind::kName && !text.empty()) {
+  if (key.kind == Key::Kind::kName && !text.empty()) {
     const auto letter = [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
     };
@@ -149,25 +149,25 @@ Read read_text(const Key& key, std::string_view text, Spelling spelling) {
 
 Read read_scalar(const Key& key, std::string_view text, Spelling spelling) {
   switch (key.kind) {
-    case KeyKind::kInteger:
+    case Key::Kind::kInteger:
       return read_integer(key, text, spelling);
-    case KeyKind::kBytes:
-    case KeyKind::kDuration:
+    case Key::Kind::kBytes:
+    case Key::Kind::kDuration:
       return read_quantity(key, text);
-    case KeyKind::kFlag:
+    case Key::Kind::kFlag:
       return read_flag(text, spelling);
-    case KeyKind::kMode:
+    case Key::Kind::kMode:
       return read_mode(key, text, spelling);
-    case KeyKind::kChoice:
+    case Key::Kind::kChoice:
       return read_choice(key, text);
-    case KeyKind::kText:
-    case KeyKind::kName:
-    case KeyKind::kPath:
-    case KeyKind::kHosts:
+    case Key::Kind::kText:
+    case Key::Kind::kName:
+    case Key::Kind::kPath:
+    case Key::Kind::kHosts:
       return read_text(key, text, spelling);
-    case KeyKind::kSection:
-    case KeyKind::kList:
-    case KeyKind::kNames:
+    case Key::Kind::kSection:
+    case Key::Kind::kList:
+    case Key::Kind::kNames:
       break;
   }
   return refuse(fmt::format("expected {}, not {}", type_text(key), in_quotes(text)));
@@ -175,15 +175,15 @@ Read read_scalar(const Key& key, std::string_view text, Spelling spelling) {
 
 std::string written(const Key& key, const Value& value) {
   switch (key.kind) {
-    case KeyKind::kInteger:
+    case Key::Kind::kInteger:
       return std::to_string(value.number);
-    case KeyKind::kBytes:
+    case Key::Kind::kBytes:
       return format_bytes(value.number);
-    case KeyKind::kDuration:
+    case Key::Kind::kDuration:
       return format_duration(Nanos(value.number));
-    case KeyKind::kFlag:
+    case Key::Kind::kFlag:
       return value.number != 0 ? "true" : "false";
-    case KeyKind::kMode:
+    case Key::Kind::kMode:
       return fmt::format("{:04o}", value.number);
     default:
       return value.text;

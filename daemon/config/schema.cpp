@@ -23,7 +23,7 @@ void add_section(const Shape& shape, OrderedJson* out) {
   OrderedJson required = OrderedJson::array();
   for (const Shape& child : shape.children()) {
     properties[child.name()] = schema_of(child);
-    if (child.key().presence == Presence::kRequired) required.push_back(child.name());
+    if (child.key().presence == Key::Presence::kRequired) required.push_back(child.name());
   }
   (*out)["properties"] = std::move(properties);
   if (!required.empty()) (*out)["required"] = std::move(required);
@@ -39,51 +39,51 @@ void add_text(const Key& key, const char* pattern, OrderedJson* out) {
 void add_kind(const Shape& shape, OrderedJson* out) {
   const Key& key = shape.key();
   switch (key.kind) {
-    case KeyKind::kSection:
+    case Key::Kind::kSection:
       add_section(shape, out);
       break;
-    case KeyKind::kList:
+    case Key::Kind::kList:
       (*out)["type"] = "array";
       (*out)["minItems"] = key.low;
       (*out)["maxItems"] = key.high;
       (*out)["items"] = schema_of(shape.children().front());
       break;
-    case KeyKind::kNames:
+    case Key::Kind::kNames:
       (*out)["type"] = "object";
       (*out)["maxProperties"] = key.high;
       (*out)["propertyNames"] = {{"pattern", kNamePattern}, {"maxLength", 63}};
       (*out)["additionalProperties"] = schema_of(shape.children().front());
       break;
-    case KeyKind::kText:
-    case KeyKind::kHosts:
+    case Key::Kind::kText:
+    case Key::Kind::kHosts:
       add_text(key, nullptr, out);
       break;
-    case KeyKind::kName:
+    case Key::Kind::kName:
       add_text(key, key.low == 0 ? kEmptyOrNamePattern : kNamePattern, out);
       break;
-    case KeyKind::kPath:
+    case Key::Kind::kPath:
       add_text(key, key.low == 0 ? "^(/.*)?$" : "^/", out);
       break;
-    case KeyKind::kFlag:
+    case Key::Kind::kFlag:
       (*out)["type"] = "boolean";
       break;
-    case KeyKind::kInteger:
+    case Key::Kind::kInteger:
       (*out)["type"] = "integer";
       (*out)["minimum"] = key.low;
       (*out)["maximum"] = key.high;
       break;
-    case KeyKind::kBytes:
+    case Key::Kind::kBytes:
       (*out)["type"] = "string";
       (*out)["pattern"] = bytes_pattern();
       break;
-    case KeyKind::kDuration:
+    case Key::Kind::kDuration:
       (*out)["type"] = "string";
       (*out)["pattern"] = duration_pattern();
       break;
-    case KeyKind::kChoice:
+    case Key::Kind::kChoice:
       (*out)["enum"] = choices_of(key);
       break;
-    case KeyKind::kMode:
+    case Key::Kind::kMode:
       (*out)["type"] = "string";
       (*out)["pattern"] = "^0[0-7]{3}$";
       break;
@@ -92,13 +92,13 @@ void add_kind(const Shape& shape, OrderedJson* out) {
 
 void add_default(const Key& key, OrderedJson* out) {
   const bool text_kind =
-      key.kind == KeyKind::kName || key.kind == KeyKind::kPath || key.kind == KeyKind::kText;
-  if (!key.leaf() || key.presence == Presence::kRequired) return;
+      key.kind == Key::Kind::kName || key.kind == Key::Kind::kPath || key.kind == Key::Kind::kText;
+  if (!key.leaf() || key.presence == Key::Presence::kRequired) return;
   if (key.fallback.empty() && !(text_kind && key.low == 0)) return;
   const auto value = read_scalar(key, key.fallback, Spelling::kGiven);
-  if (key.kind == KeyKind::kInteger)
+  if (key.kind == Key::Kind::kInteger)
     (*out)["default"] = value->number;
-  else if (key.kind == KeyKind::kFlag)
+  else if (key.kind == Key::Kind::kFlag)
     (*out)["default"] = value->number != 0;
   else
     (*out)["default"] = key.fallback;

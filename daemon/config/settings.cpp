@@ -30,76 +30,75 @@ constexpr std::int64_t kSocketPathMax = 107;       // sockaddr_un.sun_path, less
 constexpr std::int64_t kRuntimeDirectoryMax = 88;  // less the socket's folder and name
 constexpr std::int64_t kPathMax = 4095;
 
-// Where a value is stored.
-using Slot = std::variant<std::string*, bool*, std::uint32_t*, std::uint64_t*, Nanos*>;
-
 struct Declaration {
+  // Where a value is stored.
+  using Slot = std::variant<std::string*, bool*, std::uint32_t*, std::uint64_t*, Nanos*>;
   Key key;
   Slot (*slot)(Settings&) = nullptr;  // null for a section
 };
 
 constexpr Declaration section(std::string_view path, std::string_view sentence) {
-  return {{path, KeyKind::kSection, Presence::kOptional, "", 0, 0, "", sentence}};
+  return {{path, Key::Kind::kSection, Key::Presence::kOptional, "", 0, 0, "", sentence}};
 }
-constexpr Declaration leaf(std::string_view path, KeyKind kind, std::string_view fallback, std::int64_t low,
-                           std::int64_t high, Slot (*slot)(Settings&), std::string_view sentence,
+constexpr Declaration leaf(std::string_view path, Key::Kind kind, std::string_view fallback, std::int64_t low,
+                           std::int64_t high, Declaration::Slot (*slot)(Settings&), std::string_view sentence,
                            std::string_view choices = "") {
-  return {{path, kind, Presence::kOptional, fallback, low, high, choices, sentence}, slot};
+  return {{path, kind, Key::Presence::kOptional, fallback, low, high, choices, sentence}, slot};
 }
 
-#define MUSTER_SLOT(member) [](Settings& s) -> Slot { return &s.member; }
+#define MUSTER_SLOT(member) [](Settings& s) -> Declaration::Slot { return &s.member; }
 
 constexpr std::array kDeclarations{
     section("node", "This node and the door to it."),
-    leaf("node.name", KeyKind::kName, "", 0, 253, MUSTER_SLOT(node.name),
+    leaf("node.name", Key::Kind::kName, "", 0, 253, MUSTER_SLOT(node.name),
          "The name by which the cluster file knows this node; empty: the host's name, or its first label."),
-    leaf("node.runtime_directory", KeyKind::kPath, "/run/muster", 1, kRuntimeDirectoryMax,
+    leaf("node.runtime_directory", Key::Kind::kPath, "/run/muster", 1, kRuntimeDirectoryMax,
          MUSTER_SLOT(node.runtime_directory),
          "The daemon's own directory, which it makes at start. It has control.sock for who governs, and "
          "ranks/musterd.sock for training processes; a container mounts the folder `ranks`."),
-    leaf("node.socket_path", KeyKind::kPath, "", 0, kSocketPathMax, MUSTER_SLOT(node.socket_path),
+    leaf("node.socket_path", Key::Kind::kPath, "", 0, kSocketPathMax, MUSTER_SLOT(node.socket_path),
          "The socket for training processes, where it is to lie at another place; empty: ranks/musterd.sock "
          "in "
          "the runtime directory."),
-    leaf("node.directory_mode", KeyKind::kMode, "0750", 0700, 0777, MUSTER_SLOT(node.directory_mode),
+    leaf("node.directory_mode", Key::Kind::kMode, "0750", 0700, 0777, MUSTER_SLOT(node.directory_mode),
          "Permissions of the runtime directory: whoever may pass through it may connect. 0755: everybody on "
          "this node. Who may do what is decided by user besides."),
-    leaf("node.group", KeyKind::kName, "", 0, 32, MUSTER_SLOT(node.group),
+    leaf("node.group", Key::Kind::kName, "", 0, 32, MUSTER_SLOT(node.group),
          "The group of the users, to which the runtime directory belongs; empty: the group of the daemon."),
     leaf(
-        "node.engine_user", KeyKind::kName, "nobody", 1, 32, MUSTER_SLOT(node.engine_user),
+        "node.engine_user", Key::Kind::kName, "nobody", 1, 32, MUSTER_SLOT(node.engine_user),
         "The user as whom the engines of a container's root run. A name, or a number. Engines of other users "
         "run as those."),
     leaf(
-        "node.program_folders", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(node.program_folders),
+        "node.program_folders", Key::Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(node.program_folders),
         "Folders from which `muster upgrade --program` takes programs, with ':' between them; empty: that of "
         "the running program. Only root or the daemon's user may be able to write there."),
-    leaf("node.workers", KeyKind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
+    leaf("node.workers", Key::Kind::kInteger, "0", 0, kWorkersMax, MUSTER_SLOT(node.workers),
          "Worker threads of an engine; 0: as many as the cores granted to it. Where its ranks use fewer "
          "cores, only as many work."),
-    leaf("node.cores", KeyKind::kChoice, "ranks", 0, 0, MUSTER_SLOT(node.cores),
+    leaf("node.cores", Key::Kind::kChoice, "ranks", 0, 0, MUSTER_SLOT(node.cores),
          "On which cores an engine runs. ranks: on those that its ranks may use, looked up as each of them "
          "attaches, and on none that the daemon may not use. daemon: on all that the daemon may use.",
          "ranks|daemon"),
     section("peers",
             "How this node and the others of its cluster file know each other: by certificates, else by a "
             "secret, else not at all. Read if the file in jobs_from names several hosts."),
-    leaf("peers.certificates", KeyKind::kPath, "/etc/muster/certs", 1, kPathMax,
+    leaf("peers.certificates", Key::Kind::kPath, "/etc/muster/certs", 1, kPathMax,
          MUSTER_SLOT(peers.certificates),
          "The folder with authority.pem, NAME.pem and NAME-key.pem, as `muster certs` writes them. SIGHUP "
          "reads them again."),
-    leaf("peers.secret_file", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(peers.secret_file),
+    leaf("peers.secret_file", Key::Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(peers.secret_file),
          "A file whose text all nodes have and nobody else, used in place of certificates: nodes are told "
          "from strangers, but not from each other. Empty: certificates."),
-    leaf("peers.plaintext", KeyKind::kFlag, "false", 0, 0, MUSTER_SLOT(peers.plaintext),
+    leaf("peers.plaintext", Key::Kind::kFlag, "false", 0, 0, MUSTER_SLOT(peers.plaintext),
          "Whether nodes talk without proof and in the clear. For tests: whoever reaches the port can pose as "
          "a node."),
     section("log", "What the daemon says on standard error."),
-    leaf("log.level", KeyKind::kChoice, "info", 0, 0, MUSTER_SLOT(log.level),
+    leaf("log.level", Key::Kind::kChoice, "info", 0, 0, MUSTER_SLOT(log.level),
          "The least severe line that is written.", "debug|info|warning|error|off"),
-    leaf("log.format", KeyKind::kChoice, "auto", 0, 0, MUSTER_SLOT(log.format),
+    leaf("log.format", Key::Kind::kChoice, "auto", 0, 0, MUSTER_SLOT(log.format),
          "auto: journal where the journal reads standard error, else text.", "text|json|journal|auto"),
-    leaf("log.reports_directory", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(log.reports_directory),
+    leaf("log.reports_directory", Key::Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(log.reports_directory),
          "Where a passed deadline leaves its report and what each rank had run, as files of the job's user; "
          "empty: nowhere."),
     section(
@@ -108,87 +107,88 @@ constexpr std::array kDeclarations{
         "user the node, set jobs_per_user_max: 1024, sessions_per_user_max: 65535 and "
         "memory_per_user_max: 16TiB. That user may then have all but the eighth that is reserved for root. "
         "The user who runs the daemon may always have all."),
-    leaf("limits.jobs_max", KeyKind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
+    leaf("limits.jobs_max", Key::Kind::kInteger, "16", 1, 1024, MUSTER_SLOT(limits.jobs_max),
          "Jobs on this node. An eighth, rounded up but never all, is reserved for root and the daemon's own "
          "user."),
-    leaf("limits.jobs_per_user_max", KeyKind::kInteger, "0", 0, 1024, MUSTER_SLOT(limits.jobs_per_user_max),
+    leaf("limits.jobs_per_user_max", Key::Kind::kInteger, "0", 0, 1024, MUSTER_SLOT(limits.jobs_per_user_max),
          "Jobs of one user other than root and the daemon's own; 0: half of what is not reserved for those, "
          "at least 1."),
-    leaf("limits.sessions_max", KeyKind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
+    leaf("limits.sessions_max", Key::Kind::kInteger, "256", 1, kSlotsMax, MUSTER_SLOT(limits.sessions_max),
          "Sessions of all jobs together, attached or waiting for their job. An eighth is reserved for root "
          "and the daemon's own user."),
-    leaf("limits.sessions_per_user_max", KeyKind::kInteger, "0", 0, kSlotsMax,
+    leaf("limits.sessions_per_user_max", Key::Kind::kInteger, "0", 0, kSlotsMax,
          MUSTER_SLOT(limits.sessions_per_user_max),
          "Sessions of one user other than root and the daemon's own; 0: half of what is not reserved for "
          "those, at least 1. A job of more ranks is refused."),
-    leaf("limits.ranks_per_job_max", KeyKind::kInteger, "256", 1, kRanksOnNodeMax,
+    leaf("limits.ranks_per_job_max", Key::Kind::kInteger, "256", 1, kRanksOnNodeMax,
          MUSTER_SLOT(limits.ranks_per_job_max),
          "Ranks of one job on this node, each of which has a session at most. Their shared memory is made "
          "with the job."),
-    leaf("limits.buffers_per_rank_max", KeyKind::kInteger, "4096", 1, kSlotsMax,
+    leaf("limits.buffers_per_rank_max", Key::Kind::kInteger, "4096", 1, kSlotsMax,
          MUSTER_SLOT(limits.buffers_per_rank_max), "Buffers of one rank."),
-    leaf("limits.plans_per_rank_max", KeyKind::kInteger, "16384", 1, kSlotsMax,
+    leaf("limits.plans_per_rank_max", Key::Kind::kInteger, "16384", 1, kSlotsMax,
          MUSTER_SLOT(limits.plans_per_rank_max), "Plans of one rank, those of one-shot calls included."),
-    leaf("limits.starts_per_lane_max", KeyKind::kInteger, "1024", 1, kStartsPerLaneMax,
+    leaf("limits.starts_per_lane_max", Key::Kind::kInteger, "1024", 1, kStartsPerLaneMax,
          MUSTER_SLOT(limits.starts_per_lane_max),
          "Starts of one lane of a rank that may be without a verdict: a client that is further ahead is told "
          "to wait."),
-    leaf("limits.groups_made_max", KeyKind::kInteger, "64", 0, kGroupsMadeMax,
+    leaf("limits.groups_made_max", Key::Kind::kInteger, "64", 0, kGroupsMadeMax,
          MUSTER_SLOT(limits.groups_made_max),
          "Made groups that a rank holds at once, those of meshes that it has made among them, beside the "
          "groups of its job's mesh: after a rank was lost, say."),
-    leaf("limits.memory_max", KeyKind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),
+    leaf("limits.memory_max", Key::Kind::kBytes, "0B", 0, 16 * kTiB, MUSTER_SLOT(limits.memory_max),
          "Bytes that all jobs hold together: what they are made of, and their buffers. An eighth is "
          "reserved for root and the daemon's own user. 0B: three quarters of the machine's memory, or of "
          "what the daemon's cgroup may have."),
-    leaf("limits.memory_per_user_max", KeyKind::kBytes, "0B", 0, 16 * kTiB,
+    leaf("limits.memory_per_user_max", Key::Kind::kBytes, "0B", 0, 16 * kTiB,
          MUSTER_SLOT(limits.memory_per_user_max),
          "Bytes that the jobs of one user other than root and the daemon's own hold; 0B: half of what is not "
          "reserved for those."),
-    leaf("limits.arena_per_rank_max", KeyKind::kBytes, "8GiB", kMiB, 16 * kTiB,
+    leaf("limits.arena_per_rank_max", Key::Kind::kBytes, "8GiB", kMiB, 16 * kTiB,
          MUSTER_SLOT(limits.arena_per_rank_max), "Bytes of all buffers of one rank."),
-    leaf("limits.arena_segment", KeyKind::kBytes, "64MiB", kMiB, 64 * kGiB, MUSTER_SLOT(limits.arena_segment),
+    leaf("limits.arena_segment", Key::Kind::kBytes, "64MiB", kMiB, 64 * kGiB,
+         MUSTER_SLOT(limits.arena_segment),
          "An arena grows by what it has already, from 2MiB on, up to segments of this size; by more where "
          "one buffer needs it. At most limits.arena_per_rank_max."),
     leaf(
-        "limits.made_job_linger", KeyKind::kDuration, "60s", 0, 24 * kHour,
+        "limits.made_job_linger", Key::Kind::kDuration, "60s", 0, 24 * kHour,
         MUSTER_SLOT(limits.made_job_linger),
         "A job that its ranks have created ends this long after no node has a rank of it, or at once if its "
         "owner needs the room; 0s: at once. A node that is away counts as empty after the same time. Jobs of "
         "the cluster file and of `muster run --keep` stay."),
     section("liveness", "How long the daemon waits before it gives up a core or a client."),
-    leaf("liveness.idle_spin", KeyKind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
+    leaf("liveness.idle_spin", Key::Kind::kDuration, "50us", 0, 10 * kMs, MUSTER_SLOT(liveness.idle_spin),
          "A worker without work looks again for this long before it sleeps; 0s: it sleeps at once. 10us at "
          "most in a job of several nodes that has more than one rank for two cores of this node."),
-    leaf("liveness.drain_timeout", KeyKind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
+    leaf("liveness.drain_timeout", Key::Kind::kDuration, "10s", 0, kHour, MUSTER_SLOT(liveness.drain_timeout),
          "At the end, running operations get this long to finish; 0s: none."),
     section("costs",
             "What parts of a collective cost on this node. By these ranks choose algorithms. The first job "
             "measures what is not given, and the runtime directory keeps "
             "it."),
-    leaf("costs.meeting", KeyKind::kDuration, "0s", 0, kMs, MUSTER_SLOT(costs.meeting),
+    leaf("costs.meeting", Key::Kind::kDuration, "0s", 0, kMs, MUSTER_SLOT(costs.meeting),
          "Until ranks with a core each have seen that all have come; 0s: measured."),
-    leaf("costs.turn", KeyKind::kDuration, "0s", 0, kMs, MUSTER_SLOT(costs.turn),
+    leaf("costs.turn", Key::Kind::kDuration, "0s", 0, kMs, MUSTER_SLOT(costs.turn),
          "Until a core has gone from one rank to another; 0s: measured."),
-    leaf("costs.cached_rate", KeyKind::kBytes, "0B", 0, 900 * kGiB, MUSTER_SLOT(costs.cached_rate),
+    leaf("costs.cached_rate", Key::Kind::kBytes, "0B", 0, 900 * kGiB, MUSTER_SLOT(costs.cached_rate),
          "Bytes a second that a core reads and writes within its caches; 0B: measured."),
-    leaf("costs.memory_rate", KeyKind::kBytes, "0B", 0, 900 * kGiB, MUSTER_SLOT(costs.memory_rate),
+    leaf("costs.memory_rate", Key::Kind::kBytes, "0B", 0, 900 * kGiB, MUSTER_SLOT(costs.memory_rate),
          "The same beyond its caches; 0B: a quarter of the rate within them."),
     section("defaults", "Used where a job or a client does not say."),
-    leaf("defaults.deadline", KeyKind::kDuration, "60s", 100 * kMs, 24 * kHour,
+    leaf("defaults.deadline", Key::Kind::kDuration, "60s", 100 * kMs, 24 * kHour,
          MUSTER_SLOT(defaults.deadline),
          "An operation that has waited so long for a member fails on every rank, with a report that names "
          "those at "
          "fault."),
-    leaf("defaults.digests", KeyKind::kInteger, "0", 0, kDigestsMax, MUSTER_SLOT(defaults.digests),
+    leaf("defaults.digests", Key::Kind::kInteger, "0", 0, kDigestsMax, MUSTER_SLOT(defaults.digests),
          "On host devices: after every Nth run whose result is the same on all members, they compare "
          "digests of it; with three members or more a rank that computes or keeps wrong bits is named. "
          "0: never. What is started, not run, is left to muster_compare."),
     leaf(
-        "jobs_from", KeyKind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
+        "jobs_from", Key::Kind::kPath, "", 0, kPathMax, MUSTER_SLOT(jobs_from),
         "The cluster file: the nodes of the cluster, and jobs. A job is made as soon as all of its nodes are "
         "up. Empty: no cluster."),
-    leaf("auto_create_jobs", KeyKind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),
+    leaf("auto_create_jobs", Key::Kind::kFlag, "true", 0, 0, MUSTER_SLOT(auto_create_jobs),
          "Whether a client that names an unknown job creates it."),
 };
 
@@ -220,13 +220,6 @@ std::optional<std::string> near_leaf(std::string_view path) {
     if (declaration.slot != nullptr) leaves.push_back(declaration.key);
   return closest_path(leaves, path);
 }
-
-// A value, its origin, and the place for a diagnostic about it.
-struct Chosen {
-  Value value;
-  Origin origin;
-  Diagnostic place;  // everything but the message
-};
 
 // "MUSTER_SET_node__workers" names node.workers.
 std::string path_of(std::string_view variable) {
@@ -264,7 +257,7 @@ class Resolver {
       if (kDeclarations[i].slot == nullptr) continue;
       auto value = read_scalar(kDeclarations[i].key, kDeclarations[i].key.fallback, Spelling::kGiven);
       MUSTER_ASSERT(value);  // a default outside its own range
-      chosen_[i] = {std::move(*value), {Origin::Kind::kDefault, "default"}, {}};
+      chosen_[i] = {std::move(*value), {Resolved::Origin::Kind::kDefault, "default"}, {}};
     }
   }
 
@@ -275,7 +268,8 @@ class Resolver {
     for (std::size_t i = 0; i < kDeclarations.size(); ++i) {
       const Node* node = find_node(*root, kDeclarations[i].key.path);
       if (kDeclarations[i].slot == nullptr || node == nullptr || !node->value) continue;
-      const Origin origin{Origin::Kind::kFile, fmt::format("{}:{}", source.name(), node->mark.line)};
+      const Resolved::Origin origin{Resolved::Origin::Kind::kFile,
+                                    fmt::format("{}:{}", source.name(), node->mark.line)};
       chosen_[i] = {*node->value, origin,
                     diagnostic_at(source, node->mark, std::string(kDeclarations[i].key.path), {})};
     }
@@ -287,19 +281,20 @@ class Resolver {
       if (!entry.starts_with(kSettingPrefix) || equals == std::string::npos) continue;
       const std::string variable = entry.substr(0, equals);
       const std::string path = path_of(variable);
-      assign(path, entry.substr(equals + 1), {Origin::Kind::kEnvironment, variable},
+      assign(path, entry.substr(equals + 1), {Resolved::Origin::Kind::kEnvironment, variable},
              did_you_mean(near_variable(variable)));
     }
   }
 
-  void read_flags(const std::vector<Assignment>& flags) {
-    std::map<std::string_view, const Assignment*> given;
-    for (const Assignment& flag : flags) {
+  void read_flags(const std::vector<Inputs::Flag>& flags) {
+    std::map<std::string_view, const Inputs::Flag*> given;
+    for (const Inputs::Flag& flag : flags) {
       if (const auto [first, is_new] = given.emplace(flag.key, &flag); !is_new) {
         refuse_second(*first->second, flag);
         continue;
       }
-      assign(flag.key, flag.value, {Origin::Kind::kFlag, flag.spelled}, did_you_mean(near_leaf(flag.key)));
+      assign(flag.key, flag.value, {Resolved::Origin::Kind::kFlag, flag.spelled},
+             did_you_mean(near_leaf(flag.key)));
     }
   }
 
@@ -319,7 +314,7 @@ class Resolver {
     diagnostics_.add(std::move(diagnostic));
   }
 
-  Parsed<Resolved> finish() {
+  tl::expected<Resolved, Diagnostics> finish() {
     check_together();
     if (!diagnostics_.empty()) return tl::unexpected(std::move(diagnostics_));
     Resolved resolved;
@@ -334,6 +329,13 @@ class Resolver {
   }
 
  private:
+  // A value, its origin, and the place for a diagnostic about it.
+  struct Chosen {
+    Value value;
+    Resolved::Origin origin;
+    Diagnostic place;  // everything but the message
+  };
+
   static const Node* find_node(const Node& root, std::string_view path) {
     const Node* node = &root;
     while (node != nullptr && !path.empty()) {
@@ -344,7 +346,7 @@ class Resolver {
     return node;
   }
 
-  void refuse_second(const Assignment& first, const Assignment& second) {
+  void refuse_second(const Inputs::Flag& first, const Inputs::Flag& second) {
     Diagnostic place;
     place.file = second.spelled;
     place.path = second.key;
@@ -360,7 +362,8 @@ class Resolver {
     return chosen_[static_cast<std::size_t>(declaration - kDeclarations.data())];
   }
 
-  void assign(const std::string& path, const std::string& text, Origin origin, std::string suggestion) {
+  void assign(const std::string& path, const std::string& text, Resolved::Origin origin,
+              std::string suggestion) {
     Diagnostic place;
     place.file = origin.text;
     place.path = path;
@@ -402,7 +405,7 @@ std::string variable_of(std::string_view path) {
   return variable;
 }
 
-Parsed<Resolved> resolve(const Inputs& inputs) {
+tl::expected<Resolved, Diagnostics> resolve(const Inputs& inputs) {
   Resolver resolver;
   if (inputs.file) resolver.read_file(*inputs.file);
   resolver.read_environment(inputs.environment);

@@ -76,42 +76,39 @@ std::span<const Key> settings_keys();
 // The environment variable that sets the key: "MUSTER_SET_node__workers".
 std::string variable_of(std::string_view path);
 
-// One setting from a flag: `key` as declared; `spelled`: the flag as the user wrote it, for messages ("--set
-// node.workers").
-struct Assignment {
-  std::string key;
-  std::string value;
-  std::string spelled;
-};
-
 // All sources of settings. They are passed in; nothing is read from the process.
 struct Inputs {
-  std::vector<Assignment> flags;  // one for each key
+  // One setting from a flag: `key` as declared; `spelled`: the flag as the user wrote it, for messages
+  // ("--set node.workers").
+  struct Flag {
+    std::string key;
+    std::string value;
+    std::string spelled;
+  };
+  std::vector<Flag> flags;  // one for each key
   std::vector<std::string>
       environment;  // "NAME=value", all of it; MUSTER_SET_a__b=v sets a.b, other names are left alone
   std::optional<Source> file;
 };
 
-struct Origin {
-  enum class Kind : std::uint8_t { kDefault, kFile, kEnvironment, kFlag };
-  Kind kind = Kind::kDefault;
-  std::string text;  // "default", "musterd.yaml:14", "MUSTER_SET_node__workers", "--set node.workers"
-};
-
-// One line of `muster config show`.
-struct InForce {
-  std::string key;
-  std::string value;  // as a user would write it
-  Origin origin;
-};
-
 struct Resolved {
+  struct Origin {
+    enum class Kind : std::uint8_t { kDefault, kFile, kEnvironment, kFlag };
+    Kind kind = Kind::kDefault;
+    std::string text;  // "default", "musterd.yaml:14", "MUSTER_SET_node__workers", "--set node.workers"
+  };
+  // One line of `muster config show`.
+  struct InForce {
+    std::string key;
+    std::string value;  // as a user would write it
+    Origin origin;
+  };
   Settings settings;
   std::vector<InForce> in_force;  // one for each key, in the order of their declaration
 };
 
 // flag > environment > file > default, key by key. Reports every fault of every source, also where a stronger
 // source hides the value: a wrong file must not go unnoticed.
-Parsed<Resolved> resolve(const Inputs& inputs);
+tl::expected<Resolved, Diagnostics> resolve(const Inputs& inputs);
 
 }  // namespace muster::config

@@ -9,7 +9,7 @@
 namespace muster::config {
 namespace {
 
-constexpr Key kRoot{"", KeyKind::kSection, Presence::kRequired, "", 0, 0, "", "The whole file."};
+constexpr Key kRoot{"", Key::Kind::kSection, Key::Presence::kRequired, "", 0, 0, "", "The whole file."};
 
 // Splits "nodes[].devices.count" into "nodes", "[]", "devices", "count".
 std::vector<std::string> parts_of(std::string_view path) {

@@ -35,13 +35,12 @@ struct Account {
 // "user 1000", "container 4026532190", "containers of user 1000".
 std::string text_of(const Account& account);
 
-// Descriptors of a place's namespaces. While they are open, the kernel gives their numbers to no other.
-struct NamespaceHandles {
-  shm::Descriptor pid_namespace;
-  shm::Descriptor user_namespace;
-};
-
 struct Identity {
+  // Descriptors of a place's namespaces. While they are open, the kernel gives their numbers to no other.
+  struct Handles {
+    shm::Descriptor pid_namespace;
+    shm::Descriptor user_namespace;
+  };
   // NOLINTNEXTLINE(google-explicit-constructor): a user of this node is an identity
   Identity(std::uint32_t user = 0) : uid(user), account(user) {}
 
@@ -52,7 +51,7 @@ struct Identity {
   std::uint64_t pid_namespace = 0;  // 0 in both: the daemon's own place
   std::uint64_t user_namespace = 0;
   Account account;
-  std::shared_ptr<const NamespaceHandles> handles;  // of a foreign place; may be lost in a restart
+  std::shared_ptr<const Handles> handles;  // of a foreign place; may be lost in a restart
 
   bool is_home() const { return pid_namespace == 0 && user_namespace == 0; }
   bool is_known() const { return pid_namespace != kUnknown && user_namespace != kUnknown; }

@@ -12,50 +12,38 @@ namespace {
 
 constexpr std::size_t kJobNameBytesMax = 63;
 
-struct CostField {
-  const char* name;
-  std::uint32_t NodeCosts::*cost;
-};
-constexpr CostField kCostFields[] = {
+constexpr std::pair<const char*, std::uint32_t NodeCosts::*> kCostFields[] = {
     {"meeting_ns", &NodeCosts::meeting_ns},
     {"turn_ns", &NodeCosts::turn_ns},
     {"cached_bytes_per_us", &NodeCosts::cached_bytes_per_us},
     {"memory_bytes_per_us", &NodeCosts::memory_bytes_per_us},
 };
 
-// Reads one field of the expected type and range, or says which field is wrong.
+// Reads fields of the expected type and range, and keeps the first fault.
 class SpecReader {
  public:
   explicit SpecReader(const Json& json) : json_(json) {}
 
   template<class T>
   void number(const char* name, T& target, std::uint64_t low, std::uint64_t high) {
-    if (!status_.ok()) return;
-    const auto it = json_.find(name);
-    if (it == json_.end() || !it->is_number_unsigned() || it->get<std::uint64_t>() < low ||
-        it->get<std::uint64_t>() > high) {
-      status_ = failure(Code::kBadArgument, "job: {} must be a whole number in {}..{}", name, low, high);
-      return;
-    }
-    target = static_cast<T>(it->get<std::uint64_t>());
+    const Json* field = find(name);
+    const bool good = field != nullptr && field->is_number_unsigned() && field->get<std::uint64_t>() >= low &&
+                      field->get<std::uint64_t>() <= high;
+    if (!good)
+      return fail(failure(Code::kBadArgument, "job: {} must be a whole number in {}..{}", name, low, high));
+    target = static_cast<T>(field->get<std::uint64_t>());
   }
   void text(const char* name, std::string& target) {
-    if (!status_.ok()) return;
-    const auto it = json_.find(name);
-    if (it == json_.end() || !it->is_string()) {
-      status_ = failure(Code::kBadArgument, "job: {} must be a text", name);
-      return;
-    }
-    target = it->get<std::string>();
+    const Json* field = find(name);
+    if (field == nullptr || !field->is_string())
+      return fail(failure(Code::kBadArgument, "job: {} must be a text", name));
+    target = field->get<std::string>();
   }
   void flag(const char* name, bool& target) {
-    if (!status_.ok()) return;
-    const auto it = json_.find(name);
-    if (it == json_.end() || !it->is_boolean()) {
-      status_ = failure(Code::kBadArgument, "job: {} must be true or false", name);
-      return;
-    }
-    target = it->get<bool>();
+    const Json* field = find(name);
+    if (field == nullptr || !field->is_boolean())
+      return fail(failure(Code::kBadArgument, "job: {} must be true or false", name));
+    target = field->get<bool>();
   }
   void nanos(const char* name, Nanos& target) {
     std::uint64_t value = 0;
@@ -68,6 +56,11 @@ class SpecReader {
   const Status& status() const { return status_; }
 
  private:
+  const Json* find(const char* name) const {
+    const auto it = json_.find(name);
+    return it == json_.end() ? nullptr : &*it;
+  }
+
   const Json& json_;
   Status status_;
 };
@@ -152,7 +145,7 @@ Status check_job_name(const std::string& name) {
 
 Json to_json(const NodeCosts& costs) {
   Json json = Json::object();
-  for (const CostField& field : kCostFields) json[field.name] = costs.*field.cost;
+  for (const auto& [name, cost] : kCostFields) json[name] = costs.*cost;
   return json;
 }
 
@@ -160,7 +153,7 @@ Result<NodeCosts> costs_from_json(const Json& json) {
   if (!json.is_object()) return fail(Code::kBadArgument, "costs: not an object");
   NodeCosts costs;
   SpecReader fields(json);
-  for (const CostField& field : kCostFields) fields.number(field.name, costs.*field.cost, 1, NodeCosts::kMax);
+  for (const auto& [name, cost] : kCostFields) fields.number(name, costs.*cost, 1, NodeCosts::kMax);
   if (!fields.status().ok()) return fail(fields.status());
   return costs;
 }

@@ -13,14 +13,13 @@ namespace {
 
 using shm::GroupCount;
 using shm::RankCount;
-using Tallies = std::array<std::uint64_t, shm::kTallyValuesMax>;
 
 constexpr std::size_t kRowsMax = std::size_t{1} << 16;    // of groups
 constexpr std::size_t kValuesMax = std::size_t{4} << 20;  // of all rows together
 constexpr std::uint64_t kTimeMax = std::uint64_t{1} << 62;
 
-Tallies values_in(const Json& list, const char* name, Fields& fields) {
-  Tallies values{};
+JobLook::Tallies values_in(const Json& list, const char* name, Fields& fields) {
+  JobLook::Tallies values{};
   if (!list.is_array() || list.size() != values.size()) {
     fields.bad(name);
     return values;

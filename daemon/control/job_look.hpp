@@ -13,11 +13,12 @@
 namespace muster::control {
 
 struct JobLook {
+  using Tallies = std::array<std::uint64_t, shm::kTallyValuesMax>;
   std::int32_t engine_pid = 0;
   // By the clock of the node.
   Instant at{0};
   Instant beat{0};
-  std::vector<std::array<std::uint64_t, shm::kTallyValuesMax>> ranks;
+  std::vector<Tallies> ranks;
   std::vector<shm::GroupRow> groups;  // one without members is a free row
 };
 

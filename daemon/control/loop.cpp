@@ -13,67 +13,64 @@
 #include <asio/steady_timer.hpp>
 
 namespace muster::control {
-namespace {
-
-struct Registration {
-  virtual ~Registration() = default;
-};
-
-struct DescriptorWatch final : Registration, std::enable_shared_from_this<DescriptorWatch> {
-  using Wait = asio::posix::descriptor_base::wait_type;
-  DescriptorWatch(asio::io_context& io, int fd, Wait what, Loop::Callback cb)
-      : descriptor(io, fd), wait(what), callback(std::move(cb)) {}
-  ~DescriptorWatch() override { end(); }
-
-  // At once, though its callback may be on the stack: its owner closes the descriptor next, and the number
-  // may then be another's.
-  void end() {
-    if (std::exchange(live, false)) descriptor.release();
-  }
-
-  void arm() {
-    descriptor.async_wait(wait, [self = weak_from_this()](const asio::error_code& error) {
-      const auto watch = self.lock();
-      if (!watch || !watch->live || error == asio::error::operation_aborted) return;
-      watch->callback();  // may unwatch this very watch
-      if (watch->live) watch->arm();
-    });
-  }
-
-  asio::posix::stream_descriptor descriptor;
-  Wait wait;
-  Loop::Callback callback;
-  bool live = true;
-};
-
-struct TimerWatch final : Registration {
-  TimerWatch(asio::io_context& io, Nanos delay) : timer(io, delay) {}
-  asio::steady_timer timer;
-};
-
-struct SignalWatch final : Registration, std::enable_shared_from_this<SignalWatch> {
-  SignalWatch(asio::io_context& io, int number, Loop::Callback cb)
-      : signals(io, number), callback(std::move(cb)) {}
-  void arm() {
-    signals.async_wait([self = weak_from_this()](const asio::error_code& error, int) {
-      const auto watch = self.lock();
-      if (!watch || error) return;
-      watch->callback();
-      watch->arm();
-    });
-  }
-  asio::signal_set signals;
-  Loop::Callback callback;
-};
-
-struct HostLookup final : Registration {
-  explicit HostLookup(asio::io_context& io) : resolver(io) {}
-  asio::ip::tcp::resolver resolver;
-};
-
-}  // namespace
 
 struct Loop::State {
+  struct Registration {
+    virtual ~Registration() = default;
+  };
+
+  struct DescriptorWatch final : Registration, std::enable_shared_from_this<DescriptorWatch> {
+    using Wait = asio::posix::descriptor_base::wait_type;
+    DescriptorWatch(asio::io_context& io, int fd, Wait what, Callback cb)
+        : descriptor(io, fd), wait(what), callback(std::move(cb)) {}
+    ~DescriptorWatch() override { end(); }
+
+    // At once, though its callback may be on the stack: its owner closes the descriptor next, and the number
+    // may then be another's.
+    void end() {
+      if (std::exchange(live, false)) descriptor.release();
+    }
+
+    void arm() {
+      descriptor.async_wait(wait, [self = weak_from_this()](const asio::error_code& error) {
+        const auto watch = self.lock();
+        if (!watch || !watch->live || error == asio::error::operation_aborted) return;
+        watch->callback();  // may unwatch this very watch
+        if (watch->live) watch->arm();
+      });
+    }
+
+    asio::posix::stream_descriptor descriptor;
+    Wait wait;
+    Callback callback;
+    bool live = true;
+  };
+
+  struct TimerWatch final : Registration {
+    TimerWatch(asio::io_context& io, Nanos delay) : timer(io, delay) {}
+    asio::steady_timer timer;
+  };
+
+  struct SignalWatch final : Registration, std::enable_shared_from_this<SignalWatch> {
+    SignalWatch(asio::io_context& io, int number, Callback cb)
+        : signals(io, number), callback(std::move(cb)) {}
+    void arm() {
+      signals.async_wait([self = weak_from_this()](const asio::error_code& error, int) {
+        const auto watch = self.lock();
+        if (!watch || error) return;
+        watch->callback();
+        watch->arm();
+      });
+    }
+    asio::signal_set signals;
+    Callback callback;
+  };
+
+  struct HostLookup final : Registration {
+    explicit HostLookup(asio::io_context& io) : resolver(io) {}
+    asio::ip::tcp::resolver resolver;
+  };
+
   asio::io_context io{1};
   asio::executor_work_guard<asio::io_context::executor_type> work{asio::make_work_guard(io)};
   std::map<Watch, std::shared_ptr<Registration>> entries;
@@ -95,22 +92,22 @@ Loop::Watch Loop::State::watch(int fd, DescriptorWatch::Wait what, Callback call
 }
 
 Loop::Watch Loop::watch(int fd, Callback callback) {
-  return state_->watch(fd, DescriptorWatch::Wait::wait_read, std::move(callback));
+  return state_->watch(fd, State::DescriptorWatch::Wait::wait_read, std::move(callback));
 }
 Loop::Watch Loop::watch_writable(int fd, Callback callback) {
-  return state_->watch(fd, DescriptorWatch::Wait::wait_write, std::move(callback));
+  return state_->watch(fd, State::DescriptorWatch::Wait::wait_write, std::move(callback));
 }
 
 void Loop::unwatch(Watch watch) {
   const auto it = state_->entries.find(watch);
   if (it == state_->entries.end()) return;
-  if (auto* descriptor = dynamic_cast<DescriptorWatch*>(it->second.get())) descriptor->end();
+  if (auto* descriptor = dynamic_cast<State::DescriptorWatch*>(it->second.get())) descriptor->end();
   state_->entries.erase(it);
 }
 
 Loop::Watch Loop::after(Nanos delay, Callback callback) {
   const Watch id = state_->next++;
-  auto entry = std::make_shared<TimerWatch>(state_->io, delay);
+  auto entry = std::make_shared<State::TimerWatch>(state_->io, delay);
   entry->timer.async_wait([this, id, call = std::move(callback)](const asio::error_code& error) {
     // A handler before this one may have unwatched an expired timer, which no error shows.
     if (error || state_->entries.erase(id) == 0) return;
@@ -121,7 +118,7 @@ Loop::Watch Loop::after(Nanos delay, Callback callback) {
 }
 
 Loop::Watch Loop::on_signal(int number, Callback callback) {
-  auto entry = std::make_shared<SignalWatch>(state_->io, number, std::move(callback));
+  auto entry = std::make_shared<State::SignalWatch>(state_->io, number, std::move(callback));
   entry->arm();
   state_->entries.emplace(state_->next, std::move(entry));
   return state_->next++;
@@ -130,7 +127,7 @@ Loop::Watch Loop::on_signal(int number, Callback callback) {
 Loop::Watch Loop::resolve(const std::string& host, std::uint16_t port,
                           std::function<void(Result<std::vector<SocketAddress>>)> callback) {
   const Watch id = state_->next++;
-  auto entry = std::make_shared<HostLookup>(state_->io);
+  auto entry = std::make_shared<State::HostLookup>(state_->io);
   const auto flags = asio::ip::resolver_base::numeric_service;
   entry->resolver.async_resolve(
       host, std::to_string(port), flags,

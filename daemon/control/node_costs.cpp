@@ -11,11 +11,9 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <fcntl.h>
@@ -174,7 +172,7 @@ bool write_new(const std::string& path, const std::string& text) {
   return file.valid() && ::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
 }
 
-void keep(const KeptCosts& costs, const std::string& folder) {
+void keep(const NodeCostBook::Kept& costs, const std::string& folder) {
   const std::string path = path_in(folder);
   const std::string fresh = path + ".new";
   Json json{{"machine", machine_name()}, {"used", to_json(costs.used)}};
@@ -208,7 +206,7 @@ NodeCosts measure_node_costs() {
   return measure_node_costs(own_cores());
 }
 
-std::optional<KeptCosts> kept_node_costs(const std::string& folder) {
+std::optional<NodeCostBook::Kept> kept_node_costs(const std::string& folder) {
   const auto text = text_of(path_in(folder));
   if (!text) return std::nullopt;
   const Json json = Json::parse(*text, nullptr, false);
@@ -216,13 +214,13 @@ std::optional<KeptCosts> kept_node_costs(const std::string& folder) {
   const auto used = costs_from_json(json.value("used", Json()));
   const auto measured = costs_from_json(json.value("measured", Json()));
   if (!used) return std::nullopt;
-  return KeptCosts{*used, measured ? std::optional(*measured) : std::nullopt};
+  return NodeCostBook::Kept{*used, measured ? std::optional(*measured) : std::nullopt};
 }
 
 const NodeCosts& NodeCostBook::get() {
   if (known_) return *known_;
   const auto kept = folder_.empty() ? std::nullopt : kept_node_costs(folder_);
-  KeptCosts costs{given_, kept ? kept->measured : std::nullopt};
+  Kept costs{given_, kept ? kept->measured : std::nullopt};
   if (!given_.sound() && !costs.measured) {
     NodeCosts fresh = measure_();
     // The file keeps only complete measurements: a busy machine may have left some costs unmeasured.

@@ -18,13 +18,6 @@ NodeCosts measure_node_costs(std::span<const int> cores);
 // On the cores that this process may use.
 NodeCosts measure_node_costs();
 
-struct KeptCosts {
-  NodeCosts used;                     // by jobs: as given, else as measured
-  std::optional<NodeCosts> measured;  // all of them; none: no daemon had to, or its machine was too busy
-
-  bool operator==(const KeptCosts&) const = default;
-};
-
 // Owns    the costs, once they are known; the file "costs.json" in its folder, which keeps them for a later
 //         daemon and for `muster plan explain`. If the file is removed, the next daemon measures anew.
 // Thread  the supervisor's loop, which waits for up to two threads that measure.
@@ -32,6 +25,12 @@ struct KeptCosts {
 // Fails   never: a file that cannot be read or written only costs another measurement.
 class NodeCostBook {
  public:
+  struct Kept {
+    NodeCosts used;                     // by jobs: as given, else as measured
+    std::optional<NodeCosts> measured;  // all of them; none: no daemon had to, or its machine was too busy
+
+    bool operator==(const Kept&) const = default;
+  };
   // `given`: by the administrator; 0: to be measured. `folder`: empty: nothing is kept.
   NodeCostBook(
       const NodeCosts& given, std::string folder,
@@ -49,6 +48,6 @@ class NodeCostBook {
 
 // The costs in a folder's file, if they are for this machine: as many cores of the same model. A file is not
 // believed unless root or this user owns it.
-std::optional<KeptCosts> kept_node_costs(const std::string& folder);
+std::optional<NodeCostBook::Kept> kept_node_costs(const std::string& folder);
 
 }  // namespace muster::control

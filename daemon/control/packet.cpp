@@ -92,7 +92,7 @@ Result<shm::Descriptor> write_all(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limits) {
+Result<Json> parse_body(std::span<const std::byte> bytes, const Packet::Limits& limits) {
   const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data());
   Json body = shallow(bytes, limits.items_max) ? Json::from_cbor(first, first + bytes.size(), true, false)
                                                : Json(Json::value_t::discarded);
@@ -127,7 +127,7 @@ Status send_packet(const shm::Descriptor& socket, MessageKind kind, std::uint32_
 }
 
 Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
-                            const BodyLimits& limits) {
+                            const Packet::Limits& limits) {
   MessageHeader header;
   if (bytes.size() < sizeof header)
     return fail(Code::kProtocol, "a control message of {} bytes is too short", bytes.size());
@@ -172,7 +172,7 @@ Result<Packet> without_descriptors(std::span<const std::byte> buffer, const Stat
 }
 
 Result<Packet> finish(Result<shm::Message> message, std::span<const std::byte> buffer,
-                      const BodyLimits& limits) {
+                      const Packet::Limits& limits) {
   if (!message && message.error().code() == Code::kNoResource)
     return without_descriptors(buffer, message.error());
   if (!message) return fail(message.error());
@@ -184,7 +184,7 @@ Result<Packet> finish(Result<shm::Message> message, std::span<const std::byte> b
 
 }  // namespace
 
-Result<Packet> receive_packet(const shm::Descriptor& socket, const BodyLimits& limits) {
+Result<Packet> receive_packet(const shm::Descriptor& socket, const Packet::Limits& limits) {
   const shm::MessageBuffer buffer;
   auto message = shm::receive_message(socket, buffer.all());
   return finish(std::move(message), buffer.all(), limits);

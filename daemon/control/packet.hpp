@@ -23,20 +23,19 @@ namespace muster::control {
 constexpr std::size_t kBodyBytesMax = std::size_t{256} << 20;  // of a body in a memfd
 constexpr int kBodyDepthMax = 16;
 
-// How much a receiver accepts. Less from a peer that is not trusted, such as an engine, which runs with its
-// job's rights. Items are counted too, because an item of one byte takes much more memory.
-struct BodyLimits {
-  std::size_t bytes_max = kBodyBytesMax;
-  std::size_t items_max = kBodyBytesMax;
-};
-constexpr BodyLimits kOfEngines{std::size_t{32} << 20, std::size_t{2} << 20};
-
 struct Packet {
+  // How much a receiver accepts. Less from a peer that is not trusted, such as an engine, which runs with its
+  // job's rights. Items are counted too, because an item of one byte takes much more memory.
+  struct Limits {
+    std::size_t bytes_max = kBodyBytesMax;
+    std::size_t items_max = kBodyBytesMax;
+  };
   shm::MessageKind kind = shm::MessageKind::kCommand;
   std::uint32_t serial = 0;
   Json body;
   std::vector<shm::Descriptor> descriptors;
 };
+constexpr Packet::Limits kOfEngines{std::size_t{32} << 20, std::size_t{2} << 20};
 
 // Does not block. Errors: those of send_message; kBadArgument for a body over kBodyBytesMax.
 Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::uint32_t serial,
@@ -44,17 +43,17 @@ Status send_packet(const shm::Descriptor& socket, shm::MessageKind kind, std::ui
 
 // Parses a received datagram. Errors: kVersion, kProtocol.
 Result<Packet> parse_packet(std::span<const std::byte> bytes, std::vector<shm::Descriptor> descriptors,
-                            const BodyLimits& limits = {});
+                            const Packet::Limits& limits = {});
 
 // Receives one packet. kPending if none is there; kDaemonLost if the peer has closed. If no descriptor is
 // free for a packet's descriptors, a reply becomes a refusal that says so, and a command comes without them;
 // kNoResource if that is not possible either. The connection stays usable in each case.
-Result<Packet> receive_packet(const shm::Descriptor& socket, const BodyLimits& limits = {});
+Result<Packet> receive_packet(const shm::Descriptor& socket, const Packet::Limits& limits = {});
 // The same, waiting until `deadline`.
 Result<Packet> receive_packet(const shm::Descriptor& socket, Instant deadline, const Clock& clock);
 
 // A body: a CBOR map whose items have known lengths, no deeper than kBodyDepthMax. kProtocol.
-Result<Json> parse_body(std::span<const std::byte> bytes, const BodyLimits& limits);
+Result<Json> parse_body(std::span<const std::byte> bytes, const Packet::Limits& limits);
 
 Json success(Json result);
 Json failed(const Status& status);

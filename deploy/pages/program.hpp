@@ -9,7 +9,7 @@
 namespace muster::pages {
 
 using Command = control::CommandOutline;
-using Option = control::OptionOutline;
+using Option = control::CommandOutline::Option;
 
 struct Program {
   Command command;

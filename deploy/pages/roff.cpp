@@ -143,13 +143,13 @@ std::string keys_text(std::span<const config::Key> keys, bool settings) {
   std::string out;
   for (const config::Key& key : keys) {
     const std::string path(key.path), sentence(key.sentence);
-    if (key.kind == config::KeyKind::kSection && path.find('.') == std::string::npos) {
+    if (key.kind == config::Key::Kind::kSection && path.find('.') == std::string::npos) {
       out += fmt::format(".SS {}\n{}\n", roff(path), roff(sentence));
       continue;
     }
     std::string text =
         sentence + " " + upper(config::type_text(key).substr(0, 1)) + config::type_text(key).substr(1);
-    if (key.presence == config::Presence::kRequired)
+    if (key.presence == config::Key::Presence::kRequired)
       text += "; required";
     else if (key.leaf())
       text += key.fallback.empty() ? "" : fmt::format("; default {}", key.fallback);

@@ -25,7 +25,8 @@ void check_settings(std::string text) {
   const auto resolved = resolve(inputs);
   if (!resolved) return check_places(resolved.error());
   Inputs again;
-  for (const InForce& line : resolved->in_force) again.flags.push_back({line.key, line.value, line.key});
+  for (const Resolved::InForce& line : resolved->in_force)
+    again.flags.push_back({line.key, line.value, line.key});
   const auto same = resolve(again);
   MUSTER_PROMISE(same && same->in_force.size() == resolved->in_force.size());
   for (std::size_t i = 0; i < same->in_force.size(); ++i)
@@ -35,7 +36,7 @@ void check_settings(std::string text) {
 void check_cluster(std::string text) {
   const auto cluster = parse_cluster(Source("f.yaml", std::move(text)));
   if (!cluster) return check_places(cluster.error());
-  for (const JobEntry& job : cluster->jobs) MUSTER_PROMISE(cluster->ranks(job) >= 1);
+  for (const Cluster::JobEntry& job : cluster->jobs) MUSTER_PROMISE(cluster->ranks(job) >= 1);
   control::JobSpec defaults;
   defaults.networks_directory = "/networks";  // a daemon's own, whatever the file says
   const auto plan = supervisor::plan_of(*cluster, defaults);

@@ -15,8 +15,6 @@ namespace muster::supervisor {
 namespace {
 
 using control::Heartbeat;
-using control::HeartbeatBytes;
-using control::HeartbeatKey;
 
 constexpr std::size_t kStepsMax = 200;
 constexpr std::size_t kSealedMax = 16;
@@ -26,11 +24,11 @@ constexpr std::uint32_t kHere = 0;
 struct Sealed {
   Heartbeat heartbeat;
   std::uint8_t key;
-  HeartbeatBytes bytes;
+  Heartbeat::Bytes bytes;
 };
 
-HeartbeatKey key_of(std::uint8_t number) {
-  HeartbeatKey key;
+Heartbeat::Key key_of(std::uint8_t number) {
+  Heartbeat::Key key;
   key.fill(std::byte(number));
   return key;
 }
@@ -86,7 +84,7 @@ class Node {
   void send_one(fuzz::Bytes& bytes) {
     if (sealed_.empty()) return;
     const Sealed& one = sealed_[bytes.below(sealed_.size())];
-    HeartbeatBytes sent = one.bytes;
+    Heartbeat::Bytes sent = one.bytes;
     for (std::uint64_t changes = bytes.below(4); changes > 0; --changes)
       sent[bytes.below(sent.size())] = std::byte(bytes.take<std::uint8_t>());
     const auto length = bytes.flag() ? sent.size() : bytes.below(sent.size() + 1);

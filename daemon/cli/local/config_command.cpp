@@ -9,8 +9,6 @@
 #include "daemon/supervisor/program/cluster_jobs.hpp"
 #include "daemon/supervisor/program/startup.hpp"
 
-#include <unistd.h>
-
 namespace muster::cli {
 namespace {
 
@@ -39,7 +37,7 @@ supervisor::ClusterLimits limits_of(const config::Settings& settings) {
 
 // All faults that `musterd --config FILE --check-config` finds, but for those of its environment.
 void check_settings(const std::string& file, Checked& result) {
-  auto source = config::load_file(file, {config::Ownership::kTrusted, geteuid()});
+  auto source = config::load_file(file, config::Ownership::kTrusted);
   if (!source) {
     result.unreadable = source.error().message();
     return;
@@ -62,7 +60,7 @@ void check_settings(const std::string& file, Checked& result) {
 Checked check_file(const std::string& file, const supervisor::ClusterLimits& limits) {
   Checked result;
   result.file = file;
-  auto source = config::load_file(file, {config::Ownership::kAny, geteuid()});
+  auto source = config::load_file(file, config::Ownership::kAny);
   if (!source) {
     result.unreadable = source.error().message();
     return result;
@@ -103,7 +101,7 @@ Json to_json(const config::Explanation& explained) {
     below.push_back({{"key", child->path}, {"sentence", child->sentence}});
   const std::string path(key.path);
   const bool settable = explained.setting && key.leaf();
-  const bool required = key.presence == config::Presence::kRequired;
+  const bool required = key.presence == config::Key::Presence::kRequired;
   return {{"key", path},
           {"kind", config::kind_name(key.kind)},
           {"type", config::type_text(key)},

@@ -57,7 +57,7 @@ std::optional<Way> way_to(const Json& peer, PathFacts& facts) {
 
 PathFacts path_facts(const std::string& node, const std::string& uses, const std::string& there,
                      const control::PathTrial& trial) {
-  using control::PathStage;
+  using PathStage = control::PathTrial::Stage;
   const std::string packets =
       trial.segment_bytes == 0 ? "" : fmt::format(", {} bytes a packet", trial.segment_bytes);
   PathFacts facts{node, PathFacts::Verdict::kBad, "", ""};

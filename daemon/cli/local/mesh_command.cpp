@@ -7,15 +7,13 @@
 
 #include <algorithm>
 
-#include <unistd.h>
-
 namespace muster::cli {
 namespace {
 
 OrTrouble<mesh::Mesh> mesh_from_file(const MeshQuestion& question) {
   if (question.world != 0 || !question.mesh.empty() || !question.flattens.empty())
     return usage("--config already says world, mesh and flattens; leave the other options out");
-  auto source = config::load_file(question.config, {config::Ownership::kAny, geteuid()});
+  auto source = config::load_file(question.config, config::Ownership::kAny);
   if (!source) return usage("--config " + source.error().message());
   const auto cluster = config::parse_cluster(*std::move(source));
   if (!cluster) return usage(cluster.error().text());

@@ -5,9 +5,9 @@
 #include "api/base/nodes/choice.hpp"
 #include "api/base/spelling.hpp"
 #include "api/shm/endpoint.hpp"
-#include "daemon/cli/render.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/load.hpp"
+#include "daemon/config/table.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/control/node_costs.hpp"
 
@@ -16,8 +16,6 @@
 #include <string_view>
 #include <thread>
 #include <vector>
-
-#include <unistd.h>
 
 namespace muster::cli {
 namespace {
@@ -153,7 +151,7 @@ std::string plan_text(const Json& plan, std::size_t columns) {
 OrTrouble<LinkCosts> link_of(const PlanQuestion& question) {
   if (question.config.empty()) return LinkCosts{};
   if (question.nodes < 2) return usage("--config says what links between nodes cost; give --nodes too");
-  auto source = config::load_file(question.config, {config::Ownership::kAny, geteuid()});
+  auto source = config::load_file(question.config, config::Ownership::kAny);
   if (!source) return usage("--config " + source.error().message());
   const auto cluster = config::parse_cluster(*std::move(source));
   if (!cluster) return usage(cluster.error().text());

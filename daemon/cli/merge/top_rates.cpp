@@ -1,7 +1,6 @@
 #include "daemon/cli/merge/top_rates.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 
 namespace muster::cli {
@@ -22,15 +21,13 @@ double seconds_of(Nanos span) {
 
 // A rank's new client counts from 0 again.
 template<class Count>
-std::uint64_t grown(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
-                    const std::array<std::uint64_t, shm::kTallyValuesMax>& after, Count count) {
+std::uint64_t grown(const JobLook::Tallies& before, const JobLook::Tallies& after, Count count) {
   const auto i = static_cast<std::size_t>(count);
   return after[i] >= before[i] ? after[i] - before[i] : after[i];
 }
 
 // A group's counts are sums over attached members: they fall when a member leaves, which is no growth.
-std::uint64_t group_grown(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
-                          const std::array<std::uint64_t, shm::kTallyValuesMax>& after, GroupCount count) {
+std::uint64_t group_grown(const JobLook::Tallies& before, const JobLook::Tallies& after, GroupCount count) {
   const auto i = static_cast<std::size_t>(count);
   return after[i] >= before[i] ? after[i] - before[i] : 0;
 }
@@ -47,7 +44,7 @@ std::uint64_t now_at(const Tally& tally, Count count) {
 }
 
 // The lag in the rank's worst group; null: too few operations with others.
-Json lag_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& rank, const JobLook& look) {
+Json lag_of(const JobLook::Tallies& rank, const JobLook& look) {
   const std::uint64_t group = now_at(rank, RankCount::kLagGroup);
   if (group == 0) return nullptr;
   const auto row = std::find_if(look.groups.begin(), look.groups.end(), [&](const shm::GroupRow& r) {
@@ -60,8 +57,7 @@ Json lag_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& rank, const J
 }
 
 // The figures of the rank's units, as its client reports them; null: it has no units.
-Json units_of(const std::array<std::uint64_t, shm::kTallyValuesMax>& before,
-              const std::array<std::uint64_t, shm::kTallyValuesMax>& after, const Pace& pace) {
+Json units_of(const JobLook::Tallies& before, const JobLook::Tallies& after, const Pace& pace) {
   // The counts of a session that has ended stay until the next one of its rank.
   if (now_at(after, RankCount::kPlaceBytes) == 0 || now_at(after, RankCount::kAttached) == 0) return nullptr;
   return {{"whole_bytes", now_at(after, RankCount::kWholeBytes)},

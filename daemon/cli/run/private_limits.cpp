@@ -59,9 +59,10 @@ Result<PrivateLimits> private_limits(const std::string& config, const std::vecto
   sources.environment = environment;
   MUSTER_ASSIGN_OR_RETURN(const config::Resolved said, supervisor::load_settings(sources));
   const auto unsaid = [&said](std::string_view key) {
-    return std::any_of(said.in_force.begin(), said.in_force.end(), [key](const config::InForce& each) {
-      return each.key == key && each.origin.kind == config::Origin::Kind::kDefault;
-    });
+    return std::any_of(
+        said.in_force.begin(), said.in_force.end(), [key](const config::Resolved::InForce& each) {
+          return each.key == key && each.origin.kind == config::Resolved::Origin::Kind::kDefault;
+        });
   };
   const auto least = static_cast<std::uint32_t>(ranks);
   const auto& given = said.settings.limits;

@@ -3,6 +3,7 @@
 #include "daemon/control/link/openssl.hpp"
 
 #include <array>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
@@ -91,13 +92,16 @@ Status set_time(ASN1_TIME* field, WallTime at) {
   return {};
 }
 
-Status add_extension(X509* certificate, X509* issuer, int id, const std::string& value) {
-  X509V3_CTX context;
-  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
-  const std::unique_ptr<X509_EXTENSION, openssl::Freed<X509_EXTENSION_free>> extension(
-      X509V3_EXT_conf_nid(nullptr, &context, id, value.c_str()));
-  if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1)
-    return openssl::failed_to("adding an extension to a certificate");
+Status add_extensions(X509* certificate, X509* issuer,
+                      std::initializer_list<std::pair<int, std::string>> extensions) {
+  for (const auto& [id, value] : extensions) {
+    X509V3_CTX context;
+    X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
+    const std::unique_ptr<X509_EXTENSION, openssl::Freed<X509_EXTENSION_free>> extension(
+        X509V3_EXT_conf_nid(nullptr, &context, id, value.c_str()));
+    if (extension == nullptr || X509_add_ext(certificate, extension.get(), -1) != 1)
+      return openssl::failed_to("adding an extension to a certificate");
+  }
   return {};
 }
 
@@ -172,14 +176,11 @@ Result<CertifiedKey> make_authority(std::string_view cluster, WallTime now, std:
       begin_certificate(short_name(fmt::format("{} authority", cluster)), key.get(), now, life));
   if (X509_set_issuer_name(certificate.get(), X509_get_subject_name(certificate.get())) != 1)
     return fail(openssl::failed_to("naming an issuer"));
-  MUSTER_RETURN_IF_ERROR(add_extension(certificate.get(), certificate.get(), NID_basic_constraints,
-                                       "critical,CA:TRUE,pathlen:0"));
-  MUSTER_RETURN_IF_ERROR(
-      add_extension(certificate.get(), certificate.get(), NID_key_usage, "critical,keyCertSign,cRLSign"));
-  MUSTER_RETURN_IF_ERROR(
-      add_extension(certificate.get(), certificate.get(), NID_subject_key_identifier, "hash"));
-  MUSTER_RETURN_IF_ERROR(add_extension(certificate.get(), certificate.get(), NID_subject_alt_name,
-                                       fmt::format("URI:{}{}", kScheme, cluster)));
+  MUSTER_RETURN_IF_ERROR(add_extensions(certificate.get(), certificate.get(),
+                                        {{NID_basic_constraints, "critical,CA:TRUE,pathlen:0"},
+                                         {NID_key_usage, "critical,keyCertSign,cRLSign"},
+                                         {NID_subject_key_identifier, "hash"},
+                                         {NID_subject_alt_name, fmt::format("URI:{}{}", kScheme, cluster)}}));
   return sign(certificate.get(), key.get(), key.get());
 }
 
@@ -221,15 +222,12 @@ Result<CertifiedKey> certify_node(const CertifiedKey& authority, std::string_vie
                           begin_certificate(short_name(node), key.get(), now, life));
   if (X509_set_issuer_name(certificate.get(), X509_get_subject_name(issuer.get())) != 1)
     return fail(openssl::failed_to("naming an issuer"));
-  const std::array<std::pair<int, std::string>, 5> extensions{{
-      {NID_basic_constraints, "critical,CA:FALSE"},
-      {NID_key_usage, "critical,digitalSignature"},
-      {NID_ext_key_usage, "serverAuth,clientAuth"},
-      {NID_subject_alt_name, "URI:" + uri},
-      {NID_authority_key_identifier, "keyid"},
-  }};
-  for (const auto& [id, value] : extensions)
-    MUSTER_RETURN_IF_ERROR(add_extension(certificate.get(), issuer.get(), id, value));
+  MUSTER_RETURN_IF_ERROR(add_extensions(certificate.get(), issuer.get(),
+                                        {{NID_basic_constraints, "critical,CA:FALSE"},
+                                         {NID_key_usage, "critical,digitalSignature"},
+                                         {NID_ext_key_usage, "serverAuth,clientAuth"},
+                                         {NID_subject_alt_name, "URI:" + uri},
+                                         {NID_authority_key_identifier, "keyid"}}));
   return sign(certificate.get(), key.get(), signer.get());
 }
 

@@ -6,7 +6,6 @@
 #include "api/base/result.hpp"
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 #include <string_view>
 

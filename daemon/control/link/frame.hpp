@@ -5,7 +5,6 @@
 #include "daemon/control/packet.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -15,7 +14,7 @@ namespace muster::control {
 constexpr std::size_t kFrameLengthBytes = 4;
 constexpr std::size_t kFrameBytesMax = std::size_t{1} << 20;       // of a body
 constexpr std::size_t kGreetingBytesMax = std::size_t{128} << 10;  // of a body, before the peer is known
-constexpr BodyLimits kOfFrames{kFrameBytesMax, std::size_t{1} << 16};
+constexpr Packet::Limits kOfFrames{kFrameBytesMax, std::size_t{1} << 16};
 
 // kBadArgument: the body is larger than kFrameBytesMax.
 Result<std::vector<std::byte>> frame_of(const Json& body);

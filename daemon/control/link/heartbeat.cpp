@@ -17,10 +17,9 @@ constexpr std::size_t kToAt = 12;
 constexpr std::size_t kSequenceAt = 16;
 constexpr std::size_t kSilenceAt = 24;
 constexpr std::size_t kTagAt = 28;
+constexpr std::size_t kTagBytes = 32;
+static_assert(kTagAt + kTagBytes == kHeartbeatBytes);
 constexpr std::uint32_t kGivenUp = std::numeric_limits<std::uint32_t>::max();
-
-using Tag = std::array<std::byte, kHeartbeatBytes - kTagAt>;
-static_assert(sizeof(Tag) == 32);
 
 template<class T>
 void put(std::span<std::byte> bytes, std::size_t at, T value) {
@@ -43,8 +42,8 @@ std::uint32_t silence_as_sent(Nanos silence) {
 }
 
 // The tag of the bytes that stand before it.
-Result<Tag> tag_of(std::span<const std::byte> bytes, const HeartbeatKey& key) {
-  Tag tag;
+Result<std::array<std::byte, kTagBytes>> tag_of(std::span<const std::byte> bytes, const Heartbeat::Key& key) {
+  std::array<std::byte, kTagBytes> tag;
   std::size_t length = 0;
   const auto* text = reinterpret_cast<const unsigned char*>(bytes.data());
   if (EVP_Q_mac(nullptr, "HMAC", nullptr, "SHA256", nullptr, key.data(), key.size(), text, kTagAt,
@@ -56,15 +55,15 @@ Result<Tag> tag_of(std::span<const std::byte> bytes, const HeartbeatKey& key) {
 
 }  // namespace
 
-Result<HeartbeatBytes> seal(const Heartbeat& heartbeat, const HeartbeatKey& key) {
-  HeartbeatBytes bytes{};
+Result<Heartbeat::Bytes> seal(const Heartbeat& heartbeat, const Heartbeat::Key& key) {
+  Heartbeat::Bytes bytes{};
   put(bytes, 0, kMagic);
   put(bytes, 4, kVersion);
   put(bytes, kFromAt, heartbeat.from);
   put(bytes, kToAt, heartbeat.to);
   put(bytes, kSequenceAt, heartbeat.sequence);
   put(bytes, kSilenceAt, silence_as_sent(heartbeat.silence));
-  MUSTER_ASSIGN_OR_RETURN(const Tag tag, tag_of(bytes, key));
+  MUSTER_ASSIGN_OR_RETURN(const auto tag, tag_of(bytes, key));
   std::copy(tag.begin(), tag.end(), bytes.begin() + kTagAt);
   return bytes;
 }

@@ -21,20 +21,18 @@ namespace muster::control {
 
 constexpr std::size_t kHeartbeatBytes = 60;
 
-using HeartbeatKey = std::array<std::byte, 32>;
-using HeartbeatBytes = std::array<std::byte, kHeartbeatBytes>;
-
 // The labels by which both ends draw keys from their TLS connection.
 constexpr char kHeartbeatsOfClient[] = "EXPORTER-muster-heartbeats-of-client";
 constexpr char kHeartbeatsOfServer[] = "EXPORTER-muster-heartbeats-of-server";
 
-// The two keys of one end of a connection.
-struct HeartbeatKeys {
-  HeartbeatKey own{};     // of what this node sends
-  HeartbeatKey theirs{};  // of what the peer sends
-};
-
 struct Heartbeat {
+  using Key = std::array<std::byte, 32>;
+  using Bytes = std::array<std::byte, kHeartbeatBytes>;
+  // The two keys of one end of a connection.
+  struct Keys {
+    Key own{};     // of what this node sends
+    Key theirs{};  // of what the peer sends
+  };
   std::uint32_t from = 0;  // the members' places in the cluster file
   std::uint32_t to = 0;
   std::uint64_t sequence = 0;  // rises
@@ -44,7 +42,7 @@ struct Heartbeat {
 };
 
 // kInternal: OpenSSL has no memory.
-Result<HeartbeatBytes> seal(const Heartbeat& heartbeat, const HeartbeatKey& key);
+Result<Heartbeat::Bytes> seal(const Heartbeat& heartbeat, const Heartbeat::Key& key);
 
 // The sender that the datagram names: a hint, by which the caller finds the reader for it. Nothing: this is
 // no heartbeat.
@@ -59,12 +57,12 @@ std::optional<std::uint32_t> sender_of(std::span<const std::byte> datagram);
 //         the last one. Nothing in it is believed before its tag is.
 class HeartbeatReader {
  public:
-  HeartbeatReader(const HeartbeatKey& key, std::uint32_t from, std::uint32_t to)
+  HeartbeatReader(const Heartbeat::Key& key, std::uint32_t from, std::uint32_t to)
       : key_(key), from_(from), to_(to) {}
   std::optional<Heartbeat> open(std::span<const std::byte> datagram);
 
  private:
-  HeartbeatKey key_;
+  Heartbeat::Key key_;
   std::uint32_t from_;
   std::uint32_t to_;
   std::uint64_t last_ = 0;

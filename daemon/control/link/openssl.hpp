@@ -28,8 +28,6 @@ struct Freed {
 using OwnedBio = std::unique_ptr<BIO, Freed<BIO_free_all>>;
 using OwnedKey = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using OwnedCertificate = std::unique_ptr<X509, Freed<X509_free>>;
-using OwnedContext = std::unique_ptr<SSL_CTX, Freed<SSL_CTX_free>>;
-using OwnedConnection = std::unique_ptr<SSL, Freed<SSL_free>>;
 
 // Takes the oldest error off OpenSSL's queue, and empties it.
 std::string take_reason();

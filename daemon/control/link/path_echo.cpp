@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <span>
-#include <string>
 #include <utility>
 
 #include <fcntl.h>
@@ -179,20 +176,21 @@ PathTrial try_path(const IpAddress& from, const IpAddress& to, std::uint16_t por
   const Instant begin = clock.now();
   Trial connection(clock, begin + time);
   PathTrial trial;
-  const auto passes = [&trial](PathStage stage, Status status) {
+  const auto passes = [&trial](PathTrial::Stage stage, Status status) {
     trial.stage = stage;
     trial.why = std::move(status);
     return trial.why.ok();
   };
   constexpr std::size_t kHead = kPathHead.size();
-  if (!passes(PathStage::kConnect, connection.connect(from, *numeric({to.text(), port})))) return trial;
+  if (!passes(PathTrial::Stage::kConnect, connection.connect(from, *numeric({to.text(), port}))))
+    return trial;
   trial.segment_bytes = connection.segment_bytes();
-  if (!passes(PathStage::kSmall, connection.send(kHead, 1))) return trial;
-  if (!passes(PathStage::kSmall, connection.receive(kHead))) return trial;
-  if (!passes(PathStage::kThere, connection.send(kPathBytes, 0))) return trial;
-  if (!passes(PathStage::kThere, connection.receive(kHead))) return trial;
-  if (!passes(PathStage::kBack, connection.receive(kPathBytes))) return trial;
-  trial.stage = PathStage::kGood;
+  if (!passes(PathTrial::Stage::kSmall, connection.send(kHead, 1))) return trial;
+  if (!passes(PathTrial::Stage::kSmall, connection.receive(kHead))) return trial;
+  if (!passes(PathTrial::Stage::kThere, connection.send(kPathBytes, 0))) return trial;
+  if (!passes(PathTrial::Stage::kThere, connection.receive(kHead))) return trial;
+  if (!passes(PathTrial::Stage::kBack, connection.receive(kPathBytes))) return trial;
+  trial.stage = PathTrial::Stage::kGood;
   trial.took = clock.now() - begin;
   return trial;
 }

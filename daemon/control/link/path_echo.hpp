@@ -69,18 +69,17 @@ class PathEcho {
   Id next_ = 1;
 };
 
-// How far a trial has come.
-enum class PathStage : std::uint8_t {
-  kConnect,  // nobody answers there
-  kSmall,    // a connection stands, and nothing comes by it
-  kThere,    // small messages pass, and a large one to the other node does not
-  kBack,     // one to the other node does, and one from it does not
-  kGood,
-};
-
 struct PathTrial {
-  PathStage stage = PathStage::kConnect;  // the first that failed, or kGood
-  Status why;                             // kOk: kGood
+  // How far a trial has come.
+  enum class Stage : std::uint8_t {
+    kConnect,  // nobody answers there
+    kSmall,    // a connection stands, and nothing comes by it
+    kThere,    // small messages pass, and a large one to the other node does not
+    kBack,     // one to the other node does, and one from it does not
+    kGood,
+  };
+  Stage stage = Stage::kConnect;  // the first that failed, or kGood
+  Status why;                     // kOk: kGood
   Nanos took{0};
   std::uint32_t segment_bytes = 0;  // that one packet carries at most, as both ends agreed; 0: not known
 };

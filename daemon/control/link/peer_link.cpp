@@ -79,12 +79,12 @@ SocketAddress PeerLink::own_address() const {
   return here;
 }
 
-Result<HeartbeatKeys> PeerLink::heartbeat_keys() const {
-  if (!tls_) return HeartbeatKeys{};
-  MUSTER_ASSIGN_OR_RETURN(const HeartbeatKey of_client, tls_->exported(kHeartbeatsOfClient));
-  MUSTER_ASSIGN_OR_RETURN(const HeartbeatKey of_server, tls_->exported(kHeartbeatsOfServer));
-  return role_ == TlsStream::Role::kClient ? HeartbeatKeys{of_client, of_server}
-                                           : HeartbeatKeys{of_server, of_client};
+Result<Heartbeat::Keys> PeerLink::heartbeat_keys() const {
+  if (!tls_) return Heartbeat::Keys{};
+  MUSTER_ASSIGN_OR_RETURN(const Heartbeat::Key of_client, tls_->exported(kHeartbeatsOfClient));
+  MUSTER_ASSIGN_OR_RETURN(const Heartbeat::Key of_server, tls_->exported(kHeartbeatsOfServer));
+  return role_ == TlsStream::Role::kClient ? Heartbeat::Keys{of_client, of_server}
+                                           : Heartbeat::Keys{of_server, of_client};
 }
 
 void PeerLink::send(const Json& body) {

@@ -70,7 +70,7 @@ class PeerLink {
   // By which address of this node the peer is connected with it; so too.
   SocketAddress own_address() const;
   // The keys of heartbeats that belong to this connection; zero in plain text. kState before `secured`.
-  Result<HeartbeatKeys> heartbeat_keys() const;
+  Result<Heartbeat::Keys> heartbeat_keys() const;
 
  private:
   void start();

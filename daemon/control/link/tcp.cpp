@@ -156,14 +156,13 @@ void TcpDial::next() {
     const SocketAddress endpoint = left_.back();
     left_.pop_back();
     socket_ = stream_socket(endpoint.address.ss_family);
-    if (socket_.valid() && connect(socket_.get(), raw(endpoint), endpoint.bytes) != 0 && errno != EINPROGRESS)
-      why_ = socket_failure(Code::kDaemonLost, address_.text(), errno);
-    else if (!socket_.valid())
-      why_ = socket_failure(Code::kDaemonLost, address_.text(), errno);
-    else {
+    const bool begun = socket_.valid() &&
+                       (connect(socket_.get(), raw(endpoint), endpoint.bytes) == 0 || errno == EINPROGRESS);
+    if (begun) {
       watch_ = loop_.watch_writable(socket_.get(), [this] { on_connected(); });
       return;
     }
+    why_ = socket_failure(Code::kDaemonLost, address_.text(), errno);
   }
   finish(fail(why_));
 }

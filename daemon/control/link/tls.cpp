@@ -3,7 +3,6 @@
 #include "daemon/control/link/clocks.hpp"
 #include "daemon/control/link/openssl.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -69,7 +68,7 @@ struct PeerCheck {
 };
 
 struct Credentials::Parts {
-  openssl::OwnedContext context;
+  std::unique_ptr<SSL_CTX, openssl::Freed<SSL_CTX_free>> context;
   std::string cluster;
   std::string node;
   std::vector<unsigned char> secret;  // empty: certificates
@@ -218,7 +217,7 @@ Result<Credentials> Credentials::of_secret(std::string_view cluster, std::string
 
 struct TlsStream::Parts {
   const Credentials::Parts* own = nullptr;
-  openssl::OwnedConnection ssl;
+  std::unique_ptr<SSL, openssl::Freed<SSL_free>> ssl;
   BIO* in = nullptr;  // both belong to `ssl`
   BIO* out = nullptr;
   Role role = Role::kClient;

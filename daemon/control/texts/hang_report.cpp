@@ -1,6 +1,5 @@
 #include "daemon/control/texts/hang_report.hpp"
 
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 

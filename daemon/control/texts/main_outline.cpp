@@ -5,8 +5,8 @@
 namespace muster::control {
 namespace {
 
-OptionOutline outline(const CLI::Option& option) {
-  OptionOutline out;
+CommandOutline::Option outline(const CLI::Option& option) {
+  CommandOutline::Option out;
   for (const std::string& name : option.get_snames()) out.names.push_back("-" + name);
   for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
   out.positional = option.get_positional();

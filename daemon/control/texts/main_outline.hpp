@@ -15,24 +15,23 @@ namespace muster::control {
 // The group of options that only programs use: help, manual page and completion leave them out.
 inline constexpr const char* kHidden = "";
 
-struct OptionOutline {
-  std::vector<std::string> names;  // "-n", "--ranks"; a positional has one name
-  std::string value;               // "FILE"; empty: a flag
-  std::string sentence;
-  std::string fallback;  // the default; may be empty
-  bool positional = false;
-  bool repeated = false;
-  bool required = false;
-};
-
 struct CommandOutline {
+  struct Option {
+    std::vector<std::string> names;  // "-n", "--ranks"; a positional has one name
+    std::string value;               // "FILE"; empty: a flag
+    std::string sentence;
+    std::string fallback;  // the default; may be empty
+    bool positional = false;
+    bool repeated = false;
+    bool required = false;
+  };
   std::string name;
   std::string path;  // "muster config explain"
   std::string sentence;
   std::string footer;
   std::vector<Fact> examples;
   bool takes_program = false;  // a program and its arguments follow
-  std::vector<OptionOutline> options;
+  std::vector<Option> options;
   std::vector<CommandOutline> commands;
 };
 

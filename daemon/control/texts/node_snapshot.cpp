@@ -6,9 +6,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <limits>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 

@@ -90,7 +90,7 @@ class RunningJobs {
   // Descriptors of a predecessor's engine.
   struct KeptEngine {
     shm::Descriptor channel, pidfd, counters;
-    std::shared_ptr<control::NamespaceHandles> place;  // of a foreign owner, as far as it was kept
+    std::shared_ptr<control::Identity::Handles> place;  // of a foreign owner, as far as it was kept
   };
   struct Facts {
     std::int32_t engine_pid = 0;

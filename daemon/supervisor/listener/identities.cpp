@@ -68,11 +68,11 @@ Identities::Identities(Rule rule)
       own_user_namespace_(own_number("/proc/self/ns/user")) {}
 
 // All clients of one place share its first descriptors; those of later clients are closed again.
-std::shared_ptr<const control::NamespaceHandles> Identities::hold(const Place& place,
-                                                                  control::NamespaceHandles handles) {
+std::shared_ptr<const control::Identity::Handles> Identities::hold(const Place& place,
+                                                                   control::Identity::Handles handles) {
   if (auto held = places_[place].lock()) return held;
   std::erase_if(places_, [](const auto& entry) { return entry.second.expired(); });
-  auto fresh = std::make_shared<const control::NamespaceHandles>(std::move(handles));
+  auto fresh = std::make_shared<const control::Identity::Handles>(std::move(handles));
   places_[place] = fresh;
   return fresh;
 }
@@ -80,8 +80,8 @@ std::shared_ptr<const control::NamespaceHandles> Identities::hold(const Place& p
 Identity Identities::of(const shm::PeerIdentity& peer) {
   Identity who(peer.uid);
   if (rule_ == Rule::kUidAlone) return who;
-  control::NamespaceHandles handles{of_process(peer, kPidfdGetPidNamespace, "pid"),
-                                    of_process(peer, kPidfdGetUserNamespace, "user")};
+  control::Identity::Handles handles{of_process(peer, kPidfdGetPidNamespace, "pid"),
+                                     of_process(peer, kPidfdGetUserNamespace, "user")};
   const std::uint64_t pid = number_of(handles.pid_namespace);
   const std::uint64_t user = number_of(handles.user_namespace);
   if (pid == 0 || user == 0 || shm::has_ended(peer.pidfd)) {

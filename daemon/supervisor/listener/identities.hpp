@@ -41,13 +41,13 @@ class Identities {
   using Place = std::pair<std::uint64_t, std::uint64_t>;
   control::Account account_of_users(const shm::Descriptor& user_namespace, std::uint64_t container) const;
   control::Account account_of_pids(const shm::Descriptor& pid_namespace) const;
-  std::shared_ptr<const control::NamespaceHandles> hold(const Place& place,
-                                                        control::NamespaceHandles handles);
+  std::shared_ptr<const control::Identity::Handles> hold(const Place& place,
+                                                         control::Identity::Handles handles);
 
   Rule rule_;
   std::uint64_t own_pid_namespace_ = 0;
   std::uint64_t own_user_namespace_ = 0;
-  std::map<Place, std::weak_ptr<const control::NamespaceHandles>> places_;
+  std::map<Place, std::weak_ptr<const control::Identity::Handles>> places_;
 };
 
 }  // namespace muster::supervisor

@@ -39,7 +39,8 @@ std::uint32_t PeerHeartbeats::place_of(const std::string& node) const {
   return static_cast<std::uint32_t>(roster_.find(node) - roster_.members.data());
 }
 
-void PeerHeartbeats::begin(const std::string& peer, const control::HeartbeatKeys& keys, SocketAddress link) {
+void PeerHeartbeats::begin(const std::string& peer, const control::Heartbeat::Keys& keys,
+                           SocketAddress link) {
   const control::TcpAddress& named = roster_.find(peer)->address;
   set_port(link, named.port);
   channels_.insert_or_assign(peer, Channel{.key = keys.own,

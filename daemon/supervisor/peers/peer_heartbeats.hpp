@@ -44,7 +44,7 @@ class PeerHeartbeats {
   Status open(std::uint16_t port);
   // The peer is up: from now on it gets heartbeats and is watched, until it is lost. `link`: where the other
   // end of its connection is; a heartbeat that comes from elsewhere shows the way to answer.
-  void begin(const std::string& peer, const control::HeartbeatKeys& keys, control::SocketAddress link);
+  void begin(const std::string& peer, const control::Heartbeat::Keys& keys, control::SocketAddress link);
   // The peer is watched though it was never up. It gets no heartbeat, and its own are not understood.
   void expect(const std::string& peer);
   // Evidence that the peer lived at that time.
@@ -55,7 +55,7 @@ class PeerHeartbeats {
 
  private:
   struct Channel {
-    control::HeartbeatKey key;  // of what this node sends
+    control::Heartbeat::Key key;  // of what this node sends
     control::HeartbeatReader reader;
     control::SocketAddress address;
     std::uint64_t sequence = 0;

@@ -14,13 +14,12 @@ using config::Cluster;
 using config::Complaint;
 using config::Diagnostic;
 using config::Diagnostics;
-using config::JobEntry;
 
-std::string path_of(const Cluster& cluster, const JobEntry& job) {
+std::string path_of(const Cluster& cluster, const Cluster::JobEntry& job) {
   return fmt::format("jobs[{}]", &job - cluster.jobs.data());
 }
 
-mesh::Degrees degrees_of(const JobEntry& job) {
+mesh::Degrees degrees_of(const Cluster::JobEntry& job) {
   mesh::Degrees degrees;
   for (const auto& dim : job.mesh.dims) {
     std::int64_t* degree = degrees.find(dim.value.dim);
@@ -30,7 +29,7 @@ mesh::Degrees degrees_of(const JobEntry& job) {
   return degrees;
 }
 
-std::vector<std::string> members_of(const config::FlattenEntry& flatten) {
+std::vector<std::string> members_of(const Cluster::FlattenEntry& flatten) {
   std::vector<std::string> members;
   for (const auto& dim : flatten.dims) members.push_back(dim.value);
   return members;
@@ -40,7 +39,7 @@ std::vector<std::string> members_of(const config::FlattenEntry& flatten) {
 void check_devices(const Cluster& cluster, Diagnostics* diagnostics) {
   for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
     const auto& node = cluster.nodes[i];
-    if (node.device_kind == config::DeviceKind::kCuda)
+    if (node.device_kind == Cluster::DeviceKind::kCuda)
       diagnostics->add(cluster.diagnostic(
           node.device_count.mark, fmt::format("nodes[{}].devices.kind", i),
           {"the engine of this release drives host devices only", "write kind: host, or auto", 0}));
@@ -68,7 +67,7 @@ void check_limits(const Cluster& cluster, const ClusterLimits& limits, Diagnosti
          "raise it, or name fewer", 0}));
   }
   const std::vector<Cluster::Host> hosts = cluster.hosts();
-  for (const JobEntry& job : cluster.jobs) {
+  for (const Cluster::JobEntry& job : cluster.jobs) {
     const std::uint64_t ranks = cluster.ranks(job);
     const auto complain = [&](std::string what, std::string hint) {
       diagnostics->add(cluster.diagnostic(job.ranks ? job.ranks->mark : job.name.mark,
@@ -160,7 +159,7 @@ InterfaceRule interfaces_of(const Cluster& cluster, std::string_view here) {
   return rule;
 }
 
-tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const JobEntry& job) {
+tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const Cluster::JobEntry& job) {
   const auto world = static_cast<std::int64_t>(cluster.ranks(job));
   auto mesh = mesh::Mesh::build(degrees_of(job), world);
   if (!mesh)
@@ -175,8 +174,9 @@ tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const JobEn
   return *std::move(mesh);
 }
 
-config::Parsed<ClusterPlan> plan_of(const Cluster& cluster, const control::JobSpec& defaults,
-                                    std::string_view here, const ClusterLimits& limits) {
+tl::expected<ClusterPlan, config::Diagnostics> plan_of(const Cluster& cluster,
+                                                       const control::JobSpec& defaults,
+                                                       std::string_view here, const ClusterLimits& limits) {
   Diagnostics diagnostics;
   check_devices(cluster, &diagnostics);
   check_limits(cluster, limits, &diagnostics);
@@ -186,7 +186,7 @@ config::Parsed<ClusterPlan> plan_of(const Cluster& cluster, const control::JobSp
   const std::size_t index = own == hosts.end() ? 0 : static_cast<std::size_t>(own - hosts.begin());
   ClusterPlan plan;
   if (hosts.size() > 1) plan.roster = roster_of(cluster, hosts, index);
-  for (const JobEntry& job : cluster.jobs) {
+  for (const Cluster::JobEntry& job : cluster.jobs) {
     auto mesh = mesh_of(cluster, job);
     if (!mesh) {
       diagnostics.add(std::move(mesh).error());
@@ -199,7 +199,7 @@ config::Parsed<ClusterPlan> plan_of(const Cluster& cluster, const control::JobSp
       spec.flatten.emplace_back(flatten.name.value, members_of(flatten));
     spec.claim =
         job.claim == config::ClaimRule::kToken ? control::ClaimRule::kToken : control::ClaimRule::kOwner;
-    if (job.lanes.deadline) spec.deadline = *job.lanes.deadline;
+    if (job.deadline) spec.deadline = *job.deadline;
     if (job.digests) spec.digests = *job.digests;
     spec.reproducible = job.reproducible;
     plan.roster.configuration.push_back(line_of(spec, cluster.ranks(job)));

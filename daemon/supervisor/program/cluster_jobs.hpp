@@ -16,7 +16,7 @@ namespace muster::supervisor {
 
 // The mesh of a job in its world. A diagnostic names the line.
 tl::expected<mesh::Mesh, config::Diagnostic> mesh_of(const config::Cluster& cluster,
-                                                     const config::JobEntry& job);
+                                                     const config::Cluster::JobEntry& job);
 
 // The file's rule for the interfaces of the host `here`.
 InterfaceRule interfaces_of(const config::Cluster& cluster, std::string_view here);
@@ -34,7 +34,9 @@ struct ClusterPlan {
 // of the file, one for each device; on a single host they may be more. Or every fault that parse_cluster()
 // cannot see, as `muster config check` reports it too. `defaults` fills in what the file leaves out, the
 // owner included.
-config::Parsed<ClusterPlan> plan_of(const config::Cluster& cluster, const control::JobSpec& defaults,
-                                    std::string_view here = {}, const ClusterLimits& limits = {});
+tl::expected<ClusterPlan, config::Diagnostics> plan_of(const config::Cluster& cluster,
+                                                       const control::JobSpec& defaults,
+                                                       std::string_view here = {},
+                                                       const ClusterLimits& limits = {});
 
 }  // namespace muster::supervisor

@@ -22,11 +22,11 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 // Splits the "key=value" of --set.
-std::optional<config::Assignment> assignment_of(const std::string& text) {
+std::optional<config::Inputs::Flag> assignment_of(const std::string& text) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) return std::nullopt;
   const std::string key = text.substr(0, equals);
-  return config::Assignment{key, text.substr(equals + 1), "--set " + key};
+  return config::Inputs::Flag{key, text.substr(equals + 1), "--set " + key};
 }
 
 // Why the engine's program cannot be run; empty if it can. Asked at the start of the daemon.

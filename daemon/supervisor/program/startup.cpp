@@ -83,8 +83,7 @@ control::JobSpec defaults_of(const config::Settings& settings) {
 }
 
 Result<std::string> load_text(const std::string& path) {
-  MUSTER_ASSIGN_OR_RETURN(const config::Source source,
-                          config::load_file(path, {config::Ownership::kTrusted, geteuid()}));
+  MUSTER_ASSIGN_OR_RETURN(const config::Source source, config::load_file(path, config::Ownership::kTrusted));
   return source.text();
 }
 
@@ -136,7 +135,7 @@ Result<std::string> own_name(const config::Settings& settings,
 
 // The jobs of the cluster file, and the roster if it has several hosts.
 Status load_cluster(const config::Settings& settings, Options& options) {
-  auto source = config::load_file(settings.jobs_from, {config::Ownership::kTrusted, geteuid()});
+  auto source = config::load_file(settings.jobs_from, config::Ownership::kTrusted);
   if (!source) return failure(source.error().code(), "jobs_from: {}", source.error().message());
   const auto cluster = config::parse_cluster(*std::move(source));
   if (!cluster) return cluster.error().status();
@@ -215,7 +214,7 @@ Result<config::Resolved> load_settings(const Sources& sources) {
   const bool wanted =
       given || (sources.kind == ConfigFile::kDefaultIfThere && access(path.c_str(), F_OK) == 0);
   if (wanted) {
-    MUSTER_ASSIGN_OR_RETURN(inputs.file, config::load_file(path, {config::Ownership::kTrusted, geteuid()}));
+    MUSTER_ASSIGN_OR_RETURN(inputs.file, config::load_file(path, config::Ownership::kTrusted));
   }
   auto resolved = config::resolve(inputs);
   if (!resolved) return fail(resolved.error().status());

@@ -17,7 +17,7 @@ enum class ConfigFile : std::uint8_t { kGiven, kDefaultIfThere, kNone };
 struct Sources {
   ConfigFile kind = ConfigFile::kDefaultIfThere;
   std::string path;  // kGiven
-  std::vector<config::Assignment> flags;
+  std::vector<config::Inputs::Flag> flags;
   std::vector<std::string> environment;  // "NAME=value"
 };
 

@@ -67,9 +67,9 @@ void RestoredDescriptors::put(Inherited inherited, const std::string& runtime_di
   }
 }
 
-control::NamespaceHandles& RestoredDescriptors::place_of(std::uint64_t epoch) {
+control::Identity::Handles& RestoredDescriptors::place_of(std::uint64_t epoch) {
   auto& place = engines[epoch].place;
-  if (!place) place = std::make_shared<control::NamespaceHandles>();
+  if (!place) place = std::make_shared<control::Identity::Handles>();
   return *place;
 }
 

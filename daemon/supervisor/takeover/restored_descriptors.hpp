@@ -34,7 +34,7 @@ class RestoredDescriptors {
 
  private:
   void put(Inherited inherited, const std::string& runtime_directory);
-  control::NamespaceHandles& place_of(std::uint64_t epoch);
+  control::Identity::Handles& place_of(std::uint64_t epoch);
   void put_first(shm::Descriptor& target, Inherited inherited);
   void put_connection(shm::Descriptor& target, Inherited inherited);
   void put_listening(Inherited inherited);

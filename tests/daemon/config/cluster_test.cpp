@@ -26,11 +26,11 @@ TEST(Cluster, ReadsTheTwoNodeFile) {
   EXPECT_EQ(cluster->name, "lab-a");
   ASSERT_EQ(cluster->nodes.size(), 1u);
   EXPECT_THAT(cluster->nodes[0].hosts.value, ElementsAre("node01", "node02"));
-  EXPECT_EQ(cluster->nodes[0].device_kind, DeviceKind::kHost);
+  EXPECT_EQ(cluster->nodes[0].device_kind, Cluster::DeviceKind::kHost);
   EXPECT_EQ(cluster->nodes[0].device_count.value, 4u);
   EXPECT_EQ(cluster->devices(), 8u);
   ASSERT_EQ(cluster->jobs.size(), 1u);
-  const JobEntry& job = cluster->jobs[0];
+  const Cluster::JobEntry& job = cluster->jobs[0];
   EXPECT_EQ(job.name.value, "train");
   EXPECT_EQ(job.claim, ClaimRule::kOwner);
   EXPECT_FALSE(job.ranks);
@@ -43,7 +43,7 @@ TEST(Cluster, ReadsTheTwoNodeFile) {
   EXPECT_EQ(job.mesh.flatten[0].name.value, "dp_tp");
   ASSERT_EQ(job.mesh.flatten[0].dims.size(), 3u);
   EXPECT_EQ(job.mesh.flatten[0].dims[2].value, "tp");
-  EXPECT_EQ(job.lanes.deadline, std::chrono::seconds(60));
+  EXPECT_EQ(job.deadline, std::chrono::seconds(60));
 }
 
 TEST(Cluster, ReadsTheOneNodeFile) {
@@ -63,13 +63,13 @@ TEST(Cluster, FillsWhatIsNotSaid) {
   ASSERT_TRUE(cluster) << cluster.error().text();
   EXPECT_EQ(cluster->name, "muster");
   EXPECT_EQ(cluster->network, "ucx");
-  EXPECT_EQ(cluster->nodes[0].device_kind, DeviceKind::kAuto);
-  EXPECT_EQ(cluster->nodes[1].device_kind, DeviceKind::kCuda);
+  EXPECT_EQ(cluster->nodes[0].device_kind, Cluster::DeviceKind::kAuto);
+  EXPECT_EQ(cluster->nodes[1].device_kind, Cluster::DeviceKind::kCuda);
   EXPECT_EQ(cluster->devices(), 14u);
-  const JobEntry& job = cluster->jobs[0];
+  const Cluster::JobEntry& job = cluster->jobs[0];
   EXPECT_EQ(cluster->ranks(job), 6u);
   EXPECT_EQ(job.claim, ClaimRule::kToken);
-  EXPECT_FALSE(job.lanes.deadline);
+  EXPECT_FALSE(job.deadline);
   EXPECT_FALSE(job.digests);
   EXPECT_FALSE(job.reproducible);
   EXPECT_TRUE(job.mesh.flatten.empty());
@@ -157,7 +157,7 @@ TEST(Cluster, ReadsTheTieBreakerOfItsHosts) {
 TEST(Cluster, LendsItsPlacesToLaterComplaints) {
   const auto cluster = parse_cluster(shipped("cluster.two-nodes.yaml"));
   ASSERT_TRUE(cluster);
-  const Marked<Degree>& tp = cluster->jobs[0].mesh.dims[4];
+  const Marked<Cluster::Degree>& tp = cluster->jobs[0].mesh.dims[4];
   EXPECT_EQ(cluster->diagnostic(tp.mark, tp.path, {"2 x 3 is not 8", "write 2"}).text(),
             "cluster.two-nodes.yaml:9:63: error: jobs[0].mesh.dims.tp: 2 x 3 is not 8; write 2\n"
             "        dims: {pp: 1, dp_replicate: 2, dp_shard: -1, cp: 1, tp: 2}  # in any order; dp_shard "

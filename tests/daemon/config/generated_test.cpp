@@ -48,7 +48,7 @@ TEST(Generated, DefaultsInTheFileAreTheDefaultsInForce) {
   ASSERT_EQ(from_file->in_force.size(), bare->in_force.size());
   for (std::size_t i = 0; i < bare->in_force.size(); ++i) {
     EXPECT_EQ(from_file->in_force[i].value, bare->in_force[i].value) << bare->in_force[i].key;
-    EXPECT_EQ(from_file->in_force[i].origin.kind, Origin::Kind::kFile) << bare->in_force[i].key;
+    EXPECT_EQ(from_file->in_force[i].origin.kind, Resolved::Origin::Kind::kFile) << bare->in_force[i].key;
   }
 }
 

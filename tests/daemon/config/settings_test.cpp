@@ -10,8 +10,8 @@ namespace {
 
 using testing::HasSubstr;
 
-const InForce& entry(const Resolved& resolved, std::string_view key) {
-  for (const InForce& line : resolved.in_force)
+const Resolved::InForce& entry(const Resolved& resolved, std::string_view key) {
+  for (const Resolved::InForce& line : resolved.in_force)
     if (line.key == key) return line;
   ADD_FAILURE() << "no key " << key;
   return resolved.in_force.front();
@@ -115,7 +115,8 @@ TEST(Settings, TakeEveryKeyFromAFile) {
   EXPECT_EQ(s.defaults.digests, 12u);
   EXPECT_EQ(s.jobs_from, "/c");
   EXPECT_FALSE(s.auto_create_jobs);
-  for (const InForce& line : resolved->in_force) EXPECT_EQ(line.origin.kind, Origin::Kind::kFile) << line.key;
+  for (const Resolved::InForce& line : resolved->in_force)
+    EXPECT_EQ(line.origin.kind, Resolved::Origin::Kind::kFile) << line.key;
 }
 
 TEST(Settings, KnowHowRareASampleMayBe) {

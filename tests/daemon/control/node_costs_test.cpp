@@ -75,7 +75,7 @@ TEST(NodeCosts, AreThoseGivenAndKeptAsWhatIsUsed) {
   const test::Folder folder;
   NodeCostBook book(kGiven, folder.path());
   EXPECT_EQ(book.get(), kGiven);
-  EXPECT_EQ(kept_node_costs(folder.path()), (KeptCosts{kGiven, std::nullopt}));
+  EXPECT_EQ(kept_node_costs(folder.path()), (NodeCostBook::Kept{kGiven, std::nullopt}));
 }
 
 TEST(NodeCosts, AreNotReadFromWhatIsNoPlainFile) {
@@ -103,7 +103,7 @@ TEST(NodeCosts, AreKeptForALaterDaemon) {
   const NodeCosts measured{245, 1500, 115120, 28780};
   NodeCostBook first(NodeCosts{0, 0, 0, 0}, folder.path(), [&] { return measured; });
   EXPECT_EQ(first.get(), measured);
-  EXPECT_EQ(kept_node_costs(folder.path()), (KeptCosts{measured, measured}));
+  EXPECT_EQ(kept_node_costs(folder.path()), (NodeCostBook::Kept{measured, measured}));
 
   const std::string path = folder.path() + "/costs.json";
   Json kept = Json::parse(text_of(path));
@@ -126,7 +126,7 @@ TEST(NodeCosts, AreMeasuredAgainWhereTheMachineWasTooBusy) {
   NodeCostBook busy(NodeCosts{0, 0, 0, 0}, folder.path(), [&] { return in_part; });
   EXPECT_TRUE(busy.get().sound());
   EXPECT_EQ(busy.get().turn_ns, 1688u);
-  EXPECT_EQ(kept_node_costs(folder.path()), (KeptCosts{busy.get(), std::nullopt}));
+  EXPECT_EQ(kept_node_costs(folder.path()), (NodeCostBook::Kept{busy.get(), std::nullopt}));
   const NodeCosts whole{245, 1700, 115120, 28780};
   NodeCostBook quiet(NodeCosts{0, 0, 0, 0}, folder.path(), [&] { return whole; });
   EXPECT_EQ(quiet.get(), whole);

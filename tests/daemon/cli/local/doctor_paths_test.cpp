@@ -14,7 +14,7 @@
 namespace muster::cli {
 namespace {
 
-using control::PathStage;
+using PathStage = control::PathTrial::Stage;
 using control::PathTrial;
 using ::testing::AllOf;
 using ::testing::HasSubstr;

@@ -9,15 +9,15 @@ namespace {
 
 using namespace std::chrono_literals;
 
-HeartbeatKey key_of(int seed) {
-  HeartbeatKey key;
+Heartbeat::Key key_of(int seed) {
+  Heartbeat::Key key;
   for (std::size_t i = 0; i < key.size(); ++i) key[i] = std::byte(static_cast<std::size_t>(seed) * 31 + i);
   return key;
 }
 
 constexpr Heartbeat kOne{.from = 3, .to = 1, .sequence = 0x0102030405060708, .silence = 1234ms};
 
-HeartbeatReader reader(const HeartbeatKey& key = key_of(1)) {
+HeartbeatReader reader(const Heartbeat::Key& key = key_of(1)) {
   return {key, 3, 1};
 }
 
@@ -51,7 +51,7 @@ TEST(Heartbeats, CutSilencesToWhatFits) {
 
 // The bytes that the page in daemon/control promises.
 TEST(Heartbeats, HaveTheirFieldsWhereThePageSaysSo) {
-  const HeartbeatBytes bytes = *seal(kOne, key_of(1));
+  const Heartbeat::Bytes bytes = *seal(kOne, key_of(1));
   const auto at = [&bytes](std::size_t i) { return std::to_integer<int>(bytes[i]); };
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(bytes.data()), 4), "MSHB");
   EXPECT_EQ(at(7), 1);
@@ -62,10 +62,10 @@ TEST(Heartbeats, HaveTheirFieldsWhereThePageSaysSo) {
 }
 
 TEST(Heartbeats, ThatWereChangedAreNotOpened) {
-  const HeartbeatBytes good = *seal(kOne, key_of(1));
+  const Heartbeat::Bytes good = *seal(kOne, key_of(1));
   for (std::size_t i = 0; i < good.size(); ++i)
     for (const unsigned bit : {0u, 3u, 7u}) {
-      HeartbeatBytes changed = good;
+      Heartbeat::Bytes changed = good;
       changed[i] ^= std::byte(1u << bit);
       EXPECT_FALSE(reader().open(changed)) << "byte " << i << ", bit " << bit;
     }
@@ -88,7 +88,7 @@ TEST(Heartbeats, AreOpenedOnce) {
   EXPECT_TRUE(of_peer.open(with(5)));
   EXPECT_FALSE(of_peer.open(with(5))) << "repeated";
   EXPECT_FALSE(of_peer.open(with(4))) << "late";
-  HeartbeatBytes forged = with(1'000);
+  Heartbeat::Bytes forged = with(1'000);
   forged.back() ^= std::byte(1);
   EXPECT_FALSE(of_peer.open(forged));
   EXPECT_TRUE(of_peer.open(with(6))) << "what was forged moves nothing";
@@ -114,7 +114,7 @@ TEST(Heartbeats, HaveKeysOfTheirConnection) {
   const Credentials a = lab.of("a"), b = lab.of("b");
   const Credentials secret_a = *Credentials::of_secret("lab-a", "a", std::string(40, 's'));
   const Credentials secret_b = *Credentials::of_secret("lab-a", "b", std::string(40, 's'));
-  std::vector<HeartbeatKey> keys;
+  std::vector<Heartbeat::Key> keys;
   const auto draw = [&keys](const Credentials& client, const Credentials& server) {
     test::TlsPair pair(client, server, "b");
     EXPECT_EQ(pair.client.exported(kHeartbeatsOfClient).error().code(), Code::kState);

@@ -62,7 +62,7 @@ TEST(PathEcho, AnswersSmallAndLarge) {
   for (const char* address : {"127.0.0.1", "::1"}) {
     const FarEnd far(address);
     const PathTrial trial = far.trial();
-    EXPECT_EQ(trial.stage, PathStage::kGood) << address << ": " << trial.why.text();
+    EXPECT_EQ(trial.stage, PathTrial::Stage::kGood) << address << ": " << trial.why.text();
     EXPECT_TRUE(trial.why.ok());
     EXPECT_GT(trial.segment_bytes, 500u);
   }
@@ -77,14 +77,14 @@ TEST(PathEcho, AnswersWhoeverComesAfterThoseWhoSayNothing) {
     ASSERT_EQ(
         ::connect(silent.back().get(), reinterpret_cast<const sockaddr*>(&there->address), there->bytes), 0);
   }
-  EXPECT_EQ(far.trial().stage, PathStage::kGood);
+  EXPECT_EQ(far.trial().stage, PathTrial::Stage::kGood);
 }
 
 TEST(PathEcho, DropsWhoeverSaysAnythingElse) {
   const FarEnd far("127.0.0.1");
   EXPECT_EQ(far.said_to(std::string(kPathHead)), kPathHead);
   EXPECT_EQ(far.said_to("GET / HTTP/1.1\r\n"), "");
-  EXPECT_EQ(far.trial().stage, PathStage::kGood);
+  EXPECT_EQ(far.trial().stage, PathTrial::Stage::kGood);
 }
 
 TEST(PathTrial, SaysThatNobodyIsThere) {
@@ -95,7 +95,7 @@ TEST(PathTrial, SaysThatNobodyIsThere) {
   }
   const IpAddress here = *IpAddress::parse("127.0.0.1");
   const PathTrial trial = try_path(here, here, port, 20s, SteadyClock());
-  EXPECT_EQ(trial.stage, PathStage::kConnect);
+  EXPECT_EQ(trial.stage, PathTrial::Stage::kConnect);
   EXPECT_THAT(trial.why.message(), ::testing::HasSubstr("Connection refused"));
 }
 
@@ -103,7 +103,8 @@ TEST(PathTrial, SaysThatNobodyIsThere) {
 // Method: one that sends so many heads, takes what comes before the trial waits for more, and closes.
 TEST(PathTrial, SaysHowFarItCame) {
   const IpAddress here = *IpAddress::parse("127.0.0.1");
-  const PathStage stages[] = {PathStage::kSmall, PathStage::kThere, PathStage::kBack};
+  const PathTrial::Stage stages[] = {PathTrial::Stage::kSmall, PathTrial::Stage::kThere,
+                                     PathTrial::Stage::kBack};
   for (std::size_t heads = 0; heads < std::size(stages); ++heads) {
     const auto listener = TcpListener::open({"127.0.0.1", 0});
     ASSERT_TRUE(listener);
@@ -134,7 +135,7 @@ TEST(PathTrial, GivesUpAfterItsTime) {
   const auto listener = TcpListener::open({"127.0.0.1", 0});
   ASSERT_TRUE(listener);
   const PathTrial trial = try_path(here, here, listener->port(), 50ms, SteadyClock());
-  EXPECT_NE(trial.stage, PathStage::kGood);
+  EXPECT_NE(trial.stage, PathTrial::Stage::kGood);
   EXPECT_EQ(trial.why.code(), Code::kTimeout) << trial.why.text();
 }
 

@@ -116,9 +116,9 @@ class NodeByHand {
   std::optional<control::TcpListener> listener_;
   std::optional<control::UdpSocket> socket_;
   std::unique_ptr<control::PeerLink> link_;
-  control::HeartbeatKeys keys_;
+  control::Heartbeat::Keys keys_;
   std::optional<control::HeartbeatReader> reader_;
-  control::HeartbeatBytes last_{};
+  control::Heartbeat::Bytes last_{};
   std::uint64_t sequence_ = 0;
   std::size_t heartbeats_ = 0;
   control::Loop::Watch guests_ = 0;

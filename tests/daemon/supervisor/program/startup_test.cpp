@@ -28,7 +28,7 @@ class Startup : public testing::Test {
                                  std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     return file;
   }
-  static Result<Options> options_with(std::vector<config::Assignment> flags) {
+  static Result<Options> options_with(std::vector<config::Inputs::Flag> flags) {
     auto resolved = load_settings({ConfigFile::kNone, "", std::move(flags), {}});
     if (!resolved) return fail(resolved.error());
     return options_of(resolved->settings);
@@ -311,7 +311,7 @@ TEST_F(Startup, ReadsTheCredentialsOfTheNode) {
   const std::string file = write("cluster.yaml",
                                  "cluster: {name: lab-a}\n"
                                  "nodes:\n  - {host: \"n[1-2]\", devices: {kind: host, count: 2}}\n");
-  const auto load = [&](std::vector<config::Assignment> more) -> Result<OwnCredentials> {
+  const auto load = [&](std::vector<config::Inputs::Flag> more) -> Result<OwnCredentials> {
     more.insert(
         more.end(),
         {{"jobs_from", file, ""}, {"node.name", "n1", ""}, {"peers.certificates", folder_.path(), ""}});
