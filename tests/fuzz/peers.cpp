@@ -49,7 +49,7 @@ void check_gathering(const Json& frame) {
   constexpr std::uint32_t kWorld = 4;
   Rendezvous gathering(roster());
   gathering.on_up("node02");
-  RendezvousRank waits;
+  Rendezvous::Rank waits;
   waits.ticket = 1;
   waits.job = {"7", "train"};
   waits.world = kWorld;

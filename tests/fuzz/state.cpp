@@ -36,7 +36,7 @@ void check_complaint(const Status& status) {
 
 Json body_of(std::span<const std::byte> bytes) {
   const auto* first = reinterpret_cast<const char*>(bytes.data());
-  return Json::parse(first + sizeof(StateHeader), first + bytes.size());
+  return Json::parse(first + sizeof(State::Header), first + bytes.size());
 }
 
 // `whole` has all that `part` has, with the same values.
@@ -73,7 +73,7 @@ void check_jobs(const State& state) {
     MUSTER_PROMISE(control::check_job_name(job.spec.name).ok() && job.spec.epoch != 0);
     MUSTER_PROMISE(job.spec.world.size() >= 1 && job.spec.world.size() <= control::kWorldMax &&
                    job.engine_pid >= 0);
-    for (const SavedToken& token : job.tokens) MUSTER_PROMISE(token.rank < job.spec.world.size());
+    for (const SavedJob::Token& token : job.tokens) MUSTER_PROMISE(token.rank < job.spec.world.size());
   }
 }
 
@@ -88,7 +88,7 @@ void check_bytes(std::span<const std::byte> bytes, std::uint32_t reader) {
   MUSTER_PROMISE(header && header->version == decoded->version && header->sequence == decoded->sequence);
   MUSTER_PROMISE(header->version > 0 && header->oldest_reader <= reader);
   check_jobs(decoded->state);
-  check_fields(decoded->state, body_of(bytes.first(sizeof(StateHeader) + header->length)));
+  check_fields(decoded->state, body_of(bytes.first(sizeof(State::Header) + header->length)));
   const Encoded once = encode(decoded->state, {}, 9);
   const auto again = decode(once, 1);
   MUSTER_PROMISE(again && encode(again->state, {}, 9) == once);
@@ -96,7 +96,7 @@ void check_bytes(std::span<const std::byte> bytes, std::uint32_t reader) {
 
 // Any body behind a header that is right, but for what the input says.
 void check_body(Bytes& bytes) {
-  StateHeader header;
+  State::Header header;
   header.version = static_cast<std::uint32_t>(bytes.below(4));
   header.oldest_reader = static_cast<std::uint32_t>(bytes.below(4));
   header.sequence = bytes.number();
@@ -131,8 +131,8 @@ State any_state(Bytes& bytes) {
   return state;
 }
 
-StateFormat any_format(Bytes& bytes) {
-  StateFormat format;
+State::Format any_format(Bytes& bytes) {
+  State::Format format;
   format.version = static_cast<std::uint32_t>(1 + bytes.below(3));
   format.oldest_reader = static_cast<std::uint32_t>(1 + bytes.below(format.version));
   if (format.version > 1) format.first_values = {{"more", bytes.number()}};
@@ -142,8 +142,8 @@ StateFormat any_format(Bytes& bytes) {
 // A byte of a header that announces a body of more than 64 KiB, which is read before it is found out not to
 // be one: right, but under the sanitizers half a second for an input.
 bool is_costly(std::uint64_t at) {
-  return at >= offsetof(StateHeader, length) + 2 &&
-         at < offsetof(StateHeader, length) + sizeof(std::uint64_t);
+  return at >= offsetof(State::Header, length) + 2 &&
+         at < offsetof(State::Header, length) + sizeof(std::uint64_t);
 }
 
 // A file of a state, one writer after another, and what becomes of it.
@@ -181,7 +181,7 @@ class Slots {
 
   void write() {
     const State state = any_state(bytes_);
-    const StateFormat format = any_format(bytes_);
+    const State::Format format = any_format(bytes_);
     MUSTER_PROMISE(file_->write(state, format).ok());
     ++sequence_;
     current_ = encode(state, format, sequence_);

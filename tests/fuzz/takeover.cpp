@@ -119,8 +119,8 @@ void Keeper::keep(const std::string& name, Descriptor descriptor) {
   kept_.emplace_back(name, std::move(descriptor));
 }
 
-std::vector<Inherited> Keeper::hand_over() const {
-  std::vector<Inherited> all;
+std::vector<DescriptorStore::Inherited> Keeper::hand_over() const {
+  std::vector<DescriptorStore::Inherited> all;
   for (const auto& [name, descriptor] : kept_) all.push_back({name, copy_of(descriptor.get())});
   return all;
 }
@@ -252,7 +252,7 @@ void FuzzedTakeover::found_state(const State& state) {
   if (how == 1) return;
   auto file = StateFile::create();
   MUSTER_PROMISE(file);
-  StateFormat format;
+  State::Format format;
   if (how == 2) format = {2, 1, {{"next", bytes_.number()}}};
   if (how == 3) format = {2, 2, {}};
   const std::uint64_t writes = how == 4 ? 0 : 1 + bytes_.below(2);
@@ -296,7 +296,7 @@ void FuzzedTakeover::start() {
 // The kept names, without channels that are no packet sockets: no job can be taken over by such a channel.
 std::vector<std::string> FuzzedTakeover::sound_names() const {
   std::vector<std::string> names;
-  for (const Inherited& one : keeper_.hand_over()) {
+  for (const DescriptorStore::Inherited& one : keeper_.hand_over()) {
     int type = 0;
     socklen_t bytes = sizeof type;
     const bool packets =

@@ -29,7 +29,7 @@ class Keeper {
   bool hear(const std::string& text, std::span<const int> descriptors);
   void keep(const std::string& name, shm::Descriptor descriptor);
   // The descriptors for a process that starts now: all that are kept, in the order of their arrival.
-  std::vector<Inherited> hand_over() const;
+  std::vector<DescriptorStore::Inherited> hand_over() const;
   // The first under that name; -1.
   int find(const std::string& name) const;
   std::vector<std::string> names() const;

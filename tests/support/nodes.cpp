@@ -77,7 +77,7 @@ supervisor::Roster roster_of_both() {
   roster.cluster = "both";
   roster.members = {{kNames[0], {"127.0.0.1", free->port()}}, {kNames[1], {"127.0.0.2", free->port()}}};
   roster.network = "ofi";
-  roster.trust = supervisor::Trust::kPlainText;
+  roster.trust = supervisor::Roster::Trust::kPlainText;
   return roster;
 }
 

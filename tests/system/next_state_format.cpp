@@ -6,7 +6,7 @@
 
 namespace muster::supervisor {
 
-StateFormat state_format() {
+State::Format state_format() {
   const char* oldest = std::getenv("MUSTER_TEST_OLDEST_READER");
   const auto reader = oldest == nullptr ? 1u : static_cast<std::uint32_t>(std::strtoul(oldest, nullptr, 10));
   const char* other = std::getenv("MUSTER_TEST_PROTOCOL");

@@ -26,12 +26,12 @@ struct Checked {
   std::string unreadable;  // or another fault that has no place in the file
   std::string warning;
 
-  supervisor::ClusterLimits limits;  // of a good "musterd" file
+  supervisor::ClusterPlan::Limits limits;  // of a good "musterd" file
 
   bool good() const { return unreadable.empty() && diagnostics.empty(); }
 };
 
-supervisor::ClusterLimits limits_of(const config::Settings& settings) {
+supervisor::ClusterPlan::Limits limits_of(const config::Settings& settings) {
   return {settings.limits.jobs_max, settings.limits.ranks_per_job_max};
 }
 
@@ -57,7 +57,7 @@ void check_settings(const std::string& file, Checked& result) {
 }
 
 // `limits`: of the daemon for which a cluster file is meant.
-Checked check_file(const std::string& file, const supervisor::ClusterLimits& limits) {
+Checked check_file(const std::string& file, const supervisor::ClusterPlan::Limits& limits) {
   Checked result;
   result.file = file;
   auto source = config::load_file(file, config::Ownership::kAny);
@@ -126,7 +126,7 @@ int run_config_check(const std::vector<std::string>& files, Output output) {
   Json all = Json::array();
   std::string good, bad;
   // A musterd file given with a cluster file has its daemon's limits; else the defaults apply.
-  supervisor::ClusterLimits limits = limits_of(config::resolve({})->settings);
+  supervisor::ClusterPlan::Limits limits = limits_of(config::resolve({})->settings);
   for (const std::string& file : files)
     if (const Checked checked = check_file(file, limits); checked.kind == "musterd" && checked.good())
       limits = checked.limits;
@@ -150,7 +150,7 @@ int run_config_show(const std::string& file, const std::vector<std::string>& set
   supervisor::Sources sources;
   sources.environment = environment;
   if (!file.empty()) {
-    sources.kind = supervisor::ConfigFile::kGiven;
+    sources.kind = supervisor::Sources::ConfigFile::kGiven;
     sources.path = file;
   }
   for (const std::string& text : settings) {

@@ -54,7 +54,8 @@ std::string settings_that_fit(const PrivateLimits& limits, std::uint32_t ranks) 
 Result<PrivateLimits> private_limits(const std::string& config, const std::vector<std::string>& environment,
                                      std::int64_t ranks) {
   supervisor::Sources sources;
-  sources.kind = config.empty() ? supervisor::ConfigFile::kNone : supervisor::ConfigFile::kGiven;
+  sources.kind =
+      config.empty() ? supervisor::Sources::ConfigFile::kNone : supervisor::Sources::ConfigFile::kGiven;
   sources.path = config;
   sources.environment = environment;
   MUSTER_ASSIGN_OR_RETURN(const config::Resolved said, supervisor::load_settings(sources));

@@ -14,15 +14,6 @@
 
 namespace muster::supervisor {
 
-// Sends a line to the service manager, with descriptors. False if it cannot be sent.
-using Notify = std::function<bool(const std::string& text, std::span<const int> descriptors)>;
-
-// A descriptor that came with this process's start, under the name that a predecessor or the manager gave it.
-struct Inherited {
-  std::string name;
-  shm::Descriptor descriptor;
-};
-
 // The names of LISTEN_FDNAMES for LISTEN_FDS descriptors from 3 on, if LISTEN_PID is this process; else
 // empty. Pure: it takes the variables' values, null where one is not set.
 std::vector<std::string> inherited_names(const char* listen_pid, const char* listen_fds,
@@ -35,6 +26,14 @@ std::vector<std::string> inherited_names(const char* listen_pid, const char* lis
 // Fails   never. If the manager refuses a descriptor, which a kill then loses, one warning is logged.
 class DescriptorStore {
  public:
+  // A descriptor that came with this process's start, under the name that a predecessor or the manager gave
+  // it.
+  struct Inherited {
+    std::string name;
+    shm::Descriptor descriptor;
+  };
+  // Sends a line to the service manager, with descriptors. False if it cannot be sent.
+  using Notify = std::function<bool(const std::string& text, std::span<const int> descriptors)>;
   DescriptorStore(Notify notify, std::size_t room) : notify_(std::move(notify)), room_(room) {}
 
   void keep(const std::string& name, const shm::Descriptor& descriptor);

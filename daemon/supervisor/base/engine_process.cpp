@@ -24,6 +24,7 @@ using control::Json;
 using control::Packet;
 
 constexpr int kChannelDescriptor = 3;  // as muster-engine expects it
+constexpr Nanos kStopAgain = std::chrono::milliseconds(20);
 
 // In the child, after fork: async-signal-safe calls only. Nothing that the engine starts gets back what is
 // given up here.
@@ -108,6 +109,7 @@ EngineProcess::EngineProcess(control::Loop& loop, Options options, std::int32_t 
 EngineProcess::~EngineProcess() {
   loop_.unwatch(channel_watch_);
   loop_.unwatch(death_watch_);
+  loop_.unwatch(stop_again_);
   loop_.unwatch(no_process_);
   if (ended_) return;
   static_cast<void>(send_signal(SIGKILL));
@@ -125,6 +127,16 @@ void EngineProcess::ask(const Json& command, std::span<const int> descriptors, A
       control::send_packet(channel_, shm::MessageKind::kCommand, serial, command, descriptors);
   if (!sent.ok()) return answered(fail(sent));
   pending_.emplace(serial, std::move(answered));
+}
+
+// Repeated while the channel is full: an engine that was not asked is killed, and its memory is lost.
+void EngineProcess::stop(const std::string& why, Code code) {
+  Json command{{"command", "stop"}, {"text", why}};
+  if (code != Code::kJobEnded) command["status"] = static_cast<muster_status_t>(code);
+  ask(command, {}, [this, why, code](const Result<Packet>& answer) {
+    if (answer || answer.error().code() == Code::kDaemonLost) return;
+    stop_again_ = loop_.after(kStopAgain, [this, why, code] { stop(why, code); });
+  });
 }
 
 // By pidfd: another process may get the pid once the engine has been reaped.
@@ -189,6 +201,7 @@ void EngineProcess::on_death() {
   ended_ = true;
   loop_.unwatch(channel_watch_);
   loop_.unwatch(death_watch_);
+  loop_.unwatch(stop_again_);
   loop_.unwatch(no_process_);
   const std::string how = reap(pidfd_);
   abandon(failure(Code::kDaemonLost, "the job's engine (process {}) is gone: {}", pid_, how));

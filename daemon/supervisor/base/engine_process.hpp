@@ -12,7 +12,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace muster::supervisor {
 
@@ -53,6 +52,8 @@ class EngineProcess {
   EngineProcess& operator=(const EngineProcess&) = delete;
 
   void ask(const control::Json& command, std::span<const int> descriptors, Answered answered);
+  // Asks the engine to end its sessions with that reason, and itself.
+  void stop(const std::string& why, Code code = Code::kJobEnded);
   // SIGKILL, for an engine that does not end by itself. Without a valid pidfd, on_end is called soon.
   void kill();
   std::int32_t pid() const { return pid_; }
@@ -78,6 +79,7 @@ class EngineProcess {
   shm::Descriptor pidfd_;
   control::Loop::Watch channel_watch_ = 0;
   control::Loop::Watch death_watch_ = 0;
+  control::Loop::Watch stop_again_ = 0;
   control::Loop::Watch no_process_ = 0;  // calls on_end soon, because there is no pidfd to wait for
   std::map<std::uint32_t, Answered> pending_;
   std::uint32_t serial_;

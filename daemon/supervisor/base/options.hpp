@@ -47,7 +47,7 @@ struct Options {
   std::function<control::WallTime()> wall_time = control::wall_time;  // for certificates' dates
   std::function<std::string()> random_hex;                            // 32 random bytes as text: tokens
   std::function<std::uint64_t()> random_word;                         // epochs, first serials
-  Notify notify;                                                      // to the service manager; may be empty
+  DescriptorStore::Notify notify;                                     // to the service manager; may be empty
   std::size_t store_room = 0;                // descriptors that the manager keeps; 0: unknown
   std::string program;                       // path of this program, for an upgrade; empty: there is none
   std::vector<std::string> program_folders;  // from which an upgrade takes programs; empty: that of `program`

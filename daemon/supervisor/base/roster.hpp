@@ -14,16 +14,13 @@
 
 namespace muster::supervisor {
 
-enum class Trust : std::uint8_t { kCertificates, kSecret, kPlainText };
-std::string_view trust_text(Trust trust);
-
-// This node's credentials, read from its files.
-struct OwnCredentials {
-  std::shared_ptr<const control::Credentials> credentials;  // null: plain text
-  std::optional<control::Validity> validity;                // of a certificate
-};
-
 struct Roster {
+  enum class Trust : std::uint8_t { kCertificates, kSecret, kPlainText };
+  // This node's credentials, read from its files.
+  struct OwnCredentials {
+    std::shared_ptr<const control::Credentials> credentials;  // null: plain text
+    std::optional<control::Validity> validity;                // of a certificate
+  };
   struct Member {
     std::string name;
     control::TcpAddress address;
@@ -41,5 +38,6 @@ struct Roster {
   // Null: no such member.
   const Member* find(std::string_view name) const;
 };
+std::string_view trust_text(Roster::Trust trust);
 
 }  // namespace muster::supervisor

@@ -5,9 +5,8 @@
 
 namespace muster::supervisor {
 
-enum class SocketRole { kListens, kIsConnected };
-
-// Whether it is a Unix socket of packets (SOCK_SEQPACKET) in that role.
-bool has_role(const shm::Descriptor& socket, SocketRole role);
+// Whether it is a Unix socket of packets (SOCK_SEQPACKET) that takes connections, or one that is connected.
+bool is_listening(const shm::Descriptor& socket);
+bool is_connected(const shm::Descriptor& socket);
 
 }  // namespace muster::supervisor

@@ -8,7 +8,7 @@
 
 namespace muster::supervisor {
 
-Notify system_notify() {
+DescriptorStore::Notify system_notify() {
   if (std::getenv("NOTIFY_SOCKET") == nullptr) return {};
   return [](const std::string& text, std::span<const int> descriptors) {
     return sd_pid_notify_with_fds(0, 0, text.c_str(), descriptors.data(),
@@ -21,8 +21,8 @@ std::size_t store_room() {
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
 }
 
-std::vector<Inherited> take_inherited() {
-  std::vector<Inherited> inherited;
+std::vector<DescriptorStore::Inherited> take_inherited() {
+  std::vector<DescriptorStore::Inherited> inherited;
   int number = SD_LISTEN_FDS_START;
   for (const std::string& name : inherited_names(std::getenv("LISTEN_PID"), std::getenv("LISTEN_FDS"),
                                                  std::getenv("LISTEN_FDNAMES"), getpid())) {

@@ -9,11 +9,11 @@
 
 namespace muster::supervisor {
 
-Notify system_notify();
+DescriptorStore::Notify system_notify();
 // How many descriptors the manager keeps (systemd says so from 254 on); 0: unknown.
 std::size_t store_room();
 // Takes the descriptors that came with the start. Removes their variables from the environment: they are not
 // for engines.
-std::vector<Inherited> take_inherited();
+std::vector<DescriptorStore::Inherited> take_inherited();
 
 }  // namespace muster::supervisor

@@ -19,13 +19,13 @@ bool same_token(const std::string& a, const std::string& b) {
   return a.size() == b.size() && !a.empty() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
-void forget_spent(Claim& claim) {
+void forget_spent(Job::Claim& claim) {
   if (claim.spent) claim.token.clear();
   claim.spent = false;
 }
 
 // With another mesh, the rank would get unexpected groups. A rank that names no mesh takes the job's.
-Status same_mesh(const control::JobSpec& job, const Claimant& claimant) {
+Status same_mesh(const control::JobSpec& job, const JobTable::Claimant& claimant) {
   if (claimant.mesh.empty()) return {};
   MUSTER_ASSIGN_OR_RETURN(const std::string asked, canonical_mesh(claimant.mesh, job.world.size()));
   MUSTER_ASSIGN_OR_RETURN(const std::string has, canonical_mesh(job.mesh, job.world.size()));
@@ -55,18 +55,9 @@ Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world) {
   return degrees.canonical();
 }
 
-const char* state_name(JobState state) noexcept {
-  switch (state) {
-    case JobState::kStarting:
-      return "starting";
-    case JobState::kAdopting:
-      return "adopting";
-    case JobState::kReady:
-      return "ready";
-    case JobState::kEnding:
-      return "ending";
-  }
-  return "unknown";
+const char* state_name(Job::State state) noexcept {
+  constexpr const char* kNames[] = {"starting", "adopting", "ready", "ending"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 std::uint32_t Job::held() const {
@@ -74,12 +65,17 @@ std::uint32_t Job::held() const {
       std::count_if(claims.begin(), claims.end(), [](const Claim& claim) { return claim.held; }));
 }
 
+bool Job::is_held(std::int32_t rank) const {
+  const Rank claimed(static_cast<std::uint32_t>(rank));
+  return rank >= 0 && claims.world().is_local(claimed) && claims[claimed].held;
+}
+
 Result<Job*> JobTable::create(const control::JobSpec& spec) {
   MUSTER_RETURN_IF_ERROR(control::check_job_name(spec.name));
   if (find(spec.id()) != nullptr)
     return fail(Code::kDuplicate, "a job named {} exists already; choose another name or end it", spec.name);
   if (!places_.has_room(spec.owner.account)) return fail(places_.refusal(spec.owner.account, kJobs));
-  return enter({spec, JobState::kStarting, RankTable<Claim>(spec.world)});
+  return enter({spec, Job::State::kStarting, RankTable<Job::Claim>(spec.world)});
 }
 
 Job* JobTable::enter(Job job) {
@@ -92,22 +88,22 @@ bool JobTable::place_is_coming(const Account& account) const {
   if (places_.has_room(account)) return false;
   Shares then = places_;
   for (const auto& [name, job] : jobs_)
-    if (job.state == JobState::kEnding) then.leave(job.spec.owner.account);
+    if (job.state == Job::State::kEnding) then.leave(job.spec.owner.account);
   return then.has_room(account);
 }
 
 void JobTable::ready(const std::string& name) {
-  if (Job* job = find(name); job != nullptr && job->state == JobState::kStarting)
-    job->state = JobState::kReady;
+  if (Job* job = find(name); job != nullptr && job->state == Job::State::kStarting)
+    job->state = Job::State::kReady;
 }
 
 void JobTable::starting(const std::string& name) {
-  if (Job* job = find(name); job != nullptr && job->state == JobState::kAdopting)
-    job->state = JobState::kStarting;
+  if (Job* job = find(name); job != nullptr && job->state == Job::State::kAdopting)
+    job->state = Job::State::kStarting;
 }
 
 void JobTable::ending(const std::string& name) {
-  if (Job* job = find(name)) job->state = JobState::kEnding;
+  if (Job* job = find(name)) job->state = Job::State::kEnding;
 }
 
 void JobTable::erase(const std::string& name) {
@@ -121,7 +117,7 @@ Status JobTable::issue(const std::string& name, Rank rank, std::string random) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   MUSTER_RETURN_IF_ERROR(check_rank(job->spec, rank.value));
-  Claim& claim = job->claims[rank];
+  Job::Claim& claim = job->claims[rank];
   claim.token = std::move(random);
   claim.token_at = claim.attachments;
   claim.spent = false;
@@ -132,10 +128,10 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
   Job* job = find(name);
   if (job == nullptr) return failure(Code::kNotFound, "no job is named {}", name);
   MUSTER_RETURN_IF_ERROR(may_act(*job, claimant.actor));
-  if (job->state == JobState::kEnding)
+  if (job->state == Job::State::kEnding)
     return failure(Code::kJobEnded, "job {} is ending; try again once it is gone (`muster jobs{}`)", name,
                    shm::endpoint_option(job->spec.endpoint));
-  if (job->state == JobState::kAdopting)
+  if (job->state == Job::State::kAdopting)
     return failure(Code::kPending, "job {} has not yet said who is attached", name);
   const auto world = static_cast<std::int32_t>(job->spec.world.size());
   if (claimant.world_size >= 0 && claimant.world_size != world)
@@ -145,7 +141,7 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
                    claimant.world_size, name, world, shm::endpoint_option(job->spec.endpoint), name);
   MUSTER_RETURN_IF_ERROR(check_rank(job->spec, claimant.rank));
   MUSTER_RETURN_IF_ERROR(same_mesh(job->spec, claimant));
-  Claim& claim = job->claims[Rank(static_cast<std::uint32_t>(claimant.rank))];
+  Job::Claim& claim = job->claims[Rank(static_cast<std::uint32_t>(claimant.rank))];
   const bool good = !claim.spent && same_token(claim.token, claimant.token);
   if (job->spec.claim == control::ClaimRule::kToken && !good)
     return failure(Code::kDenied,
@@ -166,7 +162,7 @@ Status JobTable::claim(const std::string& name, const Claimant& claimant) {
 bool JobTable::attached(const std::string& name, Rank rank, std::uint32_t attachments) {
   Job* job = find(name);
   if (job == nullptr || !job->claims.world().is_local(rank)) return false;
-  Claim& claim = job->claims[rank];
+  Job::Claim& claim = job->claims[rank];
   claim.attachments = attachments;
   claim.token_at = attachments;  // for a token issued meanwhile
   forget_spent(claim);
@@ -189,16 +185,16 @@ void JobTable::withdraw(const std::string& name, Rank rank) {
 void JobTable::release(const std::string& name, Rank rank) {
   Job* job = find(name);
   if (job == nullptr || !job->claims.world().is_local(rank)) return;
-  Claim& claim = job->claims[rank];
+  Job::Claim& claim = job->claims[rank];
   claim.held = false;
   claim.pid = 0;
   forget_spent(claim);
 }
 
-Result<Job*> JobTable::adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens) {
+Result<Job*> JobTable::adopt(const control::JobSpec& spec, const std::vector<SavedJob::Token>& tokens) {
   if (find(spec.id()) != nullptr) return fail(Code::kDuplicate, "a job named {} exists already", spec.name);
-  Job job{spec, JobState::kAdopting, RankTable<Claim>(spec.world)};
-  for (const IssuedToken& token : tokens) {
+  Job job{spec, Job::State::kAdopting, RankTable<Job::Claim>(spec.world)};
+  for (const SavedJob::Token& token : tokens) {
     const Rank rank(token.rank);
     if (!spec.world.is_local(rank)) continue;
     job.claims[rank].token = token.text;
@@ -214,7 +210,7 @@ Status JobTable::reconcile(const std::string& name, const std::vector<RankReport
     return failure(Code::kProtocol, "the engine of job {} speaks of {} ranks, the job has {}", name,
                    reports.size(), job->claims.size());
   for (std::uint32_t local = 0; local < reports.size(); ++local) {
-    Claim& claim = job->claims[LocalRank(local)];
+    Job::Claim& claim = job->claims[LocalRank(local)];
     const RankReport& report = reports[local];
     claim.held = report.attached;
     claim.pid = report.attached ? report.pid : 0;
@@ -224,15 +220,15 @@ Status JobTable::reconcile(const std::string& name, const std::vector<RankReport
     if (claim.origin.said.slurm_job == claim.origin.seen.slurm_job) claim.origin.said = {};
     if (claim.token_at != claim.attachments) claim.token.clear();
   }
-  if (job->state == JobState::kAdopting) job->state = JobState::kReady;
+  if (job->state == Job::State::kAdopting) job->state = Job::State::kReady;
   return {};
 }
 
-bool JobTable::is_own(const Job& job, const control::Actor& actor) {
+bool is_own(const Job& job, const control::Actor& actor) {
   return actor.who == job.spec.owner || (!actor.key.empty() && control::key_in(job.spec.scope) == actor.key);
 }
 
-Status JobTable::may_act(const Job& job, const control::Actor& actor) {
+Status may_act(const Job& job, const control::Actor& actor) {
   if (actor.governs || is_own(job, actor)) return {};
   if (actor.key.empty()) MUSTER_RETURN_IF_ERROR(control::check_known(actor.who));
   return failure(Code::kDenied, "job {} belongs to {}, not to {}", job.spec.name,
@@ -262,18 +258,13 @@ std::string JobTable::name_for(const Job& job, const control::Actor& actor) cons
   return job.spec.scope == control::scope_of(actor, places_.governor()) ? job.spec.name : job.spec.id();
 }
 
-bool JobTable::is_held(const std::string& name, std::int32_t rank) const {
-  const Job* job = find(name);
-  const Rank claimed(static_cast<std::uint32_t>(rank));
-  return job != nullptr && rank >= 0 && job->claims.world().is_local(claimed) && job->claims[claimed].held;
-}
-
-std::vector<std::string> JobTable::of_slurm(std::string_view slurm_job, const control::Actor& actor) const {
+std::vector<std::string> jobs_of_slurm(const JobTable& table, std::string_view slurm_job,
+                                       const control::Actor& actor) {
   std::vector<std::string> ids;
-  for (const auto& [id, job] : jobs_)
+  for (const auto& [id, job] : table.jobs())
     if (may_act(job, actor).ok() &&
         std::any_of(job.claims.begin(), job.claims.end(),
-                    [&](const Claim& claim) { return claim.origin.is_of_slurm(slurm_job); }))
+                    [&](const Job::Claim& claim) { return claim.origin.is_of_slurm(slurm_job); }))
       ids.push_back(id);
   return ids;
 }
@@ -286,13 +277,13 @@ std::uint32_t JobTable::sessions() const {
 
 std::size_t JobTable::adopting() const {
   return static_cast<std::size_t>(std::count_if(jobs_.begin(), jobs_.end(), [](const auto& entry) {
-    return entry.second.state == JobState::kAdopting;
+    return entry.second.state == Job::State::kAdopting;
   }));
 }
 
-void JobTable::count_sessions(Shares& sessions) const {
-  for (const auto& [name, job] : jobs_)
-    for (const Claim& claim : job.claims)
+void count_sessions(const JobTable& table, Shares& sessions) {
+  for (const auto& [name, job] : table.jobs())
+    for (const Job::Claim& claim : job.claims)
       if (claim.held) sessions.enter(claim.account);
 }
 

@@ -6,6 +6,7 @@
 #include "api/base/result.hpp"
 #include "daemon/control/job.hpp"
 #include "daemon/supervisor/base/shares.hpp"
+#include "daemon/supervisor/jobs/state.hpp"
 #include "daemon/supervisor/listener/cgroup_origin.hpp"
 
 #include <cstdint>
@@ -17,53 +18,34 @@
 
 namespace muster::supervisor {
 
-// kAdopting: the job is a predecessor's, and its engine has not yet reported which ranks are attached.
-enum class JobState : std::uint8_t { kStarting, kAdopting, kReady, kEnding };
-const char* state_name(JobState state) noexcept;
-
-// One rank's claim in the table.
-struct Claim {
-  bool held = false;
-  std::int32_t pid = 0;
-  Account account;                // the holder's, while the rank is held
-  std::uint32_t attachments = 0;  // as the engine counts them
-  std::string token;              // empty: none was issued
-  std::uint32_t token_at = 0;     // attachments when it was issued: one more, and the token was used
-  bool spent = false;             // a claim has used the token, and the engine has not yet answered
-  RankOrigin origin;              // of the last holder, also after it has left
-};
-
-// An engine's report of one rank.
-struct RankReport {
-  bool attached = false;
-  std::int32_t pid = 0;
-  std::uint32_t attachments = 0;
-  CgroupOrigin seen = {};  // of the process
-};
-
-// A token that a predecessor issued.
-struct IssuedToken {
-  std::uint32_t rank = 0;
-  std::uint32_t attachments = 0;
-  std::string text;
-};
-
 struct Job {
+  // kAdopting: the job is a predecessor's, and its engine has not yet reported which ranks are attached.
+  enum class State : std::uint8_t { kStarting, kAdopting, kReady, kEnding };
+  // One rank's claim in the table.
+  struct Claim {
+    bool held = false;
+    std::int32_t pid = 0;
+    Account account;                // the holder's, while the rank is held
+    std::uint32_t attachments = 0;  // as the engine counts them
+    std::string token;              // empty: none was issued
+    std::uint32_t token_at = 0;     // attachments when it was issued: one more, and the token was used
+    bool spent = false;             // a claim has used the token, and the engine has not yet answered
+    RankOrigin origin;              // of the last holder, also after it has left
+  };
   control::JobSpec spec;
-  JobState state = JobState::kStarting;
+  State state = State::kStarting;
   RankTable<Claim> claims;  // of this node's ranks
 
   std::uint32_t held() const;
+  // `rank`: as a claimant says it.
+  bool is_held(std::int32_t rank) const;
 };
+const char* state_name(Job::State state) noexcept;
 
-struct Claimant {
-  control::Actor actor;
-  std::int32_t pid = 0;
-  std::int32_t rank = -1;
-  std::int32_t world_size = -1;  // -1: not said
-  std::string token;
-  std::string mesh;  // as it was written; empty: not said
-};
+// It is the actor's: he has made it, or shows its key.
+bool is_own(const Job& job, const control::Actor& actor);
+// He may act on his own jobs, and on all if he governs. kDenied.
+Status may_act(const Job& job, const control::Actor& actor);
 
 // The canonical text of a mesh of `world` ranks, with all its dims. An empty text: the default mesh. kConfig.
 Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world);
@@ -76,6 +58,21 @@ Result<std::string> canonical_mesh(std::string_view mesh, std::uint32_t world);
 // Fails   each call with what the claimant or the administrator must change.
 class JobTable {
  public:
+  // An engine's report of one rank.
+  struct RankReport {
+    bool attached = false;
+    std::int32_t pid = 0;
+    std::uint32_t attachments = 0;
+    CgroupOrigin seen = {};  // of the process
+  };
+  struct Claimant {
+    control::Actor actor;
+    std::int32_t pid = 0;
+    std::int32_t rank = -1;
+    std::int32_t world_size = -1;  // -1: not said
+    std::string token;
+    std::string mesh;  // as it was written; empty: not said
+  };
   // `places`: the shares of jobs, by account.
   explicit JobTable(Shares places) : places_(std::move(places)) {}
 
@@ -107,15 +104,11 @@ class JobTable {
   void release(const std::string& job, Rank rank);
 
   // Enters a predecessor's job as kAdopting, whatever the limits are now. kDuplicate.
-  Result<Job*> adopt(const control::JobSpec& spec, const std::vector<IssuedToken>& tokens);
+  Result<Job*> adopt(const control::JobSpec& spec, const std::vector<SavedJob::Token>& tokens);
   // Its engine has reported: the job is kReady, unless it is ending. Tokens used unseen become void.
   // kProtocol if the list has another length.
   Status reconcile(const std::string& job, const std::vector<RankReport>& reports);  // by LocalRank
 
-  // It is the actor's: he has made it, or shows its key.
-  static bool is_own(const Job& job, const control::Actor& actor);
-  // He may act on his own jobs, and on all if he governs. kDenied.
-  static Status may_act(const Job& job, const control::Actor& actor);
   // The id of the job that the actor makes or joins under that name, or `said` if that is an id.
   std::string own_id(const std::string& said, const control::Actor& actor) const;
   // The id of the job that the actor calls so. If he has made none of that name, it is another job on which
@@ -128,15 +121,10 @@ class JobTable {
   const Job* find(const std::string& name) const;
   // Null also if the name belongs to a later job.
   const Job* find(const std::string& name, std::uint64_t epoch) const;
-  bool is_held(const std::string& job, std::int32_t rank) const;
-  // Jobs of which a rank is, or was last, of that Slurm job, and on which the actor may act.
-  std::vector<std::string> of_slurm(std::string_view slurm_job, const control::Actor& actor) const;
   const std::map<std::string, Job>& jobs() const { return jobs_; }
   const Shares& places() const { return places_; }
   // Ranks that are held, in all jobs.
   std::uint32_t sessions() const;
-  // Enters each rank that is held, for its user.
-  void count_sessions(Shares& sessions) const;
   // Jobs that are kAdopting.
   std::size_t adopting() const;
 
@@ -146,5 +134,11 @@ class JobTable {
   Shares places_;
   std::map<std::string, Job> jobs_;
 };
+
+// Jobs of which a rank is, or was last, of that Slurm job, and on which the actor may act.
+std::vector<std::string> jobs_of_slurm(const JobTable& table, std::string_view slurm_job,
+                                       const control::Actor& actor);
+// Enters each rank that is held, for its user.
+void count_sessions(const JobTable& table, Shares& sessions);
 
 }  // namespace muster::supervisor

@@ -8,7 +8,6 @@
 #include "daemon/supervisor/jobs/job_table.hpp"
 
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

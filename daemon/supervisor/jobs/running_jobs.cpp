@@ -5,7 +5,6 @@
 #include "daemon/supervisor/base/kept_names.hpp"
 #include "daemon/supervisor/base/said.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include <unistd.h>
@@ -16,7 +15,6 @@ namespace {
 using control::Json;
 using control::Packet;
 
-constexpr Nanos kStopAgain = std::chrono::milliseconds(20);
 constexpr Nanos kAskCountersAgain = std::chrono::seconds(1);
 
 constexpr Shares::Words kSessionsOfAJob{"sessions", "limits.sessions_max", "limits.sessions_per_user_max",
@@ -87,7 +85,7 @@ Status RunningJobs::start(control::JobSpec spec, Birth birth, OnReady on_ready) 
   }
   RunningJob& job = jobs_[name];
   job.engine = *std::move(engine);
-  const ConnectionId owner = birth.owner;
+  const Connections::Id owner = birth.owner;
   job.held = birth.held_epoch != 0;
   job.birth = std::move(birth);
   if (on_ready) job.on_ready.push_back(std::move(on_ready));
@@ -116,10 +114,8 @@ void RunningJobs::adopt(const SavedJob& saved, KeptEngine engine) {
     store_.know(user_namespace_name(epoch), place->user_namespace);
     spec.owner.handles = place;
   }
-  std::vector<IssuedToken> tokens;
-  for (const SavedToken& token : saved.tokens) tokens.push_back({token.rank, token.attachments, token.text});
-  if (const auto entry = table_.adopt(spec, tokens))  // a state names no job twice
-    for (const SavedOrigin& origin : saved.origins)
+  if (const auto entry = table_.adopt(spec, saved.tokens))  // a state names no job twice
+    for (const SavedJob::Origin& origin : saved.origins)
       if (spec.world.is_local(Rank(origin.rank))) {
         RankOrigin& of_rank = (*entry)->claims[Rank(origin.rank)].origin;
         of_rank.seen.slurm_job = origin.seen;
@@ -154,10 +150,6 @@ void RunningJobs::taken_over(const std::string& name) {
   events_.changed();
 }
 
-RunningJobs::RunningJob* RunningJobs::find(const std::string& name, std::uint64_t epoch) {
-  return table_.find(name, epoch) == nullptr ? nullptr : &jobs_.at(name);
-}
-
 void RunningJobs::ask_to_create(const std::string& name) {
   const control::JobSpec& spec = table_.find(name)->spec;
   const auto memory = memory_.place_of(spec.owner.account, spec.epoch);
@@ -180,8 +172,10 @@ void RunningJobs::on_created(const std::string& name, Result<Packet> answer) {
       held = {*std::move(address), said_text(*result, "hash")};
     else
       status = address.error();
-    if (!answer->descriptors.empty())
-      keep_counters(it->second, table_.find(name)->spec.epoch, std::move(answer->descriptors.front()));
+    if (!answer->descriptors.empty()) {
+      it->second.counters = std::move(answer->descriptors.front());
+      store_.keep(counters_name(table_.find(name)->spec.epoch), it->second.counters);
+    }
   }
   status = unless_ending(name, std::move(status));
   if (const OnHeld on_held = std::exchange(it->second.birth.on_held, nullptr)) {
@@ -225,15 +219,14 @@ void RunningJobs::on_event(const std::string& name, const Json& event) {
   }
   if (*kind == "connected" || *kind == "lost") {
     const auto number = [&](const char* field) {
-      const auto found = event.find(field);
-      return found != event.end() && found->is_number_unsigned() ? found->get<std::uint32_t>() : 0;
+      return static_cast<std::uint32_t>(said_number(event, field));
     };
     Status status = control::status_of(event);
     if (*kind == "lost" && status.ok()) status = failure(Code::kPeerLost, "its engine does not say why");
     return events_.heard(name, {NodeIndex(number("node")), number("generation"), std::move(status)});
   }
-  if (const auto bytes = event.find("bytes"); *kind == "short_of_memory" && bytes != event.end())
-    return events_.short_of_memory(name, bytes->is_number_unsigned() ? bytes->get<std::uint64_t>() : 0);
+  if (*kind == "short_of_memory" && event.contains("bytes"))
+    return events_.short_of_memory(name, said_number(event, "bytes"));
   const auto rank = event.find("rank");
   if (*kind != "detached" || rank == event.end() || !rank->is_number_unsigned()) return;
   table_.release(name, Rank(rank->get<std::uint32_t>()));
@@ -243,7 +236,7 @@ void RunningJobs::on_event(const std::string& name, const Json& event) {
 
 Status RunningJobs::unless_ending(const std::string& name, Status status) const {
   const Job* entry = table_.find(name);
-  if (entry == nullptr || entry->state != JobState::kEnding) return status;
+  if (entry == nullptr || entry->state != Job::State::kEnding) return status;
   return failure(Code::kJobEnded, "job {} ends: {}", name, jobs_.at(name).ending);
 }
 
@@ -280,8 +273,8 @@ void RunningJobs::end(const std::string& name, const std::string& why, Nanos tim
   if (it == jobs_.end()) return;
   RunningJob& job = it->second;
   const Job& entry = *table_.find(name);
-  if (entry.state == JobState::kEnding && time >= kEngineEndTime) return;
-  if (entry.state != JobState::kEnding) {
+  if (entry.state == Job::State::kEnding && time >= kEngineEndTime) return;
+  if (entry.state != Job::State::kEnding) {
     MUSTER_LOG(kInfo, "supervisor", "job {} ends: {}", name, why);
     table_.ending(name);
     job.ending = why;
@@ -289,34 +282,17 @@ void RunningJobs::end(const std::string& name, const std::string& why, Nanos tim
     job.reaped = job.idle && (!entry.spec.temporary() || entry.spec.gathered);
     events_.ending(name, unless_ending(name, {}));
     events_.save();
-    ask_to_stop(name, entry.spec.epoch);
+    job.engine->stop(why);
   }
   loop_.unwatch(job.end_timer);
   job.end_timer = loop_.after(time, [this, name] { jobs_.at(name).engine->kill(); });
 }
 
-void RunningJobs::end_all(const std::string& why, Nanos time) {
-  std::vector<std::string> names;
-  for (const auto& [name, job] : jobs_) names.push_back(name);
-  for (const std::string& name : names) end(name, why, time);
-}
-
-void RunningJobs::end_owned_by(ConnectionId owner) {
+void RunningJobs::end_all(const std::string& why, Nanos time, Connections::Id owner) {
   std::vector<std::string> names;
   for (const auto& [name, job] : jobs_)
-    if (job.birth.owner == owner) names.push_back(name);
-  for (const std::string& name : names) end(name, kOwnerLeft);
-}
-
-// Repeated while the channel is full: an engine that was not asked is killed, and its memory is lost.
-void RunningJobs::ask_to_stop(const std::string& name, std::uint64_t epoch) {
-  RunningJob* job = find(name, epoch);
-  if (job == nullptr) return;
-  job->engine->ask(Json{{"command", "stop"}, {"text", job->ending}}, {},
-                   [this, name, epoch](const Result<Packet>& answer) {
-                     if (answer || answer.error().code() == Code::kDaemonLost) return;
-                     loop_.after(kStopAgain, [this, name, epoch] { ask_to_stop(name, epoch); });
-                   });
+    if (owner == 0 || job.birth.owner == owner) names.push_back(name);
+  for (const std::string& name : names) end(name, why, time);
 }
 
 void RunningJobs::watch_idle(const std::string& name) {
@@ -324,7 +300,7 @@ void RunningJobs::watch_idle(const std::string& name) {
   if (it == jobs_.end() || !it->second.birth.made) return;
   RunningJob& job = it->second;
   const Job& entry = *table_.find(name);
-  const bool empty = entry.state == JobState::kReady && entry.held() == 0;
+  const bool empty = entry.state == Job::State::kReady && entry.held() == 0;
   if (!empty) {
     loop_.unwatch(std::exchange(job.linger, 0));
     job.idle_since = 0;
@@ -362,7 +338,7 @@ void RunningJobs::put_off(const std::string& name) {
 
 void RunningJobs::hold_ranks(const std::string& name, bool held) {
   const auto it = jobs_.find(name);
-  if (it == jobs_.end() || table_.find(name)->state == JobState::kEnding) return;
+  if (it == jobs_.end() || table_.find(name)->state == Job::State::kEnding) return;
   it->second.reaped = held;
   if (held) return;
   report_ready(name, {});
@@ -388,20 +364,17 @@ Status RunningJobs::await_ready(const std::string& name, OnReady on_ready) {
 
 // Repeated until the engine answers: the predecessor was killed before it had the counters.
 void RunningJobs::ask_counters(const std::string& name, std::uint64_t epoch) {
-  RunningJob* job = find(name, epoch);
-  if (job == nullptr) return;
-  job->engine->ask(Json{{"command", "counters"}}, {}, [this, name, epoch](Result<Packet> answer) {
-    RunningJob* asked = find(name, epoch);
-    if (asked == nullptr || (!answer && answer.error().code() == Code::kDaemonLost)) return;
-    if (answer && !answer->descriptors.empty())
-      return keep_counters(*asked, epoch, std::move(answer->descriptors.front()));
+  if (table_.find(name, epoch) == nullptr) return;
+  jobs_.at(name).engine->ask(Json{{"command", "counters"}}, {}, [this, name, epoch](Result<Packet> answer) {
+    const bool gone = table_.find(name, epoch) == nullptr;
+    if (gone || (!answer && answer.error().code() == Code::kDaemonLost)) return;
+    if (answer && !answer->descriptors.empty()) {
+      shm::Descriptor& counters = jobs_.at(name).counters;
+      counters = std::move(answer->descriptors.front());
+      return store_.keep(counters_name(epoch), counters);
+    }
     loop_.after(kAskCountersAgain, [this, name, epoch] { ask_counters(name, epoch); });
   });
-}
-
-void RunningJobs::keep_counters(RunningJob& job, std::uint64_t epoch, shm::Descriptor counters) {
-  job.counters = std::move(counters);
-  store_.keep(counters_name(epoch), job.counters);
 }
 
 RunningJobs::Facts RunningJobs::facts(const std::string& name) const {
@@ -410,7 +383,7 @@ RunningJobs::Facts RunningJobs::facts(const std::string& name) const {
   const RunningJob& job = it->second;
   Facts facts{job.engine->pid(), job.counters.get(), job.birth.owner, job.reaped,
               job.idle_since,    job.birth.made,     job.birth.gid};
-  facts.gives_way = job.gives_way && table_.find(name)->state != JobState::kEnding;
+  facts.gives_way = job.gives_way && table_.find(name)->state != Job::State::kEnding;
   return facts;
 }
 
@@ -430,7 +403,7 @@ std::vector<SavedJob> RunningJobs::saved() const {
                    job.later,
                    job.spec_later};
     for (const Rank rank : entry.spec.world.locals()) {
-      const Claim& claim = entry.claims[rank];
+      const Job::Claim& claim = entry.claims[rank];
       if (!claim.token.empty()) saved.tokens.push_back({rank.value, claim.token_at, claim.token});
       const RankOrigin& origin = claim.origin;
       if (!origin.seen.slurm_job.empty() || !origin.said.slurm_job.empty())

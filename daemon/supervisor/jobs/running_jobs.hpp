@@ -17,22 +17,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace muster::supervisor {
-
-struct EngineEvent {
-  NodeIndex node;
-  std::uint32_t generation = 0;  // of the connection
-  Status status;                 // OK: it stands
-};
-
-// Whether a part of a job has ranks. kInHaste: none, and its owner needs the room, so other nodes are not to
-// wait for ranks that may come back.
-enum class Idle : std::uint8_t { kNo, kYes, kInHaste };
 
 // Whether a job of that size may be made at all, whatever room there is. kNoResource: the limit.
 Status check_size(const control::JobSpec& spec, const Options& options);
@@ -44,6 +33,14 @@ Status check_size(const control::JobSpec& spec, const Options& options);
 // Fails   start: as JobTable::create, EngineProcess::spawn and JobMemory::enter; kState once it is closed.
 class RunningJobs {
  public:
+  struct EngineEvent {
+    NodeIndex node;
+    std::uint32_t generation = 0;  // of the connection
+    Status status;                 // OK: it stands
+  };
+  // Whether a part of a job has ranks. kInHaste: none, and its owner needs the room, so other nodes are not
+  // to wait for ranks that may come back.
+  enum class Idle : std::uint8_t { kNo, kYes, kInHaste };
   static constexpr std::size_t kQuestionsMax = 64;
   static constexpr Nanos kEngineEndTime = std::chrono::seconds(10);
   static constexpr char kOwnerLeft[] = "whoever started the job has left";  // why a job ends
@@ -59,8 +56,8 @@ class RunningJobs {
   using OnHeld = std::function<void(const Result<HeldEngine>&)>;
   // All are called on the loop's thread, and may call back into this object.
   struct Events {
-    std::function<void(ConnectionId)> owned;     // the connection has one job more; called before the save
-    std::function<void(ConnectionId)> disowned;  // and one less
+    std::function<void(Connections::Id)> owned;     // the connection has one job more; called before the save
+    std::function<void(Connections::Id)> disowned;  // and one less
     std::function<void(const std::string& job, const Status&)> ready;  // or why it never will be
     // The engine's report on another node's engine: it is connected, or why it is not.
     std::function<void(const std::string& job, const EngineEvent&)> heard;
@@ -80,8 +77,8 @@ class RunningJobs {
   };
   struct Birth {
     std::uint32_t gid = 0;
-    ConnectionId owner = 0;  // the job ends with this connection; 0: with none
-    bool made = false;       // it may end once its ranks have left
+    Connections::Id owner = 0;  // the job ends with this connection; 0: with none
+    bool made = false;          // it may end once its ranks have left
     // The job has parts on other nodes, and all have this epoch: it is held until commit(), and nobody may
     // attach. 0: a job of this node alone.
     std::uint64_t held_epoch = 0;
@@ -95,7 +92,7 @@ class RunningJobs {
   struct Facts {
     std::int32_t engine_pid = 0;
     int counters = -1;  // a descriptor, read-only; -1: the engine has not given it yet
-    ConnectionId owner = 0;
+    Connections::Id owner = 0;
     bool reaped = false;  // it ends, or may end, because its ranks have left: new ones wait
     // Its ranks have made it and left it: the smaller, the longer ago. 0: it is not idle.
     std::uint64_t idle_since = 0;
@@ -124,8 +121,8 @@ class RunningJobs {
   // Asks the engine to stop, and kills it if it has not ended in time. A job that is ending is not asked
   // again, but may get less time.
   void end(const std::string& name, const std::string& why, Nanos time = kEngineEndTime);
-  void end_all(const std::string& why, Nanos time = kEngineEndTime);
-  void end_owned_by(ConnectionId owner);
+  // `owner`: only the jobs that end with this connection; 0: all.
+  void end_all(const std::string& why, Nanos time = kEngineEndTime, Connections::Id owner = 0);
   // A job that a Hello has made has no owner to end it: it ends made_job_linger after its last rank. A part
   // of a temporary job on several nodes is idle then, and does not end alone. To be called when a rank of the
   // job becomes held or free.
@@ -146,7 +143,6 @@ class RunningJobs {
   // The Status for clients that wait for a job: kJobEnded with the reason if it is ending, else `status`.
   Status unless_ending(const std::string& name, Status status) const;
 
-  bool empty() const { return jobs_.empty(); }
   Facts facts(const std::string& name) const;
   std::vector<SavedJob> saved() const;
 
@@ -168,17 +164,13 @@ class RunningJobs {
     control::Loop::Watch linger = 0;
     control::Loop::Watch end_timer = 0;
   };
-  // nullptr: the job is gone; the name may belong to a later job.
-  RunningJob* find(const std::string& name, std::uint64_t epoch);
   EngineProcess::Options engine_options(const control::JobSpec& spec, std::uint32_t gid);
   void ask_to_create(const std::string& name);
   void on_created(const std::string& name, Result<control::Packet> answer);
   void on_event(const std::string& name, const control::Json& event);
   void on_end(const std::string& name, const std::string& how);
   void report_ready(const std::string& name, const Status& status);
-  void ask_to_stop(const std::string& name, std::uint64_t epoch);
   void ask_counters(const std::string& name, std::uint64_t epoch);
-  void keep_counters(RunningJob& job, std::uint64_t epoch, shm::Descriptor counters);
 
   control::Loop& loop_;
   JobTable& table_;

@@ -22,13 +22,13 @@ constexpr int kDepthMax = 16;
 constexpr std::array<std::string_view, 7> kKnown{
     "epoch", "instance", "started_ns", "upgrade_ns", "protocol", "managers_socket_stood", "jobs"};
 
-XXH128_hash_t checksum_of(StateHeader header, std::span<const std::byte> body) {
+XXH128_hash_t checksum_of(State::Header header, std::span<const std::byte> body) {
   header.checksum[0] = header.checksum[1] = 0;
   const XXH64_hash_t seed = XXH3_64bits(&header, sizeof header);
   return XXH3_128bits_withSeed(body.data(), body.size(), seed);
 }
 
-std::span<const std::byte> body_of(const StateHeader& header, std::span<const std::byte> bytes) {
+std::span<const std::byte> body_of(const State::Header& header, std::span<const std::byte> bytes) {
   return bytes.subspan(sizeof header, static_cast<std::size_t>(header.length));
 }
 
@@ -46,10 +46,10 @@ std::string readable(const std::string& reason) {
 
 Json to_json(const SavedJob& job) {
   Json tokens = Json::array();
-  for (const SavedToken& token : job.tokens)
+  for (const SavedJob::Token& token : job.tokens)
     tokens.push_back({{"rank", token.rank}, {"attachments", token.attachments}, {"text", token.text}});
   Json origins = Json::array();
-  for (const SavedOrigin& origin : job.origins)
+  for (const SavedJob::Origin& origin : job.origins)
     origins.push_back({{"rank", origin.rank}, {"seen", origin.seen}, {"said", origin.said}});
   Json spec = job.spec_later;
   spec.update(control::to_json(job.spec));
@@ -125,8 +125,8 @@ class StateReader {
   Status status_;
 };
 
-Result<SavedToken> token_from(const Json& json, const SavedJob& job) {
-  SavedToken token;
+Result<SavedJob::Token> token_from(const Json& json, const SavedJob& job) {
+  SavedJob::Token token;
   StateReader fields(json, "a token");
   fields.number("rank", token.rank, job.spec.world.size() - 1);
   fields.number("attachments", token.attachments);
@@ -137,12 +137,12 @@ Result<SavedToken> token_from(const Json& json, const SavedJob& job) {
 
 // Newer than version 1: they may be missing. They matter less than the job: a value that is no origin is left
 // out.
-std::vector<SavedOrigin> origins_from(const Json& json, const SavedJob& job) {
-  std::vector<SavedOrigin> origins;
+std::vector<SavedJob::Origin> origins_from(const Json& json, const SavedJob& job) {
+  std::vector<SavedJob::Origin> origins;
   const auto said = json.find("origins");
   if (said == json.end() || !said->is_array() || said->size() > job.spec.world.size()) return origins;
   for (const Json& entry : *said) {
-    SavedOrigin origin;
+    SavedJob::Origin origin;
     StateReader fields(entry, "an origin");
     fields.number("rank", origin.rank, job.spec.world.size() - 1);
     fields.text("seen", origin.seen, kOriginBytesMax);
@@ -219,7 +219,7 @@ Json parse_shallow(std::span<const std::byte> body) {
 
 }  // namespace
 
-std::vector<std::byte> seal(StateHeader header, std::span<const std::byte> body) {
+std::vector<std::byte> seal(State::Header header, std::span<const std::byte> body) {
   const XXH128_hash_t checksum = checksum_of(header, body);
   header.checksum[0] = checksum.low64;
   header.checksum[1] = checksum.high64;
@@ -229,7 +229,7 @@ std::vector<std::byte> seal(StateHeader header, std::span<const std::byte> body)
   return bytes;
 }
 
-std::vector<std::byte> encode(const State& state, const StateFormat& format, std::uint64_t sequence) {
+std::vector<std::byte> encode(const State& state, const State::Format& format, std::uint64_t sequence) {
   Json body = state.later;
   for (const auto& [name, value] : format.first_values.items())
     if (!body.contains(name)) body[name] = value;
@@ -242,7 +242,7 @@ std::vector<std::byte> encode(const State& state, const StateFormat& format, std
   body["jobs"] = Json::array();
   for (const SavedJob& job : state.jobs) body["jobs"].push_back(to_json(job));
   const std::string text = body.dump(-1, ' ', false, Json::error_handler_t::replace);
-  StateHeader header;
+  State::Header header;
   header.version = format.version;
   header.oldest_reader = format.oldest_reader;
   header.sequence = sequence;
@@ -250,8 +250,8 @@ std::vector<std::byte> encode(const State& state, const StateFormat& format, std
   return seal(header, std::as_bytes(std::span(text)));
 }
 
-Result<StateHeader> check_state_header(std::span<const std::byte> bytes, std::size_t room) {
-  StateHeader header;
+Result<State::Header> check_state_header(std::span<const std::byte> bytes, std::size_t room) {
+  State::Header header;
   if (bytes.size() < sizeof header)
     return fail(Code::kProtocol, "state: {} bytes are less than its header", bytes.size());
   std::memcpy(&header, bytes.data(), sizeof header);
@@ -262,8 +262,8 @@ Result<StateHeader> check_state_header(std::span<const std::byte> bytes, std::si
   return header;
 }
 
-Result<StateHeader> check_whole(std::span<const std::byte> bytes) {
-  MUSTER_ASSIGN_OR_RETURN(const StateHeader header, check_state_header(bytes, bytes.size()));
+Result<State::Header> check_whole(std::span<const std::byte> bytes) {
+  MUSTER_ASSIGN_OR_RETURN(const State::Header header, check_state_header(bytes, bytes.size()));
   const XXH128_hash_t checksum = checksum_of(header, body_of(header, bytes));
   if (checksum.low64 == header.checksum[0] && checksum.high64 == header.checksum[1]) return header;
   return fail(Code::kProtocol, "state: the checksum is wrong: it was not written to the end, or changed");
@@ -271,7 +271,7 @@ Result<StateHeader> check_whole(std::span<const std::byte> bytes) {
 
 Result<Decoded> decode(std::span<const std::byte> bytes, std::uint32_t reader) {
   // Check the checksum first, so that messages about versions are true.
-  MUSTER_ASSIGN_OR_RETURN(const StateHeader header, check_whole(bytes));
+  MUSTER_ASSIGN_OR_RETURN(const State::Header header, check_whole(bytes));
   if (header.version == 0 || header.oldest_reader > reader)
     return fail(Code::kVersion,
                 "state: it is of version {}, for readers from version {} on; this daemon reads version {}",
@@ -282,7 +282,7 @@ Result<Decoded> decode(std::span<const std::byte> bytes, std::uint32_t reader) {
   return Decoded{std::move(state), header.version, header.sequence};
 }
 
-Status check_protocol(const State& state, const StateFormat& format) {
+Status check_protocol(const State& state, const State::Format& format) {
   if (state.protocol == format.protocol) return {};
   return failure(Code::kVersion,
                  "its engines speak version {} of messages, and this program version {}; end the jobs, then "

@@ -2,7 +2,7 @@
 
 namespace muster::supervisor {
 
-StateFormat state_format() {
+State::Format state_format() {
   return {};
 }
 

@@ -55,7 +55,7 @@ Connections::Connections(control::Loop& loop, DescriptorStore& store, Refusals& 
 
 void Connections::take(shm::Descriptor socket, PendingClient client) {
   make_room(client.who.account);
-  const ConnectionId id = next_++;
+  const Id id = next_++;
   Connection& connection = connections_[id];
   connection.socket = std::move(socket);
   connection.client = std::move(client);
@@ -65,7 +65,7 @@ void Connections::take(shm::Descriptor socket, PendingClient client) {
   on_readable(id);  // most clients have sent their first message already: a crowd of ranks is never silent
 }
 
-void Connections::adopt(ConnectionId id, shm::Descriptor socket, PendingClient client, std::size_t jobs) {
+void Connections::adopt(Id id, shm::Descriptor socket, PendingClient client, std::size_t jobs) {
   if (jobs == 0) store_.discard(owner_name(id));
   next_ = std::max(next_, id + 1);
   Connection& connection = connections_[id];
@@ -82,13 +82,13 @@ void Connections::adopt(ConnectionId id, shm::Descriptor socket, PendingClient c
   time_out_if_idle(id);
 }
 
-void Connections::own(ConnectionId id) {
+void Connections::own(Id id) {
   const auto it = connections_.find(id);
   if (it == connections_.end()) return;
   if (it->second.jobs++ == 0) store_.keep(owner_name(id), it->second.socket);
 }
 
-void Connections::disown(ConnectionId id) {
+void Connections::disown(Id id) {
   const auto it = connections_.find(id);
   if (it == connections_.end()) return;
   if (--it->second.jobs == 0) store_.forget(owner_name(id));
@@ -126,7 +126,7 @@ Status Connections::take_commands(Connection& connection) {
   return {};
 }
 
-void Connections::on_readable(ConnectionId id) {
+void Connections::on_readable(Id id) {
   Connection& connection = connections_.at(id);
   const auto message = shm::receive_message(connection.socket, buffer_.all(), shm::Passing::kNone);
   if (!message) {
@@ -147,7 +147,7 @@ void Connections::on_readable(ConnectionId id) {
   on_command(id, *packet);
 }
 
-void Connections::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
+void Connections::on_hello(Id id, std::span<const std::byte> bytes) {
   auto node = connections_.extract(id);
   Connection& connection = node.mapped();
   loop_.unwatch(connection.watch);
@@ -156,7 +156,7 @@ void Connections::on_hello(ConnectionId id, std::span<const std::byte> bytes) {
   events_.hello(std::move(connection.socket), std::move(connection.client), bytes);
 }
 
-void Connections::on_command(ConnectionId id, const control::Packet& packet) {
+void Connections::on_command(Id id, const control::Packet& packet) {
   Connection& connection = connections_.at(id);
   const std::uint32_t serial = packet.serial;
   const std::string command = command_in(packet.body);
@@ -172,14 +172,16 @@ void Connections::on_command(ConnectionId id, const control::Packet& packet) {
   ++connection.questions;
   time_out_if_idle(id);
   const PendingClient& client = connection.client;
-  const Caller caller{id, {client.who, Identities::governs(client)}, client.process.gid};
-  events_.command(caller, packet.body,
-                  [this, id, serial, command](const Json& body, std::span<const int> descriptors) {
-                    answer(id, serial, command, body, descriptors);
-                  });
+  const Caller caller{id,
+                      {client.who, Identities::governs(client)},
+                      client.process.gid,
+                      [this, id, serial, command](const Json& body, std::span<const int> descriptors) {
+                        answer(id, serial, command, body, descriptors);
+                      }};
+  events_.command(caller, packet.body);
 }
 
-void Connections::answer(ConnectionId id, std::uint32_t serial, const std::string& command, const Json& body,
+void Connections::answer(Id id, std::uint32_t serial, const std::string& command, const Json& body,
                          std::span<const int> descriptors) {
   const auto it = connections_.find(id);
   if (it == connections_.end()) return;  // it has left
@@ -192,27 +194,27 @@ void Connections::answer(ConnectionId id, std::uint32_t serial, const std::strin
 }
 
 // A connection that neither owns a job nor waits for an answer may come again when it has a question.
-void Connections::time_out_if_idle(ConnectionId id) {
+void Connections::time_out_if_idle(Id id) {
   Connection& connection = connections_.at(id);
   loop_.unwatch(std::exchange(connection.timeout, 0));
   if (connection.questions == 0 && connection.jobs == 0)
     connection.timeout = loop_.after(idle_timeout_, [this, id] { on_idle(id); });
 }
 
-void Connections::on_idle(ConnectionId id) {
+void Connections::on_idle(Id id) {
   Connection& connection = connections_.at(id);
   connection.timeout = 0;
   if (!is_readable(connection.socket)) drop(id);  // else a question has just come, and is about to be read
 }
 
-void Connections::refuse(ConnectionId id, std::uint32_t serial, const Status& why) {
+void Connections::refuse(Id id, std::uint32_t serial, const Status& why) {
   const Connection& connection = connections_.at(id);
   refusals_.tell(connection.client, "a connection", why);
   send_refusal(connection.socket, serial, why);
   drop(id);
 }
 
-void Connections::drop(ConnectionId id) {
+void Connections::drop(Id id) {
   const auto node = connections_.extract(id);
   if (node.empty()) return;
   const Connection& connection = node.mapped();

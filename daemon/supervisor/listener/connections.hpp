@@ -19,20 +19,9 @@
 #include <map>
 #include <span>
 #include <string>
-#include <vector>
 
 namespace muster::supervisor {
 
-using ConnectionId = std::uint64_t;  // 0: none
-
-// A command line that has sent a command.
-struct Caller {
-  ConnectionId id = 0;
-  control::Actor actor;
-  std::uint32_t gid = 0;
-};
-// Answers one command, with descriptors that stay the caller's. A client that has left gets nothing.
-using Reply = std::function<void(control::Json, std::span<const int>)>;
 // The time that engines and other nodes may take for the command: its `wait_ns`, but `most` at most.
 Nanos timeout_in(const control::Json& command, Nanos most);
 
@@ -44,6 +33,15 @@ Nanos timeout_in(const control::Json& command, Nanos most);
 // Fails   never. A bad message ends its connection.
 class Connections {
  public:
+  using Id = std::uint64_t;  // 0: none
+  // A command line that has sent a command.
+  struct Caller {
+    Id id = 0;
+    control::Actor actor;
+    std::uint32_t gid = 0;
+    // Answers the command, with descriptors that stay the caller's. A client that has left gets nothing.
+    std::function<void(control::Json, std::span<const int>)> reply;
+  };
   static constexpr Shares::Limits kSilent = Shares::limits_of(64, 32);
   static constexpr Shares::Limits kCommands = Shares::limits_of(128, 32);
   static constexpr std::size_t kQuestionsMax = 64;
@@ -51,8 +49,8 @@ class Connections {
 
   struct Events {
     std::function<void(shm::Descriptor, PendingClient, std::span<const std::byte>)> hello;
-    std::function<void(const Caller&, const control::Json& body, Reply)> command;
-    std::function<void(ConnectionId)> left;  // one that owns jobs, or did
+    std::function<void(const Caller&, const control::Json& body)> command;
+    std::function<void(Id)> left;  // one that owns jobs, or did
   };
   Connections(control::Loop& loop, DescriptorStore& store, Refusals& refusals, Nanos idle_timeout,
               Events events);
@@ -61,11 +59,11 @@ class Connections {
   void take(shm::Descriptor socket, PendingClient client);
   // Takes over a predecessor's connection that owns `jobs` jobs. It is told which of its commands it must ask
   // again. It governs no more, whatever door it came by.
-  void adopt(ConnectionId id, shm::Descriptor socket, PendingClient client, std::size_t jobs);
-  bool contains(ConnectionId id) const { return connections_.contains(id); }
+  void adopt(Id id, shm::Descriptor socket, PendingClient client, std::size_t jobs);
+  bool contains(Id id) const { return connections_.contains(id); }
   // The connection owns one job more, or less. Nothing happens if it has left.
-  void own(ConnectionId id);
-  void disown(ConnectionId id);
+  void own(Id id);
+  void disown(Id id);
 
  private:
   struct Connection {
@@ -79,23 +77,23 @@ class Connections {
   };
   void make_room(const Account& account);
   Status take_commands(Connection& connection);
-  void on_readable(ConnectionId id);
-  void on_hello(ConnectionId id, std::span<const std::byte> bytes);
-  void on_command(ConnectionId id, const control::Packet& packet);
-  void answer(ConnectionId id, std::uint32_t serial, const std::string& command, const control::Json& body,
+  void on_readable(Id id);
+  void on_hello(Id id, std::span<const std::byte> bytes);
+  void on_command(Id id, const control::Packet& packet);
+  void answer(Id id, std::uint32_t serial, const std::string& command, const control::Json& body,
               std::span<const int> descriptors);
-  void time_out_if_idle(ConnectionId id);
-  void on_idle(ConnectionId id);
-  void refuse(ConnectionId id, std::uint32_t serial, const Status& why);
-  void drop(ConnectionId id);
+  void time_out_if_idle(Id id);
+  void on_idle(Id id);
+  void refuse(Id id, std::uint32_t serial, const Status& why);
+  void drop(Id id);
 
   control::Loop& loop_;
   DescriptorStore& store_;
   Refusals& refusals_;
   Nanos idle_timeout_;
   Events events_;
-  std::map<ConnectionId, Connection> connections_;
-  ConnectionId next_ = 1;
+  std::map<Id, Connection> connections_;
+  Id next_ = 1;
   Shares silent_;
   Shares commanding_;
   shm::MessageBuffer buffer_;

@@ -155,7 +155,7 @@ std::optional<DirectoryLock> DirectoryLock::adopt(shm::Descriptor socket, const 
   const Address expected = abstract_address(name);
   sockaddr_un address{};
   socklen_t bytes = sizeof address;
-  if (!has_role(socket, SocketRole::kListens) ||
+  if (!is_listening(socket) ||
       getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0 ||
       bytes != expected.bytes || std::memcmp(&address, &expected.name, bytes) != 0)
     return std::nullopt;

@@ -37,7 +37,7 @@ Result<ListenSocket> ListenSocket::open(const std::string& path, const Rights& r
 Result<ListenSocket> ListenSocket::adopt(shm::Descriptor socket, Path whose, const std::string& name) {
   sockaddr_un address{};
   socklen_t bytes = sizeof address;
-  if (!has_role(socket, SocketRole::kListens) ||
+  if (!is_listening(socket) ||
       getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &bytes) != 0 ||
       bytes <= offsetof(sockaddr_un, sun_path) || address.sun_path[0] == '\0')
     return fail(Code::kProtocol,

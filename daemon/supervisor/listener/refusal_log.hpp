@@ -17,13 +17,6 @@
 
 namespace muster::supervisor {
 
-// The refused client.
-struct Refused {
-  control::Identity who;
-  std::int32_t pid = 0;  // 0: not visible
-  std::string origin;    // his container or Slurm step, in words; may be empty
-};
-
 // A container is one user here, as its share is one (daemon/control/identity.hpp).
 //
 // Owns    for each user, when its next line is due, and how many refusals have no line yet.
@@ -33,6 +26,12 @@ struct Refused {
 // Fails   never.
 class RefusalLog {
  public:
+  // The refused client.
+  struct Refused {
+    control::Identity who;
+    std::int32_t pid = 0;  // 0: not visible
+    std::string origin;    // his container or Slurm step, in words; may be empty
+  };
   static constexpr int kBurst = 10;
   static constexpr Nanos kPeriod = std::chrono::seconds(1);
   static constexpr std::size_t kUsersMax = 256;

@@ -40,16 +40,9 @@ std::string line_at(const Json& lines, std::size_t index) {
 
 }  // namespace
 
-std::string_view trust_text(Trust trust) {
-  switch (trust) {
-    case Trust::kCertificates:
-      return "certificates";
-    case Trust::kSecret:
-      return "secret";
-    case Trust::kPlainText:
-      break;
-  }
-  return "plain text";
+std::string_view trust_text(Roster::Trust trust) {
+  constexpr std::string_view kTexts[] = {"certificates", "secret", "plain text"};
+  return kTexts[static_cast<std::size_t>(trust)];
 }
 
 const Roster::Member* Roster::find(std::string_view name) const {
@@ -58,18 +51,9 @@ const Roster::Member* Roster::find(std::string_view name) const {
   return it == members.end() ? nullptr : &*it;
 }
 
-const char* peer_state_name(PeerState state) noexcept {
-  switch (state) {
-    case PeerState::kAway:
-      return "away";
-    case PeerState::kReaching:
-      return "reaching";
-    case PeerState::kUp:
-      return "up";
-    case PeerState::kRefused:
-      return "refused";
-  }
-  return "unknown";
+const char* peer_state_name(Membership::PeerState state) noexcept {
+  constexpr const char* kNames[] = {"away", "reaching", "up", "refused"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 std::string Membership::Peer::reason() const {

@@ -24,20 +24,18 @@ namespace muster::supervisor {
 // The version of greetings and of all messages after them.
 constexpr std::uint32_t kPeerProtocol = 9;
 
-enum class PeerState : std::uint8_t {
-  kAway,      // not reached, or lost
-  kReaching,  // a dial or a handshake is under way
-  kUp,
-  kRefused,  // by this node, or by the peer
-};
-const char* peer_state_name(PeerState state) noexcept;
-
 // Owns    what is known of each peer.
 // Thread  the supervisor's loop.
 // Bound   the members of the roster.
 // Fails   check: with what the administrator must change.
 class Membership {
  public:
+  enum class PeerState : std::uint8_t {
+    kAway,      // not reached, or lost
+    kReaching,  // a dial or a handshake is under way
+    kUp,
+    kRefused,  // by this node, or by the peer
+  };
   static constexpr Nanos kFirstRetry = std::chrono::milliseconds(100);
   static constexpr Nanos kLastRetry = std::chrono::seconds(1);
   static constexpr std::size_t kLinesBytesMax = 8 << 10;  // of a configuration that a greeting carries
@@ -89,5 +87,6 @@ class Membership {
   const std::string hash_;  // of the configuration
   std::map<std::string, Peer, std::less<>> peers_;
 };
+const char* peer_state_name(Membership::PeerState state) noexcept;
 
 }  // namespace muster::supervisor

@@ -37,7 +37,11 @@ Peers::Peers(control::Loop& loop, const Clock& clock, const Options& options, Ev
       interfaces_(options.job_defaults.interfaces),
       membership_(roster_, clock.now()),
       heartbeats_(loop, clock, roster_,
-                  {.suspect = [this](const std::string& peer) { on_suspect(peer); },
+                  {.suspect =
+                       [this](const std::string& peer) {
+                         send(peer, {{"ping", true}});
+                         events_.suspected(peer);
+                       },
                    .lost = [this](const std::string& peer, const Status& why) { on_lost(peer, why); }}),
       path_(loop, roster_.network) {}
 
@@ -48,7 +52,7 @@ Peers::~Peers() {
 }
 
 Status Peers::read_credentials() {
-  if (roster_.trust == Trust::kPlainText) return {};
+  if (roster_.trust == Roster::Trust::kPlainText) return {};
   MUSTER_ASSIGN_OR_RETURN(own_, roster_.load_credentials());
   warn_of_end();
   return {};
@@ -95,7 +99,7 @@ Status Peers::open() {
   MUSTER_RETURN_IF_ERROR(heartbeats_.open(listener.port()));
   listener_ = std::move(listener);
   if (!interfaces_.addresses.empty()) path_.describe(interfaces_);
-  if (roster_.trust == Trust::kPlainText)
+  if (roster_.trust == Roster::Trust::kPlainText)
     MUSTER_LOG(kWarning, "peers",
                "peers.plaintext: whoever reaches port {} can pose as a node of cluster {}; use "
                "certificates (`muster certs`) outside of tests",
@@ -157,7 +161,7 @@ void Peers::open_link(shm::Descriptor socket, Connection connection) {
   const Id id = next_++;
   // A certificate names its node, and the greeting is compared with that, so the other side learns what is
   // wrong. A secret gives no name.
-  const std::string wanted = roster_.trust == Trust::kSecret ? connection.name : std::string();
+  const std::string wanted = roster_.trust == Roster::Trust::kSecret ? connection.name : std::string();
   const auto role = connection.dialled ? TlsStream::Role::kClient : TlsStream::Role::kServer;
   Connection& kept = connections_.emplace(id, std::move(connection)).first->second;
   kept.link = std::make_unique<control::PeerLink>(
@@ -171,7 +175,12 @@ void Peers::open_link(shm::Descriptor socket, Connection connection) {
           .heard = [this, id](const Json& frame) { on_heard(id, frame); },
           // Later: the link's own callback is still on the stack.
           .ended = [this, id](const Status& why) { loop_.post([this, id, why] { on_ended(id, why); }); },
-          .alive = [this, id] { on_alive(id); }},
+          // Bytes are evidence that a peer lives only once the peer has identified itself.
+          .alive =
+              [this, id] {
+                const Connection& from = connections_.at(id);
+                if (!from.greeting.is_null()) heartbeats_.heard(from.name, clock_.now());
+              }},
       control::PeerLink::Times{});
 }
 
@@ -240,7 +249,7 @@ void Peers::conclude(Id id) {
   paths_[connection.name] = connection.path;
   told_.erase(connection.name);
   MUSTER_LOG(kInfo, "peers", "node {} is up, at {}", connection.name, connection.from);
-  if (!connection.clock.empty() && roster_.trust == Trust::kCertificates)
+  if (!connection.clock.empty() && roster_.trust == Roster::Trust::kCertificates)
     MUSTER_LOG(
         kWarning, "peers",
         "node {}: {}; certificates have dates, so set the clock that is wrong (NTP) before they refuse "
@@ -262,17 +271,6 @@ void Peers::on_ended(Id id, const Status& why) {
     if (connection.up) events_.down(name, why);
   }
   dial_due();
-}
-
-// Bytes are evidence that a peer lives only once the peer has identified itself.
-void Peers::on_alive(Id id) {
-  const Connection& connection = connections_.at(id);
-  if (!connection.greeting.is_null()) heartbeats_.heard(connection.name, clock_.now());
-}
-
-void Peers::on_suspect(const std::string& peer) {
-  send(peer, {{"ping", true}});
-  events_.suspected(peer);
 }
 
 // The loss does not wait for the link: perhaps nobody is there to answer the goodbye.
@@ -334,8 +332,8 @@ std::string Peers::why_not(const std::string& peer) const {
   if (it == membership_.peers().end()) return fmt::format("node {} is no member", peer);
   const auto& known = it->second;
   if (known.why.ok()) return fmt::format("node {} was not reached yet", peer);
-  return fmt::format("node {} is {}: {}", peer, known.state == PeerState::kRefused ? "refused" : "away",
-                     known.reason());
+  return fmt::format("node {} is {}: {}", peer,
+                     known.state == Membership::PeerState::kRefused ? "refused" : "away", known.reason());
 }
 
 Json Peers::report() const {

@@ -108,8 +108,6 @@ class Peers {
   void greeted(Id id, const control::Json& greeting);
   void conclude(Id id);
   void on_ended(Id id, const Status& why);
-  void on_alive(Id id);
-  void on_suspect(const std::string& peer);
   void on_lost(const std::string& peer, const Status& why);
   void note_refusal(const Connection& connection, const Status& why);
   void tell(const std::string& peer, const Status& why);
@@ -120,7 +118,7 @@ class Peers {
   const std::function<control::WallTime()> wall_time_;
   const Events events_;
   const InterfaceRule interfaces_;  // by the files
-  OwnCredentials own_;
+  Roster::OwnCredentials own_;
   Membership membership_;
   PeerHeartbeats heartbeats_;
   std::optional<control::TcpListener> listener_;

@@ -58,7 +58,7 @@ std::vector<std::uint64_t> shares_of(const std::vector<Cluster::Host>& hosts, st
 }
 
 // The daemon's limits.
-void check_limits(const Cluster& cluster, const ClusterLimits& limits, Diagnostics* diagnostics) {
+void check_limits(const Cluster& cluster, const ClusterPlan::Limits& limits, Diagnostics* diagnostics) {
   if (cluster.jobs.size() > limits.jobs_max) {
     const auto& first = cluster.jobs[limits.jobs_max].name;
     diagnostics->add(cluster.diagnostic(
@@ -176,7 +176,8 @@ tl::expected<mesh::Mesh, Diagnostic> mesh_of(const Cluster& cluster, const Clust
 
 tl::expected<ClusterPlan, config::Diagnostics> plan_of(const Cluster& cluster,
                                                        const control::JobSpec& defaults,
-                                                       std::string_view here, const ClusterLimits& limits) {
+                                                       std::string_view here,
+                                                       const ClusterPlan::Limits& limits) {
   Diagnostics diagnostics;
   check_devices(cluster, &diagnostics);
   check_limits(cluster, limits, &diagnostics);

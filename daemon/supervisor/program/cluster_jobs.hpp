@@ -21,12 +21,12 @@ tl::expected<mesh::Mesh, config::Diagnostic> mesh_of(const config::Cluster& clus
 // The file's rule for the interfaces of the host `here`.
 InterfaceRule interfaces_of(const config::Cluster& cluster, std::string_view here);
 
-// Limits on what a file may ask for (limits.*).
-struct ClusterLimits {
-  std::uint32_t jobs_max = 65536;
-  std::uint32_t ranks_per_job_max = control::kWorldMax;
-};
 struct ClusterPlan {
+  // Limits on what a file may ask for (limits.*).
+  struct Limits {
+    std::uint32_t jobs_max = 65536;
+    std::uint32_t ranks_per_job_max = control::kWorldMax;
+  };
   std::vector<control::JobSpec> jobs;  // those with ranks on this node, as their engines must know them
   Roster roster;                       // without credentials; of one host: empty
 };
@@ -37,6 +37,6 @@ struct ClusterPlan {
 tl::expected<ClusterPlan, config::Diagnostics> plan_of(const config::Cluster& cluster,
                                                        const control::JobSpec& defaults,
                                                        std::string_view here = {},
-                                                       const ClusterLimits& limits = {});
+                                                       const ClusterPlan::Limits& limits = {});
 
 }  // namespace muster::supervisor

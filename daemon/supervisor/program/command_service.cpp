@@ -12,7 +12,7 @@ namespace {
 
 using control::Json;
 
-Status may_govern(const Caller& caller, const char* what, const std::string& directory) {
+Status may_govern(const Connections::Caller& caller, const char* what, const std::string& directory) {
   if (caller.actor.governs) return {};
   return failure(Code::kDenied, "only {} may {}, on this node and by {}; this is {}",
                  control::administrators(geteuid()), what, shm::control_socket(directory),
@@ -21,46 +21,47 @@ Status may_govern(const Caller& caller, const char* what, const std::string& dir
 
 }  // namespace
 
-void CommandService::run(const Caller& caller, const Json& body, const Reply& reply) {
+void CommandService::run(const Connections::Caller& caller, const Json& body) {
   try {
     const auto key = digest_of_key(body.value("job_key", ""));
-    if (!key) return reply(control::failed(key.error()), {});
-    Caller known = caller;
+    if (!key) return caller.reply(control::failed(key.error()), {});
+    Connections::Caller known = caller;
     known.actor.key = *key;
     Json question = body;
     question.erase("job_key");
-    dispatch(body.value("command", ""), known, question, reply);
+    dispatch(body.value("command", ""), known, question);
   } catch (const Json::exception& error) {  // a field of a wrong type
-    reply(control::failed(failure(Code::kProtocol, "the command is not well-formed: {}", error.what())), {});
+    caller.reply(
+        control::failed(failure(Code::kProtocol, "the command is not well-formed: {}", error.what())), {});
   }
 }
 
-void CommandService::dispatch(const std::string& command, const Caller& caller, const Json& body,
-                              const Reply& reply) {
-  if (command == "version") return reply(control::success(report_.version()), {});
-  if (command == "status") return reply(control::success(report_.status(caller.actor)), {});
-  if (command == "jobs") return report_.jobs(caller.actor, body, reply);
-  if (command == "costs") return reply(control::success(report_.costs()), {});
-  if (command == "upgrade") return upgrade(caller, body, reply);
-  if (command == "shutdown") return shut_down(caller, body, reply);
-  if (job_commands_.run(command, caller, body, reply)) return;
-  reply(control::failed(failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'",
-                                control::own_version(), command)),
-        {});
+void CommandService::dispatch(const std::string& command, const Connections::Caller& caller,
+                              const Json& body) {
+  if (command == "version") return caller.reply(control::success(report_.version()), {});
+  if (command == "status") return caller.reply(control::success(report_.status(caller.actor)), {});
+  if (command == "jobs") return report_.jobs(caller, body);
+  if (command == "costs") return caller.reply(control::success(report_.costs()), {});
+  if (command == "upgrade") return upgrade(caller, body);
+  if (command == "shutdown") return shut_down(caller, body);
+  if (job_commands_.run(command, caller, body)) return;
+  caller.reply(control::failed(failure(Code::kBadArgument, "the daemon ({}) knows no command '{}'",
+                                       control::own_version(), command)),
+               {});
 }
 
-void CommandService::upgrade(const Caller& caller, const Json& body, const Reply& reply) {
+void CommandService::upgrade(const Connections::Caller& caller, const Json& body) {
   const Status allowed = may_govern(caller, "upgrade the daemon", directory_);
-  if (!allowed.ok()) return reply(control::failed(allowed), {});
+  if (!allowed.ok()) return caller.reply(control::failed(allowed), {});
   handover_.begin(body.value("program", ""),
-                  [reply](const Status& refused) { reply(control::failed(refused), {}); });
+                  [reply = caller.reply](const Status& refused) { reply(control::failed(refused), {}); });
 }
 
-void CommandService::shut_down(const Caller& caller, const Json& body, const Reply& reply) {
+void CommandService::shut_down(const Connections::Caller& caller, const Json& body) {
   const Status allowed = may_govern(caller, "shut the daemon down", directory_);
-  if (!allowed.ok()) return reply(control::failed(allowed), {});
+  if (!allowed.ok()) return caller.reply(control::failed(allowed), {});
   const bool may_leave = body.value("drain", true);
-  reply(control::success({{"drain_timeout_ns", drain_.times().latest().count()}}), {});
+  caller.reply(control::success({{"drain_timeout_ns", drain_.times().latest().count()}}), {});
   drain_.begin(may_leave ? Drain::Ranks::kMayLeave : Drain::Ranks::kMustLeave);
 }
 

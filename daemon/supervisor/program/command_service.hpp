@@ -19,6 +19,8 @@ namespace muster::supervisor {
 //         the connection ends with this program, and the next one tells its version.
 class CommandService {
  public:
+  using Caller = Connections::Caller;
+
   CommandService(JobCommands& job_commands, const StatusReport& report, Handover& handover, Drain& drain,
                  const std::string& directory)
       : job_commands_(job_commands),
@@ -27,13 +29,12 @@ class CommandService {
         drain_(drain),
         directory_(directory) {}
 
-  void run(const Caller& caller, const control::Json& body, const Reply& reply);
+  void run(const Caller& caller, const control::Json& body);
 
  private:
-  void dispatch(const std::string& command, const Caller& caller, const control::Json& body,
-                const Reply& reply);
-  void upgrade(const Caller& caller, const control::Json& body, const Reply& reply);
-  void shut_down(const Caller& caller, const control::Json& body, const Reply& reply);
+  void dispatch(const std::string& command, const Caller& caller, const control::Json& body);
+  void upgrade(const Caller& caller, const control::Json& body);
+  void shut_down(const Caller& caller, const control::Json& body);
 
   JobCommands& job_commands_;
   const StatusReport& report_;

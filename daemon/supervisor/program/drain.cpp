@@ -27,7 +27,7 @@ void Drain::check() {
 
 void Drain::end_jobs(Nanos time) {
   jobs_.end_all("the daemon is shutting down", time);
-  if (jobs_.empty()) events_.ended();
+  if (table_.jobs().empty()) events_.ended();
 }
 
 }  // namespace muster::supervisor

@@ -10,7 +10,6 @@
 #include "daemon/supervisor/ranks/evictions.hpp"
 #include "daemon/supervisor/spanning/spanning_jobs.hpp"
 
-#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -23,29 +22,30 @@ namespace muster::supervisor {
 //         Json::exception.
 class JobCommands {
  public:
+  using Caller = Connections::Caller;
+
   JobCommands(JobTable& table, RunningJobs& jobs, SpanningJobs& spanning, Evictions& evictions,
               PeerQuestions& questions, GatheredTexts& texts, Retries& retries,
               const Connections& connections, const Options& options, std::function<void()> save);
 
   // False: `command` is not about one job.
-  bool run(const std::string& command, const Caller& caller, const control::Json& body, const Reply& reply);
+  bool run(const std::string& command, const Caller& caller, const control::Json& body);
 
  private:
   // `attempts`: how often there was no place for the job.
-  void create(const Caller& caller, const control::Json& body, const Reply& reply, int attempts);
+  void create(const Caller& caller, const control::Json& body, int attempts);
   bool create_later(const Caller& caller, const std::string& name, int attempts,
                     std::function<void(int attempts)> again);
-  void create_on_nodes(const Caller& caller, const control::Json& body, const Reply& reply);
-  void answer_created(const Caller& caller, const std::string& name, const Reply& reply);
-  void destroy(const Caller& caller, const control::Json& body, const Reply& reply);
-  void end_of(const Caller& caller, const control::Json& body, const Reply& reply);
-  void token(const Caller& caller, const control::Json& body, const Reply& reply);
-  void absent(const Caller& caller, const control::Json& body, const Reply& reply);
-  void hang(const Caller& caller, const control::Json& body, const Reply& reply);
-  void reports(const Caller& caller, const control::Json& body, const Reply& reply);
-  void counters(const Caller& caller, const control::Json& body, const Reply& reply);
-  void forward(const Caller& caller, const control::Json& body, const control::Json& question,
-               const Reply& reply);
+  void create_on_nodes(const Caller& caller, const control::Json& body);
+  void answer_created(const Caller& caller, const std::string& name);
+  void destroy(const Caller& caller, const control::Json& body);
+  void end_of(const Caller& caller, const control::Json& body);
+  void token(const Caller& caller, const control::Json& body);
+  void absent(const Caller& caller, const control::Json& body);
+  void hang(const Caller& caller, const control::Json& body);
+  void reports(const Caller& caller, const control::Json& body);
+  void counters(const Caller& caller, const control::Json& body);
+  void forward(const Caller& caller, const control::Json& body, const control::Json& question);
   Result<const Job*> job_for(const Caller& caller, const control::Json& body) const;
 
   JobTable& table_;

@@ -42,7 +42,7 @@ int complain(const Status& status) {
 int check_state(const supervisor::Flags& flags, const supervisor::Options& options) {
   auto file = supervisor::StateFile::adopt(muster::shm::Descriptor(flags.check_state));
   if (!file) return complain(file.error());
-  const supervisor::StateFormat format = supervisor::state_format();
+  const supervisor::State::Format format = supervisor::state_format();
   const auto state = file->read(format.version);
   if (!state) return complain(state.error());
   if (const Status known = supervisor::check_protocol(state->state, format); !known.ok())
@@ -60,7 +60,7 @@ int check_state(const supervisor::Flags& flags, const supervisor::Options& optio
 }
 
 int serve(const supervisor::Flags& flags, const muster::config::Settings& settings,
-          supervisor::Options options, std::vector<supervisor::Inherited> inherited) {
+          supervisor::Options options, std::vector<supervisor::DescriptorStore::Inherited> inherited) {
   supervisor::apply_log(settings);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // passing a file-size limit must be an error, also for memory files
@@ -92,28 +92,27 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
 
 int run(int argc, char** argv) {
   if (const Status proc = supervisor::check_proc(); !proc.ok()) return complain(proc);
-  auto parsed = supervisor::parse_flags(argc, argv);
-  if (!parsed.flags) return parsed.exit_code;
-  supervisor::Flags& flags = *parsed.flags;
-  flags.sources.environment = muster::process_variables();
-  const auto resolved = supervisor::load_settings(flags.sources);
+  auto flags = supervisor::parse_flags(argc, argv);
+  if (!flags) return flags.error();
+  flags->sources.environment = muster::process_variables();
+  const auto resolved = supervisor::load_settings(flags->sources);
   if (!resolved) return complain(resolved.error()), 2;
-  if (flags.print_config) {
+  if (flags->print_config) {
     print(stdout, muster::config::show(*resolved, muster::config::screen_columns()));
     return 0;
   }
   auto options = supervisor::options_of(resolved->settings);
   if (!options) return complain(options.error()), 2;
-  if (flags.check_config) {
+  if (flags->check_config) {
     if (const Status reports = supervisor::check_reports_directory(resolved->settings); !reports.ok())
       print(stderr, "musterd: warning: " + reports.message() + "\n");
     std::puts("the configuration is good");
     return 0;
   }
-  if (flags.check_state >= 0) return check_state(flags, *options);
-  options->transient = flags.transient;
-  if (flags.transient) supervisor::stand_alone(*options);
-  return serve(flags, resolved->settings, *std::move(options), supervisor::take_inherited());
+  if (flags->check_state >= 0) return check_state(*flags, *options);
+  options->transient = flags->transient;
+  if (flags->transient) supervisor::stand_alone(*options);
+  return serve(*flags, resolved->settings, *std::move(options), supervisor::take_inherited());
 }
 
 }  // namespace

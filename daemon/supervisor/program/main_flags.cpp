@@ -42,9 +42,9 @@ std::string empty_fault(const std::string& text) {
 }
 
 // One write, because other processes write to the same terminal.
-ParsedFlags refuse(const std::string& text, int code) {
+tl::unexpected<int> refuse(const std::string& text, int code) {
   std::cerr << printable("musterd: " + text + "\n", Lines::kSeveral);
-  return {std::nullopt, code};
+  return tl::unexpected(code);
 }
 
 }  // namespace
@@ -89,7 +89,7 @@ control::CommandOutline flag_outline() {
   return control::outline(app);
 }
 
-ParsedFlags parse_flags(int argc, char** argv) {
+tl::expected<Flags, int> parse_flags(int argc, char** argv) {
   CLI::App app;
   Typed typed;
   declare(app, typed);
@@ -101,13 +101,13 @@ ParsedFlags parse_flags(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {
-    return {std::nullopt, app.exit(success)};
+    return tl::unexpected(app.exit(success));
   } catch (const CLI::ParseError& error) {
     return refuse(control::wrong_usage(app, error, "musterd"), kUsage);
   }
-  if (flags.transient) flags.sources.kind = ConfigFile::kNone;
+  if (flags.transient) flags.sources.kind = Sources::ConfigFile::kNone;
   if (!typed.config.empty()) {
-    flags.sources.kind = ConfigFile::kGiven;
+    flags.sources.kind = Sources::ConfigFile::kGiven;
     flags.sources.path = typed.config;
   }
   for (const std::string& text : typed.settings) {
@@ -136,7 +136,7 @@ ParsedFlags parse_flags(int argc, char** argv) {
     return refuse("the engine " + flags.engine_program + " cannot be run: " + fault +
                       "; complete the installation, or name it with --engine",
                   kFailed);
-  return {std::move(flags), 0};
+  return std::move(flags);
 }
 
 }  // namespace muster::supervisor

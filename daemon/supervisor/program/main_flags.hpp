@@ -3,7 +3,6 @@
 
 #include "daemon/supervisor/program/startup.hpp"
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,12 +30,8 @@ struct Flags {
 };
 
 // The flags, or the exit code: 0 after --help and --version, 2 for a mistake, 1 if the engine's program
-// cannot be run. parse_flags() has then printed the reason.
-struct ParsedFlags {
-  std::optional<Flags> flags;
-  int exit_code = 0;
-};
-ParsedFlags parse_flags(int argc, char** argv);
+// cannot be run. The reason is then printed already.
+tl::expected<Flags, int> parse_flags(int argc, char** argv);
 
 // Where the flags write what was typed.
 struct Typed {

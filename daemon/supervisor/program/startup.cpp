@@ -96,8 +96,8 @@ Result<std::string> load_secret(const std::string& path) {
   return load_text(path);
 }
 
-Result<OwnCredentials> load_certificates(const std::string& folder, const std::string& cluster,
-                                         const std::string& node) {
+Result<Roster::OwnCredentials> load_certificates(const std::string& folder, const std::string& cluster,
+                                                 const std::string& node) {
   const std::string own = fmt::format("{}/{}", folder, node);
   MUSTER_ASSIGN_OR_RETURN(const std::string authority, load_text(folder + "/authority.pem"));
   control::CertifiedKey pair;
@@ -105,15 +105,17 @@ Result<OwnCredentials> load_certificates(const std::string& folder, const std::s
   MUSTER_ASSIGN_OR_RETURN(pair.key, load_secret(own + "-key.pem"));
   MUSTER_ASSIGN_OR_RETURN(const control::Validity validity, control::validity_of(pair.certificate));
   MUSTER_ASSIGN_OR_RETURN(auto credentials, control::Credentials::of_certificates(cluster, authority, pair));
-  return OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)), validity};
+  return Roster::OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)),
+                                validity};
 }
 
-Result<OwnCredentials> load_shared_secret(const std::string& file, const std::string& cluster,
-                                          const std::string& node) {
+Result<Roster::OwnCredentials> load_shared_secret(const std::string& file, const std::string& cluster,
+                                                  const std::string& node) {
   MUSTER_ASSIGN_OR_RETURN(std::string secret, load_secret(file));
   while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
   MUSTER_ASSIGN_OR_RETURN(auto credentials, control::Credentials::of_secret(cluster, node, secret));
-  return OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)), std::nullopt};
+  return Roster::OwnCredentials{std::make_shared<const control::Credentials>(std::move(credentials)),
+                                std::nullopt};
 }
 
 // The host of the cluster file that this node is. Its name is that in its settings, else the system's, whole
@@ -154,9 +156,9 @@ Status load_cluster(const config::Settings& settings, Options& options) {
   const std::string& secret = settings.peers.secret_file;
   const std::string& folder = settings.peers.certificates;
   if (settings.peers.plaintext) {
-    roster.trust = Trust::kPlainText;
+    roster.trust = Roster::Trust::kPlainText;
   } else if (!secret.empty()) {
-    roster.trust = Trust::kSecret;
+    roster.trust = Roster::Trust::kSecret;
     roster.load_credentials = [secret, name = roster.cluster, here] {
       return load_shared_secret(secret, name, here);
     };
@@ -209,10 +211,10 @@ std::string program_beside(const std::string& name, const std::string& installed
 
 Result<config::Resolved> load_settings(const Sources& sources) {
   config::Inputs inputs{sources.flags, sources.environment, std::nullopt};
-  const bool given = sources.kind == ConfigFile::kGiven;
+  const bool given = sources.kind == Sources::ConfigFile::kGiven;
   const std::string path = given ? sources.path : kDefaultConfig;
   const bool wanted =
-      given || (sources.kind == ConfigFile::kDefaultIfThere && access(path.c_str(), F_OK) == 0);
+      given || (sources.kind == Sources::ConfigFile::kDefaultIfThere && access(path.c_str(), F_OK) == 0);
   if (wanted) {
     MUSTER_ASSIGN_OR_RETURN(inputs.file, config::load_file(path, config::Ownership::kTrusted));
   }

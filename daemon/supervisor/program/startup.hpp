@@ -12,9 +12,8 @@ namespace muster::supervisor {
 
 inline constexpr const char* kDefaultConfig = "/etc/muster/musterd.yaml";
 
-enum class ConfigFile : std::uint8_t { kGiven, kDefaultIfThere, kNone };
-
 struct Sources {
+  enum class ConfigFile : std::uint8_t { kGiven, kDefaultIfThere, kNone };
   ConfigFile kind = ConfigFile::kDefaultIfThere;
   std::string path;  // kGiven
   std::vector<config::Inputs::Flag> flags;

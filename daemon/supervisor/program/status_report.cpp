@@ -2,7 +2,6 @@
 
 #include "daemon/control/own_version.hpp"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <set>
@@ -101,7 +100,7 @@ Json origin_json(const CgroupOrigin& origin) {
 Json origins_of(const Job& job) {
   std::map<RankOrigin, std::vector<std::uint32_t>> ranks;
   for (const Rank rank : job.spec.world.locals())
-    if (const Claim& claim = job.claims[rank]; claim.held && !claim.origin.empty())
+    if (const Job::Claim& claim = job.claims[rank]; claim.held && !claim.origin.empty())
       ranks[claim.origin].push_back(rank.value);
   Json origins = Json::array();
   for (const auto& [origin, where] : ranks) {
@@ -121,10 +120,10 @@ struct Gathered {
   Json jobs = Json::array();
   std::size_t open = 1;
   control::Loop::Watch timer = 0;
-  Reply reply;  // empty once it has been called
+  decltype(Connections::Caller::reply) reply;  // empty once it has been called
 
   void answer() {
-    if (const Reply once = std::exchange(reply, nullptr))
+    if (const auto once = std::exchange(reply, nullptr))
       once(control::success({{"jobs", std::move(jobs)}}), {});
   }
 };
@@ -148,7 +147,7 @@ Json StatusReport::status(const control::Actor& actor) const {
   const Shares memory = from_.memory.held();
   Json jobs = Json::array();
   for (const auto& [name, job] : from_.table.jobs())
-    if (JobTable::may_act(job, actor).ok()) jobs.push_back(describe(job, actor));  // as in jobs()
+    if (may_act(job, actor).ok()) jobs.push_back(describe(job, actor));  // as in jobs()
   Json later = Json::array();
   for (const auto& [name, value] : state.later.items()) later.push_back(name);
   Json result = version();
@@ -207,9 +206,9 @@ Json StatusReport::describe(const Job& job, const control::Actor& actor) const {
   return json;
 }
 
-void StatusReport::jobs(const control::Actor& actor, const Json& body, const Reply& reply) const {
+void StatusReport::jobs(const Connections::Caller& caller, const Json& body) const {
   const auto gathered = std::make_shared<Gathered>();
-  gathered->reply = reply;
+  gathered->reply = caller.reply;
   gathered->timer = loop_.after(timeout_in(body, kReportTime), [gathered] { gathered->answer(); });
   const auto close = [&loop = loop_, gathered] {
     if (--gathered->open > 0) return;
@@ -217,9 +216,9 @@ void StatusReport::jobs(const control::Actor& actor, const Json& body, const Rep
     gathered->answer();
   };
   for (const auto& [name, job] : from_.table.jobs()) {
-    if (!JobTable::may_act(job, actor).ok()) continue;  // other users' jobs are not shown
+    if (!may_act(job, caller.actor).ok()) continue;  // other users' jobs are not shown
     const std::size_t index = gathered->jobs.size();
-    gathered->jobs.push_back(describe(job, actor));
+    gathered->jobs.push_back(describe(job, caller.actor));
     gathered->jobs[index].update({{"ranks", Json::array()}, {"answered", false}});
     ++gathered->open;
     const World& world = job.spec.world;

@@ -13,7 +13,6 @@
 #include "daemon/supervisor/takeover/takeover.hpp"
 
 #include <chrono>
-#include <cstdint>
 
 namespace muster::supervisor {
 
@@ -49,7 +48,7 @@ class StatusReport {
   // Asks each engine for its ranks, and those of the job's other nodes. The answer goes out when the last
   // engine has answered, or after kReportTime without stopped or stuck ones: one job must not hide the
   // others.
-  void jobs(const control::Actor& actor, const control::Json& body, const Reply& reply) const;
+  void jobs(const Connections::Caller& caller, const control::Json& body) const;
 
  private:
   control::Json describe(const Job& job, const control::Actor& actor) const;

@@ -51,7 +51,7 @@ Listeners::Options listeners_of(const Options& options) {
 }
 
 Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Clock& clock,
-                                                     std::vector<Inherited> inherited) {
+                                                     std::vector<DescriptorStore::Inherited> inherited) {
   RestoredDescriptors restored(std::move(inherited), options.runtime_directory);
   MUSTER_ASSIGN_OR_RETURN(Listeners listeners,
                           Listeners::open(listeners_of(options), restored.listeners(listeners_of(options))));
@@ -62,7 +62,7 @@ Result<std::unique_ptr<Supervisor>> Supervisor::open(Options options, const Cloc
   supervisor->takeover_.begin(std::move(restored));
   supervisor->acceptor_.start();
   if (const Status opened = supervisor->peers_.open(); !opened.ok()) {
-    if (supervisor->jobs_.empty()) return fail(opened);
+    if (supervisor->table_.jobs().empty()) return fail(opened);
     MUSTER_LOG(kError, "supervisor", "no other node can be reached: {}; SIGHUP tries again", opened.text());
   }
   MUSTER_RETURN_IF_ERROR(supervisor->start_configured_jobs());
@@ -87,7 +87,7 @@ Supervisor::Supervisor(Options options, const Clock& clock, Listeners listeners,
       spanning_({loop_, clock_, table_, jobs_, peers_, options_, retries_,
                  [this](const control::JobSpec& wanted) { return evictions_.place_may_come(wanted); },
                  [this](const std::string& job, const Status& why) { claims_.turn_away(job, why); }},
-                [this](const RendezvousRank::Job& job) { return rendezvous_service_.owner_here(job); }),
+                [this](const Rendezvous::Job& job) { return rendezvous_service_.owner_here(job); }),
       texts_(jobs_, clock_),
       questions_(loop_, clock_, table_, ways_of_questions()),
       gathered_(clock_, table_, questions_),
@@ -141,7 +141,7 @@ void Supervisor::on_heard(const std::string& peer, const control::Json& message)
 
 RendezvousService::Events Supervisor::events_of_rendezvous() {
   return {.refuse = [this](std::uint64_t ticket, const Status& why) { claims_.refuse_gathered(ticket, why); },
-          .all_here = [this](const RendezvousRank::Job& job,
+          .all_here = [this](const Rendezvous::Job& job,
                              const std::string& mesh) { claims_.all_gathered(job, mesh); }};
 }
 
@@ -159,17 +159,18 @@ PeerQuestions::Ways Supervisor::ways_of_questions() {
 
 RunningJobs::Events Supervisor::events_of_jobs() {
   return {
-      .owned = [this](ConnectionId owner) { connections_.own(owner); },
-      .disowned = [this](ConnectionId owner) { connections_.disown(owner); },
+      .owned = [this](Connections::Id owner) { connections_.own(owner); },
+      .disowned = [this](Connections::Id owner) { connections_.disown(owner); },
       .ready = [this](const std::string& job, const Status& status) { claims_.job_reported(job, status); },
-      .heard = [this](const std::string& job, const EngineEvent& word) { spanning_.on_word(job, word); },
+      .heard = [this](const std::string& job,
+                      const RunningJobs::EngineEvent& word) { spanning_.on_word(job, word); },
       .ending =
           [this](const std::string& job, const Status& why) {
             spanning_.on_ending(job, why);
             if (!jobs_.facts(job).reaped) claims_.turn_away(job, for_ranks(job, why));
           },
       .gone = [this](const std::string& job, const Status& why, bool reaped) { on_gone(job, why, reaped); },
-      .idle = [this](const std::string& job, Idle idle) { spanning_.on_idle(job, idle); },
+      .idle = [this](const std::string& job, RunningJobs::Idle idle) { spanning_.on_idle(job, idle); },
       .short_of_memory = [this](const std::string& job,
                                 std::uint64_t bytes) { evictions_.make_memory(job, bytes); },
       .stays =
@@ -187,11 +188,11 @@ Connections::Events Supervisor::events_of_connections() {
               [this](shm::Descriptor socket, PendingClient client, std::span<const std::byte> bytes) {
                 claims_.hear(std::move(socket), std::move(client), bytes);
               },
-          .command = [this](const Caller& caller, const control::Json& body,
-                            const Reply& reply) { commands_.run(caller, body, reply); },
+          .command = [this](const Connections::Caller& caller,
+                            const control::Json& body) { commands_.run(caller, body); },
           .left =
-              [this](ConnectionId owner) {
-                jobs_.end_owned_by(owner);
+              [this](Connections::Id owner) {
+                jobs_.end_all(RunningJobs::kOwnerLeft, RunningJobs::kEngineEndTime, owner);
                 spanning_.on_left(owner);
               }};
 }
@@ -241,7 +242,7 @@ Status Supervisor::start_configured_jobs() {
     }
     const Status started = start();
     if (started.ok()) continue;
-    if (jobs_.empty()) return started;
+    if (table_.jobs().empty()) return started;
     tell(started);  // no reason to end the jobs that run
   }
   return {};

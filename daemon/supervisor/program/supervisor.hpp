@@ -65,7 +65,7 @@ class Supervisor {
  public:
   // `inherited`: what a predecessor left.
   static Result<std::unique_ptr<Supervisor>> open(Options options, const Clock& clock,
-                                                  std::vector<Inherited> inherited = {});
+                                                  std::vector<DescriptorStore::Inherited> inherited = {});
   // Runs until shutdown: SIGTERM drains, then it returns.
   void run();
   // In place of run(), on its thread: does one thing that is due, without waiting. False if none was.

@@ -130,8 +130,9 @@ void GatheredTexts::conclude(const std::shared_ptr<Collection>& all, std::uint32
   all->gathered(all->texts);
 }
 
-TextsOfNodes texts_of_nodes(const World& world, const std::vector<GatheredTexts::NodeText>& texts) {
-  TextsOfNodes all;
+GatheredTexts::AnswerOfAll texts_of_nodes(const World& world,
+                                          const std::vector<GatheredTexts::NodeText>& texts) {
+  GatheredTexts::AnswerOfAll all;
   Json nodes = Json::array();
   for (std::uint32_t n = 0; n < texts.size(); ++n) {
     Json node{{"node", texts[n].node}, {"ranks", ranks_on(world, NodeIndex(n))}};

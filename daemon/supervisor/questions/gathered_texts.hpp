@@ -22,6 +22,12 @@ namespace muster::supervisor {
 // Fails   each node: as PeerQuestions; kProtocol; kNoResource. Each names the node.
 class GatheredTexts {
  public:
+  // The answer to a command line: {"nodes": [{"node", "ranks", "bytes"}]}, and all texts end to end in that
+  // order. A node without a text has "why" and "status" in the place of "bytes".
+  struct AnswerOfAll {
+    control::Json result;
+    std::string text;
+  };
   static constexpr Nanos kTime = std::chrono::seconds(10);
   static constexpr std::size_t kBytesMax = std::size_t{128} << 20;
 
@@ -56,13 +62,8 @@ class GatheredTexts {
   std::size_t held_ = 0;  // bytes that open gatherings have received or expect
 };
 
-// The answer to a command line: {"nodes": [{"node", "ranks", "bytes"}]}, and all texts end to end in that
-// order. A node without a text has "why" and "status" in the place of "bytes".
-struct TextsOfNodes {
-  control::Json result;
-  std::string text;
-};
-TextsOfNodes texts_of_nodes(const World& world, const std::vector<GatheredTexts::NodeText>& texts);
+GatheredTexts::AnswerOfAll texts_of_nodes(const World& world,
+                                          const std::vector<GatheredTexts::NodeText>& texts);
 // The result of a job whose only node has a text of that length.
 control::Json text_of_one_node(const World& world, std::size_t bytes);
 

@@ -1,6 +1,7 @@
 #include "daemon/supervisor/questions/peer_questions.hpp"
 
 #include "daemon/control/link/frame.hpp"
+#include "daemon/supervisor/base/said.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,11 +24,6 @@ std::optional<std::uint64_t> number_field(const Json& message, const char* name)
   const auto field = message.find(name);
   if (field == message.end() || !field->is_number_unsigned()) return std::nullopt;
   return field->get<std::uint64_t>();
-}
-
-std::string text_field(const Json& message, const char* name) {
-  const auto field = message.find(name);
-  return field != message.end() && field->is_string() ? field->get<std::string>() : std::string();
 }
 
 bool may_be_asked(const std::string& command) {
@@ -56,17 +52,6 @@ Result<Json> result_from(const std::string& peer, const Json& message) {
   return *result;
 }
 
-// Collects the answers of a job's nodes.
-struct AllNodes {
-  std::vector<PeerQuestions::NodeAnswer> answers;
-  std::size_t open = 0;
-  PeerQuestions::AllAnswered all_answered;
-
-  void close() {
-    if (--open == 0) all_answered(std::move(answers));
-  }
-};
-
 }  // namespace
 
 PeerQuestions::PeerQuestions(control::Loop& loop, const Clock& clock, const JobTable& table, Ways ways)
@@ -80,6 +65,15 @@ PeerQuestions::~PeerQuestions() {
 
 void PeerQuestions::ask_nodes(const Job& job, const std::string& command, Nanos time,
                               AllAnswered all_answered) {
+  struct AllNodes {
+    std::vector<NodeAnswer> answers;
+    std::size_t open = 0;
+    AllAnswered all_answered;
+
+    void close() {
+      if (--open == 0) all_answered(std::move(answers));
+    }
+  };
   const World& world = job.spec.world;
   const auto all = std::make_shared<AllNodes>();
   all->all_answered = std::move(all_answered);
@@ -168,15 +162,15 @@ Status PeerQuestions::may_ask(const std::string& peer, const Job* job, const std
 }
 
 void PeerQuestions::hear_question(const std::string& peer, std::uint64_t number, const Json& message) {
-  const std::string name = text_field(message, "job");
-  const std::string command = text_field(message, "command");
-  const std::uint64_t epoch = number_field(message, "epoch").value_or(0);
+  const std::string name = said_text(message, "job");
+  const std::string command = said_text(message, "command");
+  const std::uint64_t epoch = said_number(message, "epoch");
   const Asker asker{peer, number};
   if (const Status may = may_ask(peer, table_.find(name, epoch), command); !may.ok())
     return answer(asker, control::failed(may));
   if (message.contains("report")) {  // a further part of a text
-    const auto from = number_field(message, "from").value_or(0);
-    return answer(asker, body_of(kept_.part(peer, number_field(message, "report").value_or(0), from)));
+    const std::uint64_t report = said_number(message, "report");
+    return answer(asker, body_of(kept_.part(peer, report, said_number(message, "from"))));
   }
   const Subject subject{epoch, command};
   const bool is_asked = asked_.contains(subject);

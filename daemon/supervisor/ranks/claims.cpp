@@ -25,16 +25,6 @@ static_assert(Retries::kPlaceTime > RunningJobs::kEngineEndTime);  // so the pla
 constexpr Shares::Words kSessions{"sessions that are attached or wait for their job", "limits.sessions_max",
                                   "limits.sessions_per_user_max", "let some of the ranks end"};
 
-// Whether the peer has closed the socket.
-bool is_left(const shm::Descriptor& socket) {
-  pollfd entry{socket.get(), 0, 0};
-  return poll(&entry, 1, 0) == 1 && (entry.revents & POLLHUP) != 0;
-}
-
-Rank rank_of(const shm::Hello& hello) {
-  return Rank(static_cast<std::uint32_t>(hello.rank));
-}
-
 Status check_sizes(const shm::Hello& hello) {
   const bool same = hello.abi_version == shm::kAbiVersion &&
                     hello.submission_bytes == shm::kSubmissionBytes &&
@@ -62,10 +52,87 @@ Claims::Claims(control::Loop& loop, JobTable& table, RunningJobs& jobs, Eviction
       options_(options),
       events_(std::move(events)) {}
 
+// ---- a client -------------------------------------------------------------------------------------
+
 // A governor may attach to any job, also at the ranks' door.
 control::Actor Claims::Client::actor() const {
   return {peer.who, control::is_governor(peer.who, geteuid()), key};
 }
+
+bool Claims::Client::has_left() const {
+  pollfd entry{socket.get(), 0, 0};
+  return poll(&entry, 1, 0) == 1 && (entry.revents & POLLHUP) != 0;
+}
+
+// A launcher that says that all ranks are here need not wait for them.
+bool Claims::Client::must_gather(const Options& options) const {
+  return !options.roster.alone() && options.auto_create_jobs && !gathered && hello.world_size > 1 &&
+         hello.local_size != hello.world_size;
+}
+
+// torchrun, srun and mpirun start ranks of a job that nobody has created: the first rank creates it.
+Result<control::JobSpec> Claims::Client::spec(std::string_view mesh, const Options& options) const {
+  const std::string name(hello.job);
+  const bool anothers = name.find('@') != std::string::npos;
+  if (!options.auto_create_jobs || hello.world_size < 1 || anothers)
+    return fail(Code::kNotFound,
+                "no job is named {}; create it in the cluster file or start it with `muster run`", name);
+  const auto world = static_cast<std::uint32_t>(hello.world_size);
+  if (world > kRanksOnNodeMax)
+    return fail(
+        Code::kBadArgument,
+        "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
+        name, world, kRanksOnNodeMax);
+  control::JobSpec made = options.job_defaults;
+  made.name = name;
+  made.world = world;
+  // In the form of `muster run`, which joins a job only if its mesh is the same.
+  MUSTER_ASSIGN_OR_RETURN(made.mesh, canonical_mesh(mesh, world));
+  made.scope = control::scope_of(actor(), made.owner.uid);
+  made.owner = peer.who;
+  made.claim = control::ClaimRule::kOwner;
+  return made;
+}
+
+// As the rendezvous knows it.
+Result<Rendezvous::Rank> Claims::Client::rendezvous_rank(std::string_view mesh) const {
+  Rendezvous::Rank waits;
+  waits.job = gathers();
+  waits.who = peer.who;
+  MUSTER_RETURN_IF_ERROR(control::check_job_name(waits.job.name));
+  if (!peer.who.is_home() && key.empty())
+    return fail(
+        Code::kDenied,
+        "other nodes do not know {}; give all {} ranks one job key (MUSTER_JOB_KEY), or say that all of "
+        "them are on this node (local world size)",
+        control::text_of(peer.who), hello.world_size);
+  if (hello.rank < 0 || hello.rank >= hello.world_size)
+    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", hello.rank, hello.world_size - 1,
+                waits.job.name);
+  waits.gid = peer.process.gid;
+  waits.pid = peer.process.pid;
+  waits.rank = static_cast<std::uint32_t>(hello.rank);
+  waits.world = static_cast<std::uint32_t>(hello.world_size);
+  if (!mesh.empty()) {
+    MUSTER_ASSIGN_OR_RETURN(waits.mesh, canonical_mesh(mesh, waits.world));
+  }
+  return waits;
+}
+
+Rendezvous::Job Claims::Client::gathers() const {
+  return {control::scope_of(actor(), control::kNoUid), std::string(hello.job)};
+}
+
+// To be called once the rank is welcome: the look takes longer than all else.
+RankOrigin Claims::Client::origin() const {
+  RankOrigin found =
+      origin_of_rank(peer.process.pid, peer.who, shm::checked_text(hello.slurm, "slurm").value_or(""),
+                     shm::checked_text(hello.host, "host").value_or(""));
+  if (shm::has_ended(peer.process.pidfd)) found.seen = {};  // its number may be another's by now
+  return found;
+}
+
+// ---- claims ------------------------------------------------------------------------------------
 
 void Claims::hear(shm::Descriptor socket, PendingClient peer, std::span<const std::byte> hello) {
   auto checked = shm::checked<shm::Hello>(hello, shm::MessageKind::kHello);
@@ -82,7 +149,7 @@ void Claims::hear(shm::Descriptor socket, PendingClient peer, std::span<const st
 }
 
 void Claims::admit(Client client) {
-  if (is_left(client.socket)) return;  // it gave up waiting, and may have come again
+  if (client.has_left()) return;  // it gave up waiting, and may have come again
   const auto name = shm::checked_text(client.hello.job, "job");
   const auto token = shm::checked_text(client.hello.token, "token");
   const auto mesh = shm::checked_text(client.hello.mesh, "mesh");
@@ -100,23 +167,23 @@ void Claims::admit(Client client) {
     for (const Status& possible : {events_.awaited(job), check_possible(client, *mesh)})
       if (!possible.ok()) return refuse(client, possible);
     if (wait_for_place(client, job)) return;
-    if (must_gather(client)) return gather(std::move(client), *mesh);
+    if (client.must_gather(options_)) return gather(std::move(client), *mesh);
     const Status made = make_job(client, *mesh);
     // The last ranks of a job that could make room may just be leaving.
     const bool full = !table_.places().has_room(client.peer.who.account);
     if (!made.ok() && full && claim_later(client)) return;
     if (!made.ok()) return refuse(client, made);
   }
-  if (table_.find(job)->state == JobState::kAdopting || jobs_.facts(job).reaped) {
+  if (table_.find(job)->state == Job::State::kAdopting || jobs_.facts(job).reaped) {
     waiting_[job].clients.push_back(std::move(client));
     return;
   }
-  const Claimant claimant{actor,
-                          client.peer.process.pid,
-                          client.hello.rank,
-                          client.hello.world_size,
-                          std::string(*token),
-                          std::string(*mesh)};
+  const JobTable::Claimant claimant{actor,
+                                    client.peer.process.pid,
+                                    client.hello.rank,
+                                    client.hello.world_size,
+                                    std::string(*token),
+                                    std::string(*mesh)};
   const Status claimed = table_.claim(job, claimant);
   if (claimed.code() == Code::kDuplicate && claim_later(client)) return;
   if (means_another(client, job, claimed)) {
@@ -127,14 +194,16 @@ void Claims::admit(Client client) {
   if (!claimed.ok()) return refuse(client, claimed);
   client.claimed = true;
   jobs_.watch_idle(job);
-  if (table_.find(job)->state != JobState::kStarting) return hand_over(std::move(client));
+  if (table_.find(job)->state != Job::State::kStarting) return hand_over(std::move(client));
   waiting_[job].clients.push_back(std::move(client));
 }
 
 // A rank that waits until its claim is free needs no session of its own yet.
 Status Claims::check_room(const Client& client, const std::string& job) {
   const Account& account = client.peer.who.account;
-  if (table_.is_held(job, client.hello.rank) || sessions_by_user().has_room(account)) return {};
+  const Job* entry = table_.find(job);
+  const bool held = entry != nullptr && entry->is_held(client.hello.rank);
+  if (held || sessions_by_user().has_room(account)) return {};
   forget_leavers();
   const Shares sessions = sessions_by_user();
   return sessions.has_room(account) ? Status() : sessions.refusal(account, kSessions);
@@ -147,7 +216,7 @@ bool Claims::means_another(const Client& client, const std::string& job, const S
   const bool resized = world >= 1 && static_cast<std::uint32_t>(world) != entry->spec.world.size();
   const bool other = claimed.code() == Code::kConfig || (claimed.code() == Code::kBadArgument && resized);
   if (!other || !jobs_.facts(job).made) return false;
-  return JobTable::is_own(*entry, client.actor()) && check_possible(client, client.hello.mesh).ok();
+  return is_own(*entry, client.actor()) && check_possible(client, client.hello.mesh).ok();
 }
 
 // True: takes the client. A job that is ending still has the place of the client's job.
@@ -159,67 +228,35 @@ bool Claims::wait_for_place(Client& client, const std::string& job) {
   client.applied = true;
   const auto kept = std::make_shared<Client>(std::move(client));
   retries_.wait_for_place(
-      {account, job, [kept] { return is_left(kept->socket); }, [this, kept] { admit(std::move(*kept)); }});
+      {account, job, [kept] { return kept->has_left(); }, [this, kept] { admit(std::move(*kept)); }});
   return true;
 }
 
 // Whether the client's job can be made once there is room for it: no other job ends for one that cannot.
 Status Claims::check_possible(const Client& client, std::string_view mesh) const {
-  if (must_gather(client)) {
-    const auto rank = rendezvous_rank(client, mesh);
+  if (client.must_gather(options_)) {
+    const auto rank = client.rendezvous_rank(mesh);
     return rank ? Status() : rank.error();
   }
-  MUSTER_ASSIGN_OR_RETURN(const control::JobSpec spec, spec_for(client, mesh));
+  MUSTER_ASSIGN_OR_RETURN(const control::JobSpec spec, client.spec(mesh, options_));
   MUSTER_RETURN_IF_ERROR(control::check_job_name(spec.name));
   return check_size(spec, options_);
 }
 
 Status Claims::make_job(const Client& client, std::string_view mesh) {
-  MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, spec_for(client, mesh));
+  MUSTER_ASSIGN_OR_RETURN(control::JobSpec spec, client.spec(mesh, options_));
   return jobs_.start(std::move(spec), {.gid = client.peer.process.gid, .made = true},
                      [job = client.job](const Status& status) {
                        if (!status.ok()) MUSTER_LOG(kWarning, "supervisor", "job {}: {}", job, status.text());
                      });
 }
 
-// torchrun, srun and mpirun start ranks of a job that nobody has created: the first rank creates it.
-Result<control::JobSpec> Claims::spec_for(const Client& client, std::string_view mesh) const {
-  const shm::Hello& hello = client.hello;
-  const std::string name(hello.job);
-  const bool anothers = name.find('@') != std::string::npos;
-  if (!options_.auto_create_jobs || hello.world_size < 1 || anothers)
-    return fail(Code::kNotFound,
-                "no job is named {}; create it in the cluster file or start it with `muster run`", name);
-  const auto world = static_cast<std::uint32_t>(hello.world_size);
-  if (world > kRanksOnNodeMax)
-    return fail(
-        Code::kBadArgument,
-        "job {} is of {} ranks, and {} are possible (limits.ranks_per_job_max goes no higher); start fewer",
-        name, world, kRanksOnNodeMax);
-  control::JobSpec spec = options_.job_defaults;
-  spec.name = name;
-  spec.world = world;
-  // In the form of `muster run`, which joins a job only if its mesh is the same.
-  MUSTER_ASSIGN_OR_RETURN(spec.mesh, canonical_mesh(mesh, world));
-  spec.scope = control::scope_of(client.actor(), spec.owner.uid);
-  spec.owner = client.peer.who;
-  spec.claim = control::ClaimRule::kOwner;
-  return spec;
-}
-
 // ---- at the rendezvous -------------------------------------------------------------------------
-
-// A launcher that says that all ranks are here need not wait for them.
-bool Claims::must_gather(const Client& client) const {
-  const shm::Hello& hello = client.hello;
-  return !options_.roster.alone() && options_.auto_create_jobs && !client.gathered && hello.world_size > 1 &&
-         hello.local_size != hello.world_size;
-}
 
 void Claims::gather(Client client, std::string_view mesh) {
   forget_leavers();  // a former process of the rank may have waited
   const std::string job = client.job;
-  auto rank = rendezvous_rank(client, mesh);
+  auto rank = client.rendezvous_rank(mesh);
   if (!rank) return refuse(client, rank.error());
   const auto ticket =
       rendezvous_service_.come(*std::move(rank), Nanos(std::max<std::int64_t>(client.hello.timeout_ns, 0)));
@@ -232,44 +269,14 @@ void Claims::gather(Client client, std::string_view mesh) {
   waiting_[job].clients.push_back(std::move(client));
 }
 
-// As the rendezvous knows it.
-Result<RendezvousRank> Claims::rendezvous_rank(const Client& client, std::string_view mesh) const {
-  const shm::Hello& hello = client.hello;
-  RendezvousRank rank;
-  rank.job = gathers(client);
-  rank.who = client.peer.who;
-  MUSTER_RETURN_IF_ERROR(control::check_job_name(rank.job.name));
-  if (!client.peer.who.is_home() && client.key.empty())
-    return fail(
-        Code::kDenied,
-        "other nodes do not know {}; give all {} ranks one job key (MUSTER_JOB_KEY), or say that all of "
-        "them are on this node (local world size)",
-        control::text_of(client.peer.who), hello.world_size);
-  if (hello.rank < 0 || hello.rank >= hello.world_size)
-    return fail(Code::kBadArgument, "rank {} is not in 0..{} of job {}", hello.rank, hello.world_size - 1,
-                rank.job.name);
-  rank.gid = client.peer.process.gid;
-  rank.pid = client.peer.process.pid;
-  rank.rank = static_cast<std::uint32_t>(hello.rank);
-  rank.world = static_cast<std::uint32_t>(hello.world_size);
-  if (!mesh.empty()) {
-    MUSTER_ASSIGN_OR_RETURN(rank.mesh, canonical_mesh(mesh, rank.world));
-  }
-  return rank;
-}
-
-RendezvousRank::Job Claims::gathers(const Client& client) {
-  return {control::scope_of(client.actor(), control::kNoUid), std::string(client.hello.job)};
-}
-
 void Claims::refuse_gathered(std::uint64_t ticket, const Status& why) {
   for (const Client& client :
        take_gathered([ticket](const Client& waiting) { return waiting.ticket == ticket; }))
-    if (!is_left(client.socket)) refuse(client, why);
+    if (!client.has_left()) refuse(client, why);
 }
 
-void Claims::all_gathered(const RendezvousRank::Job& job, const std::string& mesh) {
-  for (Client& client : take_gathered([&job](const Client& waiting) { return gathers(waiting) == job; })) {
+void Claims::all_gathered(const Rendezvous::Job& job, const std::string& mesh) {
+  for (Client& client : take_gathered([&job](const Client& waiting) { return waiting.gathers() == job; })) {
     client.gathered = true;
     // The first of them makes the job, and any of them may have named the mesh.
     const bool said = client.hello.mesh[0] != '\0';
@@ -316,9 +323,9 @@ bool Claims::claim_later(Client& client) {
 
 void Claims::hand_over(Client client) {
   const std::string job = client.job;
-  const Rank rank = rank_of(client.hello);
+  const Rank rank = client.rank();
   MUSTER_ASSERT(client.claimed);
-  if (is_left(client.socket)) {
+  if (client.has_left()) {
     table_.withdraw(job, rank);
     jobs_.watch_idle(job);
     return events_.changed();
@@ -349,7 +356,7 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
       waiting.attach_again = loop_.after(kAttachAgain, [this, job] { hand_over_again(job); });
     return;
   }
-  const Rank rank = rank_of(client.hello);
+  const Rank rank = client.rank();
   Status status = answer ? Status() : jobs_.unless_ending(job, answer.error());
   if (answer) {
     const auto result = control::result_of(*answer);
@@ -359,7 +366,7 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
     const auto attachments = answer->body.find("attachments");
     const bool counts =
         attachments != answer->body.end() && table_.attached(job, rank, attachments->get<std::uint32_t>());
-    const bool is_news = status.ok() && note_origin(job, client);
+    const bool is_news = status.ok() && table_.came_from(job, rank, client.origin());
     if (counts || is_news) events_.save();
   }
   if (!status.ok()) {
@@ -368,16 +375,6 @@ void Claims::on_attached(const std::string& job, Client client, const Result<Pac
     refuse(client, status);
   }
   events_.changed();
-}
-
-// Called once the rank is welcome: the look takes longer than all else. Returns whether the state must be
-// saved.
-bool Claims::note_origin(const std::string& job, const Client& client) {
-  RankOrigin origin = origin_of_rank(client.peer.process.pid, client.peer.who,
-                                     shm::checked_text(client.hello.slurm, "slurm").value_or(""),
-                                     shm::checked_text(client.hello.host, "host").value_or(""));
-  if (shm::has_ended(client.peer.process.pidfd)) origin.seen = {};  // its number may be another's by now
-  return table_.came_from(job, rank_of(client.hello), origin);
 }
 
 void Claims::refuse(const Client& client, const Status& why) {
@@ -399,7 +396,7 @@ void Claims::job_reported(const std::string& job, const Status& status) {
 
 void Claims::turn_away(const std::string& job, const Status& why) {
   for (Client& client : take_waiting(job)) {
-    if (client.claimed) table_.withdraw(job, rank_of(client.hello));
+    if (client.claimed) table_.withdraw(job, client.rank());
     refuse(client, why);
   }
 }
@@ -427,16 +424,16 @@ std::vector<Claims::Client> Claims::take_waiting(const std::string& job) {
 void Claims::forget_leavers() {
   for (auto& [job, waiting] : waiting_)
     std::erase_if(waiting.clients, [this, name = job](Client& client) {
-      const bool left = is_left(client.socket);
+      const bool left = client.has_left();
       if (left) depart(client);
-      if (left && client.claimed) table_.withdraw(name, rank_of(client.hello));
+      if (left && client.claimed) table_.withdraw(name, client.rank());
       return left;
     });
 }
 
 Shares Claims::sessions_by_user() const {
   Shares sessions = session_shares(options_);
-  table_.count_sessions(sessions);
+  count_sessions(table_, sessions);
   for (const auto& [job, waiting] : waiting_)
     for (const Client& client : waiting.clients)
       if (!client.claimed) sessions.enter(client.peer.who.account);

@@ -55,7 +55,7 @@ class Claims {
   void admit_waiting(const std::string& job);
   // The decisions of the rendezvous: a rank is refused; or this node makes the job, and all its ranks go on.
   void refuse_gathered(std::uint64_t ticket, const Status& why);
-  void all_gathered(const RendezvousRank::Job& job, const std::string& mesh);
+  void all_gathered(const Rendezvous::Job& job, const std::string& mesh);
   // No rank waits at the rendezvous any more.
   void disperse(const Status& why);
 
@@ -77,6 +77,16 @@ class Claims {
     control::Loop::Watch watch = 0;  // of its end, while it waits there
 
     control::Actor actor() const;
+    Rank rank() const { return Rank(static_cast<std::uint32_t>(hello.rank)); }
+    bool has_left() const;  // it has closed the socket
+    RankOrigin origin() const;
+    // Whether it waits for the other ranks of its job; which job that is, and the rank as the rendezvous
+    // knows it.
+    bool must_gather(const Options& options) const;
+    Rendezvous::Job gathers() const;
+    Result<Rendezvous::Rank> rendezvous_rank(std::string_view mesh) const;
+    // The job that it makes.
+    Result<control::JobSpec> spec(std::string_view mesh, const Options& options) const;
   };
   struct Waiting {
     std::vector<Client> clients;
@@ -85,21 +95,16 @@ class Claims {
   void admit(Client client);
   Status check_room(const Client& client, const std::string& job);
   bool wait_for_place(Client& client, const std::string& job);
-  static RendezvousRank::Job gathers(const Client& client);
   bool means_another(const Client& client, const std::string& job, const Status& claimed) const;
-  bool must_gather(const Client& client) const;
   void gather(Client client, std::string_view mesh);
-  Result<RendezvousRank> rendezvous_rank(const Client& client, std::string_view mesh) const;
   std::vector<Client> take_gathered(const std::function<bool(const Client&)>& which);
   void depart(Client& client);
   Status check_possible(const Client& client, std::string_view mesh) const;
   Status make_job(const Client& client, std::string_view mesh);
-  Result<control::JobSpec> spec_for(const Client& client, std::string_view mesh) const;
   bool claim_later(Client& client);
   void hand_over(Client client);
   void hand_over_again(const std::string& job);
   void on_attached(const std::string& job, Client client, const Result<control::Packet>& answer);
-  bool note_origin(const std::string& job, const Client& client);
   void refuse(const Client& client, const Status& why);
   std::vector<Client> take_waiting(const std::string& job);
   void forget_leavers();

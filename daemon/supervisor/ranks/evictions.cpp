@@ -14,7 +14,7 @@ control::Actor owner_of(const control::JobSpec& spec) {
 }  // namespace
 
 bool Evictions::is_candidate(const Job& job, const control::Actor& owner) const {
-  const bool own = JobTable::is_own(job, owner);
+  const bool own = is_own(job, owner);
   if (own && job.spec.owner.account == owner.who.account) return true;
   // The end of another account's job makes no room in a share that is used up.
   if (table_.places().share_used(owner.who.account)) return false;
@@ -45,7 +45,7 @@ bool Evictions::place_may_come(const control::JobSpec& wanted) {
 
 bool Evictions::replace(const std::string& job, const control::Actor& owner, const std::string& wanted) {
   const Job* entry = table_.find(job);
-  if (entry == nullptr || !JobTable::is_own(*entry, owner) || jobs_.facts(job).idle_since == 0) return false;
+  if (entry == nullptr || !is_own(*entry, owner) || jobs_.facts(job).idle_since == 0) return false;
   evict(*entry, wanted);
   return true;
 }
@@ -62,7 +62,7 @@ void Evictions::make_memory(const std::string& job, std::uint64_t bytes) {
   for (const auto& [id, other] : table_.jobs()) {
     if (&other == wants || !is_candidate(other, owner)) continue;
     const RunningJobs::Facts facts = jobs_.facts(id);
-    const bool ends = facts.gives_way || other.state == JobState::kEnding;
+    const bool ends = facts.gives_way || other.state == Job::State::kEnding;
     one_ends = one_ends || ends;
     if (ends || facts.idle_since != 0) idle += memory_.held_by(other.spec.owner.account, other.spec.epoch);
   }
@@ -85,7 +85,8 @@ void Evictions::answer(const std::string& job, Room room) {
 void Evictions::evict(const Job& job, const std::string& wanted) {
   const std::string id = job.spec.id();
   MUSTER_LOG(kInfo, "supervisor", "job {} has no rank, and makes room for {}", id, wanted);
-  jobs_.give_way(id, fmt::format("it had no rank, and made room for {}", wanted), Idle::kInHaste);
+  jobs_.give_way(id, fmt::format("it had no rank, and made room for {}", wanted),
+                 RunningJobs::Idle::kInHaste);
 }
 
 }  // namespace muster::supervisor

@@ -8,12 +8,8 @@
 
 namespace muster::supervisor {
 
-EngineLink::EngineLink(World& world, Ends ends, const LinkTable& table)
+EngineLink::EngineLink(World& world, Ends ends, const LinkMachine::Table& table)
     : world_(world), ends_(std::move(ends)), machine_(table, State::kAbsent) {}
-
-EngineLink::~EngineLink() {
-  world_.unwatch(timer_);
-}
 
 void EngineLink::take(Event event, const Facts& facts) {
   const auto step = machine_.take(event);

@@ -89,8 +89,8 @@ class EngineLink {
   };
 
   // `world` and `table` outlive this object.
-  EngineLink(World& world, Ends ends, const LinkTable& table);
-  ~EngineLink();
+  EngineLink(World& world, Ends ends, const LinkMachine::Table& table);
+  ~EngineLink() { world_.unwatch(timer_); }
   EngineLink(const EngineLink&) = delete;
   EngineLink& operator=(const EngineLink&) = delete;
 

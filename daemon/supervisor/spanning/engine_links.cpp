@@ -177,7 +177,7 @@ void EngineLinks::heard(const std::string& node, const std::string& step, const 
   link->take(event, {.epoch = epoch, .call = &call});
 }
 
-void EngineLinks::on_word(const EngineEvent& word) {
+void EngineLinks::on_word(const RunningJobs::EngineEvent& word) {
   const auto link = std::find_if(links_.begin(), links_.end(),
                                  [&](const EngineLink& each) { return each.ends().index == word.node; });
   if (link == links_.end() || !stands() || link->generation() != word.generation) return;

@@ -62,7 +62,7 @@ class EngineLinks {
   void on_suspected(const std::string& node);
   // `join`, `here`, `apart`, `gone`.
   void heard(const std::string& node, const std::string& step, const control::Json& message);
-  void on_word(const EngineEvent& word);
+  void on_word(const RunningJobs::EngineEvent& word);
 
  private:
   EngineLink* find(std::string_view node);

@@ -26,10 +26,6 @@ IdleJob::IdleJob(const Surroundings& around, const control::JobSpec& spec,
     if (node != around_.peers.here()) others_.push_back(node);
 }
 
-IdleJob::~IdleJob() {
-  around_.loop.unwatch(away_timer_);
-}
-
 bool IdleJob::is_step(const std::string& step) {
   return std::find(kSteps.begin(), kSteps.end(), step) != kSteps.end();
 }
@@ -63,9 +59,9 @@ void IdleJob::end() {
   asked_by_.clear();
 }
 
-void IdleJob::set(Idle idle) {
-  idle_ = idle != Idle::kNo;
-  const bool tells = idle == Idle::kInHaste && !std::exchange(hurries_, true);
+void IdleJob::set(RunningJobs::Idle idle) {
+  idle_ = idle != RunningJobs::Idle::kNo;
+  const bool tells = idle == RunningJobs::Idle::kInHaste && !std::exchange(hurries_, true);
   tell_all(tells ? "hurry" : "vacant");
   look();
 }
@@ -144,7 +140,7 @@ void IdleJob::hear(const std::string& peer, const std::string& step, const Json&
   idle ? void(idle_others_.insert(peer)) : void(idle_others_.erase(peer));
   if (step == "hurry" && is_open_) {
     hurries_ = true;
-    around_.jobs.give_way(spec_.id(), "", Idle::kInHaste);  // it ends once all nodes are idle
+    around_.jobs.give_way(spec_.id(), "", RunningJobs::Idle::kInHaste);  // it ends once all nodes are idle
   }
   if (step == "hurry" && !(is_open_ && idle_)) say(peer, "vacant");
   if (step == "vacant" && !idle && idle_) around_.jobs.put_off(spec_.id());

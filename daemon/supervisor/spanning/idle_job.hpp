@@ -42,7 +42,7 @@ class IdleJob {
   // object.
   IdleJob(const Surroundings& around, const control::JobSpec& spec,
           std::function<void(const std::string& why)> reaped);
-  ~IdleJob();
+  ~IdleJob() { around_.loop.unwatch(away_timer_); }
 
   // This node's part begins, in that epoch; no rank has left it yet.
   void begin(std::uint64_t epoch);
@@ -50,7 +50,7 @@ class IdleJob {
   void open();
   void end();
   // No rank is here, or one is again.
-  void set(Idle idle);
+  void set(RunningJobs::Idle idle);
   // The job has ended because its maker's node was away: that node decides whether it goes on there.
   bool without_maker() const { return without_maker_; }
 

@@ -33,8 +33,8 @@ Result<RunningJobs::HeldEngine> prepared_in(const Json& message) {
 
 }  // namespace
 
-JobMaking::JobMaking(World& world, const MakingTable& table, const control::JobSpec& spec, std::string leader,
-                     Events events)
+JobMaking::JobMaking(World& world, const MakingMachine::Table& table, const control::JobSpec& spec,
+                     std::string leader, Events events)
     : world_(world),
       spec_(spec),
       leader_(std::move(leader)),
@@ -42,10 +42,6 @@ JobMaking::JobMaking(World& world, const MakingTable& table, const control::JobS
       machine_(table, State::kIdle),
       addresses_(spec.world.nodes().size()),
       groups_(addresses_.size()) {}
-
-JobMaking::~JobMaking() {
-  world_.unwatch(timer_);
-}
 
 void JobMaking::take(Event event, const Facts& facts) {
   const auto step = machine_.take(event);
@@ -226,7 +222,7 @@ void JobMaking::connect(std::span<const control::EngineAddress> addresses) {
 }
 
 // This node's engine has reached all others, or has failed to, or has lost one since.
-void JobMaking::on_word(const EngineEvent& word) {
+void JobMaking::on_word(const RunningJobs::EngineEvent& word) {
   unconnected_.erase(word.node);
   const std::string node = leads() ? here() : "";
   if (!word.status.ok()) return take(Event::kUnreached, {.node = node, .why = unreached(word.status)});

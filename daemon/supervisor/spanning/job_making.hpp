@@ -57,9 +57,9 @@ class JobMaking {
     virtual void refused(const Status& why) = 0;
   };
   // `table`: of the leader, or of the others. It outlives this object, and `world` does.
-  JobMaking(World& world, const MakingTable& table, const control::JobSpec& spec, std::string leader,
+  JobMaking(World& world, const MakingMachine::Table& table, const control::JobSpec& spec, std::string leader,
             Events events);
-  ~JobMaking();
+  ~JobMaking() { world_.unwatch(timer_); }
   JobMaking(const JobMaking&) = delete;
   JobMaking& operator=(const JobMaking&) = delete;
 
@@ -68,7 +68,7 @@ class JobMaking {
   // This node's engine has answered, or could not be started.
   void held(const Result<RunningJobs::HeldEngine>& engine);
   // Takes the report of this node's engine on that of another node.
-  void on_word(const EngineEvent& word);
+  void on_word(const RunningJobs::EngineEvent& word);
   // `prepared`, `connect`, `connected` or `commit`, of this epoch.
   void hear(const std::string& peer, const std::string& step, const control::Json& message);
   // The attempt is over; later messages do not count.

@@ -12,6 +12,7 @@
 namespace muster::supervisor {
 
 struct LinkMachine {
+  using Table = StateTable<LinkMachine>;
   enum class State : std::uint8_t {
     kAbsent,      // this node's part does not stand
     kCalled,      // the same, and the other node's `join` is kept
@@ -110,14 +111,12 @@ struct LinkMachine {
   }
 };
 
-using LinkTable = StateTable<LinkMachine>;
-
 // Both nodes of a pair.
 constexpr auto kLinkOfBoth = [] {
   using enum LinkMachine::State;
   using E = LinkMachine::Event;
   using A = LinkMachine::Action;
-  return std::to_array<LinkTable::Rule>({
+  return std::to_array<LinkMachine::Table::Rule>({
       {kAbsent, E::kBeginsConnected, A::kNone, kConnected},
       {kAbsent, E::kBeginsApart, A::kTry, kResting},
       {kAbsent, E::kBeginsAdopted, A::kInquire, kAdopted},
@@ -149,44 +148,44 @@ constexpr auto kLinkOfBoth = [] {
 }();
 
 // The first node of a pair, in the job's order: it asks.
-constexpr LinkTable kLinkOfFirst = [] {
+constexpr LinkMachine::Table kLinkOfFirst = [] {
   using enum LinkMachine::State;
   using E = LinkMachine::Event;
   using A = LinkMachine::Action;
-  return LinkTable(kLinkOfBoth,
-                   std::to_array<LinkTable::Rule>({
-                       {kAsking, E::kEnds, A::kNone, kAbsent},
-                       {kAsking, E::kUp, A::kTry, kResting},  // the answer was lost
-                       {kAsking, E::kUpElsewhere, A::kGiveUpAndTry, kPausing},
-                       {kAsking, E::kDown, A::kNone, kResting},
-                       {kAsking, E::kLost, A::kGiveUp, kPausing},
-                       {kAsking, E::kGone, A::kGiveUp, kPausing},
-                       {kAsking, E::kHere, A::kConnect, kConnecting},
-                       // It comes too late.
-                       {{kResting, kPausing, kConnecting, kConnected, kAdopted}, E::kHere, A::kNone},
-                       {{kAbsent, kAsking, kResting, kPausing, kConnecting, kConnected, kAdopted},
-                        E::kHereElsewhere,
-                        A::kNone},
-                       {{kResting, kPausing}, E::kApart, A::kTry},
-                       {{kConnected, kAdopted}, E::kApart, A::kGiveUpAndTry, kPausing},
-                       {{kAbsent, kAsking, kConnecting}, E::kApart, A::kNone},
-                       {{kResting, kPausing}, E::kMay, A::kAskEngine, kAsking},
-                       {kAsking, E::kNetwork, A::kSendJoin},
-                       {kAsking, E::kRefused, A::kFail, kPausing},
-                       {kAsking, E::kReached, A::kNone},
-                       {kAsking, E::kParted, A::kNone},
-                       {kAsking, E::kTime, A::kFail, kPausing},
-                   }));
+  return LinkMachine::Table(kLinkOfBoth,
+                            std::to_array<LinkMachine::Table::Rule>({
+                                {kAsking, E::kEnds, A::kNone, kAbsent},
+                                {kAsking, E::kUp, A::kTry, kResting},  // the answer was lost
+                                {kAsking, E::kUpElsewhere, A::kGiveUpAndTry, kPausing},
+                                {kAsking, E::kDown, A::kNone, kResting},
+                                {kAsking, E::kLost, A::kGiveUp, kPausing},
+                                {kAsking, E::kGone, A::kGiveUp, kPausing},
+                                {kAsking, E::kHere, A::kConnect, kConnecting},
+                                // It comes too late.
+                                {{kResting, kPausing, kConnecting, kConnected, kAdopted}, E::kHere, A::kNone},
+                                {{kAbsent, kAsking, kResting, kPausing, kConnecting, kConnected, kAdopted},
+                                 E::kHereElsewhere,
+                                 A::kNone},
+                                {{kResting, kPausing}, E::kApart, A::kTry},
+                                {{kConnected, kAdopted}, E::kApart, A::kGiveUpAndTry, kPausing},
+                                {{kAbsent, kAsking, kConnecting}, E::kApart, A::kNone},
+                                {{kResting, kPausing}, E::kMay, A::kAskEngine, kAsking},
+                                {kAsking, E::kNetwork, A::kSendJoin},
+                                {kAsking, E::kRefused, A::kFail, kPausing},
+                                {kAsking, E::kReached, A::kNone},
+                                {kAsking, E::kParted, A::kNone},
+                                {kAsking, E::kTime, A::kFail, kPausing},
+                            }));
 }();
 
 // The second node: it answers.
-constexpr LinkTable kLinkOfSecond = [] {
+constexpr LinkMachine::Table kLinkOfSecond = [] {
   using enum LinkMachine::State;
   using E = LinkMachine::Event;
   using A = LinkMachine::Action;
-  return LinkTable(
+  return LinkMachine::Table(
       kLinkOfBoth,
-      std::to_array<LinkTable::Rule>({
+      std::to_array<LinkMachine::Table::Rule>({
           {kCalled, E::kBeginsConnected, A::kNone, kConnected},
           {kCalled, E::kBeginsApart, A::kAskEngine, kAnswering},
           {kCalled, E::kEnds, A::kNone},

@@ -12,6 +12,7 @@
 namespace muster::supervisor {
 
 struct MakingMachine {
+  using Table = StateTable<MakingMachine>;
   enum class State : std::uint8_t {
     kIdle,
     kPreparing,   // the engine starts
@@ -92,13 +93,11 @@ struct MakingMachine {
   static_assert(kActions.size() == static_cast<std::size_t>(Action::kFinish) + 1);
 };
 
-using MakingTable = StateTable<MakingMachine>;
-
 constexpr auto kMakingOfAll = [] {
   using enum MakingMachine::State;
   using E = MakingMachine::Event;
   using A = MakingMachine::Action;
-  return std::to_array<MakingTable::Rule>({
+  return std::to_array<MakingMachine::Table::Rule>({
       {kIdle, E::kStops, A::kNone},
       {{kPreparing, kHeld, kConnecting, kConnected}, E::kStops, A::kNone, kIdle},
       {kIdle, E::kHeld, A::kNone},  // the attempt is over
@@ -109,45 +108,46 @@ constexpr auto kMakingOfAll = [] {
   });
 }();
 
-constexpr MakingTable kMakingOfLeader = [] {
+constexpr MakingMachine::Table kMakingOfLeader = [] {
   using enum MakingMachine::State;
   using E = MakingMachine::Event;
   using A = MakingMachine::Action;
-  return MakingTable(kMakingOfAll,
-                     std::to_array<MakingTable::Rule>({
-                         {kIdle, E::kBegins, A::kSendPrepare, kPreparing},
-                         {kPreparing, E::kHeld, A::kNote, kHeld},
-                         {kPreparing, E::kNotHeld, A::kFail, kIdle},
-                         {{kPreparing, kHeld}, E::kPrepared, A::kNote},
-                         {{kPreparing, kHeld}, E::kNotPrepared, A::kFail, kIdle},
-                         {kHeld, E::kAllPrepared, A::kSendConnect, kConnecting},
-                         {kHeld, E::kUnfit, A::kFail, kIdle},
-                         {kConnecting, E::kReached, A::kNote, kConnected},
-                         {{kConnecting, kConnected}, E::kUnreached, A::kFail, kIdle},
-                         {{kConnecting, kConnected}, E::kConnected, A::kNote},
-                         {{kConnecting, kConnected}, E::kNotConnected, A::kFail, kIdle},
-                         {kConnected, E::kAllConnected, A::kSendCommit, kIdle},
-                         {{kPreparing, kHeld, kConnecting, kConnected}, E::kTime, A::kFail, kIdle},
-                     }));
+  return MakingMachine::Table(kMakingOfAll,
+                              std::to_array<MakingMachine::Table::Rule>({
+                                  {kIdle, E::kBegins, A::kSendPrepare, kPreparing},
+                                  {kPreparing, E::kHeld, A::kNote, kHeld},
+                                  {kPreparing, E::kNotHeld, A::kFail, kIdle},
+                                  {{kPreparing, kHeld}, E::kPrepared, A::kNote},
+                                  {{kPreparing, kHeld}, E::kNotPrepared, A::kFail, kIdle},
+                                  {kHeld, E::kAllPrepared, A::kSendConnect, kConnecting},
+                                  {kHeld, E::kUnfit, A::kFail, kIdle},
+                                  {kConnecting, E::kReached, A::kNote, kConnected},
+                                  {{kConnecting, kConnected}, E::kUnreached, A::kFail, kIdle},
+                                  {{kConnecting, kConnected}, E::kConnected, A::kNote},
+                                  {{kConnecting, kConnected}, E::kNotConnected, A::kFail, kIdle},
+                                  {kConnected, E::kAllConnected, A::kSendCommit, kIdle},
+                                  {{kPreparing, kHeld, kConnecting, kConnected}, E::kTime, A::kFail, kIdle},
+                              }));
 }();
 
-constexpr MakingTable kMakingOfOthers = [] {
+constexpr MakingMachine::Table kMakingOfOthers = [] {
   using enum MakingMachine::State;
   using E = MakingMachine::Event;
   using A = MakingMachine::Action;
-  return MakingTable(kMakingOfAll, std::to_array<MakingTable::Rule>({
-                                       {kIdle, E::kBegins, A::kNone, kPreparing},
-                                       {kPreparing, E::kHeld, A::kSendPrepared, kHeld},
-                                       {kPreparing, E::kNotHeld, A::kReportPrepared, kIdle},
-                                       {kHeld, E::kConnect, A::kConnect, kConnecting},
-                                       {kHeld, E::kMalformedConnect, A::kReportConnected, kIdle},
-                                       {kConnecting, E::kReached, A::kSendConnected, kConnected},
-                                       {{kConnecting, kConnected}, E::kUnreached, A::kReportConnected, kIdle},
-                                       {kConnected, E::kCommit, A::kFinish, kIdle},
-                                       // The leader has sent it before it heard of the failure here.
-                                       {kIdle, E::kConnect, A::kNone},
-                                       {kIdle, E::kCommit, A::kNone},
-                                   }));
+  return MakingMachine::Table(kMakingOfAll,
+                              std::to_array<MakingMachine::Table::Rule>({
+                                  {kIdle, E::kBegins, A::kNone, kPreparing},
+                                  {kPreparing, E::kHeld, A::kSendPrepared, kHeld},
+                                  {kPreparing, E::kNotHeld, A::kReportPrepared, kIdle},
+                                  {kHeld, E::kConnect, A::kConnect, kConnecting},
+                                  {kHeld, E::kMalformedConnect, A::kReportConnected, kIdle},
+                                  {kConnecting, E::kReached, A::kSendConnected, kConnected},
+                                  {{kConnecting, kConnected}, E::kUnreached, A::kReportConnected, kIdle},
+                                  {kConnected, E::kCommit, A::kFinish, kIdle},
+                                  // The leader has sent it before it heard of the failure here.
+                                  {kIdle, E::kConnect, A::kNone},
+                                  {kIdle, E::kCommit, A::kNone},
+                              }));
 }();
 
 }  // namespace muster::supervisor

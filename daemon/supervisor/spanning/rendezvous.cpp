@@ -79,7 +79,7 @@ std::vector<std::uint32_t> keys_of(const Map& map) {
 
 // ---- ranks of this node ------------------------------------------------------------------------
 
-Status Rendezvous::come(RendezvousRank rank) {
+Status Rendezvous::come(Rank rank) {
   const std::string& name = rank.job.name;
   if (rank.rank >= rank.world || rank.world > control::kWorldMax)
     return failure(Code::kBadArgument, "rank {} of {} cannot be one of job {}, which may have {} ranks",
@@ -146,10 +146,11 @@ void Rendezvous::act(const Job& job, RendezvousMachine::Action action, const Fac
     case kNone:
       return;
     case kAnnounce:
-      return announce(job);
     case kAnnounceAndLook:
-      announce(job);
-      return look(job);
+      here_.at(job).change = ++change_;
+      untold_.insert(job);
+      if (action == kAnnounceAndLook) look(job);
+      return;
     case kLook:
       return look(job);
     case kMake:
@@ -163,11 +164,6 @@ void Rendezvous::act(const Job& job, RendezvousMachine::Action action, const Fac
     case kTell:
       return tell_failed(job, facts.why);
   }
-}
-
-void Rendezvous::announce(const Job& job) {
-  here_.at(job).change = ++change_;
-  untold_.insert(job);
 }
 
 void Rendezvous::failed(const Job& job, std::uint64_t round, const Status& why) {
@@ -197,7 +193,7 @@ void Rendezvous::tell_failed(const Job& job, const Status& why) {
 
 // ---- ranks of other nodes ----------------------------------------------------------------------
 
-Result<Rendezvous::There> Rendezvous::said(const Json& body) const {
+Result<Rendezvous::There> Rendezvous::There::read(const Json& body) {
   There there;
   const std::uint64_t world = said_number(body, "world");
   there.mesh = said_text(body, "mesh");
@@ -226,11 +222,11 @@ Status Rendezvous::heard(const std::string& peer, const Json& message) {
     take(job, Event::kRefused, {.why = Status(why.code(), fmt::format("node {}: {}", peer, why.message()))});
     return {};
   }
-  MUSTER_ASSIGN_OR_RETURN(There there, said(body));
-  if (there.ranks.empty())
-    forget(job, peer);
-  else
+  MUSTER_ASSIGN_OR_RETURN(There there, There::read(body));
+  if (!there.ranks.empty())
     MUSTER_RETURN_IF_ERROR(note(job, peer, std::move(there)));
+  else if (const auto peers = there_.find(job); peers != there_.end() && peers->second.erase(peer) != 0)
+    std::erase_if(there_, [](const auto& entry) { return entry.second.empty(); });
   if (said_flag(body, "asks")) orders_.outgoing.push_back({peer, announcement(job, peer)});
   take(job, Event::kNews, {});
   return {};
@@ -248,13 +244,6 @@ Status Rendezvous::note(const Job& job, const std::string& peer, There there) {
   return {};
 }
 
-void Rendezvous::forget(const Job& job, const std::string& peer) {
-  const auto peers = there_.find(job);
-  if (peers == there_.end()) return;
-  peers->second.erase(peer);
-  if (peers->second.empty()) there_.erase(peers);
-}
-
 const Rendezvous::Peers& Rendezvous::peers_of(const Job& job) const {
   static const Peers kNone;
   const auto it = there_.find(job);
@@ -268,10 +257,8 @@ void Rendezvous::on_up(const std::string& peer) {
 
 void Rendezvous::on_down(const std::string& peer) {
   up_.erase(peer);
-  for (auto it = there_.begin(); it != there_.end();) {
-    it->second.erase(peer);
-    it = it->second.empty() ? there_.erase(it) : std::next(it);
-  }
+  for (auto& [job, peers] : there_) peers.erase(peer);
+  std::erase_if(there_, [](const auto& entry) { return entry.second.empty(); });
   for (const Job& job : jobs()) take(job, Event::kNews, {});
 }
 
@@ -299,13 +286,6 @@ Status Rendezvous::contradiction(const Job& job, const std::string& peer, const 
   return {};
 }
 
-// A peer's message may be out of date if it was sent without knowledge of the ranks here. The peer's ranks
-// may have left since, and a launcher may have started their successors here. Such a message decides nothing;
-// the peer is asked.
-bool Rendezvous::is_fresh(const Job& job, const There& there) const {
-  return there.heard == here_.at(job).change;
-}
-
 void Rendezvous::ask(const Job& job, const std::string& peer) {
   There& there = there_.at(job).at(peer);
   if (std::exchange(there.asked, here_.at(job).change) == here_.at(job).change) return;
@@ -314,10 +294,10 @@ void Rendezvous::ask(const Job& job, const std::string& peer) {
 }
 
 // Asks each peer that does not know the ranks here.
-bool Rendezvous::all_are_fresh(const Job& job) {
+bool Rendezvous::all_know(const Job& job) {
   bool all = true;
   for (const auto& [peer, there] : peers_of(job)) {
-    if (is_fresh(job, there)) continue;
+    if (there.knows(here_.at(job))) continue;
     ask(job, peer);
     all = false;
   }
@@ -332,7 +312,7 @@ void Rendezvous::look(const Job& job) {
     ranks += there.ranks.size();
     const Status why = contradiction(job, peer, there);
     if (why.ok()) continue;
-    if (is_fresh(job, there)) return take(job, Event::kContradicted, {.why = why});
+    if (there.knows(here)) return take(job, Event::kContradicted, {.why = why});
     doubtful.push_back(peer);
   }
   for (const std::string& peer : doubtful) ask(job, peer);
@@ -359,7 +339,7 @@ std::optional<Rendezvous::Placement> Rendezvous::placement_of(const Job& job) {
     placement.nodes.push_back(member.name);
     for (const std::uint32_t rank : own ? keys_of(here.ranks) : there->second.ranks) node_of[rank] = index;
   }
-  if (node_of.size() != here.world || !all_are_fresh(job)) return std::nullopt;
+  if (node_of.size() != here.world || !all_know(job)) return std::nullopt;
   for (const auto& [rank, node] : node_of) placement.node_of.push_back(node);
   return placement;
 }

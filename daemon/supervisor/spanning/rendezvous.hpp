@@ -33,24 +33,6 @@
 
 namespace muster::supervisor {
 
-// A rank that has come to this node, and waits.
-struct RendezvousRank {
-  struct Job {
-    std::string of;  // scope_of() with kNoUid, the same on all nodes: "1000", "key.9f86…"
-    std::string name;
-    friend auto operator<=>(const Job&, const Job&) = default;
-  };
-  std::uint64_t ticket = 0;  // the caller's; never 0, never used twice
-  Job job;
-  control::Identity who;
-  std::uint32_t gid = 0;
-  std::int32_t pid = 0;
-  std::uint32_t rank = 0;
-  std::uint32_t world = 0;
-  std::string mesh;  // as canonical_mesh() writes it; empty: not said
-  Instant until{0};  // it waits no longer
-};
-
 // Owns    the ranks that wait here, and the last messages of the other nodes.
 // Thread  the supervisor's loop.
 // Bound   kRanksOnNodeMax ranks here for each job; kOfAPeerMax jobs of each peer, with as many ranks each.
@@ -61,7 +43,23 @@ class Rendezvous {
  public:
   static constexpr std::size_t kOfAPeerMax = 128;
 
-  using Job = RendezvousRank::Job;
+  struct Job {
+    std::string of;  // scope_of() with kNoUid, the same on all nodes: "1000", "key.9f86…"
+    std::string name;
+    friend auto operator<=>(const Job&, const Job&) = default;
+  };
+  // A rank that has come to this node, and waits.
+  struct Rank {
+    std::uint64_t ticket = 0;  // the caller's; never 0, never used twice
+    Job job;
+    control::Identity who;
+    std::uint32_t gid = 0;
+    std::int32_t pid = 0;
+    std::uint32_t rank = 0;
+    std::uint32_t world = 0;
+    std::string mesh;  // as canonical_mesh() writes it; empty: not said
+    Instant until{0};  // it waits no longer
+  };
   struct Refusal {
     std::uint64_t ticket = 0;
     Status why;
@@ -92,10 +90,10 @@ class Rendezvous {
   };
 
   // Both outlive this object.
-  explicit Rendezvous(const Roster& roster, const RendezvousTable& table = kRendezvous)
+  explicit Rendezvous(const Roster& roster, const RendezvousMachine::Table& table = kRendezvous)
       : roster_(roster), table_(table) {}
 
-  Status come(RendezvousRank rank);
+  Status come(Rank rank);
   // The rank is attached, or dead, or was refused for another reason.
   void leave(std::uint64_t ticket);
   // The placement of that round could not be carried out: all that wait for it are refused, on all nodes.
@@ -147,23 +145,26 @@ class Rendezvous {
     std::uint64_t heard = 0;           // which Here::change the peer knew
     std::uint64_t asked = 0;           // at which Here::change it was asked
     std::vector<std::uint32_t> ranks;  // rising
+
+    // kProtocol.
+    static Result<There> read(const control::Json& body);
+    // A peer's message may be out of date if it was sent without knowledge of the ranks here. The peer's
+    // ranks may have left since, and a launcher may have started their successors here. Such a message
+    // decides nothing; the peer is asked.
+    bool knows(const Here& here) const { return heard == here.change; }
   };
   using Peers = std::map<std::string, There>;
 
-  Result<There> said(const control::Json& body) const;
   Status contradiction(const Job& job, const std::string& peer, const There& there) const;
-  bool is_fresh(const Job& job, const There& there) const;
-  bool all_are_fresh(const Job& job);
+  bool all_know(const Job& job);
   void ask(const Job& job, const std::string& peer);
   Status note(const Job& job, const std::string& peer, There there);
-  void forget(const Job& job, const std::string& peer);
   struct Facts {
     Status why{};
     const Placement* placement = nullptr;
   };
   void take(const Job& job, Event event, const Facts& facts);
   void act(const Job& job, RendezvousMachine::Action action, const Facts& facts);
-  void announce(const Job& job);
   void look(const Job& job);
   std::optional<Placement> placement_of(const Job& job);
   void refuse_all(const Job& job, const Status& why);
@@ -172,7 +173,7 @@ class Rendezvous {
   const Peers& peers_of(const Job& job) const;
 
   const Roster& roster_;
-  const RendezvousTable& table_;
+  const RendezvousMachine::Table& table_;
   std::map<Job, Here> here_;
   std::map<Job, Peers> there_;
   std::map<std::uint64_t, std::pair<Job, std::uint32_t>> tickets_;  // and the rank

@@ -12,6 +12,7 @@
 namespace muster::supervisor {
 
 struct RendezvousMachine {
+  using Table = StateTable<RendezvousMachine>;
   enum class State : std::uint8_t {
     kEmpty,    // no rank waits here
     kWaiting,  // for others
@@ -52,13 +53,11 @@ struct RendezvousMachine {
   static_assert(kActions.size() == static_cast<std::size_t>(Action::kTellAndRefuse) + 1);
 };
 
-using RendezvousTable = StateTable<RendezvousMachine>;
-
-constexpr RendezvousTable kRendezvous = [] {
+constexpr RendezvousMachine::Table kRendezvous = [] {
   using enum RendezvousMachine::State;
   using E = RendezvousMachine::Event;
   using A = RendezvousMachine::Action;
-  return RendezvousTable(std::to_array<RendezvousTable::Rule>({
+  return RendezvousMachine::Table(std::to_array<RendezvousMachine::Table::Rule>({
       {kEmpty, E::kComes, A::kAnnounceAndLook, kWaiting},
       {kWaiting, E::kComes, A::kAnnounceAndLook},
       {kWaiting, E::kLeaves, A::kAnnounceAndLook},

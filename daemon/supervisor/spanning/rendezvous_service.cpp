@@ -31,7 +31,7 @@ RendezvousService::~RendezvousService() {
   loop_.unwatch(deadline_);
 }
 
-Result<std::uint64_t> RendezvousService::come(RendezvousRank rank, Nanos patience) {
+Result<std::uint64_t> RendezvousService::come(Rendezvous::Rank rank, Nanos patience) {
   rank.until = later(clock_.now(), patience - std::min(patience / 10, kToldBefore));
   const std::uint64_t ticket = rank.ticket = next_++;
   MUSTER_RETURN_IF_ERROR(rendezvous_.come(std::move(rank)));

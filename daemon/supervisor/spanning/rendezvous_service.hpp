@@ -32,7 +32,7 @@ class RendezvousService {
   struct Events {
     std::function<void(std::uint64_t ticket, const Status& why)> refuse;
     // All ranks are on this node. `mesh`: empty, no rank has named one.
-    std::function<void(const RendezvousRank::Job& job, const std::string& mesh)> all_here;
+    std::function<void(const Rendezvous::Job& job, const std::string& mesh)> all_here;
   };
   RendezvousService(control::Loop& loop, const Clock& clock, SpanningJobs& spanning, Peers& peers,
                     const Options& options, Events events);
@@ -41,7 +41,7 @@ class RendezvousService {
   RendezvousService& operator=(const RendezvousService&) = delete;
 
   // `rank` without `ticket`, which is returned, and `until`.
-  Result<std::uint64_t> come(RendezvousRank rank, Nanos patience);
+  Result<std::uint64_t> come(Rendezvous::Rank rank, Nanos patience);
   // It waits no longer; nobody waits with ticket 0.
   void leave(std::uint64_t ticket);
 
@@ -49,7 +49,7 @@ class RendezvousService {
   void on_up(const std::string& peer);
   void on_down(const std::string& peer);
 
-  std::optional<Rendezvous::Owner> owner_here(const RendezvousRank::Job& job) const {
+  std::optional<Rendezvous::Owner> owner_here(const Rendezvous::Job& job) const {
     return rendezvous_.owner_here(job);
   }
   // The jobs of that user whose ranks wait here, each with what it waits for: [{job, why}].

@@ -72,7 +72,7 @@ void SpanningJobs::start() {
     }
     if (it == parts_.end())
       unknown.push_back(name);
-    else if (job.state != JobState::kEnding)
+    else if (job.state != Job::State::kEnding)
       it->second->adopt(job.spec.epoch);
   }
   for (const std::string& name : unknown)
@@ -172,7 +172,7 @@ bool SpanningJobs::name_is_free(const std::string& peer, const control::JobSpec&
   if (!it->second->over() && earlier.asked_on == peer) it->second->give_way(peer);
   if (is_over(spec.id())) parts_.erase(it);
   const Job* job = around_.table.find(spec.id());
-  return job == nullptr || job->state != JobState::kEnding;
+  return job == nullptr || job->state != Job::State::kEnding;
 }
 
 Status SpanningJobs::enter_asked(Requested requested) {
@@ -205,11 +205,11 @@ void SpanningJobs::forget_if_over(const std::string& job) {
   });
 }
 
-void SpanningJobs::on_left(ConnectionId owner) {
+void SpanningJobs::on_left(Connections::Id owner) {
   for (const auto& [name, part] : parts_) part->on_left(owner);
 }
 
-void SpanningJobs::on_idle(const std::string& job, Idle idle) {
+void SpanningJobs::on_idle(const std::string& job, RunningJobs::Idle idle) {
   const auto it = parts_.find(job);
   if (it != parts_.end()) it->second->on_idle(idle);
 }
@@ -284,7 +284,7 @@ void SpanningJobs::heard(const std::string& peer, const Json& message) {
   forget_if_over(job);
 }
 
-void SpanningJobs::on_word(const std::string& job, const EngineEvent& word) {
+void SpanningJobs::on_word(const std::string& job, const RunningJobs::EngineEvent& word) {
   if (const auto it = parts_.find(job); it != parts_.end()) it->second->on_word(word);
 }
 

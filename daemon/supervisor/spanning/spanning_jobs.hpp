@@ -22,7 +22,7 @@ namespace muster::supervisor {
 class SpanningJobs {
  public:
   // The owner of the ranks that wait here for a job that they gather; nothing: no rank waits.
-  using OwnerHere = std::function<std::optional<Rendezvous::Owner>(const RendezvousRank::Job&)>;
+  using OwnerHere = std::function<std::optional<Rendezvous::Owner>(const Rendezvous::Job&)>;
   SpanningJobs(const SpanningPart::Surroundings& around, OwnerHere owner_here);
 
   // To be called once, after a predecessor's jobs were taken over.
@@ -49,11 +49,11 @@ class SpanningJobs {
   void on_lost(const std::string& peer, const Status& why);
   void heard(const std::string& peer, const control::Json& message);
   // The reports of RunningJobs on any job.
-  void on_word(const std::string& job, const EngineEvent& word);
+  void on_word(const std::string& job, const RunningJobs::EngineEvent& word);
   void on_ending(const std::string& job, const Status& why);
   void on_gone(const std::string& job, const Status& why);
-  void on_left(ConnectionId owner);
-  void on_idle(const std::string& job, Idle idle);
+  void on_left(Connections::Id owner);
+  void on_idle(const std::string& job, RunningJobs::Idle idle);
 
  private:
   SpanningPart& enter(control::JobSpec spec, const std::string& leader, std::uint32_t gid,

@@ -26,11 +26,12 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
     : around_(around),
       spec_(std::move(spec)),
       leader_(std::move(leader)),
+      leads_(leader_ == around.peers.here()),
       gid_(gid),
       wish_(std::move(request)),
       links_(around.loop, around.clock, around.jobs, around.peers, spec_, [this] { on_links(); }),
       making_world_(around.loop, around.jobs, around.peers, spec_),
-      making_(making_world_, leads() ? kMakingOfLeader : kMakingOfOthers, spec_, leader_,
+      making_(making_world_, leads_ ? kMakingOfLeader : kMakingOfOthers, spec_, leader_,
               {.ended = [this](const Status& how) { on_made(how); },
                .failed_here =
                    [this](const Status& why) {
@@ -43,10 +44,6 @@ SpanningPart::SpanningPart(const Surroundings& around, control::JobSpec spec, st
                 [this](const std::string& why) { end(why, Again::kNo); }) {
   for (const std::string& node : spec_.world.nodes())
     if (node != around_.peers.here()) others_.push_back(node);
-}
-
-SpanningPart::~SpanningPart() {
-  around_.loop.unwatch(timer_);
 }
 
 void SpanningPart::adopt(std::uint64_t epoch) {
@@ -92,7 +89,7 @@ void SpanningPart::try_begin() {
   const std::string& name = spec_.id();
   if (state_ != State::kWaiting || around_.jobs.closed() || around_.table.find(name) != nullptr) return;
   if (const std::uint64_t epoch = links_.elsewhere()) return begin(epoch, State::kBeginning);
-  if (!leads()) return;
+  if (!leads_) return;
   for (const std::string& node : others_)
     if (!around_.peers.is_up(node)) return;
   begin(draw_epoch(around_.options), State::kMaking);
@@ -240,7 +237,7 @@ void SpanningPart::on_gone(const Status& why) {
   retry_later();
 }
 
-void SpanningPart::on_left(ConnectionId owner) {
+void SpanningPart::on_left(Connections::Id owner) {
   if (wish_.owner == 0 || wish_.owner != owner) return;
   wish_.owner = 0;
   if (state_ != State::kWaiting && !start_.waits()) return;
@@ -276,7 +273,7 @@ void SpanningPart::on_down(const std::string& peer, const Status& why) {
   if (state_ != State::kMaking) return;
   const Status lost =
       failure(Code::kPeerLost, "node {} was lost while the job was being made: {}", peer, why.message());
-  if (leads()) {
+  if (leads_) {
     making_.stop();
     start_.stop();
     return on_made(lost);
@@ -314,7 +311,7 @@ void SpanningPart::hear(const std::string& peer, const std::string& step, std::u
   }
 }
 
-void SpanningPart::on_word(const EngineEvent& word) {
+void SpanningPart::on_word(const RunningJobs::EngineEvent& word) {
   if (links_.stands()) return links_.on_word(word);
   const bool present = around_.table.find(spec_.id(), epoch_) != nullptr;
   if (state_ == State::kMaking && present) making_.on_word(word);
@@ -327,18 +324,16 @@ void SpanningPart::give_way(const std::string& leader) {
 
 void SpanningPart::hear_end(const Json& message) {
   const std::string why = said_text(message, "why");
-  told_ = !leads();  // the leader passes it on, because two others may not see each other
+  told_ = !leads_;  // the leader passes it on, because two others may not see each other
   why_ = failure(Code::kJobEnded, "{}", why);
-  const auto again = message.find("again");
-  const bool yes = again != message.end() && again->is_boolean() && again->get<bool>();
-  end(why, yes ? Again::kYes : Again::kNo);
+  end(why, said_flag(message, "again") ? Again::kYes : Again::kNo);
   retry_later();
 }
 
 void SpanningPart::hear_prepare(const std::string& peer, std::uint64_t epoch) {
   const Job* job = around_.table.find(spec_.id());
   if (job == nullptr && !around_.jobs.closed()) return begin(epoch, State::kMaking);
-  if (job != nullptr && job->state != JobState::kEnding) give_way(peer);
+  if (job != nullptr && job->state != Job::State::kEnding) give_way(peer);
   // Once the earlier part is gone this node takes part, unless the leader has ended the attempt before.
   if (!around_.jobs.closed()) {
     next_epoch_ = epoch;

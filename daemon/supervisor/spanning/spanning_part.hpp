@@ -57,14 +57,14 @@ class SpanningPart {
   };
   // The request by which a temporary job is made here; empty for all other jobs.
   struct Request {
-    ConnectionId owner = 0;
+    Connections::Id owner = 0;
     RunningJobs::OnReady made;                 // it is ready on all nodes, or why it is not
     Nanos patience = JobMaking::kPrepareTime;  // so long it may take
   };
   // `spec`: without its epoch. `leader`: a node of it. `gid`: of its owner.
   SpanningPart(const Surroundings& around, control::JobSpec spec, std::string leader, std::uint32_t gid,
                Request request);
-  ~SpanningPart();
+  ~SpanningPart() { around_.loop.unwatch(timer_); }
   SpanningPart(const SpanningPart&) = delete;
   SpanningPart& operator=(const SpanningPart&) = delete;
 
@@ -93,13 +93,13 @@ class SpanningPart {
             const control::Json& message);
   // The leader makes the job anew: this part ends.
   void give_way(const std::string& leader);
-  void on_word(const EngineEvent& word);
+  void on_word(const RunningJobs::EngineEvent& word);
   void on_ending(const Status& why);
   void on_gone(const Status& why);
   // The requester has left: a part without an engine ends here. RunningJobs ends one with an engine.
-  void on_left(ConnectionId owner);
+  void on_left(Connections::Id owner);
   // No rank of a temporary job is here, or one is again.
-  void on_idle(Idle idle) { idle_job_.set(idle); }
+  void on_idle(RunningJobs::Idle idle) { idle_job_.set(idle); }
 
  private:
   enum class State : std::uint8_t {
@@ -112,7 +112,6 @@ class SpanningPart {
   };
   enum class Again : std::uint8_t { kYes, kNo };
 
-  bool leads() const { return leader_ == around_.peers.here(); }
   void begin(std::uint64_t epoch, State state);
   void on_made(const Status& status);
   void ready();
@@ -128,6 +127,7 @@ class SpanningPart {
   const Surroundings around_;
   const control::JobSpec spec_;
   const std::string leader_;
+  const bool leads_;
   const std::uint32_t gid_;
   Request wish_;
   std::vector<std::string> others_;

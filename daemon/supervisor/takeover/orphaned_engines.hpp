@@ -32,7 +32,6 @@ class OrphanedEngines {
 
  private:
   std::size_t take(shm::Descriptor channel, shm::Descriptor pidfd, std::uint32_t first_serial);
-  void ask_to_stop(std::size_t index, const std::string& why);
 
   control::Loop& loop_;
   std::vector<std::unique_ptr<EngineProcess>> engines_;  // nullptr: it has ended

@@ -35,12 +35,12 @@ std::optional<control::Account> account_in(const std::string& name) {
 
 }  // namespace
 
-RestoredDescriptors::RestoredDescriptors(std::vector<Inherited> inherited,
+RestoredDescriptors::RestoredDescriptors(std::vector<DescriptorStore::Inherited> inherited,
                                          const std::string& runtime_directory) {
-  for (Inherited& one : inherited) put(std::move(one), runtime_directory);
+  for (DescriptorStore::Inherited& one : inherited) put(std::move(one), runtime_directory);
 }
 
-void RestoredDescriptors::put(Inherited inherited, const std::string& runtime_directory) {
+void RestoredDescriptors::put(DescriptorStore::Inherited inherited, const std::string& runtime_directory) {
   const std::string& name = inherited.name;
   if (name == kStateName) return put_first(state, std::move(inherited));
   if (const auto epoch = number_in(name, "channel-"))
@@ -73,21 +73,20 @@ control::Identity::Handles& RestoredDescriptors::place_of(std::uint64_t epoch) {
   return *place;
 }
 
-void RestoredDescriptors::put_first(shm::Descriptor& target, Inherited inherited) {
+void RestoredDescriptors::put_first(shm::Descriptor& target, DescriptorStore::Inherited inherited) {
   names.insert(inherited.name);
   if (!target.valid()) target = std::move(inherited.descriptor);
 }
 
 // A descriptor that is no socket may always be readable, and keep the loop busy.
-void RestoredDescriptors::put_connection(shm::Descriptor& target, Inherited inherited) {
-  if (has_role(inherited.descriptor, SocketRole::kIsConnected))
-    return put_first(target, std::move(inherited));
+void RestoredDescriptors::put_connection(shm::Descriptor& target, DescriptorStore::Inherited inherited) {
+  if (is_connected(inherited.descriptor)) return put_first(target, std::move(inherited));
   names.insert(inherited.name);
   MUSTER_LOG(kWarning, "supervisor", "{} is no connection; it is closed", inherited.name);
 }
 
 // With our prefix it is a predecessor's socket. With any other name the manager passes it at each start.
-void RestoredDescriptors::put_listening(Inherited inherited) {
+void RestoredDescriptors::put_listening(DescriptorStore::Inherited inherited) {
   const bool ours = inherited.name.starts_with(ListenSocket::kNamePrefix);
   if (ours) names.insert(inherited.name);
   auto adopted =

@@ -21,7 +21,8 @@ namespace muster::supervisor {
 // Fails   never. A descriptor that does not fit its name is closed, and logged.
 class RestoredDescriptors {
  public:
-  RestoredDescriptors(std::vector<Inherited> inherited, const std::string& runtime_directory);
+  RestoredDescriptors(std::vector<DescriptorStore::Inherited> inherited,
+                      const std::string& runtime_directory);
 
   // The descriptors of the listeners, as far as they belong together.
   Listeners::Kept listeners(const Listeners::Options& options);
@@ -29,15 +30,15 @@ class RestoredDescriptors {
   shm::Descriptor state;
   std::map<std::uint64_t, RunningJobs::KeptEngine> engines;  // by epoch of the job
   std::map<control::Account, shm::Descriptor> memories;      // pages
-  std::map<ConnectionId, shm::Descriptor> owners;
+  std::map<Connections::Id, shm::Descriptor> owners;
   std::set<std::string> names;  // kept by the service manager, and not yet asked for
 
  private:
-  void put(Inherited inherited, const std::string& runtime_directory);
+  void put(DescriptorStore::Inherited inherited, const std::string& runtime_directory);
   control::Identity::Handles& place_of(std::uint64_t epoch);
-  void put_first(shm::Descriptor& target, Inherited inherited);
-  void put_connection(shm::Descriptor& target, Inherited inherited);
-  void put_listening(Inherited inherited);
+  void put_first(shm::Descriptor& target, DescriptorStore::Inherited inherited);
+  void put_connection(shm::Descriptor& target, DescriptorStore::Inherited inherited);
+  void put_listening(DescriptorStore::Inherited inherited);
 
   std::optional<ListenSocket> ranks_, control_, managers_;
   std::optional<DirectoryLock> lock_;

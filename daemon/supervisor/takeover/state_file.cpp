@@ -54,10 +54,10 @@ Result<StateFile> StateFile::adopt(shm::Descriptor memory) {
 }
 
 Result<std::vector<std::byte>> StateFile::read_slot(std::uint64_t slot) const {
-  std::vector<std::byte> bytes(sizeof(StateHeader));
+  std::vector<std::byte> bytes(sizeof(State::Header));
   if (!read_at(memory_.get(), offset_of(slot), bytes))
     return fail(Code::kProtocol, "state: it cannot be read: {}", std::strerror(errno));
-  MUSTER_ASSIGN_OR_RETURN(const StateHeader header, check_state_header(bytes, kStateBytesMax));
+  MUSTER_ASSIGN_OR_RETURN(const State::Header header, check_state_header(bytes, kStateBytesMax));
   bytes.resize(sizeof header + static_cast<std::size_t>(header.length));
   if (!read_at(memory_.get(), offset_of(slot), bytes))
     return fail(Code::kProtocol, "state: it cannot be read: {}", std::strerror(errno));
@@ -69,7 +69,7 @@ Result<Decoded> StateFile::read(std::uint32_t reader) {
   Status trouble;
   for (std::uint64_t slot = 0; slot < kSlots; ++slot) {
     auto bytes = read_slot(slot);
-    const auto header = bytes ? check_whole(*bytes) : Result<StateHeader>(fail(bytes.error()));
+    const auto header = bytes ? check_whole(*bytes) : Result<State::Header>(fail(bytes.error()));
     // A state in the other slot would be long out of date.
     if (!header || header->sequence % kSlots != slot) {
       trouble =
@@ -85,7 +85,7 @@ Result<Decoded> StateFile::read(std::uint32_t reader) {
   return decode(newest, reader);
 }
 
-Status StateFile::write(const State& state, const StateFormat& format) {
+Status StateFile::write(const State& state, const State::Format& format) {
   const std::vector<std::byte> bytes = encode(state, format, sequence_ + 1);
   if (bytes.size() > kStateBytesMax)
     return failure(Code::kNoResource, "the daemon's state of {} bytes is larger than {}", bytes.size(),

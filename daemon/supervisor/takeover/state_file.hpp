@@ -27,7 +27,7 @@ class StateFile {
 
   // Reads the last whole state; later writes continue its sequence.
   Result<Decoded> read(std::uint32_t reader);
-  Status write(const State& state, const StateFormat& format);
+  Status write(const State& state, const State::Format& format);
 
   const shm::Descriptor& descriptor() const { return memory_; }
 

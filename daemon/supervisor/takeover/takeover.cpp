@@ -14,9 +14,9 @@ using control::Packet;
 
 constexpr Nanos kAskAgain = std::chrono::milliseconds(20);
 
-Result<std::vector<RankReport>> attachments_of(const Packet& answer) {
+Result<std::vector<JobTable::RankReport>> attachments_of(const Packet& answer) {
   MUSTER_ASSIGN_OR_RETURN(const Json result, control::result_of(answer));
-  std::vector<RankReport> reports;
+  std::vector<JobTable::RankReport> reports;
   for (const Json& rank : result.at("ranks"))
     reports.push_back({rank.at("attached").get<bool>(), rank.at("pid").get<std::int32_t>(),
                        rank.at("attachments").get<std::uint32_t>(),
@@ -55,7 +55,7 @@ void Takeover::begin(RestoredDescriptors restored) {
   }
   save_();
   for (const SavedJob& job : predecessor.jobs) conclude_job(job);
-  open_ = !receivers_.jobs.empty();
+  open_ = !receivers_.table.jobs().empty();
 }
 
 void Takeover::adopt_job(const SavedJob& job, RestoredDescriptors& restored) {
@@ -144,7 +144,7 @@ void Takeover::on_report(const std::string& job, std::uint64_t epoch, const Resu
     return;
   }
   const auto attachments = attachments_of(*answer);
-  if (!attachments && attachments.error().code() == Code::kState && entry->state == JobState::kAdopting) {
+  if (!attachments && attachments.error().code() == Code::kState && entry->state == Job::State::kAdopting) {
     receivers_.jobs.begin_anew(job);
     return conclude();
   }

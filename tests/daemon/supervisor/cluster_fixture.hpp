@@ -93,11 +93,11 @@ class ClusterTest : public ::testing::Test {
   }
   void trust(std::size_t n, const control::CertifiedKey& own) {
     Roster& roster = nodes_[n]->options.roster;
-    roster.load_credentials = [this, own, cluster = roster.cluster]() -> Result<OwnCredentials> {
+    roster.load_credentials = [this, own, cluster = roster.cluster]() -> Result<Roster::OwnCredentials> {
       MUSTER_ASSIGN_OR_RETURN(
           auto made, control::Credentials::of_certificates(cluster, lab_.authority.certificate, own));
-      return OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)),
-                            control::validity_of(own.certificate).value()};
+      return Roster::OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)),
+                                    control::validity_of(own.certificate).value()};
     };
   }
   // Sets the cluster's tie breaker, and keeps each node's state. To be called before the nodes start.

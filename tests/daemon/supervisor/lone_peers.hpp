@@ -19,7 +19,7 @@ inline Roster plain_roster(std::size_t count) {
   EXPECT_TRUE(free) << free.error().text();
   Roster roster;
   roster.cluster = "lab-a";
-  roster.trust = Trust::kPlainText;
+  roster.trust = Roster::Trust::kPlainText;
   for (std::size_t n = 0; n < count; ++n)
     roster.members.push_back({fmt::format("node{}", n), {fmt::format("127.0.0.{}", n + 1), free->port()}});
   return roster;

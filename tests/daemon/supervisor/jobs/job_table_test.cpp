@@ -19,7 +19,7 @@ control::JobSpec spec(const std::string& name, control::ClaimRule claim = contro
   return job;
 }
 
-Claimant claimant(std::int32_t rank, const std::string& token = "", std::uint32_t uid = kOwner) {
+JobTable::Claimant claimant(std::int32_t rank, const std::string& token = "", std::uint32_t uid = kOwner) {
   return {{uid, uid == 0}, 77, rank, -1, token, ""};
 }
 
@@ -72,10 +72,10 @@ TEST(JobTable, KeepsJobsOfOneNameApart) {
   EXPECT_EQ(*table.id_of("train", {0, true}), "train") << "the daemon's own user";
   EXPECT_EQ(*table.id_of("train@1000", {0, true}), "train@1000");
   const Job& job = *table.find("train@0.4711-4712");
-  EXPECT_TRUE(JobTable::may_act(job, {first, false}).ok());
-  EXPECT_TRUE(JobTable::may_act(job, {0, true}).ok());
-  EXPECT_EQ(JobTable::may_act(job, {0, false}).code(), Code::kDenied) << "root, but not where he governs";
-  const Status denied = JobTable::may_act(job, {second, false});
+  EXPECT_TRUE(may_act(job, {first, false}).ok());
+  EXPECT_TRUE(may_act(job, {0, true}).ok());
+  EXPECT_EQ(may_act(job, {0, false}).code(), Code::kDenied) << "root, but not where he governs";
+  const Status denied = may_act(job, {second, false});
   EXPECT_THAT(denied.message(),
               HasSubstr("belongs to user 0 of container 4711, not to user 0 of container 4811"));
   EXPECT_EQ(table.name_for(job, {first, false}), "train");
@@ -96,13 +96,13 @@ TEST(JobTable, KnowsAJobByItsKey) {
   EXPECT_EQ(table.name_for(job, restarted), "train");
   EXPECT_EQ(table.name_for(job, maker), job.spec.id());
   for (const control::Actor& own : {restarted, maker}) {
-    EXPECT_TRUE(JobTable::is_own(job, own));
-    EXPECT_TRUE(JobTable::may_act(job, own).ok());
+    EXPECT_TRUE(is_own(job, own));
+    EXPECT_TRUE(may_act(job, own).ok());
     EXPECT_EQ(*table.id_of("train", own), job.spec.id());
   }
   for (const control::Actor& other : {guesses, stranger}) {
-    EXPECT_FALSE(JobTable::is_own(job, other));
-    EXPECT_EQ(JobTable::may_act(job, other).code(), Code::kDenied);
+    EXPECT_FALSE(is_own(job, other));
+    EXPECT_EQ(may_act(job, other).code(), Code::kDenied);
     EXPECT_NE(*table.id_of("train", other), job.spec.id());
   }
   EXPECT_NE(table.own_id("train", maker), job.spec.id()) << "without the key he makes another";
@@ -113,7 +113,7 @@ TEST(JobTable, FindsTheJobsOfABatchJob) {
   JobTable table(Shares({16, 0, 4}, 0));
   const auto with_rank = [&](const std::string& name, std::uint32_t uid, const char* slurm) {
     ASSERT_TRUE(table.create(job_of(name, uid)));
-    const Claimant rank = claimant(0, "", uid);
+    const JobTable::Claimant rank = claimant(0, "", uid);
     RankOrigin origin;
     origin.said = origin_said(slurm);
     const std::string id = table.own_id(name, rank.actor);
@@ -127,9 +127,9 @@ TEST(JobTable, FindsTheJobsOfABatchJob) {
   with_rank("c", 1000, "77.batch");
   with_rank("d", 1001, "77.0");
   table.release("c@1000", Rank(0));
-  EXPECT_THAT(table.of_slurm("77", 1000), ::testing::ElementsAre("a@1000", "c@1000"));
-  EXPECT_THAT(table.of_slurm("77", {0, true}), ::testing::ElementsAre("a@1000", "c@1000", "d@1001"));
-  EXPECT_THAT(table.of_slurm("7", {0, true}), ::testing::IsEmpty());
+  EXPECT_THAT(jobs_of_slurm(table, "77", 1000), ::testing::ElementsAre("a@1000", "c@1000"));
+  EXPECT_THAT(jobs_of_slurm(table, "77", {0, true}), ::testing::ElementsAre("a@1000", "c@1000", "d@1001"));
+  EXPECT_THAT(jobs_of_slurm(table, "7", {0, true}), ::testing::IsEmpty());
 }
 
 // Goal:   a governor may use a name that only one job has, and gets all ids where several jobs have it.
@@ -184,10 +184,10 @@ TEST(JobTable, NamesItsDaemonInEachCommandThatItTellsToType) {
   job.endpoint = "/tmp/other";
   job.mesh = "tp=2";
   JobTable table = table_with(job);
-  Claimant of_three = claimant(0), of_another_mesh = claimant(0);
+  JobTable::Claimant of_three = claimant(0), of_another_mesh = claimant(0);
   of_three.world_size = 3;
   of_another_mesh.mesh = "dp_shard=2";
-  for (const Claimant& refused : {of_three, of_another_mesh})
+  for (const JobTable::Claimant& refused : {of_three, of_another_mesh})
     EXPECT_THAT(table.claim("train", refused).message(),
                 HasSubstr("(muster end --endpoint /tmp/other --job train)"));
   EXPECT_THAT(table.claim("train", claimant(1, "wrong")).message(),
@@ -244,7 +244,7 @@ TEST(JobTable, CountsSessionsForWhoHasThem) {
   JobTable table = table_with(spec("train"));
   const auto sessions = [&table] {
     Shares counted({.all = 8, .reserved = 1, .of_one = 3}, 7);
-    table.count_sessions(counted);
+    count_sessions(table, counted);
     return counted.by_user();
   };
   using Counted = std::map<Account, std::uint64_t>;
@@ -287,15 +287,15 @@ TEST(JobTable, LetsTheOwnerAndRootIn) {
   EXPECT_EQ(table.claim("train", claimant(0, "", 1001)).code(), Code::kDenied);
   EXPECT_EQ(table.find("train")->held(), 0u);
   EXPECT_TRUE(table.claim("train", claimant(0, "", 0)).ok());
-  EXPECT_TRUE(JobTable::may_act(*table.find("train"), {kOwner, false}).ok());
-  EXPECT_EQ(JobTable::may_act(*table.find("train"), {1001, false}).code(), Code::kDenied);
+  EXPECT_TRUE(may_act(*table.find("train"), {kOwner, false}).ok());
+  EXPECT_EQ(may_act(*table.find("train"), {1001, false}).code(), Code::kDenied);
 }
 
 TEST(JobTable, ChecksRankAndWorld) {
   JobTable table = table_with(spec("train"));
   EXPECT_EQ(table.claim("train", claimant(2)).code(), Code::kBadArgument);
   EXPECT_EQ(table.claim("train", claimant(-1)).code(), Code::kBadArgument);
-  Claimant wrong_world = claimant(0);
+  JobTable::Claimant wrong_world = claimant(0);
   wrong_world.world_size = 3;
   EXPECT_EQ(table.claim("train", wrong_world).code(), Code::kBadArgument);
   wrong_world.world_size = 1;
@@ -310,7 +310,7 @@ TEST(JobTable, ChecksTheMeshOfWhoNamesOne) {
   control::JobSpec job = spec("train");
   job.mesh = "tp=2";
   JobTable table = table_with(job);
-  Claimant other = claimant(0);
+  JobTable::Claimant other = claimant(0);
   other.mesh = "dp_shard=2";
   const Status refused = table.claim("train", other);
   EXPECT_EQ(refused.code(), Code::kConfig);
@@ -363,13 +363,13 @@ TEST(JobTable, IssuesForRanksThatExist) {
 
 TEST(JobTable, AnEndingJobTakesNobodyIn) {
   JobTable table = table_with(spec("train"));
-  EXPECT_EQ(table.find("train")->state, JobState::kStarting);
+  EXPECT_EQ(table.find("train")->state, Job::State::kStarting);
   table.ready("train");
-  EXPECT_EQ(table.find("train")->state, JobState::kReady);
+  EXPECT_EQ(table.find("train")->state, Job::State::kReady);
   table.ending("train");
   EXPECT_EQ(table.claim("train", claimant(0)).code(), Code::kJobEnded);
   table.ready("train");
-  EXPECT_EQ(table.find("train")->state, JobState::kEnding) << "there is no way back";
+  EXPECT_EQ(table.find("train")->state, Job::State::kEnding) << "there is no way back";
 }
 
 TEST(JobTable, AReleaseThatComesTooLateChangesNothing) {
@@ -381,7 +381,7 @@ TEST(JobTable, AReleaseThatComesTooLateChangesNothing) {
 
 // ---- a predecessor's jobs
 
-JobTable adopted(const std::vector<IssuedToken>& tokens = {}) {
+JobTable adopted(const std::vector<SavedJob::Token>& tokens = {}) {
   JobTable table = book_of(0);  // whatever the limits now are
   EXPECT_TRUE(table.adopt(spec("train", control::ClaimRule::kToken), tokens));
   return table;
@@ -391,7 +391,7 @@ TEST(JobTable, LetsNobodyClaimBeforeTheEngineHasSpoken) {
   JobTable table = adopted({{1, 0, "token"}});
   EXPECT_EQ(table.claim("train", claimant(1, "token")).code(), Code::kPending);
   EXPECT_TRUE(table.reconcile("train", {{}, {}}).ok());
-  EXPECT_EQ(table.find("train")->state, JobState::kReady);
+  EXPECT_EQ(table.find("train")->state, Job::State::kReady);
   EXPECT_TRUE(table.claim("train", claimant(1, "token")).ok());
 }
 
@@ -418,7 +418,7 @@ TEST(JobTable, KeepsATokenForItsSuccessorUntilTheEngineHasTheRank) {
   JobTable table = table_with(spec("train", control::ClaimRule::kToken));
   EXPECT_TRUE(table.issue("train", Rank(0), "token").ok());
   EXPECT_TRUE(table.claim("train", claimant(0, "token")).ok());
-  const Claim& claim = table.find("train")->claims[Rank(0)];
+  const Job::Claim& claim = table.find("train")->claims[Rank(0)];
   EXPECT_EQ(claim.token, "token") << "a successor may have to let the claimant in";
   EXPECT_EQ(table.claim("train", claimant(0, "token")).code(), Code::kDenied) << "this one may not, twice";
   EXPECT_FALSE(table.attached("train", Rank(0), 1)) << "nothing that a successor must know";
@@ -447,16 +447,16 @@ TEST(JobTable, LetsAnAdoptedJobStart) {
   table.starting("train");
   EXPECT_TRUE(table.claim("train", claimant(1, "token")).ok());
   table.ready("train");
-  EXPECT_EQ(table.find("train")->state, JobState::kReady);
+  EXPECT_EQ(table.find("train")->state, Job::State::kReady);
   table.starting("train");
-  EXPECT_EQ(table.find("train")->state, JobState::kReady) << "only what is being adopted";
+  EXPECT_EQ(table.find("train")->state, Job::State::kReady) << "only what is being adopted";
 }
 
 TEST(JobTable, AdoptsAJobThatIsEnding) {
   JobTable table = adopted();
   table.ending("train");
   EXPECT_TRUE(table.reconcile("train", {{}, {}}).ok());
-  EXPECT_EQ(table.find("train")->state, JobState::kEnding);
+  EXPECT_EQ(table.find("train")->state, Job::State::kEnding);
   EXPECT_FALSE(table.adopt(spec("train"), {}));
 }
 

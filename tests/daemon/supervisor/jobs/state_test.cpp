@@ -103,7 +103,7 @@ TEST(State, IsReadByTheVersionsThatItNames) {
 
 // Goal:   a step back and forth again loses nothing.
 TEST(State, CarriesFieldsOfLaterVersionsAlong) {
-  const StateFormat next{2, 1, {{"more", 1}}};
+  const State::Format next{2, 1, {{"more", 1}}};
   const auto here = decode(encode(sample(), next, 1), 1);
   ASSERT_TRUE(here);
   State state = here->state;
@@ -132,7 +132,7 @@ TEST(State, CarriesLaterFieldsOfJobsAlong) {
 
 // Goal:   engines that speak otherwise are known before they are spoken to.
 TEST(State, SaysHowItsEnginesSpeak) {
-  const StateFormat format{1, 1, {}, 5};
+  const State::Format format{1, 1, {}, 5};
   State state = sample();
   state.protocol = 5;
   const auto same = decode(encode(state, {}, 1), 1);
@@ -171,13 +171,13 @@ class Forged : public ::testing::Test {
   static Result<Decoded> decoded(const std::function<void(Json&)>& change) {
     Json body{{"epoch", 1u}, {"instance", 1u}, {"started_ns", 1u}, {"upgrade_ns", 0u}};
     const auto bytes = encode(sample(), {}, 1);
-    const auto* first = reinterpret_cast<const char*>(bytes.data()) + sizeof(StateHeader);
-    body["jobs"] = Json::parse(first, first + bytes.size() - sizeof(StateHeader)).at("jobs");
+    const auto* first = reinterpret_cast<const char*>(bytes.data()) + sizeof(State::Header);
+    body["jobs"] = Json::parse(first, first + bytes.size() - sizeof(State::Header)).at("jobs");
     change(body);
     return decode(sealed(body.dump()), 1);
   }
   static std::vector<std::byte> sealed(const std::string& body) {
-    StateHeader header;
+    State::Header header;
     header.version = header.oldest_reader = 1;
     header.length = body.size();
     return seal(header, std::as_bytes(std::span(body)));

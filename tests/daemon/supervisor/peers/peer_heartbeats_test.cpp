@@ -126,7 +126,7 @@ class NodeByHand {
 };
 
 // With and without keys.
-class Pulses : public ::testing::TestWithParam<Trust> {
+class Pulses : public ::testing::TestWithParam<Roster::Trust> {
  protected:
   Pulses() {
     const auto free = control::TcpListener::open({"127.0.0.1", 0});
@@ -137,7 +137,9 @@ class Pulses : public ::testing::TestWithParam<Trust> {
     roster.members = {{"here", {"127.0.0.1", free->port()}}, {"there", {"127.0.0.2", free->port()}}};
     roster.configuration = {"job train"};
     roster.trust = GetParam();
-    roster.load_credentials = [this]() -> Result<OwnCredentials> { return OwnCredentials{own("here"), {}}; };
+    roster.load_credentials = [this]() -> Result<Roster::OwnCredentials> {
+      return Roster::OwnCredentials{own("here"), {}};
+    };
     options_.wall_time = [] { return control::test::kToday; };
     there_roster_ = roster;
     there_roster_.here = "there";
@@ -171,7 +173,7 @@ class Pulses : public ::testing::TestWithParam<Trust> {
     ASSERT_TRUE(opened.ok()) << opened.text();
   }
   Own own(const char* node) const {
-    if (GetParam() == Trust::kPlainText) return nullptr;
+    if (GetParam() == Roster::Trust::kPlainText) return nullptr;
     return std::make_shared<const control::Credentials>(lab_.of(node));
   }
   bool until(const std::function<bool()>& done) {
@@ -196,9 +198,11 @@ class Pulses : public ::testing::TestWithParam<Trust> {
   std::vector<std::string> told_;
   std::string why_;
 };
-INSTANTIATE_TEST_SUITE_P(Trusts, Pulses, ::testing::Values(Trust::kCertificates, Trust::kPlainText),
+INSTANTIATE_TEST_SUITE_P(Trusts, Pulses,
+                         ::testing::Values(Roster::Trust::kCertificates, Roster::Trust::kPlainText),
                          [](const auto& test) {
-                           return test.param == Trust::kPlainText ? "InPlainText" : "WithCertificates";
+                           return test.param == Roster::Trust::kPlainText ? "InPlainText"
+                                                                          : "WithCertificates";
                          });
 
 TEST_P(Pulses, AreMissedOnceWhenANodeFallsSilent) {

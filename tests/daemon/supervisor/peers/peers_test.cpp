@@ -233,17 +233,17 @@ TEST_F(ClusterTest, WarnsOfClocksThatDifferAndDoNoHarmYet) {
 }
 
 TEST_F(ClusterTest, WorksWithASecretAndInPlainText) {
-  for (const Trust trust : {Trust::kSecret, Trust::kPlainText}) {
+  for (const Roster::Trust trust : {Roster::Trust::kSecret, Roster::Trust::kPlainText}) {
     nodes_.clear();
     roster_ = {};
     prepare(2);
     for (std::size_t n = 0; n < 2; ++n) {
       Roster& roster = nodes_[n]->options.roster;
       roster.trust = trust;
-      roster.load_credentials = [this, n]() -> Result<OwnCredentials> {
+      roster.load_credentials = [this, n]() -> Result<Roster::OwnCredentials> {
         MUSTER_ASSIGN_OR_RETURN(auto made,
                                 control::Credentials::of_secret(lab_.cluster, name(n), std::string(40, 's')));
-        return OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)), {}};
+        return Roster::OwnCredentials{std::make_shared<const control::Credentials>(std::move(made)), {}};
       };
     }
     start_all();
@@ -411,8 +411,8 @@ TEST_F(LonePeers, AreRemindedOfACertificateThatEndsSoon) {
   const control::Validity validity{now - 1h, end};
   Options options = LonePeer::options_of(roster_, 0);
   options.wall_time = [&] { return now; };
-  options.roster.trust = Trust::kCertificates;
-  options.roster.load_credentials = [validity] { return OwnCredentials{nullptr, validity}; };
+  options.roster.trust = Roster::Trust::kCertificates;
+  options.roster.load_credentials = [validity] { return Roster::OwnCredentials{nullptr, validity}; };
   Peers peers(loop_, clock_, options,
               {.jobs = [] { return Json::array(); }, .up = {}, .down = {}, .heard = {}});
   const auto said = [&](auto read) {

@@ -29,7 +29,7 @@ class Startup : public testing::Test {
     return file;
   }
   static Result<Options> options_with(std::vector<config::Inputs::Flag> flags) {
-    auto resolved = load_settings({ConfigFile::kNone, "", std::move(flags), {}});
+    auto resolved = load_settings({Sources::ConfigFile::kNone, "", std::move(flags), {}});
     if (!resolved) return fail(resolved.error());
     return options_of(resolved->settings);
   }
@@ -110,7 +110,8 @@ TEST_F(Startup, AJobKnowsWherePeopleAskAboutIt) {
 
 TEST_F(Startup, FilesAreReadAndEnvironmentIsStronger) {
   const std::string file = write("musterd.yaml", "limits:\n  jobs_max: 3\n  sessions_max: 4\n");
-  const auto resolved = load_settings({ConfigFile::kGiven, file, {}, {"MUSTER_SET_limits__jobs_max=9"}});
+  const auto resolved =
+      load_settings({Sources::ConfigFile::kGiven, file, {}, {"MUSTER_SET_limits__jobs_max=9"}});
   ASSERT_TRUE(resolved) << resolved.error().message();
   EXPECT_EQ(resolved->settings.limits.jobs_max, 9u);
   EXPECT_EQ(resolved->settings.limits.sessions_max, 4u);
@@ -119,7 +120,7 @@ TEST_F(Startup, FilesAreReadAndEnvironmentIsStronger) {
 TEST_F(Startup, RefusesAFileThatOthersMayWrite) {
   const std::string file = write("musterd.yaml", "");
   std::filesystem::permissions(file, std::filesystem::perms::all);
-  const auto resolved = load_settings({ConfigFile::kGiven, file, {}, {}});
+  const auto resolved = load_settings({Sources::ConfigFile::kGiven, file, {}, {}});
   ASSERT_FALSE(resolved);
   EXPECT_EQ(resolved.error().code(), Code::kDenied);
 }
@@ -209,7 +210,7 @@ TEST_F(Startup, FindsItselfInAClusterFileOfSeveralHosts) {
   ASSERT_EQ(roster.members.size(), 3u);
   EXPECT_EQ(roster.members[1].address.text(), "10.0.0.2:7000");
   EXPECT_EQ(roster.members[2].address.text(), "n3:7000");
-  EXPECT_EQ(roster.trust, Trust::kCertificates);
+  EXPECT_EQ(roster.trust, Roster::Trust::kCertificates);
   ASSERT_EQ(second->jobs.size(), 2u) << "job one has no rank here";
   const World& all = second->jobs[0].world;
   EXPECT_EQ(all.size(), 8u);
@@ -311,12 +312,12 @@ TEST_F(Startup, ReadsTheCredentialsOfTheNode) {
   const std::string file = write("cluster.yaml",
                                  "cluster: {name: lab-a}\n"
                                  "nodes:\n  - {host: \"n[1-2]\", devices: {kind: host, count: 2}}\n");
-  const auto load = [&](std::vector<config::Inputs::Flag> more) -> Result<OwnCredentials> {
+  const auto load = [&](std::vector<config::Inputs::Flag> more) -> Result<Roster::OwnCredentials> {
     more.insert(
         more.end(),
         {{"jobs_from", file, ""}, {"node.name", "n1", ""}, {"peers.certificates", folder_.path(), ""}});
     MUSTER_ASSIGN_OR_RETURN(const Options options, options_with(more));
-    if (options.roster.trust == Trust::kPlainText) return OwnCredentials{};
+    if (options.roster.trust == Roster::Trust::kPlainText) return Roster::OwnCredentials{};
     return options.roster.load_credentials();
   };
   const auto certified = load({});

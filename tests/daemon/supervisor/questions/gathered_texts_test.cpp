@@ -133,7 +133,7 @@ TEST_F(GatheredTextsTest, LetCommandLinesCutThemApart) {
   pass_on();
   there_.asked.back()(fail(Code::kState, "not yet"));
   pass_on();
-  const TextsOfNodes all = texts_of_nodes(here_.table.find("train")->spec.world, texts_);
+  const GatheredTexts::AnswerOfAll all = texts_of_nodes(here_.table.find("train")->spec.world, texts_);
   EXPECT_EQ(all.text, "12345");
   const Json& nodes = all.result.at("nodes");
   EXPECT_EQ(nodes[0], (Json{{"node", "node0"}, {"ranks", {0}}, {"bytes", 5}}));

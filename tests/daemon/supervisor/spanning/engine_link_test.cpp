@@ -28,7 +28,7 @@ constexpr const char* kPage = "daemon/supervisor/spanning/machines.md";
 struct Role {
   const char* name;
   bool asks;
-  const LinkTable& table;
+  const LinkMachine::Table& table;
 };
 const Role kRoles[] = {{"first", true, kLinkOfFirst}, {"second", false, kLinkOfSecond}};
 
@@ -272,7 +272,7 @@ struct Walk {
   FlaggedLink flags;
   std::uint32_t generation = 0;
 
-  Walk(const Role& role, const LinkTable& table)
+  Walk(const Role& role, const LinkMachine::Table& table)
       : link(world, {"train", "node1", NodeIndex(1), role.asks}, table) {
     flags.asks = role.asks;
   }
@@ -337,7 +337,7 @@ std::vector<Start> starts_of(const Role& role) {
 const Path kEnd = {{Event::kTime, true}, {Event::kBeginsApart, true}, {Event::kNetwork}, {Event::kReached}};
 
 // Walks each pair of events that begins so after that path; the first that goes wrong, or "".
-std::string fault_after(const Path& path, Event first, const Role& role, const LinkTable& table) {
+std::string fault_after(const Path& path, Event first, const Role& role, const LinkMachine::Table& table) {
   for (const Event second : test::events_of<LinkMachine>()) {
     for (const bool may : {false, true}) {
       Path whole = path;

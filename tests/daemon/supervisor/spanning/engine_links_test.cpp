@@ -129,24 +129,25 @@ class EngineLinksTest : public ::testing::Test {
   DescriptorStore store_{{}, 0};
   JobMemory memory_{loop_, store_, {}, 7};
   control::NodeCostBook costs_{NodeCosts(), ""};
-  std::function<void(const EngineEvent&)> on_word_ = [](const EngineEvent&) {};
+  std::function<void(const RunningJobs::EngineEvent&)> on_word_ = [](const RunningJobs::EngineEvent&) {};
   shm::Descriptor engine_, channel_;
-  RunningJobs jobs_{loop_,
-                    table_,
-                    memory_,
-                    store_,
-                    costs_,
-                    options_,
-                    {.owned = {},
-                     .disowned = {},
-                     .ready = {},
-                     .heard = [this](const std::string&, const EngineEvent& word) { on_word_(word); },
-                     .ending = {},
-                     .gone = {},
-                     .idle = {},
-                     .changed = [] {},
-                     .save = [] {},
-                     .reserved = {}}};
+  RunningJobs jobs_{
+      loop_,
+      table_,
+      memory_,
+      store_,
+      costs_,
+      options_,
+      {.owned = {},
+       .disowned = {},
+       .ready = {},
+       .heard = [this](const std::string&, const RunningJobs::EngineEvent& word) { on_word_(word); },
+       .ending = {},
+       .gone = {},
+       .idle = {},
+       .changed = [] {},
+       .save = [] {},
+       .reserved = {}}};
 };
 
 // Goal:   the timer of an attempt touches neither a connection that was made since, nor a part that has ended
@@ -161,7 +162,7 @@ TEST_F(EngineLinksTest, ForgetTheTimeOfAnAttemptThatIsOver) {
   asked("network");
   ended.end(nullptr);
   EngineLinks links(loop_, clock_, jobs_, here_.peers, spec_, [&] { ++changes; });
-  on_word_ = [&](const EngineEvent& word) { links.on_word(word); };
+  on_word_ = [&](const RunningJobs::EngineEvent& word) { links.on_word(word); };
   links.on_up("node1", kEpoch);
   fill_channel();
   links.begin_disconnected(kEpoch);

@@ -30,7 +30,7 @@ using MakingEvent = Making::Event;
 struct Maker {
   const char* name;
   std::uint32_t here;
-  const MakingTable& table;
+  const MakingMachine::Table& table;
 };
 const Maker kMakers[] = {{"leader", 0, kMakingOfLeader}, {"other", 1, kMakingOfOthers}};
 
@@ -183,7 +183,7 @@ struct Drive {
   JobMaking making;
   ToldMaking told;
 
-  Drive(const Maker& maker, const MakingTable& table)
+  Drive(const Maker& maker, const MakingMachine::Table& table)
       : spec(spec_on(maker.here)),
         making(
             world, table, spec, "node0",
@@ -268,7 +268,7 @@ const std::vector<Step> kSteps = steps();
 using Steps = std::vector<const Step*>;
 
 // "": the attempt does what it is told.
-std::string fault_of(const Steps& steps, const Maker& maker, const MakingTable& table) {
+std::string fault_of(const Steps& steps, const Maker& maker, const MakingMachine::Table& table) {
   Drive drive(maker, table);
   for (const Step* const step : steps) {
     drive.world.did.clear();
@@ -303,7 +303,7 @@ std::vector<MakingStart> starts_of(const Maker& maker) {
 }
 
 // Every pair of steps after that path; the first fault, or "".
-std::string fault_after(const Steps& path, const Maker& maker, const MakingTable& table) {
+std::string fault_after(const Steps& path, const Maker& maker, const MakingMachine::Table& table) {
   for (const Step& first : kSteps) {
     for (const Step& second : kSteps) {
       Steps whole = path;
@@ -315,7 +315,7 @@ std::string fault_after(const Steps& path, const Maker& maker, const MakingTable
 }
 
 // One step after that path, and then all reports and answers, in which a state that differs shows.
-std::string fault_at_last(const Steps& path, const Maker& maker, const MakingTable& table) {
+std::string fault_at_last(const Steps& path, const Maker& maker, const MakingMachine::Table& table) {
   for (const Step& first : kSteps) {
     Steps whole = path;
     whole.push_back(&first);
@@ -327,7 +327,7 @@ std::string fault_at_last(const Steps& path, const Maker& maker, const MakingTab
 }
 
 // The table knows an event which this node never raises in that state.
-bool knows_too_much(const Maker& maker, const MakingTable& table) {
+bool knows_too_much(const Maker& maker, const MakingMachine::Table& table) {
   const bool leads = maker.here == 0;
   for (const MakingState state : test::all_of<MakingState>(Making::kStates)) {
     for (const MakingEvent event : test::events_of<Making>()) {

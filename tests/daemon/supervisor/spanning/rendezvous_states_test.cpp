@@ -27,7 +27,7 @@ using control::Json;
 using RendezvousState = RendezvousMachine::State;
 using RendezvousEvent = RendezvousMachine::Event;
 
-const RendezvousRank::Job kJob{"7", "train"};
+const Rendezvous::Job kJob{"7", "train"};
 const Status kNo(Code::kState, "no");
 
 // The rendezvous of a job of two ranks on node a, by conditions instead of a table. Node b is the only peer.
@@ -99,7 +99,8 @@ struct RendezvousDrive {
   std::multiset<std::string> did;
   std::map<std::uint32_t, std::uint64_t> ticket_of;
 
-  explicit RendezvousDrive(const RendezvousTable& table) : roster(two_nodes()), rendezvous(roster, table) {
+  explicit RendezvousDrive(const RendezvousMachine::Table& table)
+      : roster(two_nodes()), rendezvous(roster, table) {
     rendezvous.on_up("b");
     collect();
     did.clear();
@@ -130,7 +131,7 @@ struct RendezvousDrive {
     for (const Status& error : orders.errors) did.insert(error.message());
   }
   void come(std::uint32_t rank) {
-    RendezvousRank wanted;
+    Rendezvous::Rank wanted;
     wanted.ticket = ++tickets;
     wanted.job = kJob;
     wanted.rank = rank;
@@ -186,7 +187,7 @@ const std::vector<Move> kMoves = moves();
 using Moves = std::vector<const Move*>;
 
 // "": the rendezvous does what it is told.
-std::string fault_of(const Moves& moves, const RendezvousTable& table) {
+std::string fault_of(const Moves& moves, const RendezvousMachine::Table& table) {
   RendezvousDrive drive(table);
   for (const Move* const move : moves) {
     drive.did.clear();
@@ -226,7 +227,7 @@ std::vector<RendezvousStart> rendezvous_starts() {
 }
 
 // Every pair of moves after that path; the first fault, or "".
-std::string fault_after(const Moves& path, const RendezvousTable& table) {
+std::string fault_after(const Moves& path, const RendezvousMachine::Table& table) {
   for (const Move& first : kMoves) {
     for (const Move& second : kMoves) {
       Moves whole = path;
@@ -239,7 +240,7 @@ std::string fault_after(const Moves& path, const RendezvousTable& table) {
 
 // The table knows an event which a node never raises in that state: without ranks it neither looks nor waits.
 // Or another event than a rank that comes leads out of that state.
-bool knows_too_much(const RendezvousTable& table) {
+bool knows_too_much(const RendezvousMachine::Table& table) {
   for (const RendezvousEvent event : test::events_of<RendezvousMachine>()) {
     const auto* const cell = table.find(RendezvousState::kEmpty, event);
     if (cell != nullptr && cell->next && event != RendezvousEvent::kComes) return true;

@@ -55,7 +55,7 @@ class Several {
   }
   Status come(std::size_t n, std::uint32_t rank, std::uint32_t world, const std::string& mesh = "",
               const std::string& of = "7") {
-    RendezvousRank wanted;
+    Rendezvous::Rank wanted;
     wanted.ticket = ++tickets_;
     wanted.job = {of, "train"};
     wanted.rank = rank;
@@ -272,7 +272,7 @@ TEST(Rendezvous, KnowsWhoseAJobIsHere) {
   const Rendezvous::Job job{"key." + std::string(control::kKeyDigestChars, 'a'), "train"};
   EXPECT_FALSE(gathering.owner_here(job));
   for (const std::uint32_t rank : {2u, 1u}) {
-    RendezvousRank wanted;
+    Rendezvous::Rank wanted;
     wanted.ticket = rank;
     wanted.job = job;
     wanted.who = control::Identity(1000 + rank);

@@ -78,7 +78,7 @@ class AdoptionTest : public ::testing::Test {
       kept_[name] = shm::Descriptor(dup(descriptors[0]));
       return true;
     };
-    std::vector<Inherited> inherited;
+    std::vector<DescriptorStore::Inherited> inherited;
     for (const auto& [name, descriptor] : kept_) inherited.push_back({name, copy_of(descriptor)});
     auto opened = Supervisor::open(std::move(options), clock_, std::move(inherited));
     ASSERT_TRUE(opened) << opened.error().text();
@@ -194,7 +194,7 @@ TEST_F(AdoptionTest, EndsWhatWasToEndAlsoAfterATornWrite) {
   EXPECT_EQ(last->state.jobs.at(0).ending, "its owner has left");
   const char spoilt = 'x';
   const auto offset = static_cast<off_t>((last->sequence % 2) * kStateBytesMax);
-  ASSERT_EQ(pwrite(file_.descriptor().get(), &spoilt, 1, offset + sizeof(StateHeader)), 1);
+  ASSERT_EQ(pwrite(file_.descriptor().get(), &spoilt, 1, offset + sizeof(State::Header)), 1);
   const auto before = read();
   ASSERT_TRUE(before);
   EXPECT_EQ(before->sequence, last->sequence - 1);
