@@ -13,9 +13,6 @@
 
 namespace muster::cli {
 
-// Whether q ends the command, and other keys are noted. That needs a terminal that this process may read.
-enum class Keys : std::uint8_t { kIgnored, kHeard };
-
 // Owns    SIGINT, SIGTERM, SIGHUP and SIGQUIT, unless they are ignored. While keys are heard also SIGTSTP,
 //         SIGCONT and the terminal's settings: each keystroke comes at once and is not shown. All are given
 //         back at the end, and while Ctrl-Z has stopped the process. One object at a time.
@@ -24,6 +21,8 @@ enum class Keys : std::uint8_t { kIgnored, kHeard };
 // Fails   never: signals or a terminal that cannot be had keep their usual effect.
 class Attention {
  public:
+  // Whether q ends the command, and other keys are noted. That needs a terminal that this process may read.
+  enum class Keys : std::uint8_t { kIgnored, kHeard };
   explicit Attention(Keys keys);
   ~Attention();
   Attention(const Attention&) = delete;

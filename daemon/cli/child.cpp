@@ -43,7 +43,7 @@ struct ChildPlan {
   int report = -1;
   int death_signal = 0;
   pid_t parent = 0;
-  Input input = Input::kNull;
+  Child::Input input = Child::Input::kNull;
 };
 
 [[noreturn]] void give_up(int report) {
@@ -66,7 +66,7 @@ struct ChildPlan {
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (plan.input == Input::kNull) {
+  if (plan.input == Child::Input::kNull) {
     const int null = open("/dev/null", O_RDONLY);
     if (null < 0 || dup2(null, STDIN_FILENO) < 0) give_up(plan.report);
     if (null != STDIN_FILENO) close(null);
@@ -138,13 +138,13 @@ bool stays_ignored(int number) {
   return sigaction(number, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
 }
 
-std::string End::text() const {
+std::string Child::End::text() const {
   if (error != 0) return fmt::format("ended, and how is not known (waitid: {})", std::strerror(error));
   if (signal == 0) return fmt::format("exited with code {}", code);
   return fmt::format("was killed by signal {} ({})", signal, strsignal(signal));
 }
 
-Result<Child> Child::spawn(const ChildOptions& options) {
+Result<Child> Child::spawn(const Options& options) {
   ChildPlan plan;
   plan.arguments = pointers(options.arguments);
   plan.environment = pointers(options.environment);
@@ -199,7 +199,7 @@ void Child::signal(int number) {
   if (!reaped_) ::kill(-pid_, number);  // not reaped, so the pid still belongs to this group
 }
 
-End Child::reap() {
+Child::End Child::reap() {
   signal(SIGKILL);
   siginfo_t info{};
   int error = 0;

@@ -17,27 +17,6 @@ namespace muster::cli {
 // program and its children go on at it. For SIGHUP, SIGINT, SIGQUIT or SIGTSTP. Async-signal-safe.
 bool stays_ignored(int number);
 
-enum class Streams : std::uint8_t { kInherited, kPiped };
-enum class Input : std::uint8_t { kInherited, kNull, kPiped };
-
-struct ChildOptions {
-  std::vector<std::string> arguments;    // the program first; searched in PATH
-  std::vector<std::string> environment;  // "NAME=value", all of it
-  Streams streams = Streams::kInherited;
-  Input input = Input::kNull;
-  int death_signal = 0;  // sent to the child when this process ends, for whatever reason
-};
-
-// How a child ended.
-struct End {
-  int code = 0;    // its own, or
-  int signal = 0;  // what killed it, or
-  int error = 0;   // why the system did not say how (errno): never well
-  bool well() const { return code == 0 && signal == 0 && error == 0; }
-  int exit_code() const { return signal != 0 ? 128 + signal : error != 0 ? 1 : code; }
-  std::string text() const;  // "exited with code 7", "was killed by signal 9 (Killed)"
-};
-
 // The child leads its own process group. So a terminal's Ctrl-C does not reach it, and what it starts can be
 // ended with it.
 //
@@ -48,7 +27,26 @@ struct End {
 //         kNoResource. Destruction kills a child that still runs.
 class Child {
  public:
-  static Result<Child> spawn(const ChildOptions& options);
+  enum class Streams : std::uint8_t { kInherited, kPiped };
+  enum class Input : std::uint8_t { kInherited, kNull, kPiped };
+  struct Options {
+    std::vector<std::string> arguments;    // the program first; searched in PATH
+    std::vector<std::string> environment;  // "NAME=value", all of it
+    Streams streams = Streams::kInherited;
+    Input input = Input::kNull;
+    int death_signal = 0;  // sent to the child when this process ends, for whatever reason
+  };
+  // How a child ended.
+  struct End {
+    int code = 0;    // its own, or
+    int signal = 0;  // what killed it, or
+    int error = 0;   // why the system did not say how (errno): never well
+    bool well() const { return code == 0 && signal == 0 && error == 0; }
+    int exit_code() const { return signal != 0 ? 128 + signal : error != 0 ? 1 : code; }
+    std::string text() const;  // "exited with code 7", "was killed by signal 9 (Killed)"
+  };
+
+  static Result<Child> spawn(const Options& options);
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
   ~Child();

@@ -1,7 +1,6 @@
 #include "daemon/cli/option_checks.hpp"
 
 #include <charconv>
-#include <cmath>
 
 #include <fmt/format.h>
 

@@ -49,6 +49,10 @@ tl::unexpected<Trouble> troubled(const Status& status) {
   return tl::unexpected(trouble_of(status));
 }
 
+Trouble not_as_expected(const Json::exception& error) {
+  return {kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())};
+}
+
 tl::unexpected<Trouble> usage(std::string text) {
   return tl::unexpected(Trouble{kUsage, std::move(text)});
 }

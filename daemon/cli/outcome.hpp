@@ -39,6 +39,8 @@ using OrTrouble = tl::expected<T, Trouble>;
 // The exit code for a status.
 Trouble trouble_of(const Status& status);
 tl::unexpected<Trouble> troubled(const Status& status);
+// The daemon is of another version.
+Trouble not_as_expected(const Json::exception& error);
 // A mistake of the user.
 tl::unexpected<Trouble> usage(std::string text);
 

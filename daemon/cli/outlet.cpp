@@ -35,10 +35,6 @@ Outlet::Outlet(control::Loop& loop, int target, Events events)
   }
 }
 
-Outlet::~Outlet() {
-  loop_.unwatch(watch_);
-}
-
 void Outlet::put(std::string_view text) {
   if (broken_ || text.empty()) return;
   text_ += text;

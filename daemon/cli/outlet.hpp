@@ -26,7 +26,7 @@ class Outlet {
   };
 
   Outlet(control::Loop& loop, int target, Events events);
-  ~Outlet();
+  ~Outlet() { loop_.unwatch(watch_); }
   Outlet(const Outlet&) = delete;
   Outlet& operator=(const Outlet&) = delete;
 

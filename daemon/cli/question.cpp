@@ -117,21 +117,25 @@ void tell(const DaemonAddress& address, const Json& command) {
         control::send_packet(*socket, shm::MessageKind::kCommand, 1, address.with_key(command)));
 }
 
+std::vector<std::string> living_jobs(const Json& status) {
+  std::vector<std::string> names;
+  for (const Json& job : status.at("jobs"))
+    if (job.at("state") != "ending") names.push_back(job.at("name"));
+  return names;
+}
+
 OrTrouble<std::string> named_or_only_job(const DaemonAddress& address, const std::string& name) {
   if (!name.empty()) return name;
   const auto answer = ask(address, {{"command", "status"}});
   if (!answer) return tl::unexpected(answer.error());
   try {
-    std::vector<std::string> names;
-    for (const Json& job : answer->result.at("jobs"))
-      if (job.at("state") != "ending") names.push_back(job.at("name"));
+    const std::vector<std::string> names = living_jobs(answer->result);
     if (names.size() == 1) return names.front();
     if (names.empty()) return tl::unexpected(Trouble{kNoObject, "there is no job"});
     return tl::unexpected(
         Trouble{kUsage, fmt::format("say which job with --job: {}", fmt::join(names, ", "))});
   } catch (const Json::exception& error) {  // a daemon of another version
-    return tl::unexpected(
-        Trouble{kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+    return tl::unexpected(not_as_expected(error));
   }
 }
 

@@ -38,6 +38,8 @@ OrTrouble<DaemonAnswer> ask(const DaemonAddress& address, const Json& command,
 // Sends a command to the daemon, and waits for no answer.
 void tell(const DaemonAddress& address, const Json& command);
 
+// The jobs in an answer to `status` that are not ending. Throws Json::exception.
+std::vector<std::string> living_jobs(const Json& status);
 // The job of that name; if `name` is empty, the only job that is not ending. kNoObject if there is none,
 // kUsage with their names if there are several. It asks no engine, so it works while an engine is stuck.
 OrTrouble<std::string> named_or_only_job(const DaemonAddress& address, const std::string& name);

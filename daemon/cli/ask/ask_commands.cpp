@@ -22,7 +22,7 @@ int print(const Json& result, Output output, Render&& render) {
   try {
     return output == Output::kJson ? print_json(result) : print_text(render(result));
   } catch (const Json::exception& error) {  // a daemon of another version
-    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+    return complain(not_as_expected(error));
   }
 }
 
@@ -112,7 +112,7 @@ int run_shutdown(const DaemonAddress& address, Leave leave, Output output) {
 int run_trace(const DaemonAddress& address, const std::string& job, const std::string& path, double seconds,
               Recording which, Output output) {
   std::string by;  // "": of anybody
-  Attention attention(Keys::kIgnored);
+  Attention attention(Attention::Keys::kIgnored);
   bool interrupted = false;
   if (which == Recording::kNew) {
     by = fmt::format("`muster trace` (pid {})", getpid());

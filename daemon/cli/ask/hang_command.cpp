@@ -91,20 +91,18 @@ int run_hang(const DaemonAddress& address, const std::string& job, Output output
   const auto answer =
       ask(address, {{"command", "hang"}, {"job", job}, {"wait_ns", (address.timeout / 2).count()}});
   try {
-    if (!answer && answer.error().exit_code == kTimedOut)
-      if (const auto silence = silence_of(address, job)) {
-        const int printed =
-            output == Output::kJson ? print_json(*silence) : print_text(hang_text(job, *silence));
-        return printed == kOk ? kUnhealthy : printed;
-      }
-    if (!answer) return complain(answer.error());
-    const std::string verdict = answer->result.at("verdict").get<std::string>();
-    const int printed =
-        output == Output::kJson ? print_json(answer->result) : print_text(hang_text(job, answer->result));
+    OrTrouble<Json> report = tl::unexpected(Trouble{});
+    if (answer)
+      report = answer->result;
+    else if (answer.error().exit_code == kTimedOut)
+      report = silence_of(address, job);
+    if (!report) return complain(answer.error());
+    const std::string verdict = report->at("verdict").get<std::string>();
+    const int printed = output == Output::kJson ? print_json(*report) : print_text(hang_text(job, *report));
     if (printed != kOk) return printed;
     return verdict == "healthy" ? kOk : kUnhealthy;
   } catch (const Json::exception& error) {  // a daemon of another version
-    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+    return complain(not_as_expected(error));
   }
 }
 

@@ -19,7 +19,8 @@ using shm::JobCountersReader;
 int show(TopView& view, const std::string& job, const Json& now, Output output, bool screen) {
   if (output == Output::kJson) return print_json(now);
   if (screen) std::fputs("\x1b[H\x1b[J", stdout);
-  return print_text(view.text(job, now, screen ? window_now() : Window{config::screen_columns(), 0}));
+  return print_text(
+      view.text(job, now, screen ? window_now() : TopView::Window{config::screen_columns(), 0}));
 }
 
 // Whether a silent engine has ended, and is not just stuck: the counters outlive the engine.
@@ -73,7 +74,7 @@ int watch(const DaemonAddress& address, const JobCountersReader& counters, const
 int run_top(const DaemonAddress& address, const std::string& job, const TopOptions& options, Output output) {
   // Keys only with a terminal as output: a closed pipe would end this program with the terminal changed.
   const bool screen = !options.once && ::isatty(STDOUT_FILENO) == 1;
-  Attention attention(screen ? Keys::kHeard : Keys::kIgnored);
+  Attention attention(screen ? Attention::Keys::kHeard : Attention::Keys::kIgnored);
   try {
     const auto answer = ask(address, {{"command", "counters"}, {"job", job}}, &attention);
     if (!answer) return complain(answer.error());
@@ -86,7 +87,7 @@ int run_top(const DaemonAddress& address, const std::string& job, const TopOptio
                      options.once ? Nanos(0) : TopNodes::kPeriod);
     return watch(address, *counters, job, options, output, screen, others ? &*others : nullptr, attention);
   } catch (const Json::exception& error) {  // a daemon of another version
-    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+    return complain(not_as_expected(error));
   }
 }
 

@@ -239,7 +239,7 @@ std::string help_text() {
          "are whole now. ON DEMAND are gathers that no prefetch had started.\n";
 }
 
-std::string fitted(std::vector<std::string> lines, const Window& window) {
+std::string fitted(std::vector<std::string> lines, const TopView::Window& window) {
   if (window.rows > 0) lines.resize(std::min(lines.size(), window.rows - 1));
   std::string out;
   for (const std::string& line : lines) {
@@ -252,8 +252,8 @@ std::string fitted(std::vector<std::string> lines, const Window& window) {
 
 }  // namespace
 
-Window window_now() {
-  Window window{config::screen_columns(), 0};
+TopView::Window window_now() {
+  TopView::Window window{config::screen_columns(), 0};
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return window;
   window.rows = size.ws_row;

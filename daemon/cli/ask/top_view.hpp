@@ -5,17 +5,9 @@
 #include "daemon/config/table.hpp"
 
 #include <cstddef>
-#include <cstdint>
 #include <string>
 
 namespace muster::cli {
-
-struct Window {
-  std::size_t columns = config::kColumnsMax;
-  std::size_t rows = 0;  // 0: any number, as in a file
-};
-// The terminal at standard output.
-Window window_now();
 
 // Owns    the order of ranks, and which of them come first.
 // Thread  one.
@@ -23,6 +15,10 @@ Window window_now();
 // Fails   never.
 class TopView {
  public:
+  struct Window {
+    std::size_t columns = config::kColumnsMax;
+    std::size_t rows = 0;  // 0: any number, as in a file
+  };
   // Handles a key: it sorts, reverses the order, moves to other ranks, or shows the help. False: the key has
   // no meaning.
   bool press(char key);
@@ -35,5 +31,8 @@ class TopView {
   bool help_ = false;
   std::size_t page_ = 0;  // of ranks
 };
+
+// The terminal at standard output.
+TopView::Window window_now();
 
 }  // namespace muster::cli

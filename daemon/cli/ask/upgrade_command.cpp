@@ -56,7 +56,7 @@ int run_upgrade(const DaemonAddress& address, const std::string& program, Output
           {kFailed, "the daemon gave way, but another one listens now, without its jobs; its log says why"});
     return output == Output::kJson ? print_json(result) : print_text(upgraded_text(result));
   } catch (const Json::exception& error) {  // a daemon of another version
-    return complain({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+    return complain(not_as_expected(error));
   }
 }
 

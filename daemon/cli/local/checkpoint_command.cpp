@@ -11,7 +11,6 @@
 #include "daemon/config/table.hpp"
 
 #include <filesystem>
-#include <span>
 #include <utility>
 
 namespace muster::cli {

@@ -2,7 +2,6 @@
 
 #include "api/base/words.hpp"
 #include "api/shm/endpoint.hpp"
-#include "api/shm/futex.hpp"
 #include "api/shm/headroom.hpp"
 #include "daemon/config/table.hpp"
 #include "daemon/control/own_version.hpp"
@@ -13,7 +12,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 
 #include <fcntl.h>
@@ -278,13 +276,10 @@ void examine_paths(const ClusterPaths& cluster, std::vector<Check>& checks) {
                          cluster.trouble.empty() ? cluster.uses : cluster.trouble,
                          "correct cluster.interfaces (or nodes[].interfaces), and start musterd anew"));
   std::size_t good = 0;
-  for (const PathFacts& path : cluster.paths) {
-    const bool passes = path.verdict == PathFacts::Verdict::kGood;
-    if (passes && ++good > kPathsShown) continue;
-    const Verdict otherwise =
-        path.verdict == PathFacts::Verdict::kBad ? Verdict::kFailure : Verdict::kWarning;
-    checks.push_back(check("", passes, otherwise, path.says, path.fix));
-    checks.back().name = "path to " + path.node;
+  for (const Check& path : cluster.paths) {
+    if (path.verdict == Verdict::kGood && ++good > kPathsShown) continue;
+    checks.push_back(path);
+    checks.back().name = "path to " + path.name;
   }
   if (good > kPathsShown)
     checks.push_back(

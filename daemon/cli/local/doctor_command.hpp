@@ -56,13 +56,6 @@ struct MachineFacts {
 // The CPU time that the cgroups of this process allow, in cores (version 1 or 2).
 std::optional<double> cpu_quota(const shm::MemoryFiles& files = {});
 
-struct Check {
-  enum class Verdict : std::uint8_t { kGood, kWarning, kFailure };
-  std::string name;
-  Verdict verdict = Verdict::kGood;
-  std::string says;
-  std::string fix;  // empty: nothing to do
-};
 std::vector<Check> examine(const MachineFacts& facts);
 
 }  // namespace muster::cli

@@ -236,29 +236,28 @@ void leave_out_what_others_have_lost(std::vector<Dump>& dumps, const KnownGroups
   }
 }
 
-struct RecordedOperation {
-  std::vector<std::pair<std::size_t, std::size_t>> records;  // dump, entry
-  std::size_t waits_for = 0;  // records before which their ranks have others that are not ordered yet
-  bool ordered = false;
-};
-
 // Operations in an order that is each rank's. Lanes need no common order, so ranks may contradict each other;
 // then the lowest rank decides.
 class RankOrder {
  public:
+  struct Operation {
+    std::vector<std::pair<std::size_t, std::size_t>> records;  // dump, entry
+    std::size_t waits_for = 0;  // records before which their ranks have others that are not ordered yet
+    bool ordered = false;
+  };
   explicit RankOrder(const std::vector<Dump>& dumps) : next_(dumps.size()) {
     for (std::size_t d = 0; d < dumps.size(); ++d) {
       names_.push_back(names_of(dumps[d]));
       for (std::size_t e = 0; e < names_[d].size(); ++e) {
-        RecordedOperation& operation = operations_[names_[d][e]];
+        Operation& operation = operations_[names_[d][e]];
         operation.records.emplace_back(d, e);
         ++operation.waits_for;
       }
     }
   }
-  std::vector<std::pair<Name, RecordedOperation>> take_all() {
+  std::vector<std::pair<Name, Operation>> take_all() {
     for (std::size_t d = 0; d < names_.size(); ++d) come_to_next(d);
-    std::vector<std::pair<Name, RecordedOperation>> all;
+    std::vector<std::pair<Name, Operation>> all;
     for (std::size_t lowest = 0; lowest < names_.size();) {
       while (!ready_.empty()) {
         const Name name = ready_.front();
@@ -274,8 +273,8 @@ class RankOrder {
   }
 
  private:
-  void take(const Name& name, std::vector<std::pair<Name, RecordedOperation>>& all) {
-    RecordedOperation& operation = operations_.at(name);
+  void take(const Name& name, std::vector<std::pair<Name, Operation>>& all) {
+    Operation& operation = operations_.at(name);
     if (std::exchange(operation.ordered, true)) return;
     all.emplace_back(name, operation);
     for (const auto& [d, e] : operation.records)
@@ -291,12 +290,12 @@ class RankOrder {
 
   std::vector<std::vector<Name>> names_;  // by dump
   std::vector<std::size_t> next_;         // by dump: the first that is not ordered
-  std::map<Name, RecordedOperation> operations_;
+  std::map<Name, Operation> operations_;
   std::deque<Name> ready_;
 };
 
 Json operation_json(const std::vector<Dump>& dumps, const KnownGroup& group, const Name& name,
-                    const RecordedOperation& operation) {
+                    const RankOrder::Operation& operation) {
   Json records = Json::array();
   std::vector<std::uint32_t> unrecorded = group.members;
   for (const auto& [d, e] : operation.records) {

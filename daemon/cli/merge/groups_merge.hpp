@@ -3,7 +3,6 @@
 
 #include "daemon/cli/merge/node_reports.hpp"
 
-#include <string>
 #include <vector>
 
 namespace muster::cli {

@@ -21,8 +21,6 @@
 #include "daemon/control/texts/main_outline.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 #include <limits>
 
 #include <CLI/CLI.hpp>
@@ -86,6 +84,15 @@ CLI::App* with_address(CLI::App* app, Line& line) {
 CLI::App* with_job(CLI::App* app, Line& line) {
   filled(app->add_option("--job", line.job, "Name of the job")->required(), control::kJob);
   return app;
+}
+
+void add_mesh(CLI::App* of, std::string& degrees, std::vector<std::string>& flattens) {
+  filled(of->add_option("--mesh", degrees,
+                        "dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"),
+         "DEGREES");
+  of->add_option("--flatten", flattens, "Neighbouring dims under one name; may be given several times")
+      ->allow_extra_args(false)
+      ->type_name("NAME=DIM,DIM");
 }
 
 int end_jobs(const Line& line) {
@@ -166,7 +173,7 @@ void add_looks(CLI::App& app, Line& line) {
   top->add_flag("--once", line.top.once, "One table, then the end");
   asked(app, line, "doctor", "Whether this machine is fit to run jobs, and what to do where it is not",
         [&line] {
-          const bool named = line.home() == Home::kOption || line.home() == Home::kVariable;
+          const bool named = line.home() == RunPlan::Home::kOption || line.home() == RunPlan::Home::kVariable;
           return run_doctor(line.address(), named ? DaemonNamed::kYes : DaemonNamed::kNo, line.output());
         });
 }
@@ -254,13 +261,7 @@ void add_local(CLI::App& app, Line& line) {
                                  [&line] { return run_mesh(line.mesh, line.output()); }),
                              line);
   whole(mesh->add_option("--world", line.mesh.world, "Ranks"), 1, mesh::kRankCountMax);
-  filled(mesh->add_option("--mesh", line.mesh.mesh,
-                          "dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"),
-         "DEGREES");
-  mesh->add_option("--flatten", line.mesh.flattens,
-                   "Neighbouring dims under one name; may be given several times")
-      ->allow_extra_args(false)
-      ->type_name("NAME=DIM,DIM");
+  add_mesh(mesh, line.mesh.mesh, line.mesh.flattens);
   filled(mesh->add_option("--config", line.mesh.config, "A cluster file, in place of the three above"),
          control::kFile);
   filled(mesh->add_option("--job", line.mesh.job, "A job of that file"));
@@ -390,9 +391,9 @@ void add_certs(CLI::App& app, Line& line) {
 int run(Line& line) {
   line.run.address = line.address();
   line.run.grace = nanos(line.grace);
-  line.run.lifetime = line.keep ? Lifetime::kKeep : Lifetime::kRun;
+  line.run.lifetime = line.keep ? RunPlan::Lifetime::kKeep : RunPlan::Lifetime::kRun;
   line.run.home = line.home();
-  line.run.prefix = line.no_prefix ? Prefix::kNone : Prefix::kRank;
+  line.run.prefix = line.no_prefix ? Ranks::Prefix::kNone : Ranks::Prefix::kRank;
   line.run.environment = process_variables();
   if (line.run.command.empty()) return complain({kUsage, "run: say which program, after --"});
   if (line.run.part.host.empty())  // else the head has set it
@@ -431,14 +432,7 @@ void add_run(CLI::App& app, Line& line) {
   app_run->prefix_command();
   whole(app_run->add_option("-n,--ranks", line.run.ranks, "How many"), 1,
         std::numeric_limits<std::int32_t>::max());  // run_ranks() checks the limit, and names it
-  filled(app_run->add_option("--mesh", line.run.mesh,
-                             "dp_replicate=2,dp_shard=-1,tp=2; -1: what is left; else dp_shard=-1"),
-         "DEGREES");
-  app_run
-      ->add_option("--flatten", line.run.flattens,
-                   "Neighbouring dims under one name; may be given several times")
-      ->allow_extra_args(false)
-      ->type_name("NAME=DIM,DIM");
+  add_mesh(app_run, line.run.mesh, line.run.flattens);
   filled(app_run->add_option("--config", line.run.config, "musterd.yaml of the private daemon"),
          control::kFile);
   filled(app_run->add_option("--job", line.run.job,
@@ -482,7 +476,7 @@ DaemonAddress Line::address() const {
 }
 
 int Line::of_daemon(const std::function<int(const DaemonAddress&)>& question) const {
-  if (home() == Home::kOption || home() == Home::kVariable) return question(address());
+  if (home() == RunPlan::Home::kOption || home() == RunPlan::Home::kVariable) return question(address());
   const auto asked = daemon_to_ask(address(), job, run_parents());
   return asked ? question(*asked) : complain(asked.error());
 }
@@ -503,10 +497,10 @@ std::optional<Trouble> Line::fault() const {
   return said ? std::nullopt : std::optional(trouble_of(said.error()));
 }
 
-Home Line::home() const {
-  if (only_private) return Home::kPrivate;
-  if (!endpoint.empty()) return Home::kOption;
-  return endpoint_variable().empty() ? Home::kAny : Home::kVariable;
+RunPlan::Home Line::home() const {
+  if (only_private) return RunPlan::Home::kPrivate;
+  if (!endpoint.empty()) return RunPlan::Home::kOption;
+  return endpoint_variable().empty() ? RunPlan::Home::kAny : RunPlan::Home::kVariable;
 }
 
 void declare(CLI::App& app, Line& line) {

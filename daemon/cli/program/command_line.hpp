@@ -49,7 +49,7 @@ struct Line {
   TopOptions top;
   MeshQuestion mesh;
   PlanQuestion plan;
-  RunOptions run;
+  RunPlan::Options run;
   double grace = 10;
   bool asks_daemon = false;
   bool keep = false, only_private = false, no_prefix = false;
@@ -60,7 +60,7 @@ struct Line {
   int of_daemon(const std::function<int(const DaemonAddress&)>& question) const;
   // As above, about the named job, or about the only one.
   int of_job(const std::function<int(const DaemonAddress&, const std::string& job)>& question) const;
-  Home home() const;
+  RunPlan::Home home() const;
   // Why a command that asks a daemon cannot run: MUSTER_ENDPOINT is set to nothing.
   std::optional<Trouble> fault() const;
 };

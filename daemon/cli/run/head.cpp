@@ -23,7 +23,7 @@ std::string seconds_text(Nanos time) {
 }
 
 // This program as the part of a host. `env` sets the variables: no launcher has to know of them.
-std::vector<std::string> part_command(const std::string& host, const PartFacts& facts,
+std::vector<std::string> part_command(const std::string& host, const RunHead::PartFacts& facts,
                                       const std::vector<std::string>& variables) {
   std::vector<std::string> words;
   if (!variables.empty()) words.emplace_back("env");
@@ -34,7 +34,7 @@ std::vector<std::string> part_command(const std::string& host, const PartFacts& 
   if (host == facts.node) words.insert(words.end(), {"--endpoint", facts.endpoint});
   if (facts.elastic) words.emplace_back("--elastic");
   if (facts.check) words.emplace_back("--check");
-  if (facts.prefix == Prefix::kNone) words.emplace_back("--no-prefix");
+  if (facts.prefix == Ranks::Prefix::kNone) words.emplace_back("--no-prefix");
   words.emplace_back("--");
   words.insert(words.end(), facts.command.begin(), facts.command.end());
   return words;
@@ -47,7 +47,7 @@ std::uint32_t RunHead::ranks() const {
                          [](std::uint32_t sum, const HostShare& host) { return sum + host.ranks; });
 }
 
-OrTrouble<std::optional<RunHead>> plan_head(const HeadRequest& request, std::int64_t ranks,
+OrTrouble<std::optional<RunHead>> plan_head(const RunHead::Request& request, std::int64_t ranks,
                                             const std::vector<std::string>& environment) {
   if (request.hosts.empty()) {
     if (request.launcher.empty() && request.variables.empty()) return std::nullopt;
@@ -167,15 +167,15 @@ void ask_on_hosts(const RunHead& head, Nanos timeout, Json& job_create) {
   job_create["wait_ns"] = (timeout - timeout / kAnswerPart).count();
 }
 
-Ranks::Options parts_of(const RunHead& head, const PartFacts& facts) {
+Ranks::Options parts_of(const RunHead& head, const RunHead::PartFacts& facts) {
   Ranks::Options parts;
   parts.kind = Ranks::Kind::kParts;
-  parts.prefix = Prefix::kLines;
+  parts.prefix = Ranks::Prefix::kLines;
   parts.grace = facts.grace;
   parts.elastic = facts.elastic;
   for (const HostShare& host : head.hosts) {
     const bool here = host.name == facts.node;
-    RunMember part;
+    Ranks::Member part;
     part.host = host.name;
     part.environment = facts.environment;
     part.launcher = here ? "muster run" : launcher_text(head.launcher, host.name);

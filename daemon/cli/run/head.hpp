@@ -12,14 +12,26 @@
 
 namespace muster::cli {
 
-// As the command line has it; without hosts the run is no head.
-struct HeadRequest {
-  std::string hosts;
-  std::string launcher;                // of parts on other hosts; empty: ssh
-  std::vector<std::string> variables;  // names of those that these parts get
-};
-
 struct RunHead {
+  // As the command line has it; without hosts the run is no head.
+  struct Request {
+    std::string hosts;
+    std::string launcher;                // of parts on other hosts; empty: ssh
+    std::vector<std::string> variables;  // names of those that these parts get
+  };
+  // The facts of the run that its parts need.
+  struct PartFacts {
+    std::string job;
+    std::string node;      // of this machine, whose part needs no launcher
+    std::string endpoint;  // of this machine's daemon
+    Nanos timeout{};
+    Nanos grace{};
+    bool elastic = false;
+    bool check = false;
+    Ranks::Prefix prefix = Ranks::Prefix::kRank;
+    std::vector<std::string> command;  // the ranks' program
+    std::vector<std::string> environment;
+  };
   std::vector<HostShare> hosts;
   std::vector<std::string> launcher;
   std::vector<std::string> variables;  // "NAME=value"
@@ -28,7 +40,7 @@ struct RunHead {
 
 // Nothing for a run that is no head. kUsage: the request is wrong by itself, or with `ranks`, the number that
 // was asked for (0: none).
-OrTrouble<std::optional<RunHead>> plan_head(const HeadRequest& request, std::int64_t ranks,
+OrTrouble<std::optional<RunHead>> plan_head(const RunHead::Request& request, std::int64_t ranks,
                                             const std::vector<std::string>& environment);
 
 // The place of a part, as its head has given it.
@@ -59,19 +71,6 @@ void ask_on_hosts(const RunHead& head, Nanos timeout, Json& job_create);
 // Why that job is not there yet, if it is one of the cluster file; empty: it waits for nothing.
 std::string awaited(const Json& status, const std::string& job);
 
-// The facts of the run that its parts need.
-struct PartFacts {
-  std::string job;
-  std::string node;      // of this machine, whose part needs no launcher
-  std::string endpoint;  // of this machine's daemon
-  Nanos timeout{};
-  Nanos grace{};
-  bool elastic = false;
-  bool check = false;
-  Prefix prefix = Prefix::kRank;
-  std::vector<std::string> command;  // the ranks' program
-  std::vector<std::string> environment;
-};
-Ranks::Options parts_of(const RunHead& head, const PartFacts& facts);
+Ranks::Options parts_of(const RunHead& head, const RunHead::PartFacts& facts);
 
 }  // namespace muster::cli

@@ -146,7 +146,7 @@ void JobJoiner::fetch_token(std::size_t index) {
 }
 
 void JobJoiner::create() {
-  const RunOptions& options = plan_.options;
+  const RunPlan::Options& options = plan_.options;
   if (options.ranks == 0)
     return fail(
         {kNoObject, fmt::format("no job is named '{}'{}", job_.name,
@@ -160,7 +160,7 @@ void JobJoiner::create() {
                   {"mesh", options.mesh},
                   {"flatten", flatten},
                   {"claim", "owner"}};  // so that a rank may close its session and open another
-  job_.stays = options.lifetime == Lifetime::kKeep;
+  job_.stays = options.lifetime == RunPlan::Lifetime::kKeep;
   Json command{{"command", "job_create"}, {"spec", spec}, {"keep", job_.stays}};
   if (plan_.is_head()) ask_on_hosts(*plan_.head, options.address.timeout, command);
   link_.ask(command, [this](const OrTrouble<DaemonAnswer>& answer) { on_created(answer); });
@@ -194,7 +194,7 @@ void JobJoiner::take(const OrTrouble<DaemonAnswer>& answer, const std::function<
   try {
     next(answer->result);
   } catch (const Json::exception& error) {
-    fail({kFailed, fmt::format("the daemon's answer is not as expected: {}", error.what())});
+    fail(not_as_expected(error));
   }
 }
 

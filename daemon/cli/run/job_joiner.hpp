@@ -11,25 +11,24 @@
 
 namespace muster::cli {
 
-// The job that a run is in.
-struct RunJob {
-  std::string name;
-  std::int64_t world = 0;
-  std::string mesh;                 // canonical
-  std::string node;                 // of the daemon, if it was asked
-  std::vector<std::uint32_t> here;  // the ranks that the run starts, rising
-  std::vector<std::string> tokens;  // one for each of them
-  bool stays = false;               // after the run
-};
-
 // Owns    what it knows of the job.
 // Thread  the loop's. It stays until the loop has stopped.
 // Bound   one job, and one question at a time; it waits no longer than the link's timeout for a job.
 // Fails   with on_trouble, once: the job is not as the run was told, or the daemon refuses.
 class JobJoiner {
  public:
+  // The job that a run is in.
+  struct Job {
+    std::string name;
+    std::int64_t world = 0;
+    std::string mesh;                 // canonical
+    std::string node;                 // of the daemon, if it was asked
+    std::vector<std::uint32_t> here;  // the ranks that the run starts, rising
+    std::vector<std::string> tokens;  // one for each of them
+    bool stays = false;               // after the run
+  };
   struct Events {
-    std::function<void(const RunJob&)> on_joined;
+    std::function<void(const Job&)> on_joined;
     std::function<void(const Trouble&)> on_trouble;
   };
 
@@ -58,7 +57,7 @@ class JobJoiner {
   DaemonLink& link_;
   const RunPlan& plan_;
   Events events_;
-  RunJob job_;
+  Job job_;
   const SteadyClock clock_;
   const Instant give_up_at_;  // for a job's end
   bool over_ = false;

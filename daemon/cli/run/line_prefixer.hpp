@@ -8,15 +8,14 @@
 
 namespace muster::cli {
 
-// The treatment of a progress line that draws over itself with carriage returns.
-enum class CarriageReturn : std::uint8_t { kShowLast, kPassThrough };
-
 // Owns    the unfinished line.
 // Thread  one.
 // Bound   `line_bytes_max` of a line. A longer one is cut between two letters, with "…" on both sides.
 // Fails   never.
 class LinePrefixer {
  public:
+  // The treatment of a progress line that draws over itself with carriage returns.
+  enum class CarriageReturn : std::uint8_t { kShowLast, kPassThrough };
   static constexpr std::size_t kLineBytesMax = std::size_t{16} << 20;
 
   LinePrefixer(std::string prefix, CarriageReturn carriage_return, std::size_t line_bytes_max = kLineBytesMax)

@@ -61,10 +61,6 @@ HeadLink::HeadLink(control::Loop& loop, Events events) : loop_(loop), events_(st
                 : loop_.after(Nanos(0), [this] { events_.on_end(); });
 }
 
-HeadLink::~HeadLink() {
-  loop_.unwatch(watch_);
-}
-
 void HeadLink::on_readable() {
   std::array<char, 256> bytes{};
   const ssize_t n = read(STDIN_FILENO, bytes.data(), bytes.size());

@@ -13,7 +13,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace muster::cli {
 
@@ -42,7 +41,7 @@ class HeadLink {
   };
 
   HeadLink(control::Loop& loop, Events events);
-  ~HeadLink();
+  ~HeadLink() { loop_.unwatch(watch_); }
   HeadLink(const HeadLink&) = delete;
   HeadLink& operator=(const HeadLink&) = delete;
 

@@ -43,7 +43,7 @@ Result<std::unique_ptr<PrivateDaemon>> PrivateDaemon::start(const Options& optio
   MUSTER_ASSIGN_OR_RETURN(std::string directory, choose_directory());
   std::unique_ptr<PrivateDaemon> daemon(new PrivateDaemon(std::move(directory)));
   daemon->endpoint_ = shm::ranks_socket(daemon->directory_);
-  ChildOptions child;
+  Child::Options child;
   child.arguments = {supervisor::daemon_program(), "--transient", "--directory",
                      daemon->directory_,           "--set",       "node.directory_mode=0700"};
   if (!options.config.empty()) child.arguments.insert(child.arguments.end(), {"--config", options.config});

@@ -19,10 +19,7 @@ std::optional<std::vector<std::string>> jobs_at(const DaemonAddress& address) {
   const auto answer = ask(address, {{"command", "status"}});
   if (!answer) return std::nullopt;
   try {
-    std::vector<std::string> names;
-    for (const Json& job : answer->result.at("jobs"))
-      if (job.at("state") != "ending") names.push_back(job.at("name"));
-    return names;
+    return living_jobs(answer->result);
   } catch (const Json::exception&) {  // a daemon of another version
     return std::nullopt;
   }

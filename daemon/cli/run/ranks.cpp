@@ -1,10 +1,8 @@
 #include "daemon/cli/run/ranks.hpp"
 
-#include "api/base/utf8.hpp"
 #include "daemon/cli/outcome.hpp"
 #include "daemon/cli/run/private_limits.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -20,10 +18,6 @@ namespace {
 constexpr Nanos kKillAfter = std::chrono::seconds(5);     // from SIGTERM to SIGKILL
 constexpr Nanos kLauncherTime = std::chrono::seconds(3);  // for a part that is to kill its ranks
 constexpr Nanos kReadAfter = std::chrono::seconds(5);  // for the reader, after the end of interrupted ranks
-// How long lines are held. A failure reaches all ranks at once, and so do the ranks' lines about it.
-constexpr Nanos kHeld = std::chrono::milliseconds(100);
-constexpr Nanos kHeldAtFailure = std::chrono::seconds(2);
-constexpr std::size_t kLastWordsMax = 1024;
 constexpr std::size_t kReadBytes = 65536;
 constexpr std::size_t kPipeBytes = 65536;  // if the system does not say
 constexpr std::size_t kNamedMax = 8;
@@ -43,22 +37,20 @@ std::string count_text(std::size_t count, const char* what) {
 
 }  // namespace
 
-std::string RunMember::title() const {
+std::string Ranks::Member::title() const {
   return host.empty() ? fmt::format("rank {}", rank) : "host " + host;
 }
 
 Ranks::Ranks(control::Loop& loop, Options options, Done done)
-    : loop_(loop), options_(std::move(options)), done_(std::move(done)), buffer_(kReadBytes) {
-  for (const std::size_t which : {std::size_t{0}, std::size_t{1}})
-    outlets_[which] =
-        std::make_unique<Outlet>(loop_, which == 0 ? STDOUT_FILENO : STDERR_FILENO,
-                                 Outlet::Events{[this, which] { output_taken(which); },
-                                                [this, which](int error) { output_broke(which, error); }});
-}
+    : loop_(loop),
+      options_(std::move(options)),
+      done_(std::move(done)),
+      buffer_(kReadBytes),
+      output_(loop, {[this](std::size_t which) { output_taken(which); },
+                     [this](std::size_t which, int error) { output_broke(which, error); }}) {}
 
 Ranks::~Ranks() {
   for (const auto timer : timers_) loop_.unwatch(timer);
-  loop_.unwatch(release_);
   for (Process& process : processes_) {
     loop_.unwatch(process.death);
     for (Stream& stream : process.streams) loop_.unwatch(stream.watch);
@@ -86,16 +78,16 @@ Status Ranks::start() {
 }
 
 Status Ranks::start_member(std::size_t index) {
-  const RunMember& member = options_.members[index];
+  const Member& member = options_.members[index];
   const bool is_rank = options_.kind == Kind::kRanks;
-  ChildOptions child;
+  Child::Options child;
   child.arguments = is_rank ? options_.command : member.command;
   child.environment = member.environment;
   const bool piped = options_.prefix != Prefix::kNone;
-  child.streams = piped ? Streams::kPiped : Streams::kInherited;
+  child.streams = piped ? Child::Streams::kPiped : Child::Streams::kInherited;
   // Ranks have their own process groups, so a terminal would stop a rank that reads from it.
   const bool reads = index == 0 && !options_.is_part && isatty(STDIN_FILENO) == 0;
-  child.input = !is_rank ? Input::kPiped : reads ? Input::kInherited : Input::kNull;
+  child.input = !is_rank ? Child::Input::kPiped : reads ? Child::Input::kInherited : Child::Input::kNull;
   // A part can end its ranks itself, once its input has ended.
   child.death_signal = is_rank ? SIGKILL : SIGTERM;
   MUSTER_ASSIGN_OR_RETURN(Child started, Child::spawn(child));
@@ -119,8 +111,8 @@ void Ranks::open_stream(std::size_t index, std::size_t which, shm::Descriptor pi
   const bool progress = prefixed && index == 0 && isatty(which == 0 ? STDOUT_FILENO : STDERR_FILENO) != 0;
   stream.prefixer.emplace(
       prefixed && !stream.gathered ? fmt::format("[{}] ", options_.members[index].rank) : "",
-      progress ? CarriageReturn::kPassThrough : CarriageReturn::kShowLast);
-  if (!outlets_[which]->full()) listen(stream);
+      progress ? LinePrefixer::CarriageReturn::kPassThrough : LinePrefixer::CarriageReturn::kShowLast);
+  if (!output_.full(which)) listen(stream);
 }
 
 void Ranks::listen(Stream& stream) {
@@ -131,13 +123,13 @@ void Ranks::listen(Stream& stream) {
 // as they would for the reader itself.
 void Ranks::on_output(Stream& stream) {
   if (!relay(stream)) return close_stream(stream);
-  if (!outlets_[stream.which]->full()) return;
+  if (!output_.full(stream.which)) return;
   for (Process& process : processes_) loop_.unwatch(std::exchange(process.streams[stream.which].watch, 0));
 }
 
 void Ranks::output_taken(std::size_t which) {
   for (Process& process : processes_) {
-    if (outlets_[which]->full()) break;
+    if (output_.full(which)) break;
     Stream& stream = process.streams[which];
     if (stream.pipe.valid() && stream.watch == 0) listen(stream);
   }
@@ -153,14 +145,14 @@ std::optional<std::size_t> Ranks::relay(Stream& stream) {
   std::string lines = stream.prefixer->feed({buffer_.data(), bytes});
   const bool may_tell = options_.kind == Kind::kParts && stream.which == 1;
   const auto failure = may_tell ? take_failure(&lines) : std::nullopt;
-  stream.gathered ? gather(stream, lines) : put(stream.which, lines);
+  print(stream, lines);
   if (failure) on_told(stream.index, *failure);
   return bytes;
 }
 
 // Reads the last output of an ended rank, at most a pipe's capacity. A process that left the group may keep
 // the pipe open and write for ever, so this does not wait for the end.
-void Ranks::drain(Stream& stream) {
+void Ranks::close_stream(Stream& stream) {
   if (!stream.pipe.valid()) return;
   const int capacity = fcntl(stream.pipe.get(), F_GETPIPE_SZ);
   const std::size_t most = capacity > 0 ? static_cast<std::size_t>(capacity) : kPipeBytes;
@@ -170,35 +162,36 @@ void Ranks::drain(Stream& stream) {
     if (!bytes) break;
     done += *bytes;
   }
+  loop_.unwatch(std::exchange(stream.watch, 0));
+  print(stream, stream.prefixer->finish());
+  stream.pipe.reset();
 }
 
-void Ranks::close_stream(Stream& stream) {
-  if (!stream.pipe.valid()) return;
-  loop_.unwatch(std::exchange(stream.watch, 0));
-  const std::string rest = stream.prefixer->finish();
-  stream.gathered ? gather(stream, rest) : put(stream.which, rest);
-  stream.pipe.reset();
+void Ranks::print(const Stream& stream, const std::string& lines) {
+  if (!stream.gathered) return output_.put(stream.which, lines);
+  std::string last_words = output_.hold(options_.members[stream.index].rank, lines);
+  if (!last_words.empty()) processes_[stream.index].last_words = std::move(last_words);
 }
 
 void Ranks::on_death(std::size_t index) {
   Process& process = processes_[index];
   loop_.unwatch(std::exchange(process.death, 0));
-  const End end = process.child->reap();
+  const Child::End end = process.child->reap();
   --running_;
-  for (Stream& stream : process.streams) {
-    drain(stream);
-    close_stream(stream);
-  }
+  for (Stream& stream : process.streams) close_stream(stream);
   if (!end.well()) on_failure(index, end);
-  if (end.well() && options_.elastic) first_failure_.reset();
+  if (end.well() && options_.elastic) {
+    first_failure_.reset();
+    output_.set_failed(false);
+  }
   if (running_ == 0) return all_ended();
-  const RunMember& member = options_.members[index];
+  const Member& member = options_.members[index];
   if (options_.on_end) options_.on_end(member.rank, fmt::format("{} {}", member.title(), end.text()));
 }
 
-void Ranks::on_failure(std::size_t index, const End& end) {
+void Ranks::on_failure(std::size_t index, const Child::End& end) {
   const bool first = !first_failure_;
-  const RunMember& member = options_.members[index];
+  const Member& member = options_.members[index];
   if (first) note_first(end, member.title(), processes_[index].last_words);
   if (interrupted_ != 0 || processes_[index].told) return;
   const std::string who =
@@ -207,7 +200,7 @@ void Ranks::on_failure(std::size_t index, const End& end) {
     say(fmt::format("{} {}{}", who, end.text(), running_ == 0 ? "" : fmt::format("; {} go on", running_)));
   } else if (first) {
     say(fmt::format("{} {}", who, end.text()));
-    if (options_.is_part) put(1, failure_line({end.exit_code(), member.rank}));
+    if (options_.is_part) output_.put(1, failure_line({end.exit_code(), member.rank}));
     end_all_after(options_.grace, member.title() + "'s failure");
   }
 }
@@ -221,13 +214,13 @@ void Ranks::on_told(std::size_t index, const ToldFailure& failure) {
   if (interrupted_ == 0) end_all_after(options_.grace, fmt::format("rank {}'s failure", failure.rank));
 }
 
-void Ranks::note_first(End end, const std::string& who, const std::string& last_words) {
+void Ranks::note_first(Child::End end, const std::string& who, const std::string& last_words) {
   first_failure_ = FirstFailure{end, who, clock_.now() - started_, last_words};
-  if (!lines_.empty()) hold(kHeldAtFailure);  // others may be about to print the same
+  output_.set_failed(true);
 }
 
 void Ranks::all_ended() {
-  release();
+  output_.release();
   // The last line of a run that failed: the cause, behind all its consequences.
   const bool is_told = options_.elastic || options_.is_part || processes_.size() < 2;
   if (first_failure_ && interrupted_ == 0 && !is_told)
@@ -247,14 +240,12 @@ void Ranks::all_ended() {
 }
 
 void Ranks::give_up_output() {
-  release();
-  for (const auto& outlet : outlets_) outlet->give_up();
+  output_.give_up();
   finish_if_read();
 }
 
 void Ranks::finish_if_read() {
-  const bool read = outlets_[0]->empty() && outlets_[1]->empty();
-  if (!ended_ || !read || std::exchange(finished_, true)) return;
+  if (!ended_ || !output_.empty() || std::exchange(finished_, true)) return;
   const int code = output_failed_      ? kFailed
                    : interrupted_ != 0 ? 128 + interrupted_
                    : first_failure_    ? first_failure_->end.exit_code()
@@ -263,19 +254,20 @@ void Ranks::finish_if_read() {
   loop_.post([done = done_, code] { done(code); });
 }
 
-void Ranks::forward(int signal) {
-  for (Process& process : processes_)
-    if (process.child && !process.child->reaped()) pass(process, signal);
-}
-
 // A launcher need not pass signals on, as ssh does not: it would end, and its part would be left alone.
-void Ranks::pass(Process& process, int signal) {
-  Child& child = *process.child;
-  if (!child.input().valid()) return child.signal(signal);
-  const std::string line = signal_line(signal);
-  // A launcher that takes nothing is killed in the end.
-  static_cast<void>(!write(child.input().get(), line.data(), line.size()));
-  if (signal == SIGKILL) timers_.push_back(loop_.after(kLauncherTime, [&child] { child.signal(SIGKILL); }));
+void Ranks::forward(int signal) {
+  for (Process& process : processes_) {
+    if (!process.child || process.child->reaped()) continue;
+    Child& child = *process.child;
+    if (!child.input().valid()) {
+      child.signal(signal);
+      continue;
+    }
+    const std::string line = signal_line(signal);
+    // A launcher that takes nothing is killed in the end.
+    static_cast<void>(!write(child.input().get(), line.data(), line.size()));
+    if (signal == SIGKILL) timers_.push_back(loop_.after(kLauncherTime, [&child] { child.signal(SIGKILL); }));
+  }
 }
 
 void Ranks::interrupt(int signal) {
@@ -316,56 +308,13 @@ std::string Ranks::still_running() const {
   for (std::size_t index = 0; index < processes_.size(); ++index) {
     const Process& process = processes_[index];
     if (!process.child || process.child->reaped() || ++count > kNamedMax) continue;
-    const RunMember& member = options_.members[index];
+    const Member& member = options_.members[index];
     if (count > 1) names += ", ";
     names += member.host.empty() ? fmt::format("{}", member.rank) : member.host;
   }
   if (count > kNamedMax) names += fmt::format(" and {} more", count - kNamedMax);
   const char* const what = options_.kind == Kind::kRanks ? "rank" : "host";
   return fmt::format("{}{} {}", what, count == 1 ? "" : "s", names);
-}
-
-void Ranks::put(std::size_t which, const std::string& text) {
-  outlets_[which]->put(text);
-}
-
-// Lines that end in a carriage return draw over each other and cannot wait.
-void Ranks::gather(const Stream& stream, std::string_view lines) {
-  const std::uint32_t rank = options_.members[stream.index].rank;
-  while (!lines.empty()) {
-    const std::size_t end = lines.find_first_of("\n\r");
-    const std::string_view line = lines.substr(0, end);
-    const bool drawn = end != std::string_view::npos && lines[end] == '\r';
-    lines.remove_prefix(std::min(lines.size(), end == std::string_view::npos ? end : end + 1));
-    if (drawn) {
-      release();
-      put(1, fmt::format("[{}] {}\r", rank, line));
-      continue;
-    }
-    lines_.add(rank, line);
-    if (!line.empty()) processes_[stream.index].last_words = line.substr(0, kLastWordsMax);
-    if (lines_.full()) release();
-  }
-  if (!lines_.empty() && release_ == 0) hold(first_failure_ ? kHeldAtFailure : kHeld);
-}
-
-void Ranks::hold(Nanos time) {
-  loop_.unwatch(release_);
-  release_ = loop_.after(time, [this] {
-    release_ = 0;
-    release();
-  });
-}
-
-// Before anything has failed, each rank's lines are its own matter.
-void Ranks::release() {
-  loop_.unwatch(std::exchange(release_, 0));
-  if (!lines_.empty()) put(1, lines_.take(first_failure_ ? SameLines::Say::kOnce : SameLines::Say::kEach));
-}
-
-void Ranks::say(const std::string& text) {
-  const std::string line = printable(fmt::format("muster run: {}\n", text), Lines::kSeveral);
-  lines_.empty() ? put(1, line) : lines_.add_own(line);
 }
 
 // If the reader has left, as `| head` does, the ranks end as they would without `muster run`.

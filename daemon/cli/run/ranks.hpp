@@ -3,10 +3,9 @@
 #pragma once
 
 #include "daemon/cli/child.hpp"
-#include "daemon/cli/outlet.hpp"
 #include "daemon/cli/run/line_prefixer.hpp"
 #include "daemon/cli/run/part_link.hpp"
-#include "daemon/cli/run/same_lines.hpp"
+#include "daemon/cli/run/run_output.hpp"
 #include "daemon/control/loop.hpp"
 
 #include <array>
@@ -16,23 +15,9 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace muster::cli {
-
-// kLines: no prefix, and whole lines all the same.
-enum class Prefix : std::uint8_t { kRank, kLines, kNone };
-
-// One of the processes, as messages call it.
-struct RunMember {
-  std::uint32_t rank = 0;                // of a rank, in its job
-  std::string host;                      // of a part
-  std::string launcher;                  // of a part: what starts it, in short
-  std::vector<std::string> command;      // a part's own; ranks have that of the run
-  std::vector<std::string> environment;  // all of it
-  std::string title() const;             // "rank 2", "host node02"
-};
 
 // Owns    the processes, their pipes, and their unread output.
 // Thread  the loop's.
@@ -47,12 +32,23 @@ struct RunMember {
 //         that counts as the part's.
 class Ranks {
  public:
+  // kLines: no prefix, and whole lines all the same.
+  enum class Prefix : std::uint8_t { kRank, kLines, kNone };
+  // One of the processes, as messages call it.
+  struct Member {
+    std::uint32_t rank = 0;                // of a rank, in its job
+    std::string host;                      // of a part
+    std::string launcher;                  // of a part: what starts it, in short
+    std::vector<std::string> command;      // a part's own; ranks have that of the run
+    std::vector<std::string> environment;  // all of it
+    std::string title() const;             // "rank 2", "host node02"
+  };
   // kParts: the processes are parts, which receive signals as lines (part_link.hpp).
   enum class Kind : std::uint8_t { kRanks, kParts };
   struct Options {
     Kind kind = Kind::kRanks;
     std::vector<std::string> command;
-    std::vector<RunMember> members;
+    std::vector<Member> members;
     // The run is a part: its input is not for the ranks, and its head is told of the first failure.
     bool is_part = false;
     Prefix prefix = Prefix::kRank;
@@ -81,7 +77,7 @@ class Ranks {
   // Whether the grace time runs.
   bool ending() const { return ending_; }
   // Prints on standard error, after the ranks' output there.
-  void say(const std::string& text);
+  void say(const std::string& text) { output_.say(text); }
 
  private:
   struct Stream {
@@ -101,7 +97,7 @@ class Ranks {
   };
   // The first failure of the run, which the run's last message repeats.
   struct FirstFailure {
-    End end;
+    Child::End end;
     std::string who;
     Nanos after{0};  // the start
     std::string last_words;
@@ -111,12 +107,11 @@ class Ranks {
   void open_stream(std::size_t index, std::size_t which, shm::Descriptor pipe);
   void on_output(Stream& stream);
   std::optional<std::size_t> relay(Stream& stream);
-  void drain(Stream& stream);
   void close_stream(Stream& stream);
-  void pass(Process& process, int signal);
+  void print(const Stream& stream, const std::string& lines);
   void on_death(std::size_t index);
-  void on_failure(std::size_t index, const End& end);
-  void note_first(End end, const std::string& who, const std::string& last_words);
+  void on_failure(std::size_t index, const Child::End& end);
+  void note_first(Child::End end, const std::string& who, const std::string& last_words);
   void on_told(std::size_t index, const ToldFailure& failure);
   void all_ended();
   void finish_if_read();
@@ -124,10 +119,6 @@ class Ranks {
   void end_all_after(Nanos delay, const std::string& cause);
   std::string still_running() const;
   void listen(Stream& stream);
-  void put(std::size_t which, const std::string& text);
-  void gather(const Stream& stream, std::string_view lines);
-  void hold(Nanos time);
-  void release();
   void output_taken(std::size_t which);
   void output_broke(std::size_t which, int error);
 
@@ -138,16 +129,14 @@ class Ranks {
   std::vector<char> buffer_;
   std::size_t running_ = 0;
   std::optional<FirstFailure> first_failure_;
-  SameLines lines_;                   // of standard error, held
-  control::Loop::Watch release_ = 0;  // of lines_
   const SteadyClock clock_;
   Instant started_{0};
   int interrupted_ = 0;
   std::size_t interrupted_count_ = 0;  // ranks that ran at the interrupt
   bool ending_ = false;
-  std::array<std::unique_ptr<Outlet>, 2> outlets_;  // standard output and error
-  bool output_failed_ = false;                      // for another reason than that its reader left
-  bool ended_ = false;                              // all ranks have
+  RunOutput output_;
+  bool output_failed_ = false;  // for another reason than that its reader left
+  bool ended_ = false;          // all ranks have
   bool finished_ = false;
   std::vector<control::Loop::Watch> timers_;
 };

@@ -7,7 +7,7 @@ constexpr Nanos kTellAgain = std::chrono::milliseconds(100);
 
 }  // namespace
 
-RunAbsences::RunAbsences(control::Loop& loop, DaemonLink& link, const RunJob& job)
+RunAbsences::RunAbsences(control::Loop& loop, DaemonLink& link, const JobJoiner::Job& job)
     : loop_(loop), link_(link), job_(job.name), job_stays_(job.stays) {}
 
 // Repeated until it is heard: a stopped engine refuses once enough questions wait for it. Else ranks that

@@ -17,7 +17,7 @@ namespace muster::cli {
 // Fails   never: what the daemon refuses is told again, until end().
 class RunAbsences {
  public:
-  RunAbsences(control::Loop& loop, DaemonLink& link, const RunJob& job);
+  RunAbsences(control::Loop& loop, DaemonLink& link, const JobJoiner::Job& job);
 
   void tell(std::uint32_t rank, const std::string& text);
   // All ranks have ended, and nobody is left who waits. A job that stays expects its ranks again.

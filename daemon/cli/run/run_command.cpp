@@ -72,7 +72,7 @@ class RunCommand {
 
   void on_daemon() {
     joiner_.emplace(loop_, daemon_.link(), plan_,
-                    JobJoiner::Events{[this](const RunJob& job) { on_job(job); },
+                    JobJoiner::Events{[this](const JobJoiner::Job& job) { on_job(job); },
                                       [this](const Trouble& trouble) { stop(trouble); }});
     joiner_->seek();
   }
@@ -84,7 +84,7 @@ class RunCommand {
     print_error(fmt::format("muster run: {}\n", text));
   }
 
-  void on_job(const RunJob& job) {
+  void on_job(const JobJoiner::Job& job) {
     job_ = job;
     absences_.emplace(loop_, daemon_.link(), job_);
     recording_.emplace(daemon_.link(), job_, plan_.options.trace);
@@ -95,17 +95,17 @@ class RunCommand {
   }
 
   Ranks::Options ranks_here() {
-    const RunOptions& options = plan_.options;
+    const RunPlan::Options& options = plan_.options;
     Ranks::Options ranks;
     ranks.command = options.command;
     ranks.is_part = plan_.is_part();
     ranks.grace = options.grace;
     ranks.elastic = options.elastic;
-    ranks.prefix = job_.world == 1 ? Prefix::kNone : options.prefix;
-    if (plan_.is_part() && ranks.prefix == Prefix::kNone) ranks.prefix = Prefix::kLines;
+    ranks.prefix = job_.world == 1 ? Ranks::Prefix::kNone : options.prefix;
+    if (plan_.is_part() && ranks.prefix == Ranks::Prefix::kNone) ranks.prefix = Ranks::Prefix::kLines;
     const auto size = static_cast<std::uint32_t>(job_.here.size());
     for (std::uint32_t local = 0; local < size; ++local) {
-      RunMember& rank = ranks.members.emplace_back();
+      Ranks::Member& rank = ranks.members.emplace_back();
       rank.rank = job_.here[local];
       rank.environment = rank_environment(
           options.environment, {daemon_.endpoint(), job_.name, job_.mesh, job_.tokens[local], rank.rank,
@@ -116,7 +116,7 @@ class RunCommand {
   }
 
   Ranks::Options parts() const {
-    const RunOptions& options = plan_.options;
+    const RunPlan::Options& options = plan_.options;
     return parts_of(*plan_.head,
                     {job_.name, job_.node, daemon_.endpoint(), options.address.timeout, options.grace,
                      options.elastic, options.check, options.prefix, options.command, options.environment});
@@ -189,7 +189,7 @@ class RunCommand {
   control::Loop loop_;
   RunDaemon daemon_;
   std::optional<JobJoiner> joiner_;
-  RunJob job_;
+  JobJoiner::Job job_;
   std::optional<RunAbsences> absences_;
   std::optional<TraceRecording> recording_;
   std::unique_ptr<Ranks> ranks_;
@@ -201,13 +201,13 @@ class RunCommand {
 
 }  // namespace
 
-int run_ranks(const RunOptions& options) {
+int run_ranks(const RunPlan::Options& options) {
   // First of all, since the event loop needs descriptors too. Too large a number is refused by name later.
   const bool known = options.ranks > 0 && options.ranks <= kRanksOnNodeMax;
   const std::int64_t ranks = known ? options.ranks : 1;
   if (Status room = make_room(static_cast<std::size_t>(ranks), nullptr); !room.ok()) {
     // Report both shortages at once: if a daemon would be started, include its need.
-    const bool own_daemon = options.home == Home::kPrivate || options.home == Home::kAny;
+    const bool own_daemon = options.home == RunPlan::Home::kPrivate || options.home == RunPlan::Home::kAny;
     const auto limits = private_limits(options.config, options.environment, ranks);
     if (own_daemon && limits) room = make_room(static_cast<std::size_t>(ranks), &*limits);
     return complain({kFailed, "run: " + room.message()});

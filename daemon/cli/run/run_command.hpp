@@ -8,6 +8,6 @@ namespace muster::cli {
 
 // Returns 0, the first failure's code, 128 + a signal, or a code of outcome.hpp. Elastic: 0 if the last rank
 // to end succeeded, else the code of the first failure after the last success.
-int run_ranks(const RunOptions& options);
+int run_ranks(const RunPlan::Options& options);
 
 }  // namespace muster::cli

@@ -10,8 +10,9 @@ namespace {
 
 constexpr Nanos kConnectRetry = std::chrono::milliseconds(5);
 
-void say_joins(Home home, const std::string& endpoint) {
-  const char* otherwise = home == Home::kOption ? "leave --endpoint out and add --private" : "add --private";
+void say_joins(RunPlan::Home home, const std::string& endpoint) {
+  const char* otherwise =
+      home == RunPlan::Home::kOption ? "leave --endpoint out and add --private" : "add --private";
   print_error(
       fmt::format("muster run: joins the daemon at {}; for a daemon of its own, {}\n", endpoint, otherwise));
 }
@@ -22,7 +23,7 @@ RunDaemon::RunDaemon(control::Loop& loop, const RunPlan& plan, Events events)
     : loop_(loop), plan_(plan), events_(std::move(events)), address_(plan.options.address) {}
 
 void RunDaemon::find() {
-  if (plan_.options.home == Home::kPrivate) return start();
+  if (plan_.options.home == RunPlan::Home::kPrivate) return start();
   address_.endpoint = std::filesystem::absolute(address_.endpoint);
   auto link = DaemonLink::open(loop_, address_, [this] { on_lost(); });
   if (!link) return on_absence(link.error());
@@ -45,8 +46,8 @@ void RunDaemon::on_absence(const Status& status) {
   }
   if (plan_.is_head() || plan_.is_part())
     return events_.on_trouble(no_daemon(plan_.options.part, address_.endpoint));
-  if (plan_.options.home == Home::kAny) return start();
-  const bool option = plan_.options.home == Home::kOption;
+  if (plan_.options.home == RunPlan::Home::kAny) return start();
+  const bool option = plan_.options.home == RunPlan::Home::kOption;
   events_.on_trouble(
       {kUnreachable, fmt::format("{}{}, or {} for a private one", absence_text(address_.endpoint),
                                  option ? "" : " (MUSTER_ENDPOINT names this socket)",
@@ -54,8 +55,8 @@ void RunDaemon::on_absence(const Status& status) {
 }
 
 void RunDaemon::start() {
-  const RunOptions& options = plan_.options;
-  if (options.lifetime == Lifetime::kKeep)
+  const RunPlan::Options& options = plan_.options;
+  if (options.lifetime == RunPlan::Lifetime::kKeep)
     return events_.on_trouble(
         {kUsage, fmt::format("--keep needs a daemon that stays, and none runs at {}; start musterd",
                              address_.endpoint)});
@@ -97,7 +98,7 @@ void RunDaemon::on_lost() const {
 
 void RunDaemon::on_death() {
   loop_.unwatch(std::exchange(death_, 0));
-  const End end = daemon_->child().reap();
+  const Child::End end = daemon_->child().reap();
   if (ending_) return events_.on_end();
   // musterd has said why on standard error.
   if (link_) return;

@@ -1,6 +1,5 @@
 #include "daemon/cli/run/run_plan.hpp"
 
-#include "api/base/mesh/description.hpp"
 #include "api/base/node_limits.hpp"
 #include "daemon/cli/ask/trace_file.hpp"
 #include "daemon/cli/local/mesh_command.hpp"
@@ -9,10 +8,10 @@ namespace muster::cli {
 namespace {
 
 // Whether a private daemon can do what was asked.
-std::optional<Trouble> check_home(const RunOptions& options) {
-  if (options.home != Home::kPrivate) return std::nullopt;
+std::optional<Trouble> check_home(const RunPlan::Options& options) {
+  if (options.home != RunPlan::Home::kPrivate) return std::nullopt;
   if (options.ranks > kRanksOnNodeMax) return too_many_ranks(options.ranks);
-  if (options.lifetime == Lifetime::kKeep)
+  if (options.lifetime == RunPlan::Lifetime::kKeep)
     return Trouble{kUsage,
                    "run: --private and --keep exclude each other: a private daemon ends with the run, and "
                    "the job with it; leave one out"};
@@ -24,12 +23,12 @@ std::optional<Trouble> check_home(const RunOptions& options) {
   return std::nullopt;
 }
 
-std::optional<Trouble> check_options(const RunOptions& options, bool is_head) {
+std::optional<Trouble> check_options(const RunPlan::Options& options, bool is_head) {
   if (options.ranks == 0 && options.job.empty()) return Trouble{kUsage, "run: say how many ranks, with -n"};
   if (options.ranks > kRanksOnNodeMax && options.job.empty() && !is_head)
     return too_many_ranks(options.ranks);
   if (const auto trouble = check_home(options)) return trouble;
-  if (options.lifetime == Lifetime::kKeep && options.job.empty())
+  if (options.lifetime == RunPlan::Lifetime::kKeep && options.job.empty())
     return Trouble{kUsage, "run: --keep needs --job: the name by which the next run finds the job"};
   if (!options.trace.empty())
     if (const auto trouble = check_writable("--trace", options.trace)) return trouble;
@@ -39,11 +38,11 @@ std::optional<Trouble> check_options(const RunOptions& options, bool is_head) {
 }
 
 // The head of a run over the hosts that were asked for; nothing for another run.
-OrTrouble<std::optional<RunHead>> head_for(const RunOptions& options) {
+OrTrouble<std::optional<RunHead>> head_for(const RunPlan::Options& options) {
   auto head = plan_head(options.head, options.ranks, options.environment);
   if (!head || !*head) return head;
-  const bool is_private = options.home == Home::kPrivate;
-  if (!is_private && options.lifetime == Lifetime::kRun) return head;
+  const bool is_private = options.home == RunPlan::Home::kPrivate;
+  if (!is_private && options.lifetime == RunPlan::Lifetime::kRun) return head;
   return usage(
       fmt::format("run: --hosts and {} exclude each other: the job lies with the daemons "
                   "of all hosts, and ends with the run; leave one out",
@@ -52,9 +51,9 @@ OrTrouble<std::optional<RunHead>> head_for(const RunOptions& options) {
 
 }  // namespace
 
-OrTrouble<RunPlan> plan_run(RunOptions options) {
+OrTrouble<RunPlan> plan_run(RunPlan::Options options) {
   RunPlan plan{std::move(options), std::nullopt, false};
-  RunOptions& its = plan.options;
+  RunPlan::Options& its = plan.options;
   if (plan.is_part()) {
     if (auto trouble = enter_folder(its.part)) return tl::unexpected(*std::move(trouble));
   } else {

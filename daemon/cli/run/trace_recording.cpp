@@ -6,7 +6,7 @@
 
 namespace muster::cli {
 
-TraceRecording::TraceRecording(DaemonLink& link, const RunJob& job, std::string path)
+TraceRecording::TraceRecording(DaemonLink& link, const JobJoiner::Job& job, std::string path)
     : link_(link), job_(job.name), job_stays_(job.stays), path_(std::move(path)) {}
 
 void TraceRecording::begin(const Next& next) {

@@ -18,7 +18,7 @@ class TraceRecording {
  public:
   using Next = std::function<void(const std::optional<Trouble>&)>;
 
-  TraceRecording(DaemonLink& link, const RunJob& job, std::string path);
+  TraceRecording(DaemonLink& link, const JobJoiner::Job& job, std::string path);
 
   void begin(const Next& next);
   // Ends the recording and writes the file.

@@ -96,7 +96,7 @@ TEST(TopView, SortsByTheColumnOfAKey) {
   Json job = job_of(4);
   job["ranks"][2]["attached"] = false;
   job["ranks"][1]["lag"] = {{"group", "tp"}, {"group_id", 0}, {"median_ns", 9}, {"others_ns", 1}};
-  const Window window{100, 60};
+  const TopView::Window window{100, 60};
   TopView view;
   EXPECT_THAT(ranks_in(view.text("train", job, window)), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(view.text("train", job, window), HasSubstr("h: keys   q: end   by RANK, lowest first\n"));
@@ -115,7 +115,7 @@ TEST(TopView, SortsByTheColumnOfAKey) {
 
 TEST(TopView, GoesOnToOtherRanksAndStopsAtTheLast) {
   const Json job = job_of(20);
-  const Window window{100, 24};
+  const TopView::Window window{100, 24};
   TopView view;
   const auto first = ranks_in(view.text("train", job, window));
   ASSERT_EQ(first, (std::vector<int>{0, 1, 2, 3, 4}));

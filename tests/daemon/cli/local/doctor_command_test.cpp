@@ -28,8 +28,7 @@ MachineFacts sound() {
   f.runtime_directory = "/run/muster";
   f.daemon_version = control::own_version();
   f.networks = {{"ucx", "UCX 1.13.1", ""}};
-  f.cluster = {
-      "eth0 (10.66.0.1, MTU 1500)", "", {{"node02", PathFacts::Verdict::kGood, "256 KiB and back", ""}}};
+  f.cluster = {"eth0 (10.66.0.1, MTU 1500)", "", {{"node02", Check::Verdict::kGood, "256 KiB and back", ""}}};
   return f;
 }
 
@@ -64,11 +63,11 @@ TEST(Doctor, FindsEachFaultAndSaysWhatToDo) {
        [](MachineFacts& f) { f.cluster.trouble = "cluster.interfaces: 'eth7' matches no network device"; }},
       {"path to node02", Verdict::kFailure,
        [](MachineFacts& f) {
-         f.cluster.paths[0] = {"node02", PathFacts::Verdict::kBad, "lost", "mend it"};
+         f.cluster.paths[0] = {"node02", Check::Verdict::kFailure, "lost", "mend it"};
        }},
       {"path to node02", Verdict::kWarning,
        [](MachineFacts& f) {
-         f.cluster.paths[0] = {"node02", PathFacts::Verdict::kUntried, "away", "start it"};
+         f.cluster.paths[0] = {"node02", Check::Verdict::kWarning, "away", "start it"};
        }},
       {"pidfd", Verdict::kFailure, [](MachineFacts& f) { f.pidfd = false; }},
       {"futex", Verdict::kFailure, [](MachineFacts& f) { f.futex = false; }},

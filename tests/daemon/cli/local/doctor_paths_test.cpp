@@ -14,34 +14,33 @@
 namespace muster::cli {
 namespace {
 
-using PathStage = control::PathTrial::Stage;
 using control::PathTrial;
+using Stage = PathTrial::Stage;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using Verdict = PathFacts::Verdict;
+using Verdict = Check::Verdict;
 
-PathFacts of(PathStage stage, Status why) {
-  return path_facts("node02", "eth0 (10.66.0.1, MTU 9000)", "10.66.0.2",
+Check of(Stage stage, Status why) {
+  return path_check("node02", "eth0 (10.66.0.1, MTU 9000)", "10.66.0.2",
                     PathTrial{stage, std::move(why), std::chrono::microseconds(1500), 8948});
 }
 
 TEST(DoctorPaths, NameInterfaceAddressAndSetting) {
   const Status late = failure(Code::kTimeout, "no answer");
-  const PathFacts good = of(PathStage::kGood, {});
+  const Check good = of(Stage::kGood, {});
   EXPECT_EQ(good.verdict, Verdict::kGood);
   EXPECT_EQ(good.says,
             "256 KiB from eth0 (10.66.0.1, MTU 9000) to 10.66.0.2 and back in 1.5 ms, 8948 bytes a packet");
-  for (const PathStage stage :
-       {PathStage::kConnect, PathStage::kSmall, PathStage::kThere, PathStage::kBack}) {
-    const PathFacts bad = of(stage, late);
-    EXPECT_EQ(bad.verdict, Verdict::kBad);
+  for (const Stage stage : {Stage::kConnect, Stage::kSmall, Stage::kThere, Stage::kBack}) {
+    const Check bad = of(stage, late);
+    EXPECT_EQ(bad.verdict, Verdict::kFailure);
     EXPECT_THAT(bad.says, AllOf(HasSubstr("eth0 (10.66.0.1, MTU 9000)"), HasSubstr("10.66.0.2"),
                                 HasSubstr("no answer")));
-    if (stage != PathStage::kSmall) EXPECT_THAT(bad.fix, HasSubstr("cluster.interfaces"));
+    if (stage != Stage::kSmall) EXPECT_THAT(bad.fix, HasSubstr("cluster.interfaces"));
   }
-  EXPECT_THAT(of(PathStage::kThere, late).says, HasSubstr("small messages pass"));
-  EXPECT_THAT(of(PathStage::kThere, late).fix, HasSubstr("MTU"));
-  EXPECT_THAT(of(PathStage::kBack, late).says, HasSubstr("does not come back"));
+  EXPECT_THAT(of(Stage::kThere, late).says, HasSubstr("small messages pass"));
+  EXPECT_THAT(of(Stage::kThere, late).fix, HasSubstr("MTU"));
+  EXPECT_THAT(of(Stage::kBack, late).says, HasSubstr("does not come back"));
 }
 
 TEST(DoctorPaths, SayOfEachNodeWhyItsWayWasNotTried) {
@@ -55,12 +54,12 @@ TEST(DoctorPaths, SayOfEachNodeWhyItsWayWasNotTried) {
   const ClusterPaths found = try_paths(cluster, std::chrono::seconds(20));
   EXPECT_EQ(found.uses, "eth0 (127.0.0.1)");
   ASSERT_EQ(found.paths.size(), 4u);
-  EXPECT_EQ(found.paths[0].verdict, Verdict::kUntried);
+  EXPECT_EQ(found.paths[0].verdict, Verdict::kWarning);
   EXPECT_EQ(found.paths[0].says, "not tried: the node at n2:7733 is away: Connection refused");
-  EXPECT_EQ(found.paths[1].verdict, Verdict::kBad);
+  EXPECT_EQ(found.paths[1].verdict, Verdict::kFailure);
   EXPECT_EQ(found.paths[1].says, "the node says: cluster.interfaces: 'eth7' matches");
   EXPECT_THAT(found.paths[2].says, HasSubstr("does not say by which address"));
-  EXPECT_EQ(found.paths[3].verdict, Verdict::kBad);
+  EXPECT_EQ(found.paths[3].verdict, Verdict::kFailure);
   EXPECT_THAT(found.paths[3].says, HasSubstr("eth0 (127.0.0.1) does not reach 127.0.0.1: connecting: "));
   const ClusterPaths late = try_paths(cluster, Nanos(0));
   EXPECT_EQ(late.paths[3].says, "not tried: no time was left");
@@ -74,7 +73,7 @@ TEST(DoctorPaths, SayThatThisNodeHasNoWay) {
   const ClusterPaths found = try_paths(cluster, std::chrono::seconds(20));
   EXPECT_EQ(found.trouble, "cluster.interfaces: 'eth7' matches no network device");
   ASSERT_EQ(found.paths.size(), 1u);
-  EXPECT_EQ(found.paths[0].verdict, Verdict::kUntried);
+  EXPECT_EQ(found.paths[0].verdict, Verdict::kWarning);
   EXPECT_EQ(found.paths[0].says, "not tried: this node exchanges data by no interface");
   MachineFacts facts;
   facts.cluster = found;
@@ -105,7 +104,7 @@ TEST(DoctorPaths, AreTriedByIpv6AndToEachNode) {
     EXPECT_EQ(found.paths[good].verdict, Verdict::kGood) << found.paths[good].says;
     EXPECT_THAT(found.paths[good].says, HasSubstr("256 KiB from lo (::1, MTU 65536) to ::1 and back"));
   }
-  EXPECT_EQ(found.paths[1].verdict, Verdict::kBad);
+  EXPECT_EQ(found.paths[1].verdict, Verdict::kFailure);
   EXPECT_THAT(found.paths[1].says, HasSubstr("does not reach ::1"));
 }
 
@@ -122,7 +121,7 @@ TEST(DoctorPaths, SayWhatIsWrongWithOddNodes) {
   EXPECT_EQ(found.paths[0].says, "not tried: the node at [fd66::2]:7733 is lost");
   EXPECT_THAT(found.paths[0].fix, HasSubstr("MTU"));
   for (const std::size_t odd : {1u, 2u}) {
-    EXPECT_EQ(found.paths[odd].verdict, Verdict::kUntried);
+    EXPECT_EQ(found.paths[odd].verdict, Verdict::kWarning);
     EXPECT_THAT(found.paths[odd].says, HasSubstr("does not say by which address"));
   }
 }
@@ -132,7 +131,7 @@ TEST(DoctorPaths, AreOneLineBeyondSixteenThatAreGood) {
   facts.cluster.uses = "eth0";
   for (int i = 0; i < 40; ++i)
     facts.cluster.paths.push_back(
-        {fmt::format("node{}", i), i == 30 ? Verdict::kBad : Verdict::kGood, "", ""});
+        {fmt::format("node{}", i), i == 30 ? Verdict::kFailure : Verdict::kGood, "", ""});
   const std::vector<Check> checks = examine(facts);
   const auto paths = std::count_if(checks.begin(), checks.end(),
                                    [](const Check& check) { return check.name.starts_with("path to "); });

@@ -29,7 +29,7 @@ struct Way {
   }
   JobJoiner& seek() {
     joiner.emplace(scripted.loop(), scripted.link(), plan,
-                   JobJoiner::Events{[this](const RunJob& its) { job = its; },
+                   JobJoiner::Events{[this](const JobJoiner::Job& its) { job = its; },
                                      [this](const Trouble& why) { trouble = why; }});
     joiner->seek();
     return *joiner;
@@ -42,7 +42,7 @@ struct Way {
   test::ScriptedLink scripted;
   RunPlan plan;
   std::optional<JobJoiner> joiner;
-  std::optional<RunJob> job;
+  std::optional<JobJoiner::Job> job;
   std::optional<Trouble> trouble;
 };
 
@@ -112,7 +112,7 @@ TEST(JobJoiner, AsksAgainWhileTheNameIsTaken) {
     return ++created < 3 ? control::failed(failure(Code::kDuplicate, "it exists already")) : Json::object();
   });
   way.plan.options.ranks = 1;
-  way.plan.options.lifetime = Lifetime::kKeep;
+  way.plan.options.lifetime = RunPlan::Lifetime::kKeep;
   ASSERT_TRUE(way.ends());
   ASSERT_TRUE(way.job) << way.trouble->text;
   EXPECT_TRUE(way.job->stays);

@@ -7,8 +7,8 @@
 namespace muster::cli {
 namespace {
 
-RunJob job_of_ranks(bool stays) {
-  RunJob job;
+JobJoiner::Job job_of_ranks(bool stays) {
+  JobJoiner::Job job;
   job.name = "train";
   job.stays = stays;
   return job;

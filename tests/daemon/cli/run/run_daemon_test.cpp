@@ -18,7 +18,7 @@ std::optional<Json> say_nothing(const std::string&) {
 // A search for a daemon, and what has come of it.
 struct Search {
   explicit Search(const std::string& socket) {
-    plan.options.home = Home::kOption;
+    plan.options.home = RunPlan::Home::kOption;
     plan.options.ranks = 1;
     plan.options.address = {socket, std::chrono::seconds(60)};
   }
@@ -66,9 +66,9 @@ TEST(RunDaemon, RefusesAConfigForOneThatRuns) {
 
 TEST(RunDaemon, IsMissedWithWhatElseTheUserMayDo) {
   const test::Folder folder;
-  for (const auto& [home, rest] :
-       std::vector<std::pair<Home, std::string>>{{Home::kOption, "leave --endpoint out for a private one"},
-                                                 {Home::kVariable, "add --private for a private one"}}) {
+  for (const auto& [home, rest] : std::vector<std::pair<RunPlan::Home, std::string>>{
+           {RunPlan::Home::kOption, "leave --endpoint out for a private one"},
+           {RunPlan::Home::kVariable, "add --private for a private one"}}) {
     Search search(folder.path() + "/none.sock");
     search.plan.options.home = home;
     search.find();
@@ -81,13 +81,13 @@ TEST(RunDaemon, IsMissedWithWhatElseTheUserMayDo) {
 TEST(RunDaemon, NoPrivateOneStartsForAJobThatMustBeThere) {
   const test::Folder folder;
   Search keep(folder.path() + "/none.sock");
-  keep.plan.options.home = Home::kAny;
-  keep.plan.options.lifetime = Lifetime::kKeep;
+  keep.plan.options.home = RunPlan::Home::kAny;
+  keep.plan.options.lifetime = RunPlan::Lifetime::kKeep;
   keep.find();
   ASSERT_TRUE(keep.trouble);
   EXPECT_EQ(keep.trouble->exit_code, kUsage);
   Search join(folder.path() + "/none.sock");
-  join.plan.options.home = Home::kAny;
+  join.plan.options.home = RunPlan::Home::kAny;
   join.plan.options.ranks = 0;
   join.plan.options.job = "train";
   join.find();

@@ -9,8 +9,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-RunOptions options_for(std::int64_t ranks, const std::string& job = "") {
-  RunOptions options;
+RunPlan::Options options_for(std::int64_t ranks, const std::string& job = "") {
+  RunPlan::Options options;
   options.ranks = ranks;
   options.job = job;
   return options;
@@ -21,7 +21,7 @@ TEST(RunPlan, TheMeshIsCanonicalIfTheRanksAreKnown) {
   ASSERT_TRUE(known) << known.error().text;
   EXPECT_EQ(known->options.mesh, "pp=1,dp_replicate=1,dp_shard=4,cp=1,tp=1");
   EXPECT_FALSE(known->mesh_given);
-  RunOptions named = options_for(0, "train");
+  RunPlan::Options named = options_for(0, "train");
   named.mesh = "dp_shard=-1,tp=2";
   const auto unknown = plan_run(named);
   ASSERT_TRUE(unknown) << unknown.error().text;
@@ -30,7 +30,7 @@ TEST(RunPlan, TheMeshIsCanonicalIfTheRanksAreKnown) {
 }
 
 TEST(RunPlan, HostsMakeAHeadAndGiveTheRanks) {
-  RunOptions options;
+  RunPlan::Options options;
   options.head.hosts = "a:2,b:3";
   const auto plan = plan_run(options);
   ASSERT_TRUE(plan) << plan.error().text;
@@ -40,7 +40,7 @@ TEST(RunPlan, HostsMakeAHeadAndGiveTheRanks) {
 }
 
 TEST(RunPlan, APartEntersItsFolder) {
-  RunOptions options = options_for(0, "train");
+  RunPlan::Options options = options_for(0, "train");
   options.part = {"node01", "/nonexistent/folder"};
   const auto plan = plan_run(options);
   ASSERT_FALSE(plan);
@@ -49,21 +49,26 @@ TEST(RunPlan, APartEntersItsFolder) {
 }
 
 TEST(RunPlan, RefusesOptionsThatExcludeEachOther) {
-  const auto with = [](RunOptions options, Home home, Lifetime lifetime, const std::string& hosts) {
+  const auto with = [](RunPlan::Options options, RunPlan::Home home, RunPlan::Lifetime lifetime,
+                       const std::string& hosts) {
     options.home = home;
     options.lifetime = lifetime;
     options.head.hosts = hosts;
     return options;
   };
-  const std::vector<std::pair<RunOptions, std::string>> cases{
+  const std::vector<std::pair<RunPlan::Options, std::string>> cases{
       {options_for(0), "say how many ranks, with -n"},
       {options_for(100000), "a job on one node can have"},
-      {with(options_for(1), Home::kAny, Lifetime::kKeep, ""), "--keep needs --job"},
-      {with(options_for(1, "a"), Home::kPrivate, Lifetime::kKeep, ""), "--private and --keep exclude"},
-      {with(options_for(0, "a"), Home::kPrivate, Lifetime::kRun, ""), "a private daemon has no job 'a'"},
-      {with(options_for(0), Home::kPrivate, Lifetime::kRun, "a,b"), "--hosts and --private exclude"},
-      {with(options_for(0, "a"), Home::kAny, Lifetime::kKeep, "a,b"), "--hosts and --keep exclude"},
-      {with(options_for(3), Home::kAny, Lifetime::kRun, "a,b"), "--hosts gives 2 ranks"}};
+      {with(options_for(1), RunPlan::Home::kAny, RunPlan::Lifetime::kKeep, ""), "--keep needs --job"},
+      {with(options_for(1, "a"), RunPlan::Home::kPrivate, RunPlan::Lifetime::kKeep, ""),
+       "--private and --keep exclude"},
+      {with(options_for(0, "a"), RunPlan::Home::kPrivate, RunPlan::Lifetime::kRun, ""),
+       "a private daemon has no job 'a'"},
+      {with(options_for(0), RunPlan::Home::kPrivate, RunPlan::Lifetime::kRun, "a,b"),
+       "--hosts and --private exclude"},
+      {with(options_for(0, "a"), RunPlan::Home::kAny, RunPlan::Lifetime::kKeep, "a,b"),
+       "--hosts and --keep exclude"},
+      {with(options_for(3), RunPlan::Home::kAny, RunPlan::Lifetime::kRun, "a,b"), "--hosts gives 2 ranks"}};
   for (const auto& [options, why] : cases) {
     const auto plan = plan_run(options);
     ASSERT_FALSE(plan) << why;
@@ -74,7 +79,7 @@ TEST(RunPlan, RefusesOptionsThatExcludeEachOther) {
 
 TEST(RunPlan, ATraceThatCannotBeWrittenIsRefusedBeforeTheRun) {
   const test::Folder files;
-  RunOptions options = options_for(1);
+  RunPlan::Options options = options_for(1);
   options.trace = files.path() + "/none/t.json";
   const auto plan = plan_run(options);
   ASSERT_FALSE(plan);

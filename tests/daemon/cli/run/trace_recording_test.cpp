@@ -11,8 +11,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-RunJob job_to_record(bool stays) {
-  RunJob job;
+JobJoiner::Job job_to_record(bool stays) {
+  JobJoiner::Job job;
   job.name = "train";
   job.stays = stays;
   return job;
