@@ -120,11 +120,11 @@ std::string kinds_differ(std::span<const std::int32_t> ranks, std::span<const He
 
 }  // namespace
 
-Held held_of(std::span<const View> views) {
+Held held_of(std::span<const Held::View> views) {
   Held held;
   Digest digest;
   Digest kinds;
-  for (const View& view : views) {
+  for (const Held::View& view : views) {
     const std::size_t element = dtype_bytes(view.dtype);
     const std::uint64_t kind[] = {static_cast<std::uint64_t>(view.dtype), view.face.count()};
     kinds.add(reinterpret_cast<const std::byte*>(kind), sizeof kind);

@@ -16,6 +16,12 @@ namespace muster::client {
 
 // The digest of a member's data. It is plain data, because it travels between members.
 struct Held {
+  // A view in this process's memory: `face` comes from checked_view() in entries/compare.cpp.
+  struct View {
+    muster_dtype dtype = 0;
+    Face face;
+  };
+
   Hash128 digest;           // of all elements, view after view, in row-major order
   std::uint64_t bytes = 0;  // of all elements
   std::uint32_t views = 0;
@@ -23,12 +29,7 @@ struct Held {
 };
 static_assert(sizeof(Held) == 32, "no padding: all of it travels");
 
-// A view in this process's memory: `face` comes from checked_view() in entries/compare.cpp.
-struct View {
-  muster_dtype dtype = 0;
-  Face face;
-};
-Held held_of(std::span<const View> views);
+Held held_of(std::span<const Held::View> views);
 
 // Whether every member gets the whole result, and there is more than one copy of it. A target that members
 // share is one copy, or one for each node of a group that `spans` nodes.

@@ -9,26 +9,6 @@
 
 namespace muster::shm {
 
-enum class CommandKind : std::uint16_t {
-  kNone = 0,       // an unwritten slot reads as this and is refused
-  kStart = 1,      // start `plan` on `lane`
-  kSignal = 2,     // raise client timeline `lane` to `value`
-  kResetLane = 3,  // let `lane` run again
-  kNumbers = 4,    // `waits` and `deadline_ns` are entries of list `lane` (CountList) from entry `first` on
-  kRecount = 5,  // `plan` has new counts, in the lists that kNumbers filled before; `waits` has the length of
-                 // each CountList, `deadline_ns` the count of every block without a list
-  kStartAt = 6,  // as kStart, but the last two of `waits` are the offsets in bytes at which the source and
-                 // the target begin in their buffers
-  kStep = 7,     // the starts that follow belong to step `plan` of their units
-};
-
-// The lists of a plan's counts, in the order of PlanCollective.
-enum class CountList : std::uint16_t {
-  kSourceCounts = 0,
-  kSourceOffsets = 1,
-  kTargetCounts = 2,
-  kTargetOffsets = 3,
-};
 constexpr std::size_t kCountLists = 4;
 constexpr std::size_t kNumbersPerCommand = MUSTER_WAITS_MAX + 1;
 static_assert(kCountLists == MUSTER_WAITS_MAX, "a kRecount says the length of each in its waits");
@@ -40,8 +20,29 @@ static_assert(kTargetOffsetAt < MUSTER_WAITS_MAX);
 
 // One slot of the ring. The reader loads each word once, atomically, and checks the copy.
 struct Command {
+  enum class Kind : std::uint16_t {
+    kNone = 0,       // an unwritten slot reads as this and is refused
+    kStart = 1,      // start `plan` on `lane`
+    kSignal = 2,     // raise client timeline `lane` to `value`
+    kResetLane = 3,  // let `lane` run again
+    kNumbers = 4,    // `waits` and `deadline_ns` are entries of list `lane` (CountList) from entry `first` on
+    kRecount = 5,  // `plan` has new counts, in the lists that kNumbers filled before; `waits` has the length
+                   // of each CountList, `deadline_ns` the count of every block without a list
+    kStartAt = 6,  // as kStart, but the last two of `waits` are the offsets in bytes at which the source and
+                   // the target begin in their buffers
+    kStep = 7,     // the starts that follow belong to step `plan` of their units
+  };
+
+  // The lists of a plan's counts, in the order of PlanCollective.
+  enum class CountList : std::uint16_t {
+    kSourceCounts = 0,
+    kSourceOffsets = 1,
+    kTargetCounts = 2,
+    kTargetOffsets = 3,
+  };
+
   std::uint64_t sequence = 0;  // position in the ring plus 1; written last: the slot's own publication
-  CommandKind kind = CommandKind::kNone;
+  Kind kind = Kind::kNone;
   std::uint16_t lane = 0;   // muster_lane, or a client timeline for kSignal
   std::uint32_t first = 0;  // kNumbers; else zero
   std::uint64_t plan = 0;   // Handle bits; kSignal: the new value; kStep: the step
@@ -62,9 +63,9 @@ constexpr std::array<std::uint64_t, 8> slot_words(const Command& command) {
           command.waits[3],
           command.deadline_ns};
 }
-static_assert(slot_words({1, CommandKind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}) ==
+static_assert(slot_words({1, Command::Kind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}) ==
               std::bit_cast<std::array<std::uint64_t, 8>>(Command{
-                  1, CommandKind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}));
+                  1, Command::Kind::kRecount, 3, 4, 5, {6, 7, 8, 9}, 10}));
 
 // A point packs a timeline (top 16 bits, plus one so that no point is 0) and a value.
 constexpr int kPointValueBits = 48;

@@ -257,7 +257,7 @@ Code CompletionReader::wait_any(std::span<const std::uint64_t> points, std::uint
   return wait_until([&] { return test_any(points, index); }, spins, deadline, clock);
 }
 
-Result<LaneFailure> CompletionReader::failure(std::uint32_t lane) {
+Result<CompletionReader::LaneFailure> CompletionReader::failure(std::uint32_t lane) {
   if (lane >= kLanesMax)
     return muster::fail(Code::kBadArgument, "lane {} is not in 0..{}", lane, kLanesMax - 1);
   LaneFailure out;

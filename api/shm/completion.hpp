@@ -85,14 +85,6 @@ class CompletionWriter {
   std::array<Sent, kTimelinesMax> timelines_{};
 };
 
-// The failure that stopped a lane.
-struct LaneFailure {
-  Code status = Code::kInternal;
-  std::int32_t culprit_rank = -1;
-  std::uint64_t failed_from = 0;  // first value that will never be reached
-  std::string text;
-};
-
 // Owns    the failures it has seen before; not the pages.
 // Thread  one, the client's.
 // Bound   test: no system call, lock or heap, at most kTries looks at a page. wait: sleeps at most kSliceMax
@@ -100,6 +92,14 @@ struct LaneFailure {
 // Fails   kProtocol if the page cannot be true, kBadArgument for a point of no timeline.
 class CompletionReader {
  public:
+  // The failure that stopped a lane.
+  struct LaneFailure {
+    Code status = Code::kInternal;
+    std::int32_t culprit_rank = -1;
+    std::uint64_t failed_from = 0;  // first value that will never be reached
+    std::string text;
+  };
+
   static constexpr int kTries = 16;  // looks per test at a timeline that is being changed
   static constexpr std::uint32_t kUnstableMax =
       1u << 20;                                   // unstable tests in a row before the page is called corrupt

@@ -130,6 +130,8 @@ static_assert(sizeof(DirectHeader) <= kDirectHeaderBytes);
 // alone: nothing waits for it. A copy is good if `index` is the same before and after. The other words are
 // written with release and read with acquire order, as under a Revision.
 struct DirectRecord {
+  enum class State : std::uint64_t { kOpen = 0, kWell = 1, kBadly = 2 };
+
   std::uint64_t index = 0;  // from 1; 0 while the record changes
   std::uint64_t what = 0;   // RecordedWhat
   std::uint64_t epoch = 0;
@@ -137,11 +139,10 @@ struct DirectRecord {
   std::uint64_t source_bytes = 0;
   std::uint64_t target_bytes = 0;
   std::uint64_t begun_ns = 0;  // when the rank had arrived, by Clock
-  std::uint64_t end = 0;       // RecordState | nanoseconds << kRecordStateBits; 0 nanoseconds: not taken
+  std::uint64_t end = 0;       // State | nanoseconds << kRecordStateBits; 0 nanoseconds: not taken
 };
 static_assert(sizeof(DirectRecord) == kRecordBytes);
 
-enum class RecordState : std::uint64_t { kOpen = 0, kWell = 1, kBadly = 2 };
 constexpr int kRecordStateBits = 2;
 
 constexpr std::uint8_t kRecordUneven = 0x80;  // beside a dtype: blocks of several sizes

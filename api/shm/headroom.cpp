@@ -60,7 +60,7 @@ void append_ancestors(const std::string& root, std::string path, const Controlle
   groups->push_back({root, &names});
 }
 
-std::vector<ControlGroup> groups_of_self(const MemoryFiles& files) {
+std::vector<ControlGroup> groups_of_self(const Headroom::Files& files) {
   std::vector<ControlGroup> groups;
   const std::string self = contents(files.cgroup_of_self).value_or("");
   if (const auto path = parse_cgroup_path(self, "memory"))
@@ -131,7 +131,7 @@ std::optional<std::string> parse_cgroup_path(std::string_view text, std::string_
   return std::nullopt;
 }
 
-Headroom memory_headroom(const MemoryFiles& files) {
+Headroom memory_headroom(const Headroom::Files& files) {
   Headroom headroom;
   for (const ControlGroup& group : groups_of_self(files)) apply_group(group, &headroom);
   if (const auto meminfo = contents(files.meminfo)) {
@@ -147,7 +147,7 @@ Headroom memory_headroom(const MemoryFiles& files) {
   return headroom;
 }
 
-std::uint64_t memory_capacity(const MemoryFiles& files) {
+std::uint64_t memory_capacity(const Headroom::Files& files) {
   const std::uint64_t total = parse_stat_value(contents(files.meminfo).value_or(""), "MemTotal");
   std::uint64_t least = total > 0 ? total : UINT64_MAX;
   for (const ControlGroup& group : groups_of_self(files))

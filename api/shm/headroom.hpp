@@ -11,25 +11,25 @@ namespace muster::shm {
 
 // The tightest limit, and what to change to move it.
 struct Headroom {
+  // The kernel's files; a test gives other ones.
+  struct Files {
+    std::string cgroup_of_self = "/proc/self/cgroup";
+    std::string cgroup_root = "/sys/fs/cgroup";
+    std::string meminfo = "/proc/meminfo";
+  };
+
   std::uint64_t bytes = UINT64_MAX;
   std::string limit = "no limit";  // "cgroup memory limit of /sys/fs/cgroup/…"
   std::string remedy;
 };
 
-// The kernel's files; a test gives other ones.
-struct MemoryFiles {
-  std::string cgroup_of_self = "/proc/self/cgroup";
-  std::string cgroup_root = "/sys/fs/cgroup";
-  std::string meminfo = "/proc/meminfo";
-};
-
 // The smallest of all limits of this process: each ancestor's cgroup limit (version 1 or 2) less what is used
 // and cannot be reclaimed, the machine's available memory, and RLIMIT_FSIZE (which bounds a memory file). An
 // absent file is no limit.
-Headroom memory_headroom(const MemoryFiles& files = {});
+Headroom memory_headroom(const Headroom::Files& files = {});
 
 // Memory that a process alone here could use: the machine's, or a cgroup's limit if smaller. 0: unknown.
-std::uint64_t memory_capacity(const MemoryFiles& files = {});
+std::uint64_t memory_capacity(const Headroom::Files& files = {});
 
 // Pure parsers. "max", or a number beyond any machine's memory, is no limit.
 std::optional<std::uint64_t> parse_cgroup_limit(std::string_view text);

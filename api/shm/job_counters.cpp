@@ -31,7 +31,7 @@ Result<JobCountersWriter> JobCountersWriter::create(const World& world, std::spa
   writer.ranks_ = ranks;
   const std::uint64_t bytes = job_counters_bytes(ranks, static_cast<std::uint32_t>(groups.size()));
   MUSTER_ASSIGN_OR_RETURN(writer.memory_, create_memory("muster-counters", bytes, headroom));
-  MUSTER_ASSIGN_OR_RETURN(writer.mapping_, Mapping::map(writer.memory_, bytes, Access::kReadWrite));
+  MUSTER_ASSIGN_OR_RETURN(writer.mapping_, Mapping::map(writer.memory_, bytes, Mapping::Access::kReadWrite));
   auto* header = new (writer.mapping_.writable()) JobCountersHeader;
   header->abi_version = kAbiVersion;
   header->engine_pid = ::getpid();
@@ -91,7 +91,7 @@ Result<JobCountersReader> JobCountersReader::attach(const Descriptor& memory) {
   if (facts.st_size < 0 || bytes < kJobCountersTalliesOffset)
     return fail(Code::kProtocol, "a job's counters have {} bytes: too few", facts.st_size);
   MUSTER_RETURN_IF_ERROR(check_memory(memory, bytes));
-  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, bytes, Access::kRead));
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, bytes, Mapping::Access::kRead));
   JobCountersHeader header;
   std::memcpy(&header, mapping.data(), sizeof header);
   if (header.magic != kMagicJobCounters || header.abi_version != kAbiVersion)
@@ -116,7 +116,7 @@ const GroupTally* JobCountersReader::tally(std::uint32_t index) const {
          index;
 }
 
-std::optional<GroupRow> JobCountersReader::row(std::uint32_t index) const {
+std::optional<JobCountersReader::GroupRow> JobCountersReader::row(std::uint32_t index) const {
   const GroupTally* shared = tally(index);
   for (int attempt = 0; attempt < kRowAttempts; ++attempt) {
     const RevisionReader<> revision(&shared->values[kRowWord]);

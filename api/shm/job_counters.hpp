@@ -134,13 +134,6 @@ class JobCountersWriter {
   std::vector<RevisionWriter<>> rows_;
 };
 
-// A copy of one group's row.
-struct GroupRow {
-  std::array<std::uint64_t, kTallyValuesMax> values{};
-  std::string name;
-  std::uint64_t value(GroupCount count) const { return values[static_cast<std::size_t>(count)]; }
-};
-
 // The side of any other process. Works while the engine is stuck, or gone.
 //
 // Owns    a read-only mapping.
@@ -149,6 +142,13 @@ struct GroupRow {
 // Fails   attach: PROTOCOL, VERSION, NO_RESOURCE.
 class JobCountersReader {
  public:
+  // A copy of one group's row.
+  struct GroupRow {
+    std::array<std::uint64_t, kTallyValuesMax> values{};
+    std::string name;
+    std::uint64_t value(GroupCount count) const { return values[static_cast<std::size_t>(count)]; }
+  };
+
   static Result<JobCountersReader> attach(const Descriptor& memory);
   std::uint32_t ranks() const { return header_.ranks; }
   std::uint32_t groups() const { return header_.groups; }

@@ -11,19 +11,19 @@ namespace {
 
 constexpr std::uint64_t kHeldMax = UINT64_MAX / 2;
 
-const MemorySlot* slots_of(const Mapping& mapping) {
-  return reinterpret_cast<const MemorySlot*>(mapping.data() + kMemorySlotsOffset);
+const MemoryPage::Slot* slots_of(const Mapping& mapping) {
+  return reinterpret_cast<const MemoryPage::Slot*>(mapping.data() + kMemorySlotsOffset);
 }
 
-std::uint64_t bytes_in(const MemorySlot& slot) {
+std::uint64_t bytes_in(const MemoryPage::Slot& slot) {
   return std::min(Untrusted<std::uint64_t>(&slot.bytes).load_ordered(), kHeldMax);
 }
 
 }  // namespace
 
-Result<MemoryPageHeader> check_memory_page(const Descriptor& memory, const Mapping& mapping) {
+Result<MemoryPage::Header> check_memory_page(const Descriptor& memory, const Mapping& mapping) {
   MUSTER_RETURN_IF_ERROR(check_memory(memory, kMemoryPageBytes));
-  MemoryPageHeader header;
+  MemoryPage::Header header;
   std::memcpy(&header, mapping.data(), sizeof header);
   if (header.magic != kMagicMemoryPage)
     return muster::fail(Code::kProtocol, "the memory starts with 0x{:x}: it is no memory page", header.magic);
@@ -43,8 +43,9 @@ std::uint64_t bytes_of_others(const Mapping& mapping, std::uint32_t slot) {
 Result<MemoryPage> MemoryPage::create(std::uint32_t uid, std::uint64_t container, std::uint32_t governor,
                                       const Headroom& headroom) {
   MUSTER_ASSIGN_OR_RETURN(Descriptor memory, create_memory("muster-memory", kMemoryPageBytes, headroom));
-  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kMemoryPageBytes, Access::kReadWrite));
-  auto* header = new (mapping.writable()) MemoryPageHeader;
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping,
+                          Mapping::map(memory, kMemoryPageBytes, Mapping::Access::kReadWrite));
+  auto* header = new (mapping.writable()) Header;
   header->abi_version = kAbiVersion;
   header->uid = uid;
   header->container = container;
@@ -56,17 +57,18 @@ Result<MemoryPage> MemoryPage::create(std::uint32_t uid, std::uint64_t container
 // Checks the size before it maps: a file shorter than a page could end this process with SIGBUS.
 Result<MemoryPage> MemoryPage::adopt(Descriptor memory) {
   MUSTER_RETURN_IF_ERROR(check_memory(memory, kMemoryPageBytes));
-  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kMemoryPageBytes, Access::kReadWrite));
-  MUSTER_ASSIGN_OR_RETURN(const MemoryPageHeader header, check_memory_page(memory, mapping));
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping,
+                          Mapping::map(memory, kMemoryPageBytes, Mapping::Access::kReadWrite));
+  MUSTER_ASSIGN_OR_RETURN(const Header header, check_memory_page(memory, mapping));
   return MemoryPage(std::move(memory), std::move(mapping), header.uid, header.container);
 }
 
-MemorySlot* MemoryPage::slot(std::uint32_t index) const {
-  return reinterpret_cast<MemorySlot*>(mapping_.writable() + kMemorySlotsOffset) + index;
+MemoryPage::Slot* MemoryPage::slot(std::uint32_t index) const {
+  return reinterpret_cast<Slot*>(mapping_.writable() + kMemorySlotsOffset) + index;
 }
 
-void MemoryPage::set_limits(const MemoryLimits& limits) {
-  auto* words = reinterpret_cast<MemoryLimits*>(mapping_.writable() + kMemoryLimitsOffset);
+void MemoryPage::set_limits(const Limits& limits) {
+  auto* words = reinterpret_cast<Limits*>(mapping_.writable() + kMemoryLimitsOffset);
   Published<std::uint64_t>(&words->share).store_release(limits.share);
   Published<std::uint64_t>(&words->limit).store_release(limits.limit);
 }

@@ -2,11 +2,11 @@
 // The supervisor makes such a page for each account with jobs, and the engines of those jobs write it.
 //
 //   +--------------------------------------------+ 0
-//   | MemoryPageHeader                           |
+//   | Header                                     |
 //   +--------------------------------------------+ 1 line
-//   | MemoryLimits: the supervisor's             |
+//   | Limits: the supervisor's                   |
 //   +--------------------------------------------+ 2 lines
-//   | MemorySlot[kMemorySlots]: one for each job |
+//   | Slot[kMemorySlots]: one for each job       |
 //   +--------------------------------------------+
 //
 // 1. The supervisor writes limits, and the slots that no engine has. An engine writes the bytes of its slot.
@@ -30,30 +30,8 @@ namespace muster::shm {
 constexpr std::uint64_t kMagicMemoryPage = 0x4d555354454d45;  // "MUSTEME"
 constexpr std::uint32_t kMemorySlots = 1024;                  // as many jobs as a node may have
 
-struct MemoryPageHeader {
-  std::uint64_t magic = 0;
-  std::uint32_t abi_version = 0;
-  std::uint32_t uid = 0;       // of the account
-  std::uint32_t governor = 0;  // the daemon's user, which may govern the page beside root
-  std::uint32_t unused = 0;
-  std::uint64_t container = 0;  // of the account; 0: a user of the node
-};
-struct MemoryLimits {
-  std::uint64_t share = 0;  // the user's, whatever others hold
-  std::uint64_t limit = 0;  // the share, or what the node has left if that is less
-};
-struct MemorySlot {
-  std::uint64_t job = 0;  // its epoch; 0: the slot is free
-  std::uint64_t bytes = 0;
-};
 constexpr std::size_t kMemoryLimitsOffset = kLineBytes;
 constexpr std::size_t kMemorySlotsOffset = 2 * kLineBytes;
-constexpr std::size_t kMemoryPageBytes = kMemorySlotsOffset + kMemorySlots * sizeof(MemorySlot);
-
-// A checked copy of a page's header. Errors: PROTOCOL, VERSION.
-Result<MemoryPageHeader> check_memory_page(const Descriptor& memory, const Mapping& mapping);
-// The sum of all slots but one; at most UINT64_MAX / 2, whatever is written there.
-std::uint64_t bytes_of_others(const Mapping& mapping, std::uint32_t slot);
 
 // The supervisor's side.
 //
@@ -63,6 +41,25 @@ std::uint64_t bytes_of_others(const Mapping& mapping, std::uint32_t slot);
 // Fails   create: NO_RESOURCE; adopt: PROTOCOL, VERSION, NO_RESOURCE.
 class MemoryPage {
  public:
+  struct Header {
+    std::uint64_t magic = 0;
+    std::uint32_t abi_version = 0;
+    std::uint32_t uid = 0;       // of the account
+    std::uint32_t governor = 0;  // the daemon's user, which may govern the page beside root
+    std::uint32_t unused = 0;
+    std::uint64_t container = 0;  // of the account; 0: a user of the node
+  };
+
+  struct Limits {
+    std::uint64_t share = 0;  // the user's, whatever others hold
+    std::uint64_t limit = 0;  // the share, or what the node has left if that is less
+  };
+
+  struct Slot {
+    std::uint64_t job = 0;  // its epoch; 0: the slot is free
+    std::uint64_t bytes = 0;
+  };
+
   static Result<MemoryPage> create(std::uint32_t uid, std::uint64_t container, std::uint32_t governor,
                                    const Headroom& headroom);
   // The page of a former supervisor.
@@ -71,7 +68,7 @@ class MemoryPage {
   const Descriptor& descriptor() const { return memory_; }
   std::uint32_t uid() const { return uid_; }
   std::uint64_t container() const { return container_; }
-  void set_limits(const MemoryLimits& limits);
+  void set_limits(const Limits& limits);
   // Gives a slot to a job that has none. False: no slot is free.
   bool give(std::uint64_t job);
   // Finds the slot that a former supervisor gave the job. False: there is none.
@@ -88,7 +85,7 @@ class MemoryPage {
  private:
   MemoryPage(Descriptor memory, Mapping mapping, std::uint32_t uid, std::uint64_t container)
       : memory_(std::move(memory)), mapping_(std::move(mapping)), uid_(uid), container_(container) {}
-  MemorySlot* slot(std::uint32_t index) const;
+  Slot* slot(std::uint32_t index) const;
 
   Descriptor memory_;
   Mapping mapping_;
@@ -97,5 +94,12 @@ class MemoryPage {
   std::map<std::uint64_t, std::uint32_t> slots_;  // by job
   std::vector<bool> given_ = std::vector<bool>(kMemorySlots);
 };
+
+constexpr std::size_t kMemoryPageBytes = kMemorySlotsOffset + kMemorySlots * sizeof(MemoryPage::Slot);
+
+// A checked copy of a page's header. Errors: PROTOCOL, VERSION.
+Result<MemoryPage::Header> check_memory_page(const Descriptor& memory, const Mapping& mapping);
+// The sum of all slots but one; at most UINT64_MAX / 2, whatever is written there.
+std::uint64_t bytes_of_others(const Mapping& mapping, std::uint32_t slot);
 
 }  // namespace muster::shm

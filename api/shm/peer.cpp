@@ -57,12 +57,13 @@ Result<Descriptor> pidfd_from_number(const Descriptor& socket, pid_t pid) {
   return pidfd;
 }
 
-Result<Descriptor> peer_pidfd(const Descriptor& socket, pid_t pid, PidfdSource source) {
+Result<Descriptor> peer_pidfd(const Descriptor& socket, pid_t pid, PeerIdentity::Source source) {
   const bool visible = pid > 0;
-  if (source == PidfdSource::kNumber) return visible ? pidfd_from_number(socket, pid) : fail(not_visible());
+  if (source == PeerIdentity::Source::kNumber)
+    return visible ? pidfd_from_number(socket, pid) : fail(not_visible());
   Result<Descriptor> pidfd = pidfd_from_socket(socket, pid);
   const bool older = !pidfd && pidfd.error().code() == Code::kUnsupported;
-  if (older && source == PidfdSource::kBest)
+  if (older && source == PeerIdentity::Source::kBest)
     return visible ? pidfd_from_number(socket, pid) : fail(not_visible());
   return pidfd;
 }
@@ -74,7 +75,7 @@ bool has_ended(const Descriptor& pidfd) {
   return poll(&entry, 1, 0) > 0 && (entry.revents & POLLIN) != 0;
 }
 
-Result<PeerIdentity> peer_identity(const Descriptor& socket, PidfdSource source) {
+Result<PeerIdentity> peer_identity(const Descriptor& socket, PeerIdentity::Source source) {
   ucred credentials{};
   socklen_t bytes = sizeof credentials;
   if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0)

@@ -150,13 +150,14 @@ Status check_memory(const Descriptor& memory, std::uint64_t bytes) {
 
 Result<SubmissionView> SubmissionView::create(const Headroom& headroom) {
   MUSTER_ASSIGN_OR_RETURN(Descriptor memory, create_memory("muster-submission", kSubmissionBytes, headroom));
-  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kSubmissionBytes, Access::kRead));
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kSubmissionBytes, Mapping::Access::kRead));
   return SubmissionView(std::move(memory), std::move(mapping));
 }
 
 Result<SubmissionView> SubmissionView::attach(Descriptor memory) {
   MUSTER_RETURN_IF_ERROR(check_memory(memory, kSubmissionBytes));
-  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kSubmissionBytes, Access::kReadWrite));
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping,
+                          Mapping::map(memory, kSubmissionBytes, Mapping::Access::kReadWrite));
   return SubmissionView(std::move(memory), std::move(mapping));
 }
 
@@ -216,7 +217,8 @@ Result<CompletionView> CompletionView::create(std::uint32_t session, std::uint64
                                               const Headroom& headroom) {
   MUSTER_ASSIGN_OR_RETURN(Descriptor memory,
                           create_memory("muster-completion", kCompletionBytes, headroom, Sealing::kOpen));
-  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kCompletionBytes, Access::kReadWrite));
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping,
+                          Mapping::map(memory, kCompletionBytes, Mapping::Access::kReadWrite));
   auto* page = new (mapping.writable()) CompletionSegment;
   page->header = completion_header(session, epoch);
   // Our own mapping stays writable. The kernel refuses any later one, whichever process holds the descriptor.
@@ -226,7 +228,7 @@ Result<CompletionView> CompletionView::create(std::uint32_t session, std::uint64
 
 Result<CompletionView> CompletionView::attach(Descriptor memory) {
   MUSTER_RETURN_IF_ERROR(check_memory(memory, kCompletionBytes));
-  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kCompletionBytes, Access::kRead));
+  MUSTER_ASSIGN_OR_RETURN(Mapping mapping, Mapping::map(memory, kCompletionBytes, Mapping::Access::kRead));
   CompletionHeader header;
   std::memcpy(&header, mapping.data(), sizeof header);
   MUSTER_RETURN_IF_ERROR(check_header(header));

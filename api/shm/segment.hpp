@@ -18,14 +18,14 @@
 
 namespace muster::shm {
 
-enum class Access { kRead, kReadWrite };
-
 // Owns    one mapping, from map() to destruction. The descriptor may be closed before.
 // Thread  a value; the bytes have rules of their own.
 // Bound   size() bytes.
 // Fails   map: kNoResource.
 class Mapping {
  public:
+  enum class Access { kRead, kReadWrite };
+
   Mapping() = default;
   static Result<Mapping> map(const Descriptor& memory, std::size_t bytes, Access access);
   Mapping(Mapping&& other) noexcept;

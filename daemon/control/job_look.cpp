@@ -50,7 +50,7 @@ JobLook look_at(const shm::JobCountersReader& counters, Instant now) {
 
 Json look_json(const JobLook& look) {
   Json groups = Json::array();
-  for (const shm::GroupRow& row : look.groups)
+  for (const shm::JobCountersReader::GroupRow& row : look.groups)
     groups.push_back(row.value(GroupCount::kMembers) == 0 ? Json(nullptr)
                                                           : Json{{"name", row.name}, {"values", row.values}});
   return {{"engine_pid", look.engine_pid},
@@ -79,7 +79,7 @@ Result<JobLook> look_in(const std::string& text, const std::vector<std::uint32_t
   if (groups.size() > kRowsMax) fields.bad("groups");
   if (!fields.why().ok()) return fail(fields.why());
   for (const Json& group : groups) {
-    shm::GroupRow& row = look.groups.emplace_back();
+    shm::JobCountersReader::GroupRow& row = look.groups.emplace_back();
     if (group.is_null()) continue;
     row.name = fields.text(group, "name", shm::kTallyNameBytes);
     row.values = values_in(Fields::at(group, "values"), "values", fields);

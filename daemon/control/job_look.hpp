@@ -19,7 +19,7 @@ struct JobLook {
   Instant at{0};
   Instant beat{0};
   std::vector<Tallies> ranks;
-  std::vector<shm::GroupRow> groups;  // one without members is a free row
+  std::vector<shm::JobCountersReader::GroupRow> groups;  // one without members is a free row
 };
 
 JobLook look_at(const shm::JobCountersReader& counters, Instant now);

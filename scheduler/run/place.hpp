@@ -63,7 +63,7 @@ struct Arrival {
   Stamp stamp;
   Instant at{0};  // for reports
   LaneId lane_id{};
-  Bases bases{};  // of a collective
+  Share::Bases bases{};  // of a collective
 };
 
 }  // namespace muster::scheduler

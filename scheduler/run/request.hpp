@@ -23,7 +23,7 @@ struct Request {
   std::array<std::uint64_t, MUSTER_WAITS_MAX> waits{};  // points; 0: none
   Nanos timeout{0};  // once it is next on its lane: the longest time in which nothing moves that it waits for
   LaneId lane_id{};  // set by the graph
-  Bases bases{};     // of a collective: where its vectors begin
+  Share::Bases bases{};    // of a collective: where its vectors begin
   std::uint64_t step = 0;  // of the client's units, for traces; 0: none
 };
 
@@ -36,7 +36,7 @@ struct Step {
     Plan* plan = nullptr;
     Instant arrived{0};  // when it was next on its lane, and its points were reached or launched
     LaneId lane_id{};
-    Bases bases{};
+    Share::Bases bases{};
     Stamp stamp{};  // of a collective
   };
   // A launched step behind which a part is launched: the part's stream waits for its end.

@@ -20,7 +20,7 @@
 namespace muster {
 namespace {
 
-using shm::CommandKind;
+using Kind = shm::Command::Kind;
 using shm::MessageKind;
 using test::RawClient;
 
@@ -92,7 +92,7 @@ TEST_F(HostileClient, RacesTheEngineInItsOwnRing) {
       std::mt19937_64 random(static_cast<std::uint64_t>(round) + 1);
       for (int i = 0; i < 20'000 && client.closed() == Code::kOk; ++i) {
         shm::Command command;
-        command.kind = CommandKind::kResetLane;
+        command.kind = Kind::kResetLane;
         command.lane = static_cast<std::uint16_t>(random() % MUSTER_LANE_CLASSES);
         if (ring.push(command) != Code::kOk) break;
         // Mostly bits of slots that the engine is about to read, which may or may not be noticed.
@@ -164,7 +164,7 @@ TEST_F(HostileClient, AbusesItsDoorbell) {
   // Its own commands are served all the same.
   auto commands = shm::ring_writer(*client.submission, *client.completion);
   shm::Command command;
-  command.kind = CommandKind::kResetLane;
+  command.kind = Kind::kResetLane;
   ASSERT_EQ(commands.push(command), Code::kOk);
   const Instant end = client.soon();
   const auto* head = &client.completion->page()->head;

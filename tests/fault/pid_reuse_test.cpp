@@ -238,11 +238,11 @@ void connectors_number() {
     ASSERT_EQ(stranger.pid(), victim);
     const auto connection = listener->accept();
     ASSERT_TRUE(connection);
-    const auto peer = shm::peer_identity(*connection, shm::PidfdSource::kSocket);
+    const auto peer = shm::peer_identity(*connection, shm::PeerIdentity::Source::kSocket);
     const bool old_kernel = !peer && peer.error().code() == Code::kUnsupported;
     EXPECT_TRUE(!peer || shm::has_ended(peer->pidfd)) << "the other with number " << victim;
     if (!held) {
-      const auto by_number = shm::peer_identity(*connection, shm::PidfdSource::kNumber);
+      const auto by_number = shm::peer_identity(*connection, shm::PeerIdentity::Source::kNumber);
       EXPECT_FALSE(by_number) << "its connection has ended";
     } else if (!old_kernel) {
       const auto best = shm::peer_identity(*connection);

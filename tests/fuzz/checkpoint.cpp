@@ -47,7 +47,8 @@ std::int64_t elements_of(const SavedTensor& tensor) {
   return Box{tensor.dims, {}, tensor.shape}.elements();
 }
 
-void check_box(const SavedTensor& tensor, const SavedBox& saved, const std::vector<SavedFile>& files) {
+void check_box(const SavedTensor& tensor, const SavedBox& saved,
+               const std::vector<CheckpointRecord::File>& files) {
   MUSTER_PROMISE(saved.box.dims == tensor.dims && saved.file < files.size());
   std::uint64_t bytes = dtype_bytes(tensor.dtype);
   for (std::size_t dim = 0; dim < tensor.dims; ++dim) {
@@ -106,7 +107,7 @@ void check_record(const std::string& text, Bytes& bytes) {
     return;
   }
   std::uint64_t all = 0;
-  for (const SavedFile& file : record->files) {
+  for (const CheckpointRecord::File& file : record->files) {
     MUSTER_PROMISE(is_rank_file_name(file.name) && file.bytes <= kBytesMax - all);
     MUSTER_PROMISE(file.name.find_first_of(std::string_view("/\0", 2)) == std::string::npos &&
                    file.name.front() != '.');

@@ -40,7 +40,7 @@ constexpr int kOperationsMax = 6;
 
 // Memory below a stretch that nobody may touch. The kernel says where it lies, and takes the highest hole
 // that is large enough: so all holes above the stretch are filled, and the one below it is the highest.
-shm::Mapping guarded(const shm::Descriptor& memory, std::uint64_t bytes, shm::Access access) {
+shm::Mapping guarded(const shm::Descriptor& memory, std::uint64_t bytes, shm::Mapping::Access access) {
   const auto reserve = [](std::size_t size) {
     constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     void* at = ::mmap(nullptr, size, PROT_NONE, kFlags, -1, 0);
@@ -60,11 +60,11 @@ shm::Mapping guarded(const shm::Descriptor& memory, std::uint64_t bytes, shm::Ac
 }
 
 // The node's memory, the same for all inputs; reset() makes it as new but for payloads.
-struct Node final : Registrar {
+struct Node final : DirectMemory::Registrar {
   struct Memory {
     Memory(const char* name, std::uint64_t bytes)
         : file(*shm::create_memory(name, bytes, shm::Headroom{})),
-          view(*shm::Mapping::map(file, bytes, shm::Access::kReadWrite)) {}
+          view(*shm::Mapping::map(file, bytes, shm::Mapping::Access::kReadWrite)) {}
     shm::Descriptor file;
     shm::Mapping view;
   };
@@ -79,8 +79,9 @@ struct Node final : Registrar {
     header->groups = 1;
     header->ranks = kMembers;
     for (std::uint32_t rank = 0; rank < kMembers; ++rank) rank_line(rank)->rank = rank;
-    memory.emplace(*DirectMemory::open(guarded(segments[kMe].file, kSegmentBytes, shm::Access::kReadWrite),
-                                       guarded(page.file, kPageBytes, shm::Access::kRead), *this));
+    memory.emplace(
+        *DirectMemory::open(guarded(segments[kMe].file, kSegmentBytes, shm::Mapping::Access::kReadWrite),
+                            guarded(page.file, kPageBytes, shm::Mapping::Access::kRead), *this));
   }
   void reset() {
     for (Memory& segment : segments) {
@@ -108,11 +109,11 @@ struct Node final : Registrar {
 
   Result<shm::Mapping> direct_segment(std::int32_t rank) override {
     if (rank < 0 || rank >= kMembers) return fail(Code::kBadArgument, "no such rank");
-    return guarded(segments[static_cast<std::size_t>(rank)].file, kSegmentBytes, shm::Access::kRead);
+    return guarded(segments[static_cast<std::size_t>(rank)].file, kSegmentBytes, shm::Mapping::Access::kRead);
   }
   Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t segment) override {
     if (rank < 0 || rank >= kMembers || segment > 1) return fail(Code::kBadArgument, "no such segment");
-    return guarded(arena.file, kArenaBytes, shm::Access::kRead);
+    return guarded(arena.file, kArenaBytes, shm::Mapping::Access::kRead);
   }
   Result<Scratch> scratch(std::uint64_t bytes) override {
     if (bytes > kVectorBytes) return fail(Code::kNoResource, "too much");
@@ -186,7 +187,7 @@ class World final : public WaitHooks {
     said.redop = has_reduction(said.op) ? static_cast<muster_redop>(1 + bytes_.below(MUSTER_PREMUL_SUM)) : 0;
     said.peer = has_root(said.op) ? static_cast<std::int32_t>(bytes_.below(kMembers)) : bytes_.flag() ? 0 : 2;
     said.scale = 2.0;
-    ShareCounts counts;
+    Share::Counts counts;
     const std::uint64_t all = kVectorBytes / dtype_bytes(said.dtype) / kMembers;
     counts.count = bytes_.flag() ? bytes_.below(200) : bytes_.take<std::uint16_t>() % all;
     Described described{kGroup, &kDefaultDeadline, {}, {}, {PayloadLocation::Kind::kArena, 0, 0}, {}};
@@ -310,7 +311,7 @@ class World final : public WaitHooks {
     std::memcpy(slot->payload + sizeof(Hash128), &sends, sizeof sends);
     std::byte* at = slot_bytes + shm::kSlotHeaderBytes;
     for (std::uint32_t k = 0; k < std::min<std::uint32_t>(sends, 3); ++k) {
-      FaceEntry entry;
+      Faces::Entry entry;
       entry.peer = static_cast<std::int32_t>(kMe);
       entry.tag = static_cast<std::uint32_t>(bytes_.below(3));
       entry.count = 1 + bytes_.below(160);

@@ -25,7 +25,7 @@ constexpr std::int64_t kWorldBuilt = 256;  // larger worlds cost time and show n
 void check_mesh(const JobSpec& spec) {
   const auto degrees = mesh::Degrees::parse(spec.mesh);
   if (!degrees || spec.world.size() > kWorldBuilt) return;
-  std::vector<mesh::Flatten> flattens;
+  std::vector<mesh::Mesh::Flatten> flattens;
   for (const auto& [name, dims] : spec.flatten) flattens.push_back({name, dims});
   const auto built = mesh::Mesh::build(*degrees, spec.world.size(), flattens);
   if (!built) return;

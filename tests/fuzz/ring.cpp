@@ -38,7 +38,7 @@ struct Ring {
 
 Command numbered(std::uint64_t plan) {
   Command command;
-  command.kind = CommandKind::kStart;
+  command.kind = Command::Kind::kStart;
   command.plan = plan;
   command.deadline_ns = ~plan;
   return command;

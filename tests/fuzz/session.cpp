@@ -124,7 +124,7 @@ class World {
     c.ring.emplace(shm::ring_writer(*c.submission, *c.completion));
     c.reader.emplace(c.completion->page(), c.submission->writable_header());
     c.direct = *shm::Mapping::map(copy(attached->direct_segment), attached->welcome.direct_bytes,
-                                  shm::Access::kReadWrite);
+                                  shm::Mapping::Access::kReadWrite);
   }
   void detach(std::uint32_t rank) {
     if (client(rank).session == nullptr) return;
@@ -199,10 +199,10 @@ class World {
   void command(Client& c) {
     shm::Command command;
     const auto how = bytes_.below(8);
-    command.kind = how < 5    ? shm::CommandKind::kStart
-                   : how == 5 ? shm::CommandKind::kStartAt
-                   : how == 6 ? shm::CommandKind::kResetLane
-                              : shm::CommandKind::kSignal;
+    command.kind = how < 5    ? shm::Command::Kind::kStart
+                   : how == 5 ? shm::Command::Kind::kStartAt
+                   : how == 6 ? shm::Command::Kind::kResetLane
+                              : shm::Command::Kind::kSignal;
     const bool starts = how < 6;
     command.lane = static_cast<std::uint16_t>(bytes_.below(MUSTER_LANE_CLASSES + 3));
     if (!c.lanes.contains(command.lane)) c.honest = false;
@@ -211,8 +211,8 @@ class World {
       if (c.session->plans().find(Handle(command.plan)) == nullptr) c.honest = false;
       for (auto& wait : command.waits) wait = bytes_.below(4) == 0 ? any_point(c) : 0;
       command.deadline_ns = bytes_.flag() ? 0 : bytes_.take<std::uint32_t>() / 32;
-      if (command.kind == shm::CommandKind::kStartAt) give_offsets(c, command);
-    } else if (command.kind == shm::CommandKind::kSignal) {
+      if (command.kind == shm::Command::Kind::kStartAt) give_offsets(c, command);
+    } else if (command.kind == shm::Command::Kind::kSignal) {
       c.honest =
           false;  // a timeline that goes down is the end of a session; which may be, is not followed here
       command.lane = static_cast<std::uint16_t>(bytes_.below(18));
@@ -220,12 +220,12 @@ class World {
     }
     // A client of ours resets a lane that it has seen stopped, and keeps its verdicts then; who does not may
     // never learn of them.
-    if (command.kind == shm::CommandKind::kResetLane) {
+    if (command.kind == shm::Command::Kind::kResetLane) {
       bool stopped = false;
       if (c.reader->stopped(command.lane, &stopped) != Code::kOk || !stopped) c.honest = false;
     }
     if (c.ring->push(command) != Code::kOk) return;
-    if (command.kind == shm::CommandKind::kResetLane)
+    if (command.kind == shm::Command::Kind::kResetLane)
       static_cast<void>(c.reader->remember_reset(command.lane, c.submitted[command.lane]));
     if (!starts) return;
     c.points.push_back(shm::make_point(command.lane, ++c.submitted[command.lane]));
@@ -236,7 +236,7 @@ class World {
       return bytes_.flag() ? bytes_.below(kBufferBytesMax / 8) * 8 : bytes_.number();
     };
     const std::uint64_t source = offset();
-    const Offsets to{source, bytes_.flag() ? source : offset()};
+    const Rooms::Offsets to{source, bytes_.flag() ? source : offset()};
     command.waits[shm::kSourceOffsetAt] = to.source;
     command.waits[shm::kTargetOffsetAt] = to.target;
     const scheduler::Plan* const plan = c.session->plans().find(Handle(command.plan));

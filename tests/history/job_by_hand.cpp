@@ -69,10 +69,11 @@ muster_session* JobByHand::attach(std::uint32_t rank, std::int32_t pid) {
       welcome,
       "",
       kAnswerTime,
+      sure(shm::Mapping::map(copy_of(attached.direct_segment), welcome.direct_bytes,
+                             shm::Mapping::Access::kReadWrite)),
       sure(
-          shm::Mapping::map(copy_of(attached.direct_segment), welcome.direct_bytes, shm::Access::kReadWrite)),
-      sure(shm::Mapping::map(copy_of(attached.group_page), welcome.group_bytes, shm::Access::kRead))};
-  return sure(muster_session::create(std::move(attachment), client::Mode::kPlain)).release();
+          shm::Mapping::map(copy_of(attached.group_page), welcome.group_bytes, shm::Mapping::Access::kRead))};
+  return sure(muster_session::create(std::move(attachment), muster_session::Mode::kPlain)).release();
 }
 
 void JobByHand::forget(muster_session* session) {

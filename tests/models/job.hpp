@@ -43,7 +43,7 @@ Result<Descriptor> create_growing_memory(const char* name, std::uint64_t bytes, 
 Status reserve_memory(const Descriptor&, std::uint64_t, std::uint64_t, const Headroom&) {
   return {};
 }
-Headroom memory_headroom(const MemoryFiles&) {
+Headroom memory_headroom(const Headroom::Files&) {
   return {};
 }
 
@@ -150,15 +150,15 @@ class Job {
 
  private:
   // The memory that a rank's process sees. It maps each segment directly, without a request to the engine.
-  struct View final : client::Registrar {
+  struct View final : client::DirectMemory::Registrar {
     View(Job& of, shm::Descriptor a) : job(of), arena_memory(std::move(a)) {}
     void open(std::uint32_t rank) {
-      auto mapped = shm::Mapping::map(arena_memory, kArenaBytes, shm::Access::kReadWrite);
+      auto mapped = shm::Mapping::map(arena_memory, kArenaBytes, shm::Mapping::Access::kReadWrite);
       MUSTER_ASSERT(mapped.has_value());
       arena = *std::move(mapped);
       auto own = direct_segment(static_cast<std::int32_t>(rank));
       shm::Descriptor page(::dup(job.board_->segments().page_descriptor()));
-      auto groups = shm::Mapping::map(page, job.board_->segments().page_bytes(), shm::Access::kRead);
+      auto groups = shm::Mapping::map(page, job.board_->segments().page_bytes(), shm::Mapping::Access::kRead);
       MUSTER_ASSERT(own.has_value() && groups.has_value());
       auto opened = client::DirectMemory::open(*std::move(own), *std::move(groups), *this);
       MUSTER_ASSERT(opened.has_value());
@@ -167,11 +167,11 @@ class Job {
     Result<shm::Mapping> direct_segment(std::int32_t rank) override {
       const Rank peer(static_cast<std::uint32_t>(rank));
       const shm::Descriptor segment(::dup(job.board_->segments().descriptor(peer)));
-      return shm::Mapping::map(segment, job.board_->segments().bytes(peer), shm::Access::kRead);
+      return shm::Mapping::map(segment, job.board_->segments().bytes(peer), shm::Mapping::Access::kRead);
     }
     Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t) override {
       return shm::Mapping::map(job.views_[static_cast<std::size_t>(rank)]->arena_memory, kArenaBytes,
-                               shm::Access::kRead);
+                               shm::Mapping::Access::kRead);
     }
     Result<Scratch> scratch(std::uint64_t) override {
       return muster::fail(Code::kNoResource, "no scratch memory in a model");

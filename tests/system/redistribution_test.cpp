@@ -12,7 +12,7 @@
 
 namespace {
 
-using muster::PlacementKind;
+using Kind = muster::Placement::Kind;
 using muster::test::drawn_number;
 using muster::test::Items;
 using muster::test::Member;
@@ -29,9 +29,9 @@ using LayoutHandle = std::unique_ptr<muster_layout, muster_status_t (*)(muster_l
 muster_layout_axis axis_of(const SaidAxis& said) {
   muster_layout_axis axis = MUSTER_LAYOUT_AXIS_INIT;
   axis.ranks = static_cast<std::int32_t>(said.ranks);
-  axis.placement = said.kind == PlacementKind::kShard     ? MUSTER_SHARD
-                   : said.kind == PlacementKind::kPartial ? MUSTER_PARTIAL
-                                                          : MUSTER_REPLICATE;
+  axis.placement = said.kind == Kind::kShard     ? MUSTER_SHARD
+                   : said.kind == Kind::kPartial ? MUSTER_PARTIAL
+                                                 : MUSTER_REPLICATE;
   if (axis.placement == MUSTER_PARTIAL) axis.redop = said.redop;
   if (axis.placement != MUSTER_SHARD) return axis;
   axis.dim = static_cast<std::int32_t>(said.dim);
@@ -53,8 +53,8 @@ LayoutHandle layout_of(const SaidLayout& said) {
   std::copy(said.shape.begin(), said.shape.end(), options.shape);
   options.axis_count = static_cast<std::uint32_t>(said.axes.size());
   std::transform(said.axes.begin(), said.axes.end(), options.axes, axis_of);
-  options.order = said.order == muster::ShardOrder::kOutermostFirst ? MUSTER_CUT_OUTERMOST_FIRST
-                                                                    : MUSTER_CUT_INNERMOST_FIRST;
+  options.order = said.order == muster::Layout::Order::kOutermostFirst ? MUSTER_CUT_OUTERMOST_FIRST
+                                                                       : MUSTER_CUT_INNERMOST_FIRST;
   muster_layout* layout = nullptr;
   EXPECT_EQ(muster_layout_create(nullptr, &options, &layout), MUSTER_OK) << muster_last_error();
   return LayoutHandle(layout, &muster_layout_destroy);
@@ -209,7 +209,7 @@ class Carrier {
 };
 
 SaidAxis shard(std::int64_t ranks, std::size_t dim) {
-  return {ranks, PlacementKind::kShard, dim};
+  return {ranks, Kind::kShard, dim};
 }
 SaidAxis replicate(std::int64_t ranks) {
   return {ranks};
@@ -250,7 +250,7 @@ TEST_F(RedistributionTest, CarriesStridedShardsOfEightRanks) {
   expect_round_trips(8, {{shape, {shard(4, 0), shard(2, 0)}},
                          {shape, {replicate(4), shard(2, 0)}},
                          {shape, {shard(4, 0), shard(2, 1)}},
-                         {shape, {shard(2, 0), shard(4, 0)}, muster::ShardOrder::kOutermostFirst},
+                         {shape, {shard(2, 0), shard(4, 0)}, muster::Layout::Order::kOutermostFirst},
                          {shape, {replicate(8)}}});
 }
 
@@ -296,7 +296,7 @@ TEST_F(RedistributionTest, ReducesToAnyLayout) {
         SaidLayout from;
         from.shape = shape;
         for (const std::int64_t ranks : meshes[random.below(meshes.size())])
-          from.axes.push_back({ranks, PlacementKind::kPartial});
+          from.axes.push_back({ranks, Kind::kPartial});
         carrier.reduce(
             from,
             drawn_layout(random, shape, meshes[random.below(meshes.size())], muster::test::Partials::kNone),

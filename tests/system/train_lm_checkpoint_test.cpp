@@ -378,10 +378,11 @@ muster::Status save_older(const std::string& from, const std::string& folder) {
         {tensor.name, tensor.dtype, tensor.dims, shape, {muster::Box{tensor.dims, {}, shape}}});
   }
   MUSTER_ASSIGN_OR_RETURN(auto plan, checkpoint::plan_write(members, saved.record().step));
-  MUSTER_ASSIGN_OR_RETURN(auto staged, muster::store::StagedFolder::make(folder, "step-000000000002", 1,
-                                                                         muster::store::Existing::kRefuse));
+  MUSTER_ASSIGN_OR_RETURN(auto staged,
+                          muster::store::StagedFolder::make(folder, "step-000000000002", 1,
+                                                            muster::store::StagedFolder::Existing::kRefuse));
   MUSTER_ASSIGN_OR_RETURN(auto file, muster::store::DiskFile::create(staged.path() + "/rank-0.bin"));
-  for (const checkpoint::BoxIndex& place : checkpoint::boxes_of(plan, 0)) {
+  for (const checkpoint::WritePlan::BoxIndex& place : checkpoint::boxes_of(plan, 0)) {
     checkpoint::SavedTensor& tensor = plan.record.tensors[place.tensor];
     MUSTER_ASSIGN_OR_RETURN(std::vector<std::byte> bytes,
                             saved.read_whole(*saved.record().find(tensor.name), muster::store::Pause()));

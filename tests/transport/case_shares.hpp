@@ -13,7 +13,7 @@
 
 namespace muster::transport::test {
 
-inline ShareCounts said_by(const Placement& p) {
+inline Share::Counts said_by(const Placement& p) {
   const bool in_place = p.source == p.target && p.source != kNowhere;
   return {p.count,          p.source_counts, p.source_offsets, p.target_counts,
           p.target_offsets, p.piece_counts,  p.pieces,         in_place};

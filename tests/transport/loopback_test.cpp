@@ -59,7 +59,7 @@ TEST(LoopbackParts, GiveTheSameBitsInAnyOrder) {
 }
 
 // How many parts there are, without any memory.
-std::uint32_t parts_of(const Collective& collective, std::int32_t ranks, const ShareCounts& counts = {}) {
+std::uint32_t parts_of(const Collective& collective, std::int32_t ranks, const Share::Counts& counts = {}) {
   std::vector<Share> shares;
   for (std::int32_t i = 0; i < ranks; ++i) shares.push_back(*make_share(collective, i, ranks, counts));
   std::vector<std::uint64_t> starts(shares.size() + 1);

@@ -29,7 +29,7 @@ namespace muster::transport {
 struct LocalMember {
   const Share* share = nullptr;
   device::Stream* stream = nullptr;      // of its device
-  Bases bases;                           // where its vectors begin, whatever the share says
+  Share::Bases bases;                    // where its vectors begin, whatever the share says
   const Signature* signature = nullptr;  // read if the group has members on other nodes
 };
 

@@ -100,7 +100,7 @@ struct Piece {
 
 // Where a fragment of the stretch lies in a vector with those blocks. `cut`: it has a block for each member.
 std::uint64_t offset_in(const Piece& piece, std::span<const Block> blocks, bool cut,
-                        const Fragment& fragment) {
+                        const Block::Fragment& fragment) {
   if (!cut) return own_offset(blocks, fragment);
   if (!piece.collective.first_piece.empty()) return fragment.cut_offset;
   return blocks[piece.stretch].offset + fragment.first;
@@ -108,7 +108,7 @@ std::uint64_t offset_in(const Piece& piece, std::span<const Block> blocks, bool 
 
 // Carries the fragment out for all members that it concerns. A target that all members share is written once.
 // A copy whose source is its target moves nothing.
-void carry_out(const Piece& piece, const Fragment& fragment) {
+void carry_out(const Piece& piece, const Block::Fragment& fragment) {
   const muster_op op = piece.collective.op;
   const std::span<const Member> members = piece.members;
   const auto stretch = static_cast<std::uint32_t>(piece.stretch);
@@ -147,7 +147,7 @@ void carry_out(const Piece& piece) {
   const Share& any = *piece.members.front().share;
   const auto& cut = has_target_blocks(c.op, true) ? any.target_blocks : any.source_blocks;
   for_each_fragment(entries_of(c, cut, piece.stretch), piece.first, piece.last,
-                    [&](const Fragment& fragment) { carry_out(piece, fragment); });
+                    [&](const Block::Fragment& fragment) { carry_out(piece, fragment); });
 }
 
 void copy(const Piece& piece, const Member& to, std::size_t target_block, const Member& from,

@@ -48,7 +48,7 @@ class EarlyRequests {
 
   std::pmr::map<OperationKey, Requests> requests_;
   std::vector<std::size_t> counts_;  // by NodeIndex
-  BudgetedPieces pieces_;
+  MemoryBudget::Pieces pieces_;
 };
 
 }  // namespace muster::transport::span

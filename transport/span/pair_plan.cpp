@@ -165,7 +165,7 @@ std::uint64_t PairPlan::bytes() const {
 
 bool PairPlan::in_place(std::span<const LocalMember> members) const {
   for (std::size_t i = 0; i < extents_.size(); ++i) {
-    const Bases& bases = members[i].bases;
+    const Share::Bases& bases = members[i].bases;
     const auto [given, got] = extents_[i];
     if (given > 0 && got > 0 && std::less<>()(bases.source, bases.target + got) &&
         std::less<>()(static_cast<const std::byte*>(bases.target), bases.source + given))

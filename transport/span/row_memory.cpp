@@ -12,10 +12,10 @@ RowMemory::RowMemory(const Collective& collective, const NodeRow& row, std::span
 
 // `view_of` a block: the view of it.
 template<class ViewOf>
-std::byte* RowMemory::whole(ElementRange range, ViewOf view_of) const {
+std::byte* RowMemory::whole(NodeRow::Range range, ViewOf view_of) const {
   std::byte *begin = nullptr, *end = nullptr;
   bool is_whole = true;
-  row_.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t) {
+  row_.for_each_block(range, [&](std::uint32_t block, NodeRow::Range elements, std::uint64_t) {
     const auto view = view_of(block);
     is_whole = is_whole && view.base != nullptr;
     if (!is_whole) return;
@@ -29,7 +29,7 @@ std::byte* RowMemory::whole(ElementRange range, ViewOf view_of) const {
   return is_whole ? begin : nullptr;
 }
 
-std::byte* RowMemory::source_of(ElementRange range) const {
+std::byte* RowMemory::source_of(NodeRow::Range range) const {
   const bool folds = has_reduction(c_.op);
   if (folds && (members_.size() != 1 || c_.redop == MUSTER_PREMUL_SUM)) return nullptr;
   return whole(range, [&](std::uint32_t block) -> BlockView<const std::byte> {
@@ -40,7 +40,7 @@ std::byte* RowMemory::source_of(ElementRange range) const {
   });
 }
 
-std::byte* RowMemory::target_of(ElementRange range) const {
+std::byte* RowMemory::target_of(NodeRow::Range range) const {
   return whole(range, [&](std::uint32_t block) -> BlockView<std::byte> {
     const LocalMember* getter = nullptr;
     if (!may_share_target(c_.op))

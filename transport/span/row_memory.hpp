@@ -18,13 +18,13 @@ class RowMemory {
   RowMemory(const Collective& collective, const NodeRow& row, std::span<const LocalMember> members);
 
   // Where a member has the node's contribution as it is. It is only read.
-  std::byte* source_of(ElementRange range) const;
+  std::byte* source_of(NodeRow::Range range) const;
   // Where the first member that gets the range gets it.
-  std::byte* target_of(ElementRange range) const;
+  std::byte* target_of(NodeRow::Range range) const;
 
  private:
   template<class ViewOf>
-  std::byte* whole(ElementRange range, ViewOf view_of) const;
+  std::byte* whole(NodeRow::Range range, ViewOf view_of) const;
 
   const Collective& c_;
   const NodeRow& row_;

@@ -31,6 +31,9 @@
 namespace muster::transport::span {
 namespace {
 
+using Range = NodeRow::Range;
+using Move = Round::Move;
+
 constexpr std::size_t kBytesInFlight = 3 * kChunkBytes;
 constexpr std::size_t kPartBytes = 128 << 10;
 constexpr std::size_t kSmallBytes = 32 << 10;  // work that is not worth waking a worker
@@ -71,8 +74,8 @@ class RowOperation final : public SpanOperation {
     explicit ChunkInFlight(std::pmr::memory_resource* memory)
         : cut(memory), places(memory), inbox_at(memory) {}
     std::uint32_t index = 0;
-    RowChunk cut;                            // a later chunk
-    const RowChunk* chunk = nullptr;         // that one, or the plan's first
+    NodeRow::Chunk cut;                      // a later chunk
+    const NodeRow::Chunk* chunk = nullptr;   // that one, or the plan's first
     std::pmr::vector<ChunkMemory> places;    // by slice
     Staging::Piece own;                      // contributions that do not lie with members
     Staging::Piece inbox;                    // of peers, in the present round
@@ -207,7 +210,7 @@ void RowOperation::place(ChunkInFlight& flight) {
 
 // Whether no message of the chunk is too short for that.
 bool RowOperation::is_direct(const ChunkInFlight& flight) const {
-  return std::all_of(flight.chunk->slices.begin(), flight.chunk->slices.end(), [this](ElementRange slice) {
+  return std::all_of(flight.chunk->slices.begin(), flight.chunk->slices.end(), [this](Range slice) {
     return slice.count() == 0 || slice.count() * plan_.element >= context_.freed_on_close_from;
   });
 }
@@ -216,8 +219,8 @@ bool RowOperation::is_direct(const ChunkInFlight& flight) const {
 void RowOperation::place_with_members(ChunkInFlight& flight) const {
   const auto& slices = flight.chunk->slices;
   const bool is_vector = !has_agreed_blocks(prepared().collective().op);
-  const ElementRange all{slices.front().first, slices.back().last};
-  const auto in_vector = [&](std::byte* begin, ElementRange range) {
+  const Range all{slices.front().first, slices.back().last};
+  const auto in_vector = [&](std::byte* begin, Range range) {
     return begin == nullptr ? nullptr : begin + (range.first - all.first) * plan_.element;
   };
   const RowMemory memory(prepared().collective(), plan_.row, members());
@@ -226,7 +229,7 @@ void RowOperation::place_with_members(ChunkInFlight& flight) const {
       is_vector && (plan_.needs(0) || plan_.needs(prepared().here())) ? memory.target_of(all) : nullptr;
   for (std::uint32_t slice = 0; slice < slices.size(); ++slice) {
     ChunkMemory& place = flight.places[slice];
-    const ElementRange range = slices[slice];
+    const Range range = slices[slice];
     if (plan_.needs(slice)) place.result = is_vector ? in_vector(target, range) : memory.target_of(range);
     if (!plan_.gives(slice)) continue;
     place.own = is_vector ? in_vector(source, range) : memory.source_of(range);
@@ -313,11 +316,11 @@ void RowOperation::run(ChunkInFlight& flight, std::uint64_t first, std::uint64_t
 
 void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = prepared().collective();
-  flight.chunk->for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
+  flight.chunk->for_each_slice(first, last, [&](std::size_t slice, Range range) {
     const ChunkMemory& place = flight.places[slice];
     if (!plan_.gives(static_cast<std::uint32_t>(slice)) || place.is_source) return;
     const std::uint64_t length = flight.chunk->slices[slice].count();
-    plan_.row.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
+    plan_.row.for_each_block(range, [&](std::uint32_t block, Range elements, std::uint64_t at) {
       const std::uint64_t into = at - flight.chunk->slices[slice].first;
       const auto row = [&](std::uint32_t r, std::uint64_t element) {
         return place.own + (r * length + into + element) * plan_.element;
@@ -340,7 +343,7 @@ void RowOperation::pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_
       }
       // All members have their pieces at the same elements, so the first one's fragments are those of all.
       const auto lead = source_block(c, members().front(), block, plan_.element);
-      for_each_fragment(lead.entries, elements.first, elements.last, [&](const Fragment& fragment) {
+      for_each_fragment(lead.entries, elements.first, elements.last, [&](const Block::Fragment& fragment) {
         const std::uint64_t within = fragment.cut_offset - lead.entries[fragment.piece].offset;
         FoldSources sources;
         for (const LocalMember& giver : members()) {
@@ -438,8 +441,8 @@ void RowOperation::drain_rest(Rest& rest) {
       begun = flight.round + (flight.state == State::kMoving || flight.state == State::kFolding ? 1 : 0);
       given = begun - (flight.state == State::kMoving && !flight.is_sent ? 1 : 0);
     }
-    RowChunk room(context_.memory);
-    const RowChunk& chunk = plan_.chunk(index, room);
+    NodeRow::Chunk room(context_.memory);
+    const NodeRow::Chunk& chunk = plan_.chunk(index, room);
     for (std::size_t round = given; round < plan_.schedule.size(); ++round) {
       const MessageTag number = plan_.number_of(index, round);
       const auto is_message = [&](std::size_t bytes) {
@@ -515,14 +518,14 @@ void RowOperation::begin_delivery(ChunkInFlight& flight) {
 
 void RowOperation::deliver(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last) {
   const Collective& c = prepared().collective();
-  flight.chunk->for_each_slice(first, last, [&](std::size_t slice, ElementRange range) {
+  flight.chunk->for_each_slice(first, last, [&](std::size_t slice, Range range) {
     if (!plan_.needs(static_cast<std::uint32_t>(slice))) return;
     std::byte* const outcome = outcome_of(flight, slice);
     const std::uint64_t begin = flight.chunk->slices[slice].first;
     if (plan_.folds && !plan_.unfolded && c.redop == MUSTER_AVG)
       average(outcome + (range.first - begin) * plan_.element, range.count(), prepared().span().ranks(),
               c.dtype == MUSTER_F64);
-    plan_.row.for_each_block(range, [&](std::uint32_t block, ElementRange elements, std::uint64_t at) {
+    plan_.row.for_each_block(range, [&](std::uint32_t block, Range elements, std::uint64_t at) {
       const auto to = [&](const LocalMember& getter) {
         if (getter.bases.target == nullptr) return;  // the root may ask for no copy of its own
         const auto view = target_block(c, getter, block, plan_.element);

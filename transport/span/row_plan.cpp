@@ -32,15 +32,16 @@ RowPlan::RowPlan(const Collective& collective, const Span& span, const SpanningO
   is_large = !unfolded && row.elements() * element >= direct_from;
   lands.resize(nodes);
   for (const Round& round : schedule)
-    for (const Move& move : round.receives)
+    for (const Round::Move& move : round.receives)
       std::fill(lands.begin() + move.first, lands.begin() + move.last, true);
 }
 
 std::uint64_t RowPlan::bytes() const {
   std::uint64_t moves = 0;
   for (const Round& round : schedule) moves += round.sends.size() + round.receives.size();
-  return moves * sizeof(Move) + schedule.size() * sizeof(Round) + row.blocks() * sizeof(ElementRange) * 2 +
-         member_count.size() * (sizeof(ElementRange) + 2 * sizeof(std::uint64_t)) +
+  return moves * sizeof(Round::Move) + schedule.size() * sizeof(Round) +
+         row.blocks() * sizeof(NodeRow::Range) * 2 +
+         member_count.size() * (sizeof(NodeRow::Range) + 2 * sizeof(std::uint64_t)) +
          ordinal.size() * sizeof(std::uint32_t);
 }
 

@@ -22,7 +22,7 @@ struct RowPlan {
           std::size_t direct_from);
 
   // Chunk `index`, which is the first one or goes into `room`.
-  const RowChunk& chunk(std::uint32_t index, RowChunk& room) const {
+  const NodeRow::Chunk& chunk(std::uint32_t index, NodeRow::Chunk& room) const {
     if (index == 0) return first_chunk;
     row.cut(index, chunks, room);
     return room;
@@ -41,7 +41,7 @@ struct RowPlan {
   }
   std::uint64_t messages() const { return std::uint64_t{chunks} * schedule.size(); }
   std::uint64_t bytes() const;  // of its lists, about
-  std::size_t bytes_of(const RowChunk& of_chunk, const Move& move, std::uint32_t rows) const {
+  std::size_t bytes_of(const NodeRow::Chunk& of_chunk, const Round::Move& move, std::uint32_t rows) const {
     const auto& at = of_chunk.at;
     return static_cast<std::size_t>(at[move.last] - at[move.first]) * element * (move.result ? 1 : rows);
   }
@@ -58,7 +58,7 @@ struct RowPlan {
   std::vector<std::uint32_t> ordinal;       // by member: among those of its node
   std::size_t chunk_bytes = kChunkBytes;    // messages of operations that move whole chunks: half of it
   std::uint32_t chunks = 0;
-  RowChunk first_chunk;
+  NodeRow::Chunk first_chunk;
   Schedule schedule;
   std::vector<bool> lands;  // by slice: a message brings it
 };

@@ -29,7 +29,7 @@ struct BlockView {
   // Calls visit(bytes, first, count) for each stretch of memory of elements [from, to).
   template<class Visit>
   void for_each(std::uint64_t from, std::uint64_t to, Visit visit) const {
-    for_each_fragment(entries, from, to, [&](const Fragment& fragment) {
+    for_each_fragment(entries, from, to, [&](const Block::Fragment& fragment) {
       visit(base + fragment.cut_offset * element, fragment.first, fragment.count);
     });
   }

@@ -12,6 +12,12 @@
 namespace muster::blame {
 namespace {
 
+using Link = Report::Link;
+using Culprit = Report::Culprit;
+using Confidence = Report::Confidence;
+using Diagnosis = Report::Diagnosis;
+using Process = RankState::Process;
+
 template<class Enum, std::size_t N>
 const char* word(const std::array<const char*, N>& words, Enum value) noexcept {
   const auto index = static_cast<std::size_t>(value);
@@ -22,13 +28,13 @@ constexpr std::array kDiagnosisWords = {
     "healthy",          "slow",     "unknown", "not_joined", "not_attached",
     "mismatch_pending", "deadlock", "frozen",  "stopped",    "dead"};
 
-std::optional<Diagnosis> diagnosis_of(ProcessState state) {
+std::optional<Diagnosis> diagnosis_of(Process state) {
   switch (state) {
-    case ProcessState::kDead:
+    case Process::kDead:
       return Diagnosis::kDead;
-    case ProcessState::kStopped:
+    case Process::kStopped:
       return Diagnosis::kStopped;
-    case ProcessState::kFrozen:
+    case Process::kFrozen:
       return Diagnosis::kFrozen;
     default:
       return std::nullopt;
@@ -55,7 +61,7 @@ class Search {
         marks_(snapshot.waits.size(), Mark::kNew),
         goes_on_(snapshot.waits.size(), false) {
     for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
-      for (const Arrived& arrived : snapshot.waits[w].arrived) add_place(arrived.rank, w);
+      for (const Wait::Arrived& arrived : snapshot.waits[w].arrived) add_place(arrived.rank, w);
       for (const std::uint32_t rank : snapshot.waits[w].awaiting) add_place(rank, w);
     }
   }
@@ -96,7 +102,7 @@ class Search {
         ends_.push_back({{inside, *bad, ""}, w, certain});
     if (wait.missing.empty()) (is_seen(wait) ? running_ : unseen_).push_back(w);
     if (!wait.difference.empty()) differing_.push_back(w);
-    for (const Missing& missing : wait.missing) follow(w, missing, certain);
+    for (const Wait::Missing& missing : wait.missing) follow(w, missing, certain);
     marks_[w] = Mark::kDone;
   }
 
@@ -106,7 +112,7 @@ class Search {
                        [this](std::uint32_t number) { return rank(number).local; });
   }
 
-  void follow(std::size_t w, const Missing& missing, bool certain) {
+  void follow(std::size_t w, const Wait::Missing& missing, bool certain) {
     if (!rank(missing.rank).unknown.empty())
       return ends_.push_back({{missing.rank, Diagnosis::kUnknown, ""}, w, certain});
     if (missing.behind && *missing.behind < snapshot_.waits.size())
@@ -234,7 +240,7 @@ class Search {
                  [&](std::size_t w) { return !goes_on_[w]; });
     report.wait = oldest(ground.empty() ? waits : ground);
     const auto unseen = [&](const Culprit& c) {
-      return c.diagnosis == Diagnosis::kNotJoined && rank(c.rank).process == ProcessState::kUnknown;
+      return c.diagnosis == Diagnosis::kNotJoined && rank(c.rank).process == Process::kUnknown;
     };
     const auto silent = [](const Culprit& c) { return c.diagnosis == Diagnosis::kUnknown; };
     if (std::any_of(report.culprits.begin(), report.culprits.end(), unseen) ||
@@ -265,12 +271,12 @@ void rule_out(const Snapshot& snapshot, Report& report) {
     if (number >= snapshot.ranks.size()) return;
     seen = seen && snapshot.ranks[number].unknown.empty();
     if (!snapshot.ranks[number].attached) return;
-    const ProcessState state = snapshot.ranks[number].process;
-    seen = seen && state != ProcessState::kUnknown;
+    const Process state = snapshot.ranks[number].process;
+    seen = seen && state != Process::kUnknown;
     ill = ill || diagnosis_of(state).has_value();
   };
   for (const Wait& wait : snapshot.waits) {
-    for (const Missing& missing : wait.missing) look(missing.rank);
+    for (const Wait::Missing& missing : wait.missing) look(missing.rank);
     for (const std::uint32_t inside : wait.inside) look(inside);
   }
   for (const Culprit& culprit : report.culprits) look(culprit.rank);
@@ -332,7 +338,7 @@ void advise(const Snapshot& snapshot, Report& report) {
 
 }  // namespace
 
-const char* process_state_name(ProcessState state) noexcept {
+const char* process_state_name(Process state) noexcept {
   return word(std::array{"unknown", "running", "stopped", "frozen", "dead"}, state);
 }
 

@@ -16,41 +16,39 @@
 
 namespace muster::blame {
 
-enum class Diagnosis : std::uint8_t {
-  kHealthy,          // no operation is older than the snapshot's patience, and every process can go on
-  kSlow,             // all members have arrived; the operation runs
-  kUnknown,          // nothing is known of a missing member: its node has not answered
-  kNotJoined,        // the process of a missing member runs
-  kNotAttached,      // a missing member has no process in the job
-  kMismatchPending,  // members of one group are in different operations, which will fail or hang
-  // A circle of operations: each waits for a member that waits in the next. So is one within a group, if
-  // every part is submitted, behind another: the operations fit each other, and their order does not.
-  kDeadlock,
-  kFrozen,
-  kStopped,
-  kDead,
-};
-const char* diagnosis_name(Diagnosis diagnosis) noexcept;  // "not_joined"
-
-enum class Confidence : std::uint8_t { kLow, kMedium, kHigh };
-const char* confidence_name(Confidence confidence) noexcept;
-
-struct Culprit {
-  std::uint32_t rank = 0;
-  Diagnosis diagnosis = Diagnosis::kNotJoined;
-  std::string reason;  // what the rank's own start waits for; empty: the rank has submitted none
-};
-
-// One step of a circle: `rank` waits in `wait` for `waits_for`, which waits in the `wait` of the next step.
-struct Link {
-  std::uint32_t rank = 0;
-  std::size_t wait = 0;
-  std::uint32_t waits_for = 0;
-  bool certain = false;  // `waits_for` has its part queued behind the next wait, or its caller blocks in it
-  std::string stands = {};  // where that part stands, as Missing::stands; empty: it is not submitted
-};
-
 struct Report {
+  enum class Diagnosis : std::uint8_t {
+    kHealthy,          // no operation is older than the snapshot's patience, and every process can go on
+    kSlow,             // all members have arrived; the operation runs
+    kUnknown,          // nothing is known of a missing member: its node has not answered
+    kNotJoined,        // the process of a missing member runs
+    kNotAttached,      // a missing member has no process in the job
+    kMismatchPending,  // members of one group are in different operations, which will fail or hang
+    // A circle of operations: each waits for a member that waits in the next. So is one within a group, if
+    // every part is submitted, behind another: the operations fit each other, and their order does not.
+    kDeadlock,
+    kFrozen,
+    kStopped,
+    kDead,
+  };
+
+  enum class Confidence : std::uint8_t { kLow, kMedium, kHigh };
+
+  struct Culprit {
+    std::uint32_t rank = 0;
+    Diagnosis diagnosis = Diagnosis::kNotJoined;
+    std::string reason;  // what the rank's own start waits for; empty: the rank has submitted none
+  };
+
+  // One step of a circle: `rank` waits in `wait` for `waits_for`, which waits in the `wait` of the next step.
+  struct Link {
+    std::uint32_t rank = 0;
+    std::size_t wait = 0;
+    std::uint32_t waits_for = 0;
+    bool certain = false;  // `waits_for` has its part queued behind the next wait, or its caller blocks in it
+    std::string stands = {};  // where that part stands, as Wait::Missing::stands; empty: it is not submitted
+  };
+
   Diagnosis diagnosis = Diagnosis::kHealthy;
   Confidence confidence = Confidence::kHigh;
   std::optional<std::size_t> wait;  // the oldest incomplete operation on the way to the cause
@@ -59,6 +57,8 @@ struct Report {
   std::vector<std::string> ruled_out;
   std::vector<std::string> next;  // commands to type
 };
+const char* diagnosis_name(Report::Diagnosis diagnosis) noexcept;  // "not_joined"
+const char* confidence_name(Report::Confidence confidence) noexcept;
 
 // `about`: index of the wait whose deadline has passed; the search starts there, whatever the wait's age.
 // Without it the search starts at waits older than the snapshot's patience. If there are none, the report

@@ -15,7 +15,7 @@ bool contains(const std::vector<std::uint32_t>& ranks, std::uint32_t rank) {
 
 bool has_come(const Wait& wait, std::uint32_t rank) {
   return std::any_of(wait.arrived.begin(), wait.arrived.end(),
-                     [rank](const Arrived& arrived) { return arrived.rank == rank; });
+                     [rank](const Wait::Arrived& arrived) { return arrived.rank == rank; });
 }
 
 // The instant by the clock of the merging node.
@@ -93,7 +93,7 @@ class Merger {
       if (found == spanning_.end()) add_wait(part, its, index);
       Wait& wait = merged_.waits[index];
       wait.since = std::min(wait.since, rebased(part, its.since, merged_.now));
-      for (const Arrived& arrived : its.arrived)
+      for (const Wait::Arrived& arrived : its.arrived)
         if (contains(part.ranks, arrived.rank) && !has_come(wait, arrived.rank))
           wait.arrived.push_back({arrived.rank, rebased(part, arrived.at, merged_.now)});
       if (wait.difference.empty()) wait.difference = its.difference;
@@ -117,7 +117,7 @@ class Merger {
   void explain(std::size_t p) {
     const NodePart& part = parts_[p];
     for (std::size_t w = 0; w < part.snapshot->waits.size(); ++w)
-      for (const Missing& missing : part.snapshot->waits[w].missing) {
+      for (const Wait::Missing& missing : part.snapshot->waits[w].missing) {
         Wait& wait = merged_.waits[at_[p][w]];
         const bool known = contains(part.ranks, missing.rank) && !has_come(wait, missing.rank);
         if (known) wait.missing.push_back(moved(p, missing));
@@ -125,8 +125,8 @@ class Merger {
   }
 
   // The missing member's `behind` as an index into the merged waits.
-  Missing moved(std::size_t p, const Missing& missing) const {
-    Missing here = missing;
+  Wait::Missing moved(std::size_t p, const Wait::Missing& missing) const {
+    Wait::Missing here = missing;
     if (here.behind && *here.behind < at_[p].size())
       here.behind = at_[p][*here.behind];
     else
@@ -139,7 +139,7 @@ class Merger {
   void complete(Wait& wait) {
     for (const std::uint32_t rank : wait.takes_part) {
       const bool listed = std::any_of(wait.missing.begin(), wait.missing.end(),
-                                      [rank](const Missing& missing) { return missing.rank == rank; });
+                                      [rank](const Wait::Missing& missing) { return missing.rank == rank; });
       if (has_come(wait, rank) || listed) continue;
       const std::size_t p = part_of_[rank];
       if (!parts_[p].snapshot || !merged_.ranks[rank].local) {
@@ -162,8 +162,8 @@ class Merger {
     });
   }
 
-  Missing held_back(std::size_t p, std::uint32_t rank, const SpanKey& key) const {
-    for (const Queued& queued : parts_[p].snapshot->queued)
+  Wait::Missing held_back(std::size_t p, std::uint32_t rank, const SpanKey& key) const {
+    for (const Snapshot::Queued& queued : parts_[p].snapshot->queued)
       if (queued.part.rank == rank && queued.place.same_place(key) && queued.place.tag == key.tag)
         return moved(p, queued.part);
     return {rank, {}, {}};

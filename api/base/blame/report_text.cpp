@@ -10,6 +10,9 @@
 namespace muster::blame {
 namespace {
 
+using Link = Report::Link;
+using Diagnosis = Report::Diagnosis;
+
 constexpr std::size_t kListedMax = 16;  // ranks, or waits, that get a line of their own
 
 std::string seconds(Nanos span) {
@@ -24,7 +27,7 @@ const RankState& state_of(const Snapshot& snapshot, std::uint32_t rank) {
 
 std::vector<std::uint32_t> missing_of(const Wait& wait) {
   std::vector<std::uint32_t> ranks;
-  for (const Missing& missing : wait.missing) ranks.push_back(missing.rank);
+  for (const Wait::Missing& missing : wait.missing) ranks.push_back(missing.rank);
   return ranks;
 }
 
@@ -32,7 +35,7 @@ std::vector<std::uint32_t> missing_of(const Wait& wait) {
 std::vector<std::uint32_t> here_of(const Wait& wait) {
   if (wait.arrived.empty()) return wait.inside;
   std::vector<std::uint32_t> ranks;
-  for (const Arrived& arrived : wait.arrived) ranks.push_back(arrived.rank);
+  for (const Wait::Arrived& arrived : wait.arrived) ranks.push_back(arrived.rank);
   return ranks;
 }
 
@@ -115,11 +118,11 @@ std::string lanes_of_one_operation(const Snapshot& snapshot, const Report& repor
   std::vector<const Wait*> waits = waits_in(snapshot, report);
   std::sort(waits.begin(), waits.end(),
             [](const Wait* a, const Wait* b) { return here_of(*a) < here_of(*b); });
-  const Operation& first = waits.front()->operation;
+  const Wait::Operation& first = waits.front()->operation;
   if (first.tag) return {};
   std::string text;
   for (const Wait* wait : waits) {
-    const Operation& operation = wait->operation;
+    const Wait::Operation& operation = wait->operation;
     const bool same =
         wait->path == Path::kEngine && !first.common.empty() && operation.common == first.common;
     const bool again = std::any_of(waits.begin(), waits.end(), [&](const Wait* other) {
@@ -220,7 +223,7 @@ void add_stragglers(const Snapshot& snapshot, std::string* out) {
 }
 
 void add_silent(const Snapshot& snapshot, std::string* out) {
-  for (const SilentNode& silent : snapshot.silent)
+  for (const Snapshot::SilentNode& silent : snapshot.silent)
     *out += fmt::format("silent   {}: {}; unknown: {}\n", silent.node, silent.why, plural(silent.ranks));
 }
 
@@ -233,7 +236,7 @@ void add_lines(const char* head, const std::vector<std::string>& lines, std::str
 
 }  // namespace
 
-std::string Operation::name() const {
+std::string Wait::Operation::name() const {
   return tag ? fmt::format("{} of tag {}", label, *tag) : label;
 }
 
@@ -257,7 +260,7 @@ std::string because(const Snapshot& snapshot, const Report& report) {
                                     Diagnosis::kNotAttached, Diagnosis::kNotJoined, Diagnosis::kUnknown}) {
     std::vector<std::uint32_t> ranks;
     std::string reason;
-    for (const Culprit& culprit : report.culprits) {
+    for (const Report::Culprit& culprit : report.culprits) {
       if (culprit.diagnosis != diagnosis) continue;
       ranks.push_back(culprit.rank);
       if (reason.empty()) reason = culprit.reason;

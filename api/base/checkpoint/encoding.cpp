@@ -102,8 +102,8 @@ Result<std::size_t> index_in(const Json& object, const char* key, Index& into) {
 }
 
 // `key`: as the text names what is read.
-Result<Notes> notes_of(const Json& said, std::string_view key) {
-  Notes notes;
+Result<CheckpointRecord::Notes> notes_of(const Json& said, std::string_view key) {
+  CheckpointRecord::Notes notes;
   if (!said.is_object()) return corrupt("\"{}\" is not an object of texts", key);
   for (const auto& [name, value] : said.items()) {
     if (!value.is_string())
@@ -128,7 +128,8 @@ Result<std::vector<Hash128>> sums_of(const Json& said, const std::string& name, 
   return sums;
 }
 
-Result<SavedBox> box_of(const Json& said, const SavedTensor& tensor, std::span<const SavedFile> files) {
+Result<SavedBox> box_of(const Json& said, const SavedTensor& tensor,
+                        std::span<const CheckpointRecord::File> files) {
   SavedBox saved;
   MUSTER_ASSIGN_OR_RETURN(saved.box.dims, index_in(said, "offset", saved.box.offset));
   MUSTER_ASSIGN_OR_RETURN(const std::size_t lengths, index_in(said, "length", saved.box.length));
@@ -153,7 +154,7 @@ muster_dtype dtype_of(std::string_view name) {
   return found == std::end(kDtypes) ? 0 : found->dtype;
 }
 
-Result<SavedTensor> tensor_of(const Json& said, std::span<const SavedFile> files) {
+Result<SavedTensor> tensor_of(const Json& said, std::span<const CheckpointRecord::File> files) {
   SavedTensor tensor;
   MUSTER_ASSIGN_OR_RETURN(tensor.name, text_in(said, "name"));
   if (!tensor.name.empty())
@@ -174,12 +175,12 @@ Result<SavedTensor> tensor_of(const Json& said, std::span<const SavedFile> files
   return tensor;
 }
 
-Result<std::vector<SavedFile>> files_of(const Json& said) {
+Result<std::vector<CheckpointRecord::File>> files_of(const Json& said) {
   MUSTER_ASSIGN_OR_RETURN(const Json* values, list_in(said, "files"));
-  std::vector<SavedFile> files;
+  std::vector<CheckpointRecord::File> files;
   std::uint64_t bytes = 0;
   for (const Json& value : *values) {
-    SavedFile file;
+    CheckpointRecord::File file;
     MUSTER_ASSIGN_OR_RETURN(file.name, text_in(value, "name"));
     MUSTER_ASSIGN_OR_RETURN(file.bytes, number_in(value, "bytes"));
     constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -228,7 +229,8 @@ Status check_files(const CheckpointRecord& record) {
 // Each number in its decimal form, no blanks.
 Json json_of(const CheckpointRecord& record) {
   Json files = Json::array();
-  for (const SavedFile& file : record.files) files.push_back({{"name", file.name}, {"bytes", file.bytes}});
+  for (const CheckpointRecord::File& file : record.files)
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}});
   Json tensors = Json::array();
   for (const SavedTensor& tensor : record.tensors) {
     Json boxes = Json::array();
@@ -368,7 +370,7 @@ Result<CheckpointRecord> record_of(std::string_view text) {
   return record;
 }
 
-Status check_notes(const Notes& notes) {
+Status check_notes(const CheckpointRecord::Notes& notes) {
   std::size_t bytes = 0;
   for (const auto& [key, value] : notes) bytes += key.size() + value.size();
   if (bytes <= kNotesBytesMax) return {};

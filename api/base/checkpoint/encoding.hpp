@@ -45,7 +45,7 @@ std::string safetensors_header(const CheckpointRecord& record);
 // not have, a name that it refuses, or more notes than kNotesBytesMax.
 Result<CheckpointRecord> safetensors_record(std::string_view text, std::uint64_t data_bytes);
 // Errors: kUnsupported, for more than kNotesBytesMax.
-Status check_notes(const Notes& notes);
+Status check_notes(const CheckpointRecord::Notes& notes);
 
 // The file that has each tensor, by the tensor's name; the file lies beside the index. It is the "weight_map"
 // of model.safetensors.index.json.

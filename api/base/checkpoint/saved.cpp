@@ -100,7 +100,7 @@ const SavedTensor* CheckpointRecord::find(std::string_view name) const {
 
 std::uint64_t CheckpointRecord::bytes() const {
   return std::accumulate(files.begin(), files.end(), std::uint64_t{0},
-                         [](std::uint64_t sum, const SavedFile& file) { return sum + file.bytes; });
+                         [](std::uint64_t sum, const File& file) { return sum + file.bytes; });
 }
 
 Result<std::uint64_t> bytes_of(const SavedTensor& tensor) {

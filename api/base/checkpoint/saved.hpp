@@ -41,20 +41,20 @@ struct SavedTensor {
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
-struct SavedFile {
-  std::string name;
-  std::uint64_t bytes = 0;
-  friend bool operator==(const SavedFile&, const SavedFile&) = default;
-};
-
-// The free-text metadata of a file of tensors, such as its format: safetensors' __metadata__.
-using Notes = std::map<std::string, std::string>;
-
 // A whole checkpoint, as its metadata tells it.
 struct CheckpointRecord {
+  struct File {
+    std::string name;
+    std::uint64_t bytes = 0;
+    friend bool operator==(const File&, const File&) = default;
+  };
+
+  // The free-text metadata of a file of tensors, such as its format: safetensors' __metadata__.
+  using Notes = std::map<std::string, std::string>;
+
   std::uint64_t step = 0;
   Notes notes;  // of the files that it was imported from
-  std::vector<SavedFile> files;
+  std::vector<File> files;
   std::vector<SavedTensor> tensors;  // in rising order of their names
   // Null if there is none.
   const SavedTensor* find(std::string_view name) const;

@@ -111,7 +111,7 @@ Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, st
       saved.at = bytes[saved.file];
       bytes[saved.file] += bytes_of(saved.box, made.tensor.dtype);
       if (made.holders[i].size() < 2) continue;
-      Replicas replicas{{plan.record.tensors.size(), i}, {}};
+      WritePlan::Replicas replicas{{plan.record.tensors.size(), i}, {}};
       for (const Offer& offer : made.holders[i]) replicas.members.push_back(offer.member);
       plan.replicas.push_back(std::move(replicas));
     }
@@ -130,8 +130,8 @@ Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, st
   return plan;
 }
 
-std::vector<BoxIndex> boxes_of(const WritePlan& plan, std::int64_t member) {
-  std::vector<BoxIndex> places;
+std::vector<WritePlan::BoxIndex> boxes_of(const WritePlan& plan, std::int64_t member) {
+  std::vector<WritePlan::BoxIndex> places;
   const auto file = std::ranges::find(plan.writers, member);
   if (file == plan.writers.end()) return places;
   const auto index = static_cast<std::size_t>(file - plan.writers.begin());

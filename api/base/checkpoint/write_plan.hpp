@@ -21,21 +21,21 @@ struct OwnTensor {
   friend bool operator==(const OwnTensor&, const OwnTensor&) = default;
 };
 
-// A box, by its places in the record.
-struct BoxIndex {
-  std::size_t tensor = 0;
-  std::size_t box = 0;
-  friend bool operator==(const BoxIndex&, const BoxIndex&) = default;
-};
-
-// A box that several members have.
-struct Replicas {
-  BoxIndex place;
-  std::vector<std::int64_t> members;  // rising
-  friend bool operator==(const Replicas&, const Replicas&) = default;
-};
-
 struct WritePlan {
+  // A box, by its places in the record.
+  struct BoxIndex {
+    std::size_t tensor = 0;
+    std::size_t box = 0;
+    friend bool operator==(const BoxIndex&, const BoxIndex&) = default;
+  };
+
+  // A box that several members have.
+  struct Replicas {
+    BoxIndex place;
+    std::vector<std::int64_t> members;  // rising
+    friend bool operator==(const Replicas&, const Replicas&) = default;
+  };
+
   CheckpointRecord record;            // without checksums
   std::vector<std::int64_t> writers;  // the member that writes each of the record's files
   std::vector<Replicas> replicas;     // by place
@@ -51,6 +51,6 @@ struct WritePlan {
 Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, std::uint64_t step);
 
 // The boxes that a member writes, in the order of its file.
-std::vector<BoxIndex> boxes_of(const WritePlan& plan, std::int64_t member);
+std::vector<WritePlan::BoxIndex> boxes_of(const WritePlan& plan, std::int64_t member);
 
 }  // namespace muster::checkpoint

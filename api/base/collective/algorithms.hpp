@@ -120,9 +120,6 @@ inline Estimate faces(const Terms& t) {
 
 }  // namespace estimate
 
-// Whether what a member gives stands in the line of its slot.
-enum class Payload : std::uint8_t { kInLine, kApart };
-
 #define MUSTER_ALGORITHMS(ROW) \
   ROW(kSmall, small, kInLine)  \
   ROW(kTurns, turns, kInLine)  \
@@ -139,12 +136,15 @@ enum class Algorithm : std::uint8_t {
 };
 
 struct AlgorithmRow {
+  // Whether what a member gives stands in the line of its slot.
+  enum class Payload : std::uint8_t { kInLine, kApart };
+
   const char* name;
   Payload payload;
   Estimate (*estimate)(const Terms& terms);
 };
 inline constexpr AlgorithmRow kAlgorithmRows[] = {
-#define MUSTER_ROW(id, name, payload) {#name, Payload::payload, estimate::name},
+#define MUSTER_ROW(id, name, payload) {#name, AlgorithmRow::Payload::payload, estimate::name},
     MUSTER_ALGORITHMS(MUSTER_ROW)
 #undef MUSTER_ROW
 };

@@ -169,7 +169,7 @@ Result<std::vector<Block>> pieces_of(const Side& side, std::span<const muster_pi
 }
 
 // Elements of each block, and where its pieces begin.
-Status add_pieces(const ShareCounts& counts, std::int32_t ranks, Collective& c,
+Status add_pieces(const Share::Counts& counts, std::int32_t ranks, Collective& c,
                   std::vector<std::uint64_t>& sums) {
   const char* const name = has_target_blocks(c.op, false) ? "target_blocks" : "source_blocks";
   if (!has_agreed_blocks(c.op))
@@ -209,7 +209,7 @@ bool is_even(std::span<const std::uint64_t> counts) {
 
 // The member's half of an operation whose blocks lie in pieces: all pieces on the cut side, and its own block
 // on the other, end to end or in the same pieces.
-Result<Share> in_pieces(const Collective& c, Share share, const ShareCounts& counts) {
+Result<Share> in_pieces(const Collective& c, Share share, const Share::Counts& counts) {
   const bool of_target = has_target_blocks(c.op, false);
   const Side side{of_target ? "target_blocks" : "source_blocks", 0, {}, {}};
   MUSTER_ASSIGN_OR_RETURN(auto cut, pieces_of(side, counts.pieces, dtype_bytes(c.dtype)));
@@ -253,7 +253,7 @@ Face make_face(const muster_face& said, std::byte* data) noexcept {
 }
 
 Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
-                                   const ShareCounts& counts) {
+                                   const Share::Counts& counts) {
   Collective c;
   c.op = said.op;
   if (!has_data(said.op)) return c;
@@ -265,7 +265,7 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
     if (said.peer < 0 || said.peer >= ranks)
       return fail(Code::kBadArgument, "peer {} of {} is not a member: the group has 0..{}", said.peer,
                   op_name(said.op), ranks - 1);
-    const bool sends = row_of(said.op).peer == PeerRole::kReceiver;
+    const bool sends = row_of(said.op).peer == OperationRow::Peer::kReceiver;
     c.root = sends ? index : said.peer;
     if (is_transfer(said.op)) c.receiver = sends ? said.peer : index;
     if (is_transfer(said.op) && said.peer == index)
@@ -296,7 +296,7 @@ Result<Collective> make_collective(const muster_collective& said, std::int32_t i
 }
 
 Result<Share> make_share(const Collective& collective, std::int32_t index, std::int32_t ranks,
-                         const ShareCounts& counts) {
+                         const Share::Counts& counts) {
   const muster_op op = collective.op;
   if (index < 0 || index >= ranks)
     return fail(Code::kBadArgument, "member index {} is not in the group's 0..{}", index, ranks - 1);

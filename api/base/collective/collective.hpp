@@ -21,6 +21,14 @@ inline constexpr std::size_t kPiecesMax = 4096;
 
 // Elements [offset, offset + count) of a vector. The offset of an empty block means nothing.
 struct Block {
+  // A part of a block that is one stretch of memory at all members.
+  struct Fragment {
+    std::uint64_t first = 0;  // element of the block
+    std::uint64_t count = 0;
+    std::uint64_t cut_offset = 0;  // element of the cut vector: it has a block for each member
+    std::size_t piece = 0;         // of the block
+  };
+
   std::uint64_t offset = 0;
   std::uint64_t count = 0;
   friend bool operator==(const Block&, const Block&) = default;
@@ -75,6 +83,22 @@ Face make_face(const muster_face& said, std::byte* data) noexcept;
 //            RECV); one for each member: ALL_GATHER, GATHER at the root, ALL_TO_ALL; none: the rest. The root
 //            of a BROADCAST may leave `target` null.
 struct Share {
+  // Where a member's two vectors begin in one operation. A start may name others than those of the share.
+  struct Bases {
+    const std::byte* source = nullptr;
+    std::byte* target = nullptr;
+  };
+
+  // Counts and offsets of a member's own half, from its caller. An empty list: the default of muster_blocks.
+  struct Counts {
+    std::uint64_t count = 0;
+    std::span<const std::uint64_t> source_counts{}, source_offsets{};
+    std::span<const std::uint64_t> target_counts{}, target_offsets{};
+    std::span<const std::uint32_t> piece_counts{};  // of the side that the operation cuts
+    std::span<const muster_piece> pieces{};
+    bool in_place = false;  // source and target begin at the same place
+  };
+
   std::int32_t index = 0;            // in the group
   std::vector<Block> source_blocks;  // entries; blocks in pieces have several each
   std::vector<Block> target_blocks;
@@ -83,53 +107,30 @@ struct Share {
   const std::byte* source = nullptr;
   std::byte* target = nullptr;
 };
-
-// Where a member's two vectors begin in one operation. A start may name others than those of the share.
-struct Bases {
-  const std::byte* source = nullptr;
-  std::byte* target = nullptr;
-};
-inline Bases bases_of(const Share& share) noexcept {
+inline Share::Bases bases_of(const Share& share) noexcept {
   return {share.source, share.target};
 }
 
 const char* redop_name(muster_redop op) noexcept;  // "sum"
-
-// Counts and offsets of a member's own half, from its caller. An empty list: the default of muster_blocks.
-struct ShareCounts {
-  std::uint64_t count = 0;
-  std::span<const std::uint64_t> source_counts{}, source_offsets{};
-  std::span<const std::uint64_t> target_counts{}, target_offsets{};
-  std::span<const std::uint32_t> piece_counts{};  // of the side that the operation cuts
-  std::span<const muster_piece> pieces{};
-  bool in_place = false;  // source and target begin at the same place
-};
 
 // The values that all members must agree on, from the description of member `index`. It reads only op, dtype,
 // redop, peer, tag and scale of `said`. Fields that the operation does not use are dropped, so they cannot
 // differ; a list of equal counts becomes even blocks. kBadArgument naming field and value: a peer outside the
 // group, and everything that validate() refuses.
 Result<Collective> make_collective(const muster_collective& said, std::int32_t index, std::int32_t ranks,
-                                   const ShareCounts& counts);
+                                   const Share::Counts& counts);
 
 // The blocks of member `index`. kBadArgument naming field and value: a list without one entry per member or
 // that the operation does not have, sums and offsets beyond 2^63 bytes, overlapping blocks of a target.
 // Agreed counts come from `collective`. The root's own block of GATHER and SCATTER takes its count from the
 // root's list. The caller fills in memory and faces.
 Result<Share> make_share(const Collective& collective, std::int32_t index, std::int32_t ranks,
-                         const ShareCounts& counts);
+                         const Share::Counts& counts);
 
 // The entries of block `block` in the list of a side that the operation cuts.
 std::span<const Block> entries_of(const Collective& collective, std::span<const Block> blocks,
                                   std::size_t block) noexcept;
 
-// A part of a block that is one stretch of memory at all members.
-struct Fragment {
-  std::uint64_t first = 0;  // element of the block
-  std::uint64_t count = 0;
-  std::uint64_t cut_offset = 0;  // element of the cut vector: it has a block for each member
-  std::size_t piece = 0;         // of the block
-};
 // Calls visit(Fragment) for each fragment of elements [first, last) of a block, whose entries are given.
 template<class Visit>
 void for_each_fragment(std::span<const Block> entries, std::uint64_t first, std::uint64_t last, Visit visit) {
@@ -137,12 +138,12 @@ void for_each_fragment(std::span<const Block> entries, std::uint64_t first, std:
   for (std::size_t i = 0; i < entries.size() && at < last; at += entries[i++].count) {
     const std::uint64_t begin = std::max(first, at);
     const std::uint64_t end = std::min(last, at + entries[i].count);
-    if (begin < end) visit(Fragment{begin, end - begin, entries[i].offset + (begin - at), i});
+    if (begin < end) visit(Block::Fragment{begin, end - begin, entries[i].offset + (begin - at), i});
   }
 }
 // Where a fragment begins in the vector of the side that has the own block alone: end to end, or, in place,
 // in the same pieces.
-inline std::uint64_t own_offset(std::span<const Block> own, const Fragment& fragment) noexcept {
+inline std::uint64_t own_offset(std::span<const Block> own, const Block::Fragment& fragment) noexcept {
   return own.size() == 1 ? own.front().offset + fragment.first : fragment.cut_offset;
 }
 

@@ -21,19 +21,19 @@ enum class Portion : std::uint8_t {
   kFaces,  // strided views, each with a peer
 };
 
-// The member that muster_collective::peer names.
-enum class PeerRole : std::uint8_t { kNobody, kRoot, kReceiver, kSender };
-
-// The counts that members must agree on: that of the vector; those of all blocks; or, for each pair, the
-// count that one sends to the other.
-enum class Agreement : std::uint8_t { kCount, kCountsOfBlocks, kPairByPair };
-
 struct OperationRow {
+  // The member that muster_collective::peer names.
+  enum class Peer : std::uint8_t { kNobody, kRoot, kReceiver, kSender };
+
+  // The counts that members must agree on: that of the vector; those of all blocks; or, for each pair, the
+  // count that one sends to the other.
+  enum class Agreement : std::uint8_t { kCount, kCountsOfBlocks, kPairByPair };
+
   muster_op op = 0;
   const char* name = "unknown_op";
   Portion gives = Portion::kNothing;
   Portion gets = Portion::kNothing;
-  PeerRole peer = PeerRole::kNobody;
+  Peer peer = Peer::kNobody;
   Agreement agrees = Agreement::kCount;
   bool reduces = false;
   // Every member gets the same result, so members may share one target.
@@ -60,7 +60,7 @@ inline constexpr OperationRow kOperationRows[] = {
      .name = "all_gather",
      .gives = Portion::kBlock,
      .gets = Portion::kBlocks,
-     .agrees = Agreement::kCountsOfBlocks,
+     .agrees = OperationRow::Agreement::kCountsOfBlocks,
      .same_for_all = true,
      .lane = MUSTER_LANE_GATHER,
      .lane_if_small = MUSTER_LANE_GATHER,
@@ -69,7 +69,7 @@ inline constexpr OperationRow kOperationRows[] = {
      .name = "reduce_scatter",
      .gives = Portion::kBlocks,
      .gets = Portion::kBlock,
-     .agrees = Agreement::kCountsOfBlocks,
+     .agrees = OperationRow::Agreement::kCountsOfBlocks,
      .reduces = true,
      .lane = MUSTER_LANE_REDUCE,
      .lane_if_small = MUSTER_LANE_REDUCE,
@@ -78,24 +78,24 @@ inline constexpr OperationRow kOperationRows[] = {
      .name = "broadcast",
      .gives = Portion::kBlockAtRoot,
      .gets = Portion::kBlock,
-     .peer = PeerRole::kRoot,
+     .peer = OperationRow::Peer::kRoot,
      .same_for_all = true},
     {.op = MUSTER_BARRIER, .name = "barrier", .lane = MUSTER_LANE_SMALL, .lane_if_small = MUSTER_LANE_SMALL},
     {.op = MUSTER_SEND,
      .name = "send",
      .gives = Portion::kBlockAtRoot,
      .gets = Portion::kBlockAtReceiver,
-     .peer = PeerRole::kReceiver},
+     .peer = OperationRow::Peer::kReceiver},
     {.op = MUSTER_RECV,
      .name = "recv",
      .gives = Portion::kBlockAtRoot,
      .gets = Portion::kBlockAtReceiver,
-     .peer = PeerRole::kSender},
+     .peer = OperationRow::Peer::kSender},
     {.op = MUSTER_REDUCE,
      .name = "reduce",
      .gives = Portion::kBlock,
      .gets = Portion::kBlockAtRoot,
-     .peer = PeerRole::kRoot,
+     .peer = OperationRow::Peer::kRoot,
      .reduces = true,
      .lane = MUSTER_LANE_REDUCE,
      .lane_if_small = MUSTER_LANE_REDUCE},
@@ -103,26 +103,26 @@ inline constexpr OperationRow kOperationRows[] = {
      .name = "gather",
      .gives = Portion::kBlock,
      .gets = Portion::kBlocksAtRoot,
-     .peer = PeerRole::kRoot,
-     .agrees = Agreement::kPairByPair,
+     .peer = OperationRow::Peer::kRoot,
+     .agrees = OperationRow::Agreement::kPairByPair,
      .lane = MUSTER_LANE_GATHER,
      .lane_if_small = MUSTER_LANE_GATHER},
     {.op = MUSTER_SCATTER,
      .name = "scatter",
      .gives = Portion::kBlocksAtRoot,
      .gets = Portion::kBlock,
-     .peer = PeerRole::kRoot,
-     .agrees = Agreement::kPairByPair},
+     .peer = OperationRow::Peer::kRoot,
+     .agrees = OperationRow::Agreement::kPairByPair},
     {.op = MUSTER_ALL_TO_ALL,
      .name = "all_to_all",
      .gives = Portion::kBlocks,
      .gets = Portion::kBlocks,
-     .agrees = Agreement::kPairByPair},
+     .agrees = OperationRow::Agreement::kPairByPair},
     {.op = MUSTER_EXCHANGE,
      .name = "exchange",
      .gives = Portion::kFaces,
      .gets = Portion::kFaces,
-     .agrees = Agreement::kPairByPair,
+     .agrees = OperationRow::Agreement::kPairByPair,
      .lane = MUSTER_LANE_HALO,
      .lane_if_small = MUSTER_LANE_HALO,
      .recorded_as = "all_to_all"},
@@ -155,16 +155,16 @@ constexpr muster_op agreed_op(muster_op op) noexcept {
   return op == MUSTER_RECV ? MUSTER_SEND : op;
 }
 constexpr bool has_root(muster_op op) noexcept {
-  return row_of(op).peer == PeerRole::kRoot;
+  return row_of(op).peer == OperationRow::Peer::kRoot;
 }
 constexpr bool has_reduction(muster_op op) noexcept {
   return row_of(op).reduces;
 }
 constexpr bool has_agreed_blocks(muster_op op) noexcept {
-  return row_of(op).agrees == Agreement::kCountsOfBlocks;
+  return row_of(op).agrees == OperationRow::Agreement::kCountsOfBlocks;
 }
 constexpr bool is_pairwise(muster_op op) noexcept {
-  return row_of(op).agrees == Agreement::kPairByPair;
+  return row_of(op).agrees == OperationRow::Agreement::kPairByPair;
 }
 constexpr bool may_share_target(muster_op op) noexcept {
   return row_of(op).same_for_all;

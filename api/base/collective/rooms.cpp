@@ -52,7 +52,7 @@ std::vector<std::uint32_t> in_order(std::span<const Block> blocks) {
   return order;
 }
 
-Status check_reads(const Collective& c, const Share& share, const Offsets& at,
+Status check_reads(const Collective& c, const Share& share, const Rooms::Offsets& at,
                    std::span<const std::uint32_t> order) {
   const std::size_t bytes = dtype_bytes(c.dtype);
   for (std::size_t i = 0; i < share.source_blocks.size(); ++i) {
@@ -136,8 +136,8 @@ Status Rooms::check(const Collective& c, const Share& share, const Offsets& to) 
   return check_reads(c, share, to, order_);
 }
 
-Bases Rooms::bases(const Share& share, const Offsets& to) const {
-  Bases moved = bases_of(share);  // a vector without elements has no place
+Share::Bases Rooms::bases(const Share& share, const Offsets& to) const {
+  Share::Bases moved = bases_of(share);  // a vector without elements has no place
   if (moved.source != nullptr) moved.source += static_cast<std::ptrdiff_t>(to.source - planned_.source);
   if (moved.target != nullptr) moved.target += static_cast<std::ptrdiff_t>(to.target - planned_.target);
   return moved;

@@ -12,18 +12,6 @@
 
 namespace muster {
 
-// Where the two vectors begin, in bytes from the start of their buffers.
-struct Offsets {
-  std::uint64_t source = 0;
-  std::uint64_t target = 0;
-};
-
-// The buffer of one vector.
-struct Room {
-  std::uint64_t buffer = 0;  // two rooms of one buffer have equal handles
-  std::uint64_t bytes = 0;
-};
-
 // The results of a plan's checks, kept so that a start with offsets repeats them without heap. Client and
 // engine use the same checks, so the engine does not refuse offsets that the client accepts.
 //
@@ -34,6 +22,18 @@ struct Room {
 // Fails   check: kUnsupported for a collective that takes no offsets; kBadArgument naming field and value.
 class Rooms {
  public:
+  // Where the two vectors begin, in bytes from the start of their buffers.
+  struct Offsets {
+    std::uint64_t source = 0;
+    std::uint64_t target = 0;
+  };
+
+  // The buffer of one vector.
+  struct Room {
+    std::uint64_t buffer = 0;  // two rooms of one buffer have equal handles
+    std::uint64_t bytes = 0;
+  };
+
   Rooms() = default;
   // For a share that check_share() accepts with its vectors at `planned`.
   Rooms(const Collective& collective, const Share& share, Room source, Room target, Offsets planned);
@@ -43,7 +43,7 @@ class Rooms {
   // The same check, with a sentence for the refusal.
   Status check(const Collective& collective, const Share& share, const Offsets& to) const;
   // The share's vectors at these offsets, which are allowed.
-  Bases bases(const Share& share, const Offsets& to) const;
+  Share::Bases bases(const Share& share, const Offsets& to) const;
 
  private:
   struct Side {
@@ -78,7 +78,7 @@ class Rooms {
 std::vector<std::uint32_t> in_order(std::span<const Block> blocks);
 // Memory that is read and memory that is written must not overlap, or coincide in place. `at`: where the
 // vectors begin. `order`: that of the target's blocks, which do not overlap. kBadArgument.
-Status check_reads(const Collective& collective, const Share& share, const Offsets& at,
+Status check_reads(const Collective& collective, const Share& share, const Rooms::Offsets& at,
                    std::span<const std::uint32_t> order);
 
 }  // namespace muster

@@ -24,8 +24,8 @@ Status check_places(const Collective& c, const Share& share) {
     if (blocks[order[k - 1]].offset + blocks[order[k - 1]].count > blocks[order[k]].offset)
       return failure(Code::kBadArgument, "blocks {} and {} of member {}'s target overlap", order[k - 1],
                      order[k], share.index);
-  const Offsets at{reinterpret_cast<std::uintptr_t>(share.source),
-                   reinterpret_cast<std::uintptr_t>(share.target)};
+  const Rooms::Offsets at{reinterpret_cast<std::uintptr_t>(share.source),
+                          reinterpret_cast<std::uintptr_t>(share.target)};
   return check_reads(c, share, at, order);
 }
 

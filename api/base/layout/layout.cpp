@@ -10,6 +10,8 @@
 namespace muster {
 namespace {
 
+using Interval = Split::Interval;
+
 Status check_shape(std::span<const std::int64_t> shape) {
   if (shape.size() > std::size_t{MUSTER_TENSOR_DIMS_MAX})
     return failure(Code::kBadArgument, "the tensor has {} dims; at most {} are possible", shape.size(),
@@ -60,7 +62,7 @@ std::vector<Interval> take(std::span<const Interval> intervals, std::span<const 
 
 Placement Placement::shard(std::int32_t dim, Split split) {
   Placement placement;
-  placement.kind = PlacementKind::kShard;
+  placement.kind = Kind::kShard;
   placement.dim = dim;
   placement.split = std::move(split);
   return placement;
@@ -68,13 +70,12 @@ Placement Placement::shard(std::int32_t dim, Split split) {
 
 Placement Placement::partial(muster_redop redop) {
   Placement placement;
-  placement.kind = PlacementKind::kPartial;
+  placement.kind = Kind::kPartial;
   placement.redop = redop;
   return placement;
 }
 
-Result<Layout> Layout::make(std::span<const std::int64_t> shape, std::vector<MeshAxis> axes,
-                            ShardOrder order) {
+Result<Layout> Layout::make(std::span<const std::int64_t> shape, std::vector<Axis> axes, Order order) {
   MUSTER_RETURN_IF_ERROR(check_shape(shape));
   Layout layout;
   layout.dims_ = shape.size();
@@ -98,7 +99,7 @@ Status Layout::check_axes() const {
     return failure(Code::kBadArgument, "{} axes; at most {} are possible", axes_.size(), kAxesMax);
   std::int64_t ranks = 1;
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    const MeshAxis& axis = axes_[i];
+    const Axis& axis = axes_[i];
     if (axis.ranks < 1)
       return failure(Code::kBadArgument, "{} has {} ranks; it must have 1 or more", axis_text(i), axis.ranks);
     if (axis.ranks > kRanksMax / ranks)
@@ -106,11 +107,11 @@ Status Layout::check_axes() const {
                      axis_text(i), axis.ranks, kRanksMax);
     ranks *= axis.ranks;
     const Placement& placement = axis.placement;
-    if (placement.kind == PlacementKind::kShard &&
+    if (placement.kind == Placement::Kind::kShard &&
         (placement.dim < 0 || static_cast<std::size_t>(placement.dim) >= dims_))
       return failure(Code::kBadArgument, "{} shards dim {}; the tensor has {} dims, counted from 0",
                      axis_text(i), placement.dim, dims_);
-    if (placement.kind == PlacementKind::kPartial && !can_be_partial(placement.redop))
+    if (placement.kind == Placement::Kind::kPartial && !can_be_partial(placement.redop))
       return failure(Code::kBadArgument,
                      "{} is partial by reduction {} ({}); sum, avg, max, min and prod are possible",
                      axis_text(i), placement.redop, redop_name(placement.redop));
@@ -123,9 +124,9 @@ Result<Layout::Cut> Layout::cut(std::size_t dim) const {
   append(cut.intervals, {0, shape_[dim]});
   cut.ends.push_back(cut.intervals.size());
   for (std::size_t i = 0; i < axes_.size(); ++i) {
-    const std::size_t axis = order_ == ShardOrder::kOutermostFirst ? i : axes_.size() - 1 - i;
+    const std::size_t axis = order_ == Order::kOutermostFirst ? i : axes_.size() - 1 - i;
     const Placement& placement = axes_[axis].placement;
-    if (placement.kind != PlacementKind::kShard || static_cast<std::size_t>(placement.dim) != dim) continue;
+    if (placement.kind != Placement::Kind::kShard || static_cast<std::size_t>(placement.dim) != dim) continue;
     MUSTER_ASSIGN_OR_RETURN(cut, cut_further(cut, dim, axis));
   }
   return cut;
@@ -222,7 +223,7 @@ std::vector<Layout::Piece> Layout::pieces(std::int64_t rank) const {
 std::vector<std::int64_t> Layout::replicas(std::int64_t rank) const {
   std::vector<std::int64_t> ranks{first_replica(rank)};
   for (std::size_t axis = axes_.size(); axis-- > 0;) {
-    if (axes_[axis].placement.kind != PlacementKind::kReplicate) continue;
+    if (axes_[axis].placement.kind != Placement::Kind::kReplicate) continue;
     const std::size_t inside = ranks.size();
     for (std::int64_t coordinate = 1; coordinate < axes_[axis].ranks; ++coordinate)
       for (std::size_t i = 0; i < inside; ++i) ranks.push_back(ranks[i] + coordinate * strides_[axis]);
@@ -234,7 +235,7 @@ std::int64_t Layout::first_replica(std::int64_t rank) const {
   MUSTER_ASSERT(rank >= 0 && rank < ranks_);
   std::int64_t first = rank;
   for (std::size_t axis = 0; axis < axes_.size(); ++axis)
-    if (axes_[axis].placement.kind == PlacementKind::kReplicate)
+    if (axes_[axis].placement.kind == Placement::Kind::kReplicate)
       first -= coordinate(rank, axis) * strides_[axis];
   return first;
 }

@@ -17,14 +17,14 @@
 
 namespace muster {
 
-enum class PlacementKind : std::uint8_t {
-  kReplicate,  // each rank along the axis has the same
-  kShard,      // dim `dim` is divided along the axis
-  kPartial,    // each rank along the axis has an addend; the tensor is their reduction by `redop`
-};
-
 struct Placement {
-  PlacementKind kind = PlacementKind::kReplicate;
+  enum class Kind : std::uint8_t {
+    kReplicate,  // each rank along the axis has the same
+    kShard,      // dim `dim` is divided along the axis
+    kPartial,    // each rank along the axis has an addend; the tensor is their reduction by `redop`
+  };
+
+  Kind kind = Kind::kReplicate;
   std::int32_t dim = 0;             // kShard
   Split split = Split::ceil();      // kShard
   muster_redop redop = MUSTER_SUM;  // kPartial: any but PREMUL_SUM
@@ -34,19 +34,6 @@ struct Placement {
   static Placement shard(std::int32_t dim, Split split = Split::ceil());
   static Placement partial(muster_redop redop = MUSTER_SUM);
 };
-
-// One dim of the mesh, and how the tensor lies along it.
-struct MeshAxis {
-  std::string name;  // for messages: "tp"
-  std::int64_t ranks = 1;
-  Placement placement;
-  friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
-};
-
-// In which order the axes that shard one dim cut it. Innermost first: tp cuts the tensor, then FSDP cuts what
-// tp left, so each rank's rows are contiguous (a strided shard of torch.distributed). Outermost first is what
-// torch.distributed means by Shard, Shard.
-enum class ShardOrder : std::uint8_t { kInnermostFirst, kOutermostFirst };
 
 // A rank's array is the tensor's shape with each sharded dim cut. It is one piece, except where a fused dim
 // makes it several. Along several partial axes the innermost is reduced first.
@@ -60,6 +47,19 @@ enum class ShardOrder : std::uint8_t { kInnermostFirst, kOutermostFirst };
 //         A rank outside the mesh is the caller's bug and asserts.
 class Layout {
  public:
+  // One dim of the mesh, and how the tensor lies along it.
+  struct Axis {
+    std::string name;  // for messages: "tp"
+    std::int64_t ranks = 1;
+    Placement placement;
+    friend bool operator==(const Axis&, const Axis&) = default;
+  };
+
+  // In which order the axes that shard one dim cut it. Innermost first: tp cuts the tensor, then FSDP cuts
+  // what tp left, so each rank's rows are contiguous (a strided shard of torch.distributed). Outermost first
+  // is what torch.distributed means by Shard, Shard.
+  enum class Order : std::uint8_t { kInnermostFirst, kOutermostFirst };
+
   static constexpr std::size_t kAxesMax = 8;
   static constexpr std::int64_t kRanksMax = Split::kRanksMax;
   static constexpr std::size_t kIntervalsMax = 1 << 20;
@@ -74,13 +74,13 @@ class Layout {
 
   // `shape`: of the whole tensor. `axes`: outermost first, so that a rank is the row-major index of its
   // coordinates.
-  static Result<Layout> make(std::span<const std::int64_t> shape, std::vector<MeshAxis> axes,
-                             ShardOrder order = ShardOrder::kInnermostFirst);
+  static Result<Layout> make(std::span<const std::int64_t> shape, std::vector<Axis> axes,
+                             Order order = Order::kInnermostFirst);
 
   std::size_t dims() const { return dims_; }
   const Index& shape() const { return shape_; }
-  std::span<const MeshAxis> axes() const { return axes_; }
-  ShardOrder order() const { return order_; }
+  std::span<const Axis> axes() const { return axes_; }
+  Order order() const { return order_; }
   std::int64_t ranks() const { return ranks_; }   // the product of the axes'; 1 without axes
   std::string axis_text(std::size_t axis) const;  // "axis 1 (tp)"
 
@@ -89,7 +89,7 @@ class Layout {
   std::int64_t coordinate(std::int64_t rank, std::size_t axis) const;
 
   // The rank's intervals of one dim: in rising order, none empty, no two touching.
-  std::span<const Interval> intervals(std::int64_t rank, std::size_t dim) const;
+  std::span<const Split::Interval> intervals(std::int64_t rank, std::size_t dim) const;
   Index local_shape(std::int64_t rank) const;
   std::int64_t local_elements(std::int64_t rank) const;
   // In the row-major order of the rank's array; none for a rank that has nothing.
@@ -105,10 +105,10 @@ class Layout {
  private:
   // The intervals into which some axes cut a dim.
   struct Cut {
-    std::vector<std::size_t> axes;    // in the order in which they cut
-    std::vector<Interval> intervals;  // of all coordinates along the axes, in row-major order
-    std::vector<std::size_t> ends;    // where the intervals of each coordinate end
-    std::span<const Interval> at(std::size_t coordinate) const;
+    std::vector<std::size_t> axes;           // in the order in which they cut
+    std::vector<Split::Interval> intervals;  // of all coordinates along the axes, in row-major order
+    std::vector<std::size_t> ends;           // where the intervals of each coordinate end
+    std::span<const Split::Interval> at(std::size_t coordinate) const;
     friend bool operator==(const Cut&, const Cut&) = default;
   };
 
@@ -120,8 +120,8 @@ class Layout {
 
   std::size_t dims_ = 0;
   Index shape_{};
-  std::vector<MeshAxis> axes_;
-  ShardOrder order_ = ShardOrder::kInnermostFirst;
+  std::vector<Axis> axes_;
+  Order order_ = Order::kInnermostFirst;
   std::int64_t ranks_ = 1;
   std::array<std::int64_t, kAxesMax> strides_{};
   std::array<Cut, MUSTER_TENSOR_DIMS_MAX> cuts_;

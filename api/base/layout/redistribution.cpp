@@ -11,16 +11,16 @@ namespace {
 
 // Items of a dim that two ranks have, and where they are in the array of each.
 struct Stretch {
-  Interval items;
+  Split::Interval items;
   std::int64_t taken = 0;
   std::int64_t put = 0;
 };
 
-std::int64_t end_of(const Interval& interval) {
+std::int64_t end_of(const Split::Interval& interval) {
   return interval.offset + interval.length;
 }
 
-bool meet(std::span<const Interval> a, std::span<const Interval> b) {
+bool meet(std::span<const Split::Interval> a, std::span<const Split::Interval> b) {
   for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
     if (end_of(a[i]) <= b[j].offset)
       ++i;
@@ -32,7 +32,7 @@ bool meet(std::span<const Interval> a, std::span<const Interval> b) {
   return false;
 }
 
-std::vector<Stretch> stretches(std::span<const Interval> from, std::span<const Interval> to) {
+std::vector<Stretch> stretches(std::span<const Split::Interval> from, std::span<const Split::Interval> to) {
   std::vector<Stretch> found;
   std::int64_t from_before = 0;  // items of the intervals before i
   std::int64_t to_before = 0;    // and before j
@@ -58,8 +58,8 @@ std::optional<std::size_t> same_axis(const Layout& layout, const Layout& other, 
   return std::nullopt;
 }
 
-bool is_partial(const MeshAxis& axis) {
-  return axis.ranks > 1 && axis.placement.kind == PlacementKind::kPartial;
+bool is_partial(const Layout::Axis& axis) {
+  return axis.ranks > 1 && axis.placement.kind == Placement::Kind::kPartial;
 }
 
 // Whether it does not matter which of two reductions comes first.
@@ -88,9 +88,9 @@ Redistribution::Redistribution(Layout from, Layout to, Ranks ranks)
     : from_(std::move(from)), to_(std::move(to)), reduced_(from_), ranks_(ranks) {}
 
 Status Redistribution::decide_reductions() {
-  std::vector<MeshAxis> axes(from_.axes().begin(), from_.axes().end());
+  std::vector<Layout::Axis> axes(from_.axes().begin(), from_.axes().end());
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    if (axes[i].placement.kind != PlacementKind::kPartial || stays_partial(i)) continue;
+    if (axes[i].placement.kind != Placement::Kind::kPartial || stays_partial(i)) continue;
     if (axes[i].ranks > 1) reductions_.push_back({i, axes[i].placement.redop});
     axes[i].placement = Placement::replicate();
   }
@@ -121,7 +121,7 @@ Status Redistribution::decide_scale() {
     const std::optional<std::size_t> before =
         ranks_ == Ranks::kSame ? same_axis(reduced_, to_, i) : std::nullopt;
     if (before && is_partial(reduced_.axes()[*before])) continue;
-    if (before && reduced_.axes()[*before].placement.kind == PlacementKind::kShard)
+    if (before && reduced_.axes()[*before].placement.kind == Placement::Kind::kShard)
       return failure(Code::kBadArgument, "{} is sharded and would become partial; make it replicate first",
                      from_.axis_text(*before));
     const muster_redop redop = to_.axes()[i].placement.redop;
@@ -144,7 +144,7 @@ bool Redistribution::moves() const {
   return false;
 }
 
-Result<std::vector<Overlap>> Redistribution::sends(std::int64_t rank) const {
+Result<std::vector<Redistribution::Overlap>> Redistribution::sends(std::int64_t rank) const {
   std::vector<Overlap> overlaps;
   const std::vector<std::int64_t> replicas = reduced_.replicas(rank);
   const std::int64_t first = replicas.front();
@@ -157,7 +157,7 @@ Result<std::vector<Overlap>> Redistribution::sends(std::int64_t rank) const {
   return overlaps;
 }
 
-Result<std::vector<Overlap>> Redistribution::receives(std::int64_t rank) const {
+Result<std::vector<Redistribution::Overlap>> Redistribution::receives(std::int64_t rank) const {
   std::vector<Overlap> overlaps;
   for (std::int64_t first = 0; first < reduced_.ranks(); ++first) {
     if (reduced_.first_replica(first) != first || !can_give(first, rank)) continue;
@@ -298,7 +298,7 @@ std::vector<std::int64_t> Redistribution::peers(std::int64_t rank) const {
   return found;
 }
 
-Result<PartReduction> Redistribution::part_reduction(std::int64_t rank) const {
+Result<Redistribution::PartReduction> Redistribution::part_reduction(std::int64_t rank) const {
   std::map<std::int64_t, std::uint64_t> counts;  // by the first of the ranks that reduce together
   for (std::int64_t other = 0; other < to_.ranks(); ++other)
     if ((counts[peers(other).front()] += block_count(other)) > kPiecesMax)

@@ -14,31 +14,6 @@
 
 namespace muster {
 
-// Rank `from` of the old layout gives `box` to rank `to` of the new one.
-struct Overlap {
-  std::int64_t from = 0;
-  std::int64_t to = 0;
-  Box box;      // of the tensor
-  Index taken;  // its first element, in the giver's array
-  Index put;    // its first element, in the receiver's array
-  friend bool operator==(const Overlap&, const Overlap&) = default;
-};
-
-// An axis of the old layout along which addends are reduced before anything moves.
-struct AxisReduction {
-  std::size_t axis = 0;
-  muster_redop redop = MUSTER_SUM;
-  friend bool operator==(const AxisReduction&, const AxisReduction&) = default;
-};
-
-// A reduction among some ranks of which each keeps a part: an all-reduce where each keeps all, else a
-// reduce-scatter.
-struct PartReduction {
-  muster_redop redop = MUSTER_SUM;
-  std::vector<std::int64_t> ranks;         // in rising order; their old arrays have one shape
-  std::vector<std::vector<Block>> blocks;  // by rank: its new array, as elements of the old one, end to end
-};
-
 // Two axes are the same one if every rank has the same coordinate along both: equally many ranks, equal
 // strides.
 //
@@ -50,6 +25,31 @@ struct PartReduction {
 //         sends(), receives() and part_reduction() with kNoResource.
 class Redistribution {
  public:
+  // Rank `from` of the old layout gives `box` to rank `to` of the new one.
+  struct Overlap {
+    std::int64_t from = 0;
+    std::int64_t to = 0;
+    Box box;      // of the tensor
+    Index taken;  // its first element, in the giver's array
+    Index put;    // its first element, in the receiver's array
+    friend bool operator==(const Overlap&, const Overlap&) = default;
+  };
+
+  // An axis of the old layout along which addends are reduced before anything moves.
+  struct AxisReduction {
+    std::size_t axis = 0;
+    muster_redop redop = MUSTER_SUM;
+    friend bool operator==(const AxisReduction&, const AxisReduction&) = default;
+  };
+
+  // A reduction among some ranks of which each keeps a part: an all-reduce where each keeps all, else a
+  // reduce-scatter.
+  struct PartReduction {
+    muster_redop redop = MUSTER_SUM;
+    std::vector<std::int64_t> ranks;         // in rising order; their old arrays have one shape
+    std::vector<std::vector<Block>> blocks;  // by rank: its new array, as elements of the old one, end to end
+  };
+
   static constexpr std::uint64_t kOverlapsMax = 1 << 16;
 
   enum class Ranks : std::uint8_t {

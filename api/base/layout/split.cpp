@@ -43,7 +43,7 @@ std::int64_t start_balanced(std::int64_t items, std::int64_t ranks, std::int64_t
 
 }  // namespace
 
-void append(std::vector<Interval>& intervals, Interval interval) {
+void append(std::vector<Split::Interval>& intervals, Split::Interval interval) {
   if (interval.length == 0) return;
   if (!intervals.empty() && intervals.back().offset + intervals.back().length == interval.offset)
     intervals.back().length += interval.length;
@@ -104,7 +104,8 @@ Status Split::check(std::int64_t items, std::int64_t ranks) const {
   return check_lengths("fused", fused_, items);
 }
 
-std::vector<Interval> Split::intervals(std::int64_t items, std::int64_t ranks, std::int64_t rank) const {
+std::vector<Split::Interval> Split::intervals(std::int64_t items, std::int64_t ranks,
+                                              std::int64_t rank) const {
   MUSTER_ASSERT(ranks >= 1 && rank >= 0 && rank < ranks);
   std::vector<Interval> mine;
   std::int64_t offset = 0;  // of the tensor, in the dim

@@ -11,17 +11,6 @@
 
 namespace muster {
 
-// Items [offset, offset + length) of a dim.
-struct Interval {
-  std::int64_t offset = 0;
-  std::int64_t length = 0;
-  friend bool operator==(const Interval&, const Interval&) = default;
-};
-
-// Adds an interval that begins where the last one ends, or behind it. Intervals that touch become one; an
-// empty one adds nothing.
-void append(std::vector<Interval>& intervals, Interval interval);
-
 // A rule. For n items over k ranks, rank r has:
 //
 //   ceil         [min(r·c, n), min((r+1)·c, n)) with c = ⌈n/k⌉. The last ranks may have nothing. The rule of
@@ -40,6 +29,13 @@ void append(std::vector<Interval>& intervals, Interval interval);
 // Fails   check() with kBadArgument, which names the number at fault. The rest is for what check() passes.
 class Split {
  public:
+  // Items [offset, offset + length) of a dim.
+  struct Interval {
+    std::int64_t offset = 0;
+    std::int64_t length = 0;
+    friend bool operator==(const Interval&, const Interval&) = default;
+  };
+
   static constexpr std::int64_t kRanksMax = 65536;
   static constexpr std::size_t kFusedMax = 1024;
 
@@ -72,5 +68,8 @@ class Split {
   std::uint32_t fusions_ = 0;          // how often fused() was called: 1 is legal
   std::vector<std::int64_t> fused_;
 };
+// Adds an interval that begins where the last one ends, or behind it. Intervals that touch become one; an
+// empty one adds nothing.
+void append(std::vector<Split::Interval>& intervals, Split::Interval interval);
 
 }  // namespace muster

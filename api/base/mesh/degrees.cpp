@@ -104,15 +104,15 @@ class TextReader {
 
 }  // namespace
 
-std::string_view data_parallel_name(DataParallel mode) {
+std::string_view data_parallel_name(Degrees::DataParallel mode) {
   switch (mode) {
-    case DataParallel::kNone:
+    case Degrees::DataParallel::kNone:
       return "none";
-    case DataParallel::kDdp:
+    case Degrees::DataParallel::kDdp:
       return "ddp";
-    case DataParallel::kFsdp:
+    case Degrees::DataParallel::kFsdp:
       return "fsdp";
-    case DataParallel::kHsdp:
+    case Degrees::DataParallel::kHsdp:
       return "hsdp";
   }
   MUSTER_ASSERT(false);
@@ -170,7 +170,7 @@ Result<Degrees> Degrees::resolve(std::int64_t world) const {
   return resolved;
 }
 
-DataParallel Degrees::data_parallel() const {
+Degrees::DataParallel Degrees::data_parallel() const {
   if (fsdp_enabled()) return dp_replicate > 1 ? DataParallel::kHsdp : DataParallel::kFsdp;
   return dp_replicate > 1 ? DataParallel::kDdp : DataParallel::kNone;
 }

@@ -22,12 +22,11 @@ inline constexpr std::int64_t kRankCountMax = 65536;
 inline constexpr char kUnsaidDegrees[] = "dp_shard=-1";   // for a job or a command that names no degrees
 inline constexpr std::size_t kDegreesTextBytesMax = 256;  // with the final zero: muster_session_info::mesh
 
-// The data parallelism that degrees mean for parameters. A cp degree above 1 shards parameters even if
-// dp_shard is 1, because parameters are data-parallel over cp.
-enum class DataParallel : std::uint8_t { kNone, kDdp, kFsdp, kHsdp };
-std::string_view data_parallel_name(DataParallel mode);
-
 struct Degrees {
+  // The data parallelism that degrees mean for parameters. A cp degree above 1 shards parameters even if
+  // dp_shard is 1, because parameters are data-parallel over cp.
+  enum class DataParallel : std::uint8_t { kNone, kDdp, kFsdp, kHsdp };
+
   static constexpr std::int64_t kInfer = -1;
 
   std::int64_t pp = 1;
@@ -64,5 +63,6 @@ struct Degrees {
 
   friend bool operator==(const Degrees&, const Degrees&) = default;
 };
+std::string_view data_parallel_name(Degrees::DataParallel mode);
 
 }  // namespace muster::mesh

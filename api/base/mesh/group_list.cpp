@@ -49,7 +49,7 @@ GroupList::GroupList(const Mesh& mesh) : mesh_(mesh), order_(mesh_.canonical_ord
   group_of_.assign(mesh_.dim_count() * world, kNone);
   counts_.assign(world, 0);
   std::size_t sets_max = 0;
-  for (const DimId id : order_)
+  for (const Mesh::DimId id : order_)
     if (mesh_.dim(id).size > 1) sets_max += world / mesh_.dim(id).size;
   SetIndex index(sets_max);
   groups_.reserve(sets_max);
@@ -61,7 +61,7 @@ GroupList::GroupList(const Mesh& mesh) : mesh_(mesh), order_(mesh_.canonical_ord
 }
 
 void GroupList::add_dim(std::size_t position, SetIndex& index) {
-  const DimId id = order_[position];
+  const Mesh::DimId id = order_[position];
   const std::uint32_t size = mesh_.dim(id).size;
   std::uint32_t* const group_of = group_of_.data() + std::size_t{id.value} * mesh_.world();
   for (std::uint32_t rank = 0; rank < mesh_.world(); ++rank) {
@@ -84,10 +84,10 @@ void GroupList::add_dim(std::size_t position, SetIndex& index) {
   }
 }
 
-MeshGroup GroupList::group(GroupId id) const {
+GroupList::Group GroupList::group(GroupId id) const {
   MUSTER_ASSERT(id.value < groups_.size());
   const Entry& entry = groups_[id.value];
-  MeshGroup group{id, {ranks_.data() + entry.first, entry.count}, {}};
+  Group group{id, {ranks_.data() + entry.first, entry.count}, {}};
   if (entry.dims != 0)
     group.name = mesh_.dim(order_[static_cast<std::size_t>(std::countr_zero(entry.dims))]).name;
   return group;
@@ -98,7 +98,7 @@ std::vector<std::string_view> GroupList::names(GroupId id) const {
   std::vector<std::string_view> names;
   for (std::size_t i = 0; i < order_.size(); ++i) {
     if ((groups_[id.value].dims >> i & 1u) == 0) continue;
-    const MeshDim& dim = mesh_.dim(order_[i]);
+    const Mesh::Dim& dim = mesh_.dim(order_[i]);
     names.push_back(dim.name);
     if (!dim.alias.empty()) names.push_back(dim.alias);
   }
@@ -106,11 +106,11 @@ std::vector<std::string_view> GroupList::names(GroupId id) const {
 }
 
 Result<std::optional<GroupId>> GroupList::group_of(Rank rank, std::string_view dim) const {
-  MUSTER_ASSIGN_OR_RETURN(const DimId id, mesh_.find(dim));
+  MUSTER_ASSIGN_OR_RETURN(const Mesh::DimId id, mesh_.find(dim));
   return group_of(rank, id);
 }
 
-std::optional<GroupId> GroupList::group_of(Rank rank, DimId dim) const {
+std::optional<GroupId> GroupList::group_of(Rank rank, Mesh::DimId dim) const {
   MUSTER_ASSERT(rank.value < mesh_.world() && dim.value < mesh_.dim_count());
   const std::uint32_t group = group_of_[std::size_t{dim.value} * mesh_.world() + rank.value];
   if (group == kNone) return std::nullopt;
@@ -125,8 +125,8 @@ std::size_t GroupList::count_of(Rank rank) const {
 std::string GroupList::make_manifest() const {
   std::string text =
       fmt::format("muster-mesh 1\nworld {}\ndegrees {}\n", mesh_.world(), mesh_.degrees().canonical());
-  for (const DimId id : order_) {
-    const MeshDim& dim = mesh_.dim(id);
+  for (const Mesh::DimId id : order_) {
+    const Mesh::Dim& dim = mesh_.dim(id);
     text += fmt::format("{} {}", dim_kind_name(dim.kind), dim.name);
     if (!dim.alias.empty()) text += fmt::format(" alias {}", dim.alias);
     text += fmt::format(" size {} inner {} of {}\n", dim.size, dim.inner, member_names(dim.members));

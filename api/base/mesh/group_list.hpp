@@ -23,26 +23,26 @@
 
 namespace muster::mesh {
 
-// A view into its GroupList.
-struct MeshGroup {
-  GroupId id;                   // position in the canonical order of creation
-  std::span<const Rank> ranks;  // ascending; at least two
-  std::string_view name;        // first name in canonical order
-};
-
 class GroupList {
  public:
+  // A view into its GroupList.
+  struct Group {
+    GroupId id;                   // position in the canonical order of creation
+    std::span<const Rank> ranks;  // ascending; at least two
+    std::string_view name;        // first name in canonical order
+  };
+
   explicit GroupList(const Mesh& mesh);
 
   const Mesh& mesh() const { return mesh_; }
   std::size_t size() const { return groups_.size(); }  // cluster-wide
-  MeshGroup group(GroupId id) const;
+  Group group(GroupId id) const;
   // Every name of the group, aliases included, in canonical order.
   std::vector<std::string_view> names(GroupId id) const;
 
   // nullopt: the dim has size 1, so the rank is alone along it.
   Result<std::optional<GroupId>> group_of(Rank rank, std::string_view dim) const;
-  std::optional<GroupId> group_of(Rank rank, DimId dim) const;
+  std::optional<GroupId> group_of(Rank rank, Mesh::DimId dim) const;
   std::size_t count_of(Rank rank) const;
 
   // All nodes must agree on this text before they create a group: degrees, names, order, derived dims,
@@ -63,10 +63,10 @@ class GroupList {
   static constexpr std::uint32_t kNone = 0xffffffff;
 
   Mesh mesh_;
-  std::vector<DimId> order_;
+  std::vector<Mesh::DimId> order_;
   std::vector<Entry> groups_;
   std::vector<Rank> ranks_;
-  std::vector<std::uint32_t> group_of_;  // [DimId][rank], kNone where the rank is alone
+  std::vector<std::uint32_t> group_of_;  // [Mesh::DimId][rank], kNone where the rank is alone
   std::vector<std::uint32_t> counts_;    // groups per rank
   std::string manifest_;
   Hash128 hash_;

@@ -34,17 +34,17 @@ bool is_name(std::string_view name) {
 
 }  // namespace
 
-std::string_view dim_kind_name(DimKind kind) {
+std::string_view dim_kind_name(Mesh::Dim::Kind kind) {
   switch (kind) {
-    case DimKind::kBasic:
+    case Mesh::Dim::Kind::kBasic:
       return "basic";
-    case DimKind::kDerived:
+    case Mesh::Dim::Kind::kDerived:
       return "derived";
-    case DimKind::kFlatten:
+    case Mesh::Dim::Kind::kFlatten:
       return "flatten";
-    case DimKind::kExpert:
+    case Mesh::Dim::Kind::kExpert:
       return "expert";
-    case DimKind::kWorld:
+    case Mesh::Dim::Kind::kWorld:
       return "world";
   }
   MUSTER_ASSERT(false);
@@ -59,16 +59,15 @@ Mesh::Mesh(const Degrees& degrees, std::uint32_t world) : degrees_(degrees), wor
   }
   MUSTER_ASSERT(stride == world_);
   for (std::size_t i = 0; i < kBasicDimCount; ++i)
-    add_dim(kBasicDimNames[i], "", DimKind::kBasic, static_cast<DimMask>(1u << i));
+    add_dim(kBasicDimNames[i], "", Dim::Kind::kBasic, static_cast<DimMask>(1u << i));
   for (const DerivedDim& derived : kDerivedDims)
-    add_dim(derived.name, derived.alias, DimKind::kDerived, derived.members);
+    add_dim(derived.name, derived.alias, Dim::Kind::kDerived, derived.members);
   // The shard dim is in use even at size 1, because mixed precision casts there (see get()).
-  const auto shard =
-      std::find_if(dims_.begin(), dims_.end(), [](const MeshDim& d) { return d.alias == "fsdp"; });
+  const auto shard = std::find_if(dims_.begin(), dims_.end(), [](const Dim& d) { return d.alias == "fsdp"; });
   MUSTER_ASSERT(shard != dims_.end());
   shard->enabled = world_ > 1;
   add_expert_dims();
-  add_dim(kWorldName, "", DimKind::kWorld, kAllBasicDims);
+  add_dim(kWorldName, "", Dim::Kind::kWorld, kAllBasicDims);
   MUSTER_ASSERT(dims_.size() == kFirstFlatten);
 }
 
@@ -82,8 +81,8 @@ Result<Mesh> Mesh::build(const Degrees& degrees, std::int64_t world, std::span<c
   return mesh;
 }
 
-void Mesh::add_dim(std::string_view name, std::string_view alias, DimKind kind, DimMask members) {
-  MeshDim dim;
+void Mesh::add_dim(std::string_view name, std::string_view alias, Dim::Kind kind, DimMask members) {
+  Dim dim;
   dim.name = name;
   dim.alias = alias;
   dim.kind = kind;
@@ -99,19 +98,19 @@ void Mesh::add_dim(std::string_view name, std::string_view alias, DimKind kind, 
 
 void Mesh::add_expert_dims() {
   const auto ep = static_cast<std::uint32_t>(degrees_.ep);
-  add_dim(kEfsdpName, "", DimKind::kExpert, kExpertMembers);
-  MeshDim& efsdp = dims_.back();
+  add_dim(kEfsdpName, "", Dim::Kind::kExpert, kExpertMembers);
+  Dim& efsdp = dims_.back();
   efsdp.size /= ep;
   efsdp.inner = ep;
   efsdp.enabled = efsdp.size > 1 || degrees_.expert_view();
-  add_dim(kEpName, "", DimKind::kExpert, kExpertMembers);
+  add_dim(kEpName, "", Dim::Kind::kExpert, kExpertMembers);
   dims_.back().size = ep;
   dims_.back().enabled = degrees_.expert_view();
 }
 
 // ---- names to handles
 
-std::optional<DimId> Mesh::lookup(std::string_view name) const {
+std::optional<Mesh::DimId> Mesh::lookup(std::string_view name) const {
   for (std::uint32_t i = 0; i < dims_.size(); ++i)
     if (!name.empty() && (dims_[i].name == name || dims_[i].alias == name)) return DimId(i);
   return std::nullopt;
@@ -119,7 +118,7 @@ std::optional<DimId> Mesh::lookup(std::string_view name) const {
 
 Status Mesh::not_found(std::string_view name) const {
   std::vector<std::string_view> names;
-  for (const MeshDim& dim : dims_) {
+  for (const Dim& dim : dims_) {
     names.push_back(dim.name);
     if (!dim.alias.empty()) names.push_back(dim.alias);
   }
@@ -129,18 +128,18 @@ Status Mesh::not_found(std::string_view name) const {
                  fmt::join(names, ", "));
 }
 
-Status Mesh::not_in_use(const MeshDim& dim) const {
+Status Mesh::not_in_use(const Dim& dim) const {
   return failure(Code::kNotFound, "dim \"{}\" of mesh {} is not in use: its size is {}, so it has no group",
                  dim.name, degrees_.canonical(), dim.size);
 }
 
-Result<DimId> Mesh::find(std::string_view name) const {
+Result<Mesh::DimId> Mesh::find(std::string_view name) const {
   const std::optional<DimId> id = lookup(name);
   if (!id) return fail(not_found(name));
   return *id;
 }
 
-Result<DimId> Mesh::get(std::string_view name) const {
+Result<Mesh::DimId> Mesh::get(std::string_view name) const {
   const std::optional<DimId> id = lookup(name);
   if (!id) return fail(not_found(name));
   if (!dim(*id).enabled) return fail(not_in_use(dim(*id)));
@@ -149,19 +148,19 @@ Result<DimId> Mesh::get(std::string_view name) const {
 
 // Members of size 1 count too, so that a name means the same whatever the degrees. The expert view cuts its
 // members anew, so no product of it has a name there.
-bool Mesh::spans(const MeshView& slice, DimId id) const {
-  const MeshDim& wanted = dim(id);
+bool Mesh::spans(const View& slice, DimId id) const {
+  const Dim& wanted = dim(id);
   DimMask spanned = 0;
   for (const DimId part : slice.dims) {
     if (part == id) return true;
-    const MeshDim& here = dim(part);
-    if (here.kind != DimKind::kExpert && (here.members & ~wanted.members) == 0) spanned |= here.members;
+    const Dim& here = dim(part);
+    if (here.kind != Dim::Kind::kExpert && (here.members & ~wanted.members) == 0) spanned |= here.members;
   }
-  return wanted.kind != DimKind::kExpert && spanned == wanted.members;
+  return wanted.kind != Dim::Kind::kExpert && spanned == wanted.members;
 }
 
-Result<DimId> Mesh::find(ViewId id, std::string_view name) const {
-  const MeshView& slice = view(id);
+Result<Mesh::DimId> Mesh::find(ViewId id, std::string_view name) const {
+  const View& slice = view(id);
   const std::optional<DimId> found = lookup(name);
   if (found && spans(slice, *found)) return *found;
   std::vector<std::string_view> dims;
@@ -176,12 +175,12 @@ Result<DimId> Mesh::find(ViewId id, std::string_view name) const {
               fmt::join(dims, ", "), degrees_.canonical(), name, fmt::join(valid, ", "));
 }
 
-const MeshDim& Mesh::dim(DimId id) const {
+const Mesh::Dim& Mesh::dim(DimId id) const {
   MUSTER_ASSERT(id.value < dims_.size());
   return dims_[id.value];
 }
 
-std::vector<DimId> Mesh::canonical_order() const {
+std::vector<Mesh::DimId> Mesh::canonical_order() const {
   std::vector<DimId> order;
   order.reserve(dims_.size());
   for (std::uint32_t i = 0; i < kEfsdp; ++i) order.emplace_back(i);
@@ -194,7 +193,7 @@ std::vector<DimId> Mesh::canonical_order() const {
 
 // ---- flatten
 
-Result<DimId> Mesh::flatten(std::string_view name, std::span<const std::string> members) {
+Result<Mesh::DimId> Mesh::flatten(std::string_view name, std::span<const std::string> members) {
   if (!is_name(name))
     return fail(Code::kBadArgument,
                 "a flatten of {} dims is named \"{}\"; give it a name of 1 to {} lower-case letters, digits "
@@ -207,7 +206,7 @@ Result<DimId> Mesh::flatten(std::string_view name, std::span<const std::string> 
   if (dims_.size() - kFirstFlatten == kFlattenCountMax)
     return fail(Code::kNoResource, "flatten \"{}\": the mesh has {} flattens already, the most it can have",
                 name, kFlattenCountMax);
-  add_dim(name, "", DimKind::kFlatten, mask);
+  add_dim(name, "", Dim::Kind::kFlatten, mask);
   return DimId(static_cast<std::uint32_t>(dims_.size() - 1));
 }
 
@@ -219,8 +218,8 @@ Result<DimMask> Mesh::flatten_members(std::string_view name, std::span<const std
   for (const std::string& member : members) {
     const std::optional<DimId> id = lookup(member);
     if (!id) return fail(Code::kNotFound, "flatten \"{}\": {}", name, not_found(member).message());
-    const MeshDim& added = dim(*id);
-    if (added.kind == DimKind::kExpert)
+    const Dim& added = dim(*id);
+    if (added.kind == Dim::Kind::kExpert)
       return fail(Code::kBadArgument,
                   "flatten \"{}\": \"{}\" belongs to the expert view, which cannot be flattened", name,
                   member);
@@ -234,14 +233,14 @@ Result<DimMask> Mesh::flatten_members(std::string_view name, std::span<const std
   return mask;
 }
 
-Result<DimId> Mesh::check_taken(std::string_view name, DimId taken, DimMask members) const {
-  const MeshDim& existing = dim(taken);
-  if (existing.kind != DimKind::kExpert && existing.members == members) return taken;
-  if (existing.kind == DimKind::kBasic)
+Result<Mesh::DimId> Mesh::check_taken(std::string_view name, DimId taken, DimMask members) const {
+  const Dim& existing = dim(taken);
+  if (existing.kind != Dim::Kind::kExpert && existing.members == members) return taken;
+  if (existing.kind == Dim::Kind::kBasic)
     return fail(Code::kBadArgument,
                 "flatten \"{}\" of {}: that is the name of a basic dim; choose another name", name,
                 member_names(members));
-  if (existing.kind == DimKind::kExpert)
+  if (existing.kind == Dim::Kind::kExpert)
     return fail(Code::kBadArgument,
                 "flatten \"{}\" of {}: that name belongs to the expert view; choose another name", name,
                 member_names(members));
@@ -261,18 +260,18 @@ Status Mesh::check_contiguous(std::string_view name, DimMask members) const {
 
 // ---- slice
 
-Result<ViewId> Mesh::slice(std::initializer_list<std::string_view> names) {
+Result<Mesh::ViewId> Mesh::slice(std::initializer_list<std::string_view> names) {
   return slice(std::span<const std::string_view>(names.begin(), names.size()));
 }
 
-Result<ViewId> Mesh::slice(std::span<const std::string_view> names) {
+Result<Mesh::ViewId> Mesh::slice(std::span<const std::string_view> names) {
   if (names.empty())
     return fail(Code::kBadArgument, "a slice of mesh {} needs at least one dim", degrees_.canonical());
   // A slice with more dims than there are basic ones repeats one, so its names need not be checked.
   if (names.size() > kBasicDimCount)
     return fail(Code::kBadArgument, "a slice of {} dims was asked for; mesh {} has {} basic dims",
                 names.size(), degrees_.canonical(), kBasicDimCount);
-  MeshView view;
+  View view;
   for (const std::string_view name : names) {
     MUSTER_ASSIGN_OR_RETURN(const DimId id, find(name));
     view.dims.push_back(id);
@@ -290,18 +289,18 @@ Result<ViewId> Mesh::slice(std::span<const std::string_view> names) {
 
 Status Mesh::check_slice_order(std::span<const DimId> ids) const {
   const auto expert =
-      std::find_if(ids.begin(), ids.end(), [this](DimId id) { return dim(id).kind == DimKind::kExpert; });
+      std::find_if(ids.begin(), ids.end(), [this](DimId id) { return dim(id).kind == Dim::Kind::kExpert; });
   const bool in_expert_view = expert != ids.end();
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const MeshDim& here = dim(ids[i]);
-    const bool is_expert = here.kind == DimKind::kExpert;
+    const Dim& here = dim(ids[i]);
+    const bool is_expert = here.kind == Dim::Kind::kExpert;
     if (in_expert_view && !is_expert && (here.members & ~kOutsideExperts) != 0)
       return failure(Code::kBadArgument,
                      "a slice may not combine \"{}\" with \"{}\": {} is cut anew as efsdp x ep", here.name,
                      dim(*expert).name, member_names(kExpertMembers));
     if (i == 0) continue;
-    const MeshDim& before = dim(ids[i - 1]);
-    const bool before_is_expert = before.kind == DimKind::kExpert;
+    const Dim& before = dim(ids[i - 1]);
+    const bool before_is_expert = before.kind == Dim::Kind::kExpert;
     const bool ascends = is_expert          ? !before_is_expert || ids[i - 1] < ids[i]
                          : before_is_expert ? false
                                             : last_member(before.members) < first_member(here.members);
@@ -314,14 +313,14 @@ Status Mesh::check_slice_order(std::span<const DimId> ids) const {
   return {};
 }
 
-const MeshView& Mesh::view(ViewId id) const {
+const Mesh::View& Mesh::view(ViewId id) const {
   MUSTER_ASSERT(id.value < views_.size());
   return views_[id.value];
 }
 
 // ---- ranks
 
-Coordinates Mesh::coordinates(Rank rank) const {
+Mesh::Coordinates Mesh::coordinates(Rank rank) const {
   MUSTER_ASSERT(rank.value < world_);
   Coordinates result{};
   for (std::size_t i = 0; i < kBasicDimCount; ++i) result[i] = rank.value / strides_[i] % sizes_[i];
@@ -339,21 +338,21 @@ Result<Rank> Mesh::rank_of(const Coordinates& coordinates) const {
   return Rank(rank);
 }
 
-std::uint32_t Mesh::index_along(Rank rank, const MeshDim& dim) const {
+std::uint32_t Mesh::index_along(Rank rank, const Dim& dim) const {
   MUSTER_ASSERT(rank.value < world_);
   std::uint32_t index = 0;
-  for (const MeshDim::Factor& factor : dim.factors)
+  for (const Dim::Factor& factor : dim.factors)
     index = index * factor.size + rank.value / factor.stride % factor.size;
   return index;
 }
 
 std::uint32_t Mesh::coordinate(Rank rank, DimId id) const {
-  const MeshDim& along = dim(id);
+  const Dim& along = dim(id);
   return index_along(rank, along) / along.inner % along.size;
 }
 
 Rank Mesh::moved(Rank rank, DimId id, std::uint32_t coordinate) const {
-  const MeshDim& along = dim(id);
+  const Dim& along = dim(id);
   MUSTER_ASSERT(coordinate < along.size);
   const std::uint32_t from = index_along(rank, along);
   std::uint32_t to = from - from / along.inner % along.size * along.inner + coordinate * along.inner;
@@ -361,7 +360,7 @@ Rank Mesh::moved(Rank rank, DimId id, std::uint32_t coordinate) const {
   std::uint32_t result = rank.value;
   std::uint32_t old = from;
   for (std::size_t i = along.factors.size(); i-- > 0;) {
-    const MeshDim::Factor& factor = along.factors[i];
+    const Dim::Factor& factor = along.factors[i];
     result += (to % factor.size - old % factor.size) * factor.stride;  // modulo 2^32: the sum is exact
     to /= factor.size;
     old /= factor.size;

@@ -29,48 +29,48 @@ inline constexpr std::size_t kFlattenCountMax = 32;
 inline constexpr std::size_t kViewCountMax = 4096;
 inline constexpr std::size_t kDimNameBytesMax = 64;  // with the final zero: muster_group_info::name
 
-// Handles into one mesh. Look-ups of the same names always give the same handle.
-using DimId = Id<struct DimTag>;
-using ViewId = Id<struct ViewTag>;
-
-// A name that the user gives to several neighbouring dims, in declaration order.
-struct Flatten {
-  std::string name;
-  std::vector<std::string> members;
-};
-
-// One coordinate per basic dim, in root order.
-using Coordinates = std::array<std::uint32_t, kBasicDimCount>;
-
-enum class DimKind : std::uint8_t { kBasic, kDerived, kFlatten, kExpert, kWorld };
-std::string_view dim_kind_name(DimKind kind);
-
-// One named dim. The ranks along it differ only in the coordinates of its members. The expert view cuts the
-// members' row-major index once more: coordinate = index / inner % size. `inner` is 1 for all dims but efsdp.
-struct MeshDim {
-  struct Factor {
-    std::uint32_t size;
-    std::uint32_t stride;  // in ranks
-  };
-
-  std::string name;
-  std::string alias;  // empty: none
-  DimKind kind = DimKind::kBasic;
-  DimMask members = 0;
-  bool enabled = false;  // in use; see Mesh::get
-  std::uint32_t size = 1;
-  std::uint32_t inner = 1;
-  BoundedVector<Factor, kBasicDimCount> factors;  // outermost first; members of size 1 left out
-};
-
-// A slice: some dims side by side, outermost first.
-struct MeshView {
-  std::vector<DimId> dims;
-  std::vector<std::uint32_t> shape;
-};
-
 class Mesh {
  public:
+  // A name that the user gives to several neighbouring dims, in declaration order.
+  struct Flatten {
+    std::string name;
+    std::vector<std::string> members;
+  };
+
+  // Handles into one mesh. Look-ups of the same names always give the same handle.
+  using DimId = Id<struct DimTag>;
+  using ViewId = Id<struct ViewTag>;
+
+  // One coordinate per basic dim, in root order.
+  using Coordinates = std::array<std::uint32_t, kBasicDimCount>;
+
+  // One named dim. The ranks along it differ only in the coordinates of its members. The expert view cuts the
+  // members' row-major index once more: coordinate = index / inner % size. `inner` is 1 for all dims but
+  // efsdp.
+  struct Dim {
+    enum class Kind : std::uint8_t { kBasic, kDerived, kFlatten, kExpert, kWorld };
+
+    struct Factor {
+      std::uint32_t size;
+      std::uint32_t stride;  // in ranks
+    };
+
+    std::string name;
+    std::string alias;  // empty: none
+    Kind kind = Kind::kBasic;
+    DimMask members = 0;
+    bool enabled = false;  // in use; see Mesh::get
+    std::uint32_t size = 1;
+    std::uint32_t inner = 1;
+    BoundedVector<Factor, kBasicDimCount> factors;  // outermost first; members of size 1 left out
+  };
+
+  // A slice: some dims side by side, outermost first.
+  struct View {
+    std::vector<DimId> dims;
+    std::vector<std::uint32_t> shape;
+  };
+
   // Resolves the degrees against the world and adds the flattens in their order.
   static Result<Mesh> build(const Degrees& degrees, std::int64_t world,
                             std::span<const Flatten> flattens = {});
@@ -91,7 +91,7 @@ class Mesh {
   // As find(), for a name of the slice: of one of its dims, or of a product of them.
   Result<DimId> find(ViewId slice, std::string_view name) const;
 
-  const MeshDim& dim(DimId id) const;
+  const Dim& dim(DimId id) const;
   std::size_t dim_count() const { return dims_.size(); }
   // Basic dims outer to inner, derived in table order, flattens as declared, efsdp, ep if ep > 1, world.
   // Groups are created in this order, which is the same on all ranks.
@@ -106,7 +106,7 @@ class Mesh {
   // ep combine only with pp, dp_replicate and domain, and with each other.
   Result<ViewId> slice(std::span<const std::string_view> names);
   Result<ViewId> slice(std::initializer_list<std::string_view> names);
-  const MeshView& view(ViewId id) const;
+  const View& view(ViewId id) const;
 
   // ---- ranks
 
@@ -116,27 +116,29 @@ class Mesh {
   std::uint32_t coordinate(Rank rank, DimId id) const;
   // The rank that differs from `rank` in its coordinate along the dim only.
   Rank moved(Rank rank, DimId id, std::uint32_t coordinate) const;
+
  private:
   Mesh(const Degrees& degrees, std::uint32_t world);
 
-  void add_dim(std::string_view name, std::string_view alias, DimKind kind, DimMask members);
+  void add_dim(std::string_view name, std::string_view alias, Dim::Kind kind, DimMask members);
   void add_expert_dims();
   std::optional<DimId> lookup(std::string_view name) const;
   Status not_found(std::string_view name) const;
-  Status not_in_use(const MeshDim& dim) const;
-  bool spans(const MeshView& slice, DimId id) const;
+  Status not_in_use(const Dim& dim) const;
+  bool spans(const View& slice, DimId id) const;
   Result<DimMask> flatten_members(std::string_view name, std::span<const std::string> members) const;
   Status check_contiguous(std::string_view name, DimMask members) const;
   Result<DimId> check_taken(std::string_view name, DimId taken, DimMask members) const;
   Status check_slice_order(std::span<const DimId> ids) const;
-  std::uint32_t index_along(Rank rank, const MeshDim& dim) const;
+  std::uint32_t index_along(Rank rank, const Dim& dim) const;
 
   Degrees degrees_;
   std::uint32_t world_ = 1;
   std::array<std::uint32_t, kBasicDimCount> sizes_{};
   std::array<std::uint32_t, kBasicDimCount> strides_{};
-  std::vector<MeshDim> dims_;    // fixed dims first, then flattens; a DimId is an index
-  std::vector<MeshView> views_;  // a ViewId is an index
+  std::vector<Dim> dims_;    // fixed dims first, then flattens; a DimId is an index
+  std::vector<View> views_;  // a ViewId is an index
 };
+std::string_view dim_kind_name(Mesh::Dim::Kind kind);
 
 }  // namespace muster::mesh

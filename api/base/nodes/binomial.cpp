@@ -26,8 +26,8 @@ Schedule binomial_reduce(std::uint32_t nodes, std::uint32_t here, std::uint32_t 
   std::reverse(schedule.begin(), schedule.end());
   for (Round& round : schedule) {
     std::swap(round.sends, round.receives);
-    for (Move& move : round.sends) move.result = false;
-    for (Move& move : round.receives) move.result = false;
+    for (Round::Move& move : round.sends) move.result = false;
+    for (Round::Move& move : round.receives) move.result = false;
   }
   return schedule;
 }

@@ -65,13 +65,13 @@ bool moves_whole(muster_op op, NodeAlgorithm algorithm) noexcept {
          algorithm == NodeAlgorithm::kRecursiveDoubling;
 }
 
-double estimate(const Schedule& schedule, const RowChunk& chunk, std::uint32_t rows,
+double estimate(const Schedule& schedule, const NodeRow::Chunk& chunk, std::uint32_t rows,
                 std::size_t element_bytes, const LinkCosts& costs) {
   double total = 0;
   for (const Round& round : schedule) {
-    const auto bytes = [&](const std::vector<Move>& moves) {
+    const auto bytes = [&](const std::vector<Round::Move>& moves) {
       double sum = 0;
-      for (const Move& move : moves)
+      for (const Round::Move& move : moves)
         sum += static_cast<double>(chunk.at[move.last] - chunk.at[move.first]) *
                static_cast<double>(element_bytes) * (move.result ? 1 : rows);
       return sum;
@@ -84,11 +84,11 @@ double estimate(const Schedule& schedule, const RowChunk& chunk, std::uint32_t r
   return total;
 }
 
-std::uint64_t bytes_sent(const Schedule& schedule, const RowChunk& chunk, std::uint32_t rows,
+std::uint64_t bytes_sent(const Schedule& schedule, const NodeRow::Chunk& chunk, std::uint32_t rows,
                          std::size_t element_bytes) {
   std::uint64_t bytes = 0;
   for (const Round& round : schedule)
-    for (const Move& move : round.sends)
+    for (const Round::Move& move : round.sends)
       bytes += (chunk.at[move.last] - chunk.at[move.first]) * element_bytes * (move.result ? 1 : rows);
   return bytes;
 }
@@ -99,7 +99,7 @@ bool combines(const Collective& c, bool reproducible) {
   return c.dtype == MUSTER_F32 || c.dtype == MUSTER_F64;
 }
 
-NodeAlgorithm choose_algorithm(muster_op op, const RowChunk& chunk, std::uint32_t rows,
+NodeAlgorithm choose_algorithm(muster_op op, const NodeRow::Chunk& chunk, std::uint32_t rows,
                                std::size_t element_bytes, std::uint32_t root, const LinkCosts& costs) {
   const auto nodes = static_cast<std::uint32_t>(chunk.slices.size());
   NodeAlgorithm best = kDirect;

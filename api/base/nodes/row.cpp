@@ -43,14 +43,14 @@ std::uint32_t NodeRow::chunks(std::uint64_t most) const {
   return static_cast<std::uint32_t>(std::max<std::uint64_t>(1, (elements() + most - 1) / most));
 }
 
-void NodeRow::cut(std::uint32_t index, std::uint32_t of, RowChunk& chunk) const {
+void NodeRow::cut(std::uint32_t index, std::uint32_t of, Chunk& chunk) const {
   chunk.slices.reserve(nodes_);
   chunk.at.reserve(nodes_ + 1);
   chunk.at.push_back(0);
   const std::uint64_t first = cut_at(elements(), index, of, grain_);
   const std::uint64_t length = cut_at(elements(), index + 1, of, grain_) - first;
   for (std::uint32_t j = 0; j < nodes_; ++j) {
-    ElementRange slice;
+    Range slice;
     if (of_node_.empty()) {
       slice = {first + cut_at(length, j, nodes_, grain_), first + cut_at(length, j + 1, nodes_, grain_)};
     } else {

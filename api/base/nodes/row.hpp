@@ -14,56 +14,56 @@
 
 namespace muster::transport::span {
 
-struct ElementRange {
-  std::uint64_t first = 0, last = 0;
-  std::uint64_t count() const { return last - first; }
-};
-
-// A part of the row that moves at once, cut into the slices of nodes.
-struct RowChunk {
-  explicit RowChunk(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
-      : slices(memory), at(memory) {}
-  std::pmr::vector<ElementRange> slices;  // by node: elements of the row
-  std::pmr::vector<std::uint64_t>
-      at;  // by node: where its slice begins, in elements; then how many there are
-
-  std::uint64_t elements() const { return at.back(); }
-  // Calls visit(node, range of the row) for elements [first, last) of the chunk.
-  template<class Visit>
-  void for_each_slice(std::uint64_t first, std::uint64_t last, Visit visit) const {
-    for (std::size_t j = 0; j < slices.size(); ++j) {
-      const std::uint64_t from = std::max(first, at[j]), to = std::min(last, at[j + 1]);
-      if (from < to) visit(j, ElementRange{slices[j].first + (from - at[j]), slices[j].first + (to - at[j])});
-    }
-  }
-};
-
 // Owns    where each block begins. Thread  immutable; any.
 // Bound   an entry for each member.
 // Fails   never: the collective is valid.
 class NodeRow {
  public:
+  struct Range {
+    std::uint64_t first = 0, last = 0;
+    std::uint64_t count() const { return last - first; }
+  };
+
+  // A part of the row that moves at once, cut into the slices of nodes.
+  struct Chunk {
+    explicit Chunk(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
+        : slices(memory), at(memory) {}
+    std::pmr::vector<Range> slices;  // by node: elements of the row
+    std::pmr::vector<std::uint64_t>
+        at;  // by node: where its slice begins, in elements; then how many there are
+
+    std::uint64_t elements() const { return at.back(); }
+    // Calls visit(node, range of the row) for elements [first, last) of the chunk.
+    template<class Visit>
+    void for_each_slice(std::uint64_t first, std::uint64_t last, Visit visit) const {
+      for (std::size_t j = 0; j < slices.size(); ++j) {
+        const std::uint64_t from = std::max(first, at[j]), to = std::min(last, at[j + 1]);
+        if (from < to) visit(j, Range{slices[j].first + (from - at[j]), slices[j].first + (to - at[j])});
+      }
+    }
+  };
+
   NodeRow(const Collective& collective, const Span& span);
 
   std::uint64_t elements() const { return stretches_.empty() ? 0 : stretches_.back().end; }
   std::size_t blocks() const { return stretches_.size(); }
   // Into how many chunks of about `most` elements it is cut; at least one.
   std::uint32_t chunks(std::uint64_t most) const;
-  RowChunk chunk(std::uint32_t index, std::uint32_t of) const {
-    RowChunk one;
+  Chunk chunk(std::uint32_t index, std::uint32_t of) const {
+    Chunk one;
     cut(index, of, one);
     return one;
   }
   // The same, into an empty chunk.
-  void cut(std::uint32_t index, std::uint32_t of, RowChunk& into) const;
+  void cut(std::uint32_t index, std::uint32_t of, Chunk& into) const;
 
   // Calls visit(block, elements of that block, where they are in the row) for a range of the row.
   template<class Visit>
-  void for_each_block(ElementRange range, Visit visit) const {
+  void for_each_block(Range range, Visit visit) const {
     for (const Stretch& stretch : stretches_) {
       const std::uint64_t from = std::max(range.first, stretch.begin);
       const std::uint64_t to = std::min(range.last, stretch.end);
-      if (from < to) visit(stretch.block, ElementRange{from - stretch.begin, to - stretch.begin}, from);
+      if (from < to) visit(stretch.block, Range{from - stretch.begin, to - stretch.begin}, from);
     }
   }
 

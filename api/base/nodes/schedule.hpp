@@ -16,13 +16,13 @@
 
 namespace muster::transport::span {
 
-struct Move {
-  std::uint32_t peer = 0;  // index of the node in the group's span
-  std::uint32_t first = 0, last = 0;
-  bool result = false;
-};
-
 struct Round {
+  struct Move {
+    std::uint32_t peer = 0;  // index of the node in the group's span
+    std::uint32_t first = 0, last = 0;
+    bool result = false;
+  };
+
   std::vector<Move> sends;
   std::vector<Move> receives;
 };

@@ -68,7 +68,8 @@ bool overlap(std::uint64_t a, std::uint64_t a_bytes, std::uint64_t b, std::uint6
   return a_bytes > 0 && b_bytes > 0 && a < b + b_bytes && b < a + a_bytes;
 }
 
-Result<Arrangement> arrange(std::span<const ArrangedUnit> units, std::size_t depth, std::uint64_t budget) {
+Result<Arrangement> arrange(std::span<const Arrangement::Unit> units, std::size_t depth,
+                            std::uint64_t budget) {
   Arrangement made;
   std::vector<Module> modules;
   std::vector<std::size_t> module_of;
@@ -78,7 +79,7 @@ Result<Arrangement> arrange(std::span<const ArrangedUnit> units, std::size_t dep
     if (!units[i].apart) modules.back().bytes += aligned(units[i].bytes);
   }
   std::uint64_t apart = 0;
-  for (const ArrangedUnit& unit : units)
+  for (const Arrangement::Unit& unit : units)
     if (unit.apart) apart += aligned(unit.bytes);
   const auto largest = std::ranges::max_element(modules, {}, &Module::bytes);
   made.least = apart + (modules.empty() ? 0 : largest->bytes);

@@ -15,12 +15,13 @@ struct SharedIndexes {
 };
 
 // In the order of the shard. Both lists rise.
-std::vector<SharedIndexes> shared_indexes(std::span<const Interval> shard, std::span<const Interval> whole) {
+std::vector<SharedIndexes> shared_indexes(std::span<const Split::Interval> shard,
+                                          std::span<const Split::Interval> whole) {
   std::vector<SharedIndexes> shared;
   std::int64_t in_shard = 0;
-  for (const Interval& own : shard) {
+  for (const Split::Interval& own : shard) {
     std::int64_t in_whole = 0;
-    for (const Interval& part : whole) {
+    for (const Split::Interval& part : whole) {
       const std::int64_t begin = std::max(own.offset, part.offset);
       const std::int64_t count = std::min(own.offset + own.length, part.offset + part.length) - begin;
       const SharedIndexes next{in_shard + begin - own.offset, in_whole + begin - part.offset, count};
@@ -37,7 +38,7 @@ std::vector<SharedIndexes> shared_indexes(std::span<const Interval> shard, std::
   return shared;
 }
 
-void append(std::vector<ElementRun>& runs, ElementRun run) {
+void append(std::vector<ShardedParameter::Run>& runs, ShardedParameter::Run run) {
   if (!runs.empty() && runs.back().offset + runs.back().count == run.offset)
     runs.back().count += run.count;
   else
@@ -45,8 +46,8 @@ void append(std::vector<ElementRun>& runs, ElementRun run) {
 }
 
 // The runs of one member's shard in order, those that touch as one. With more than kRunsMax, not all of them.
-std::vector<ElementRun> runs_of(const Layout& layout, std::int64_t member, const Layout& whole,
-                                std::int64_t rank) {
+std::vector<ShardedParameter::Run> runs_of(const Layout& layout, std::int64_t member, const Layout& whole,
+                                           std::int64_t rank) {
   constexpr std::size_t kMost = ShardedParameter::kRunsMax;
   const Index shard_shape = layout.local_shape(member);
   const Index whole_shape = whole.local_shape(rank);
@@ -71,7 +72,7 @@ std::vector<ElementRun> runs_of(const Layout& layout, std::int64_t member, const
           finer.push_back(begin + (each.in_whole + i) * stride[dim]);
     begins = std::move(finer);
   }
-  std::vector<ElementRun> runs;
+  std::vector<ShardedParameter::Run> runs;
   for (const std::int64_t begin : begins)
     for (const SharedIndexes& each : shared[row]) {
       if (runs.size() > kMost) return runs;
@@ -82,18 +83,18 @@ std::vector<ElementRun> runs_of(const Layout& layout, std::int64_t member, const
 
 // Whether no other axis cuts the dim after this one.
 bool cuts_last(const Layout& layout, std::size_t axis) {
-  const std::span<const MeshAxis> axes = layout.axes();
+  const std::span<const Layout::Axis> axes = layout.axes();
   if (axes[axis].ranks == 1) return true;
   const auto later =
-      layout.order() == ShardOrder::kInnermostFirst ? axes.first(axis) : axes.subspan(axis + 1);
-  return std::ranges::none_of(later, [&](const MeshAxis& other) {
-    return other.ranks > 1 && other.placement.kind == PlacementKind::kShard &&
+      layout.order() == Layout::Order::kInnermostFirst ? axes.first(axis) : axes.subspan(axis + 1);
+  return std::ranges::none_of(later, [&](const Layout::Axis& other) {
+    return other.ranks > 1 && other.placement.kind == Placement::Kind::kShard &&
            other.placement.dim == axes[axis].placement.dim;
   });
 }
 
 Result<Layout> replicated_along(const Layout& layout, std::size_t axis) {
-  std::vector<MeshAxis> axes(layout.axes().begin(), layout.axes().end());
+  std::vector<Layout::Axis> axes(layout.axes().begin(), layout.axes().end());
   axes[axis].placement = Placement::replicate();
   return Layout::make(std::span(layout.shape()).first(layout.dims()), std::move(axes), layout.order());
 }
@@ -104,8 +105,8 @@ Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis,
   if (axis >= layout.axes().size())
     return fail(Code::kBadArgument, "the unit is sharded along axis {}, but the layout has {} axes", axis,
                 layout.axes().size());
-  const MeshAxis& along = layout.axes()[axis];
-  if (along.placement.kind != PlacementKind::kShard)
+  const Layout::Axis& along = layout.axes()[axis];
+  if (along.placement.kind != Placement::Kind::kShard)
     return fail(Code::kBadArgument, "{} does not shard the tensor, but its unit is sharded along it",
                 layout.axis_text(axis));
   const auto dim = static_cast<std::size_t>(along.placement.dim);
@@ -148,14 +149,14 @@ Result<ShardedParameter> ShardedParameter::make(Layout layout, std::size_t axis,
 ShardedParameter ShardedParameter::make_whole(Layout layout, std::int64_t rank) {
   Layout whole = layout;
   ShardedParameter parameter(std::move(layout), std::move(whole), rank);
-  parameter.runs_.push_back({ElementRun{0, parameter.whole_elements()}});
+  parameter.runs_.push_back({Run{0, parameter.whole_elements()}});
   return parameter;
 }
 
 bool ShardedParameter::has_other_shards() const {
   for (std::size_t i = 0; i < layout_.axes().size(); ++i)
     if (i != axis_ && layout_.axes()[i].ranks > 1 &&
-        layout_.axes()[i].placement.kind == PlacementKind::kShard)
+        layout_.axes()[i].placement.kind == Placement::Kind::kShard)
       return true;
   return false;
 }

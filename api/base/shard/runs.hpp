@@ -11,13 +11,6 @@
 
 namespace muster::shard {
 
-// Elements [offset, offset + count) of a rank's whole tensor.
-struct ElementRun {
-  std::int64_t offset = 0;
-  std::int64_t count = 0;
-  friend bool operator==(const ElementRun&, const ElementRun&) = default;
-};
-
 // A parameter whose layout has one axis along which units are sharded. Its whole tensor is what a rank has if
 // that axis is replicated: with tensor parallelism, the rank's tp part.
 //
@@ -27,6 +20,13 @@ struct ElementRun {
 // Fails   make() with kBadArgument and kNoResource.
 class ShardedParameter {
  public:
+  // Elements [offset, offset + count) of a rank's whole tensor.
+  struct Run {
+    std::int64_t offset = 0;
+    std::int64_t count = 0;
+    friend bool operator==(const Run&, const Run&) = default;
+  };
+
   static constexpr std::size_t kRunsMax = 4096;  // of one parameter's shards together
 
   // rank: this rank's index in the layout. Errors: kBadArgument (the axis does not shard; a dim other than 0
@@ -43,7 +43,7 @@ class ShardedParameter {
   std::int64_t shard_elements() const { return layout_.local_elements(rank_); }
   std::int64_t whole_elements() const { return whole_.local_elements(rank_); }
   // By member of the axis. The runs of a member are its shard from the first element to the last.
-  const std::vector<std::vector<ElementRun>>& runs() const { return runs_; }
+  const std::vector<std::vector<Run>>& runs() const { return runs_; }
   // Another axis shards it too: tensor parallelism.
   bool has_other_shards() const;
 
@@ -54,7 +54,7 @@ class ShardedParameter {
   Layout layout_;
   Layout whole_;
   std::int64_t rank_;
-  std::vector<std::vector<ElementRun>> runs_;
+  std::vector<std::vector<Run>> runs_;
   std::size_t axis_ = Layout::kAxesMax;
 };
 

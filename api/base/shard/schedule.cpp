@@ -13,13 +13,13 @@ constexpr std::uint64_t timeline_of(muster_point point) {
 }
 
 // A bit for each part.
-std::uint64_t parts_of(const ScheduledUnit& unit) {
+std::uint64_t parts_of(const UnitSchedule::Facts& unit) {
   return ~std::uint64_t{0} >> (64 - unit.parts);
 }
 
-std::vector<std::size_t> modules_of(std::span<const ScheduledUnit> units) {
+std::vector<std::size_t> modules_of(std::span<const UnitSchedule::Facts> units) {
   std::vector<std::size_t> modules;
-  for (const ScheduledUnit& unit : units) modules.push_back(unit.module);
+  for (const UnitSchedule::Facts& unit : units) modules.push_back(unit.module);
   return modules;
 }
 
@@ -42,7 +42,7 @@ void PointSet::add(std::span<const muster_point> points) {
   for (const muster_point point : points) add(point);
 }
 
-UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, UnitOperations& operations)
+UnitSchedule::UnitSchedule(std::vector<Facts> units, std::size_t depth, UnitOperations& operations)
     : depth_(depth), operations_(operations), order_(modules_of(units)), root_(units.size()) {
   for (std::size_t i = 0; i < units.size(); ++i) {
     if (units[i].root) root_ = i;
@@ -50,9 +50,9 @@ UnitSchedule::UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, 
     units_.back().said = std::move(units[i]);
   }
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    const ScheduledUnit& a = units_[i].said;
+    const Facts& a = units_[i].said;
     for (std::size_t j = 0; j < units_.size(); ++j) {
-      const ScheduledUnit& b = units_[j].said;
+      const Facts& b = units_[j].said;
       if (i == j) continue;
       if (overlap(a.offset, a.bytes, b.offset, b.bytes)) units_[i].overlapping.push_back(j);
       if (overlap(a.gradient_offset, a.gradient_bytes, b.gradient_offset, b.gradient_bytes))
@@ -178,23 +178,23 @@ Status UnitSchedule::gather(std::size_t index) {
   Unit& unit = units_[index];
   if (unit.state == State::kWhole) return {};
   MUSTER_RETURN_IF_ERROR(make_room(unit));
-  const GatherFrom from = unit.state == State::kSliced ? GatherFrom::kSlices
-                          : unit.changed               ? GatherFrom::kChangedShards
-                                                       : GatherFrom::kShards;
+  const UnitOperations::GatherFrom from = unit.state == State::kSliced ? UnitOperations::GatherFrom::kSlices
+                                          : unit.changed ? UnitOperations::GatherFrom::kChangedShards
+                                                         : UnitOperations::GatherFrom::kShards;
   PointSet waits = unit.uses;
   waits.add(unit.arrived);  // a prefetch in vain, from slices perhaps, on a timeline of its own
   for (const std::size_t other : unit.overlapping) {
     waits.add(units_[other].arrived);
     waits.add(units_[other].uses.points());
   }
-  if (from != GatherFrom::kSlices) waits.add(unit.shards.points());
+  if (from != UnitOperations::GatherFrom::kSlices) waits.add(unit.shards.points());
   auto arrived = operations_.gather(index, from, waits.points());
   if (!arrived) {
     broken_ = true;
     return std::move(arrived).error();
   }
   drop(unit);
-  if (from == GatherFrom::kChangedShards) unit.changed = false;
+  if (from == UnitOperations::GatherFrom::kChangedShards) unit.changed = false;
   unit.state = State::kWhole;
   unit.arrived = *arrived;
   unit.uses.clear();

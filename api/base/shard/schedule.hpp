@@ -43,50 +43,6 @@ class PointSet {
   std::vector<muster_point> points_;
 };
 
-// The state of a unit after its forward.
-enum class AfterForward : std::uint8_t {
-  kFree,   // it is gathered again for backward
-  kKeep,   // it stays whole until its backward has ended
-  kSlice,  // the ranks of a smaller group keep it between them
-};
-
-// A unit as the schedule knows it.
-struct ScheduledUnit {
-  std::string name;
-  std::size_t module = 0;
-  std::uint64_t bytes = 0;            // whole
-  std::uint64_t slice_bytes = 0;      // kept with kSlice
-  std::uint64_t offset = 0;           // its place while whole
-  std::uint64_t gradient_bytes = 0;   // 0: its whole gradients have memory of their own
-  std::uint64_t gradient_offset = 0;  // their place
-  std::uint32_t parts = 1;  // 1 to 64: how many modules share it. Its forward ends when each has ended
-  AfterForward after_forward = AfterForward::kFree;
-  bool root = false;              // begins before all others in each step
-  bool whole_in_backward = true;  // false: backward does not read the parameters
-  bool trains = true;             // false: it has no gradients
-};
-
-// Options of a reduction of whole gradients.
-struct UnitReduction {
-  bool add = false;          // to the gradient shard, which has gradients of this step
-  bool add_partial = false;  // sums of earlier reductions without all_reduce belong to it
-  bool all_reduce = true;    // false: sum among the shards only; the replicas follow with a later reduction
-};
-
-// The points that a reduction reaches.
-struct Reduced {
-  muster_point sent =
-      MUSTER_POINT_NONE;  // whole gradients may be written again. On one timeline for all units
-  muster_point ready = MUSTER_POINT_NONE;  // the gradient shard may be read; NONE: there were no gradients
-};
-
-// The source from which a unit is gathered.
-enum class GatherFrom : std::uint8_t {
-  kShards,  // as they were when it was last gathered from them
-  kChangedShards,
-  kSlices,
-};
-
 class UnitSchedule;
 
 // The operations that carry out a schedule. Every call starts work and returns the point that it reaches;
@@ -98,36 +54,39 @@ class UnitSchedule;
 // Fails   as it likes; the step is then broken.
 class UnitOperations {
  public:
+  // Options of a reduction of whole gradients.
+  struct Reduction {
+    bool add = false;          // to the gradient shard, which has gradients of this step
+    bool add_partial = false;  // sums of earlier reductions without all_reduce belong to it
+    bool all_reduce = true;    // false: sum among the shards only; the replicas follow with a later reduction
+  };
+
+  // The points that a reduction reaches.
+  struct Reduced {
+    muster_point sent =
+        MUSTER_POINT_NONE;  // whole gradients may be written again. On one timeline for all units
+    muster_point ready = MUSTER_POINT_NONE;  // the gradient shard may be read; NONE: there were no gradients
+  };
+
+  // The source from which a unit is gathered.
+  enum class GatherFrom : std::uint8_t {
+    kShards,  // as they were when it was last gathered from them
+    kChangedShards,
+    kSlices,
+  };
+
   virtual ~UnitOperations() = default;
   // Brings a unit into its place.
   virtual Result<muster_point> gather(std::size_t unit, GatherFrom from,
                                       std::span<const muster_point> waits) = 0;
   // Copies this rank's slice out of the whole unit.
   virtual Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) = 0;
-  virtual Result<Reduced> reduce(std::size_t unit, UnitReduction how,
-                                 std::span<const muster_point> waits) = 0;
+  virtual Result<Reduced> reduce(std::size_t unit, Reduction how, std::span<const muster_point> waits) = 0;
   // A backward has ended whose whole gradients stay, so that later ones add to them. Returns the point after
   // which they may be written again, on the timeline of Reduced::sent; NONE: at once.
   virtual Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) = 0;
   // The unit is whole no more. UnitSchedule::add_uses() says after which points nobody reads its place.
   virtual void given_up(std::size_t /*unit*/, const UnitSchedule& /*schedule*/) {}
-};
-
-// Options of end_backward().
-struct BackwardEnd {
-  bool reduce = true;      // false: the whole gradients stay, and later kernels add to them
-  bool all_reduce = true;  // false: see UnitReduction
-  bool free = true;        // false: the unit stays whole for the next microbatch
-};
-
-struct ScheduleCounts {
-  std::uint64_t whole_bytes = 0;  // of units that are whole now, and of slices
-  std::uint64_t whole_bytes_peak = 0;
-  std::uint64_t gathers = 0;
-  std::uint64_t reductions = 0;
-  std::uint64_t prefetches = 0;
-  std::uint64_t prefetches_skipped = 0;  // for want of memory: the place was in use
-  std::uint64_t demands = 0;             // gathers that nobody had prefetched
 };
 
 // Owns    the states of its units.
@@ -137,8 +96,48 @@ struct ScheduleCounts {
 //         step is broken: reset() begins anew.
 class UnitSchedule {
  public:
+  // The state of a unit after its forward.
+  enum class AfterForward : std::uint8_t {
+    kFree,   // it is gathered again for backward
+    kKeep,   // it stays whole until its backward has ended
+    kSlice,  // the ranks of a smaller group keep it between them
+  };
+
+  // A unit as the schedule knows it.
+  struct Facts {
+    std::string name;
+    std::size_t module = 0;
+    std::uint64_t bytes = 0;            // whole
+    std::uint64_t slice_bytes = 0;      // kept with kSlice
+    std::uint64_t offset = 0;           // its place while whole
+    std::uint64_t gradient_bytes = 0;   // 0: its whole gradients have memory of their own
+    std::uint64_t gradient_offset = 0;  // their place
+    std::uint32_t parts = 1;  // 1 to 64: how many modules share it. Its forward ends when each has ended
+    AfterForward after_forward = AfterForward::kFree;
+    bool root = false;              // begins before all others in each step
+    bool whole_in_backward = true;  // false: backward does not read the parameters
+    bool trains = true;             // false: it has no gradients
+  };
+
+  // Options of end_backward().
+  struct BackwardEnd {
+    bool reduce = true;      // false: the whole gradients stay, and later kernels add to them
+    bool all_reduce = true;  // false: see UnitOperations::Reduction
+    bool free = true;        // false: the unit stays whole for the next microbatch
+  };
+
+  struct Counts {
+    std::uint64_t whole_bytes = 0;  // of units that are whole now, and of slices
+    std::uint64_t whole_bytes_peak = 0;
+    std::uint64_t gathers = 0;
+    std::uint64_t reductions = 0;
+    std::uint64_t prefetches = 0;
+    std::uint64_t prefetches_skipped = 0;  // for want of memory: the place was in use
+    std::uint64_t demands = 0;             // gathers that nobody had prefetched
+  };
+
   // depth: how many modules ahead units are gathered. `operations` outlives it.
-  UnitSchedule(std::vector<ScheduledUnit> units, std::size_t depth, UnitOperations& operations);
+  UnitSchedule(std::vector<Facts> units, std::size_t depth, UnitOperations& operations);
 
   // `shards`: the point after which shards may be read, and gradient shards written. unchanged: shards are
   // those of the step before, so whole units stay whole.
@@ -180,7 +179,7 @@ class UnitSchedule {
   bool is_whole(std::size_t unit) const { return units_[unit].state == State::kWhole; }
   // Adds the points after which nobody here reads the unit any more.
   void add_uses(std::size_t unit, PointSet& points) const;
-  const ScheduleCounts& counts() const { return counts_; }
+  const Counts& counts() const { return counts_; }
   const UnitOrder& order() const { return order_; }
   // Points after which all reductions of the step are complete, and shards are read no more.
   std::span<const muster_point> reduced() const { return reduced_.points(); }
@@ -189,7 +188,7 @@ class UnitSchedule {
   enum class State : std::uint8_t { kSharded, kWhole, kSliced };
   enum class Phase : std::uint8_t { kIdle, kForward, kBackward };
   struct Unit {
-    ScheduledUnit said;
+    Facts said;
     State state = State::kSharded;
     Phase phase = Phase::kIdle;
     bool pinned = false;           // unshard() without reshard()
@@ -233,7 +232,7 @@ class UnitSchedule {
   bool broken_ = false;
   std::size_t root_;
   PointSet reduced_;
-  ScheduleCounts counts_;
+  Counts counts_;
 };
 
 }  // namespace muster::shard

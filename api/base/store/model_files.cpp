@@ -131,7 +131,7 @@ Result<TensorSource> open_part(const std::string& path, const NamedFiles& chosen
 }
 
 // That the file has what the index says of it, and nothing else that is wanted.
-Status check_against_index(const ModelFile& file, const NamedFiles& chosen, const NameFilter& filter) {
+Status check_against_index(const ModelFiles::File& file, const NamedFiles& chosen, const NameFilter& filter) {
   if (chosen.index_path.empty()) return {};
   const std::string own = name_of(file.path);
   for (const SavedTensor& tensor : file.tensors) {
@@ -164,7 +164,7 @@ class NoteMerge {
  public:
   explicit NoteMerge(ModelFiles& model) : model_(model) {}
 
-  void add(const checkpoint::Notes& notes, const std::string& path) {
+  void add(const checkpoint::CheckpointRecord::Notes& notes, const std::string& path) {
     for (const auto& [key, value] : notes) {
       const auto [place, is_new] = model_.notes.emplace(key, value);
       if (is_new)
@@ -184,9 +184,9 @@ class NoteMerge {
   std::set<std::string> told_;
 };
 
-Status check_each_once(const std::vector<ModelFile>& files) {
+Status check_each_once(const std::vector<ModelFiles::File>& files) {
   std::map<std::string_view, const std::string*> places;
-  for (const ModelFile& file : files)
+  for (const ModelFiles::File& file : files)
     for (const SavedTensor& tensor : file.tensors)
       if (const auto [place, is_new] = places.emplace(tensor.name, &file.path); !is_new)
         return failure(Code::kCorrupt, "{} is in {} and in {}; a model has each tensor once",
@@ -195,10 +195,10 @@ Status check_each_once(const std::vector<ModelFile>& files) {
 }
 
 // Names of the tensors in the index and in all files that were read.
-std::vector<std::string> names_of(const std::vector<ModelFile>& files, const PartIndex& index) {
+std::vector<std::string> names_of(const std::vector<ModelFiles::File>& files, const PartIndex& index) {
   std::set<std::string> names;
   for (const auto& [name, file] : index) names.insert(name);
-  for (const ModelFile& file : files)
+  for (const ModelFiles::File& file : files)
     for (const SavedTensor& tensor : file.tensors) names.insert(tensor.name);
   return {names.begin(), names.end()};
 }
@@ -237,7 +237,7 @@ Result<ModelFiles> ModelFiles::open(std::span<const std::string> paths, const Na
   MUSTER_RETURN_IF_ERROR(checkpoint::check_notes(model.notes));
   MUSTER_RETURN_IF_ERROR(
       filter.check(names_of(model.files, chosen.index), paths.size() == 1 ? paths.front() : "these files"));
-  for (ModelFile& file : model.files) {
+  for (File& file : model.files) {
     std::erase_if(file.tensors, [&](const SavedTensor& tensor) { return !filter.takes(tensor.name); });
     MUSTER_RETURN_IF_ERROR(check_against_index(file, chosen, filter));
   }

@@ -26,16 +26,16 @@ struct TensorSource {
   static Result<TensorSource> open(const std::string& path);
 };
 
-struct ModelFile {
-  std::string path;
-  std::uint64_t data_at = 0;
-  std::vector<checkpoint::SavedTensor> tensors;  // those that the filter takes
-};
-
 struct ModelFiles {
-  std::vector<ModelFile> files;
-  checkpoint::Notes notes;               // of all files; of those that differ, the first file's
-  std::vector<std::string> differences;  // a sentence for each note of which files differ, at most 8
+  struct File {
+    std::string path;
+    std::uint64_t data_at = 0;
+    std::vector<checkpoint::SavedTensor> tensors;  // those that the filter takes
+  };
+
+  std::vector<File> files;
+  checkpoint::CheckpointRecord::Notes notes;  // of all files; of those that differ, the first file's
+  std::vector<std::string> differences;       // a sentence for each note of which files differ, at most 8
 
   // `paths`: one file, index or folder, or several files. No file stays open. Errors: kBadArgument (paths
   // that do not go together), kNotFound (a file, a pattern), kCorrupt (a file, or files and index that do not

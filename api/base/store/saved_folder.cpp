@@ -92,7 +92,7 @@ Status SavedFolder::copy(const SavedTensor& tensor, const SavedBox& saved, std::
   return {};
 }
 
-Status SavedFolder::read(const SavedTensor& tensor, std::span<const Slice> slices, StridedTarget target,
+Status SavedFolder::read(const SavedTensor& tensor, std::span<const Slice> slices, Target target,
                          const Pause& pause) {
   const std::size_t element = dtype_bytes(tensor.dtype);
   for (const Slice& slice : slices) {

@@ -16,12 +16,6 @@
 
 namespace muster::store {
 
-// An array with strides in elements, of which `first` is the first byte.
-struct StridedTarget {
-  std::byte* first = nullptr;
-  Index strides{};
-};
-
 // Owns    the record, one open file at a time, one chunk.
 // Thread  one at a time.
 // Bound   kRecordBytesMax of metadata; one chunk of memory besides.
@@ -30,6 +24,12 @@ struct StridedTarget {
 //         where a file is missing), kVersion, kDenied, kNoResource.
 class SavedFolder {
  public:
+  // An array with strides in elements, of which `first` is the first byte.
+  struct Target {
+    std::byte* first = nullptr;
+    Index strides{};
+  };
+
   static Result<SavedFolder> open(const std::string& path);
 
   const checkpoint::CheckpointRecord& record() const { return record_; }
@@ -38,8 +38,8 @@ class SavedFolder {
 
   // Reads the slices, of which each is in the plan of this tensor, into an array. Reads whole chunks, and
   // only those that have something of a slice. Pauses between two chunks, as do the others.
-  Status read(const checkpoint::SavedTensor& tensor, std::span<const checkpoint::Slice> slices,
-              StridedTarget target, const Pause& pause = Pause());
+  Status read(const checkpoint::SavedTensor& tensor, std::span<const checkpoint::Slice> slices, Target target,
+              const Pause& pause = Pause());
   // The whole tensor, row-major. Takes no memory for it before its files were there, with all their bytes.
   Result<std::vector<std::byte>> read_whole(const checkpoint::SavedTensor& tensor,
                                             const Pause& pause = Pause());

@@ -18,11 +18,6 @@
 
 namespace muster::store {
 
-enum class Existing : std::uint8_t {
-  kRefuse,   // a checkpoint of this name is an error
-  kReplace,  // the new one takes its place, at once and as a whole
-};
-
 // Owns    the folder until commit(); then nobody does. A lock on it, which says that its maker lives.
 // Thread  one at a time.
 // Bound   -
@@ -30,6 +25,11 @@ enum class Existing : std::uint8_t {
 //         system that cannot exchange two folders, where one is to be replaced).
 class StagedFolder {
  public:
+  enum class Existing : std::uint8_t {
+    kRefuse,   // a checkpoint of this name is an error
+    kReplace,  // the new one takes its place, at once and as a whole
+  };
+
   StagedFolder() = default;
   StagedFolder(StagedFolder&& other) noexcept;
   StagedFolder& operator=(StagedFolder&& other) noexcept;

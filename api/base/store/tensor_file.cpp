@@ -71,7 +71,7 @@ Status copy_tensors(const TensorSource& source, std::vector<SavedTensor>& tensor
 }
 
 // A file may have been changed since its header was read.
-Status copy_file(ModelFile& file, std::uint64_t& at, DiskFile& out) {
+Status copy_file(ModelFiles::File& file, std::uint64_t& at, DiskFile& out) {
   MUSTER_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(file.path));
   const bool is_same =
       source.data_at == file.data_at && std::ranges::all_of(file.tensors, [&](const SavedTensor& tensor) {
@@ -88,7 +88,7 @@ CheckpointRecord planned(const ModelFiles& model, std::uint64_t step) {
   CheckpointRecord record;
   record.step = step;
   record.notes = model.notes;
-  for (const ModelFile& file : model.files)
+  for (const ModelFiles::File& file : model.files)
     std::ranges::copy(file.tensors, std::back_inserter(record.tensors));
   std::ranges::sort(record.tensors, {}, &SavedTensor::name);
   return record;
@@ -102,7 +102,7 @@ Status copy_model(ModelFiles& model, const StagedFolder& staged, CheckpointRecor
   MUSTER_ASSIGN_OR_RETURN(DiskFile out, DiskFile::create(staged.path() + "/" + name));
   std::uint64_t at = 0;
   record.tensors.clear();
-  for (ModelFile& file : model.files) {
+  for (ModelFiles::File& file : model.files) {
     MUSTER_RETURN_IF_ERROR(copy_file(file, at, out));
     std::ranges::move(file.tensors, std::back_inserter(record.tensors));
   }
@@ -145,7 +145,7 @@ Result<Imported> import_tensors(std::span<const std::string> files, const std::s
   CheckpointRecord record = planned(model, step);
   MUSTER_RETURN_IF_ERROR(checkpoint::check_size(record));
   MUSTER_ASSIGN_OR_RETURN(StagedFolder staged,
-                          StagedFolder::make(folder, name, fresh_nonce(), Existing::kRefuse));
+                          StagedFolder::make(folder, name, fresh_nonce(), StagedFolder::Existing::kRefuse));
   MUSTER_RETURN_IF_ERROR(copy_model(model, staged, record));
   MUSTER_RETURN_IF_ERROR(staged.commit(record));
   return Imported{record.tensors.size(), model.files.size(), record.bytes(), std::move(model.differences)};

@@ -6,6 +6,8 @@
 namespace muster::client {
 namespace {
 
+using Started = StartsInFlight::Started;
+
 const char* verb(const MemoryUse& use) {
   return use.writes ? "writes" : "reads";
 }
@@ -58,27 +60,28 @@ Status CheckMode::buffer_gone(muster_buffer buffer) {
 
 // ---- starts ------------------------------------------------------------------------------------
 
-std::optional<NextStart> CheckMode::next_start(muster_plan plan, const muster_submit& submit) const {
+std::optional<StartsInFlight::Next> CheckMode::next_start(muster_plan plan,
+                                                          const muster_submit& submit) const {
   const auto planned = plans_.find(plan);
   if (planned == plans_.end() || submit.wait_count > MUSTER_WAITS_MAX) return std::nullopt;
-  return NextStart{planned->second.name, planned->second.uses, submit.lane,
-                   std::vector<muster_point>(submit.waits, submit.waits + submit.wait_count),
-                   planned->second.moves};
+  return StartsInFlight::Next{planned->second.name, planned->second.uses, submit.lane,
+                              std::vector<muster_point>(submit.waits, submit.waits + submit.wait_count),
+                              planned->second.moves};
 }
 
-std::string CheckMode::name_of(const StartedUse& start) const {
+std::string CheckMode::name_of(const Started& start) const {
   const std::uint32_t lane = shm::point_timeline(start.point);
   const auto named = lanes_.find(lane);
   return fmt::format("{} (start {} of lane {}{})", start.name, shm::point_value(start.point), lane,
                      named == lanes_.end() ? "" : fmt::format(" \"{}\"", named->second));
 }
 
-std::string CheckMode::words(const Race& race) const {
+std::string CheckMode::words(const StartsInFlight::Race& race) const {
   return fmt::format("{} {}, which {} {}", verb(race.mine), buffers_.name_of(race.mine.from, race.mine.to),
                      name_of(*race.earlier), verb(race.its));
 }
 
-Status CheckMode::judge(std::string_view call, const NextStart& next) const {
+Status CheckMode::judge(std::string_view call, const StartsInFlight::Next& next) const {
   const std::string what = fmt::format("{} of {} on lane {}", call, next.name, next.lane);
   MUSTER_RETURN_IF_ERROR(judge_closed(what, *next.uses));
   const auto race = starts_.race_of(next);
@@ -101,13 +104,13 @@ Status CheckMode::judge_run(std::string_view call, muster_plan plan) const {
                   words(*race)));
 }
 
-void CheckMode::started(const NextStart& next, muster_point point) {
+void CheckMode::started(const StartsInFlight::Next& next, muster_point point) {
   sums_.forget_written(*next.uses);
   // A source that a start in flight still writes gets no digest.
   const bool is_ready = next.moves && !starts_.race_of(*next.uses);
   starts_.add(next, point);
   release(starts_.forget_oldest());
-  const StartedUse& start = starts_.latest();
+  const Started& start = starts_.latest();
   if (is_ready && start.open.empty())
     if (auto sum = SourceSums::Sum::of(*start.uses)) sums_.add(point, *std::move(sum));
   protect(start);
@@ -126,27 +129,27 @@ Status CheckMode::judge_sum(std::string_view whose, const SourceSums::Sum& sum) 
 }
 
 Status CheckMode::reach(muster_point point) {
-  const std::vector<StartedUse> ended = starts_.reach(point);
+  const std::vector<Started> ended = starts_.reach(point);
   release(ended);
-  for (const StartedUse& start : ended)
+  for (const Started& start : ended)
     if (const auto sum = sums_.take(start.point)) MUSTER_RETURN_IF_ERROR(judge_sum(name_of(start), *sum));
   return {};
 }
 
 void CheckMode::fail(muster_point point) {
-  const std::vector<StartedUse> ended = starts_.fail(point);
+  const std::vector<Started> ended = starts_.fail(point);
   release(ended);
-  for (const StartedUse& start : ended) (void)sums_.take(start.point);
+  for (const Started& start : ended) (void)sums_.take(start.point);
 }
 
 // A start that waits for a point of this process leaves its memory free until the process raises that point.
-void CheckMode::protect(const StartedUse& start) {
+void CheckMode::protect(const Started& start) {
   if (start.open.empty())
     buffers_.protect(*start.uses, name_of(start) + " is in flight; wait for its point first");
 }
 
-void CheckMode::release(const std::vector<StartedUse>& ended) {
-  for (const StartedUse& start : ended)
+void CheckMode::release(const std::vector<Started>& ended) {
+  for (const Started& start : ended)
     if (start.open.empty()) buffers_.release(*start.uses);
 }
 
@@ -160,7 +163,7 @@ Status CheckMode::judge_signal(std::uint32_t timeline, std::uint64_t value) cons
 }
 
 void CheckMode::signalled(std::uint32_t timeline, std::uint64_t value) {
-  for (const StartedUse* const start : starts_.signal(timeline, value)) protect(*start);
+  for (const Started* const start : starts_.signal(timeline, value)) protect(*start);
 }
 
 // ---- closed memory -----------------------------------------------------------------------------
@@ -200,7 +203,7 @@ Status CheckMode::judge_closed(std::string_view what, const MemoryUses& uses) co
 
 Status CheckMode::judge_end(const std::byte* from, const std::byte* to, std::span<const muster_point> points,
                             std::string_view whose) const {
-  NextStart end;
+  StartsInFlight::Next end;
   end.uses = std::make_shared<const MemoryUses>(all_of(from, to));
   end.lane = MUSTER_LANE_NONE;
   end.waits.assign(points.begin(), points.end());

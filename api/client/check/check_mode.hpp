@@ -52,12 +52,12 @@ class CheckMode {
 
   // ---- starts
   // The memory that a start of the plan would use; nothing, if the plan is not known.
-  std::optional<NextStart> next_start(muster_plan plan, const muster_submit& submit) const;
+  std::optional<StartsInFlight::Next> next_start(muster_plan plan, const muster_submit& submit) const;
   // kState naming both, if the start would race with one in flight.
-  Status judge(std::string_view call, const NextStart& next) const;
+  Status judge(std::string_view call, const StartsInFlight::Next& next) const;
   // The same for a collective that the session runs now.
   Status judge_run(std::string_view call, muster_plan plan) const;
-  void started(const NextStart& next, muster_point point);
+  void started(const StartsInFlight::Next& next, muster_point point);
   StartsInFlight& starts() { return starts_; }
   // The process has seen the point reached. kState, if the source of a collective has changed since its
   // start.
@@ -96,10 +96,10 @@ class CheckMode {
     std::shared_ptr<const MemoryUses> uses;
     bool moves = false;
   };
-  std::string name_of(const StartedUse& start) const;
-  std::string words(const Race& race) const;
-  void protect(const StartedUse& start);
-  void release(const std::vector<StartedUse>& ended);
+  std::string name_of(const StartsInFlight::Started& start) const;
+  std::string words(const StartsInFlight::Race& race) const;
+  void protect(const StartsInFlight::Started& start);
+  void release(const std::vector<StartsInFlight::Started>& ended);
 
   std::int32_t rank_;
   GuardedBuffers buffers_;

@@ -41,7 +41,7 @@ void add_blocks(MemoryUses& uses, const std::byte* vector, std::span<const Block
 
 // The blocks of the target that change. A member's own block that lies in place already stays as it is, if
 // the operation only moves data.
-std::vector<Block> changed_blocks(const Collective& what, const Share& mine, const Bases& at) {
+std::vector<Block> changed_blocks(const Collective& what, const Share& mine, const Share::Bases& at) {
   const std::vector<Block>& all = mine.target_blocks;
   if (row_of(what.op).reduces || at.source == nullptr) return all;
   const std::size_t element = dtype_bytes(what.dtype);
@@ -89,7 +89,7 @@ MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of) {
   return uses;
 }
 
-MemoryUses uses_of(const Collective& what, const Share& mine, const Bases& at) {
+MemoryUses uses_of(const Collective& what, const Share& mine, const Share::Bases& at) {
   MemoryUses uses;
   for (const Face& face : mine.sends) add_face(uses, face, false);
   for (const Face& face : mine.receives) add_face(uses, face, true);

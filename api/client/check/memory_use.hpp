@@ -30,7 +30,7 @@ using AddressOf = std::function<std::byte*(const muster_range&)>;
 MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of);
 // `at`: where the vectors begin. Data that a member has in place already, such as its own block of an
 // all-gather, counts as read only.
-MemoryUses uses_of(const Collective& what, const Share& mine, const Bases& at);
+MemoryUses uses_of(const Collective& what, const Share& mine, const Share::Bases& at);
 
 // Whether the two uses share a byte. The answer is false for views that take too long to compare.
 bool meet(const MemoryUse& a, const MemoryUse& b);

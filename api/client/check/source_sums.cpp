@@ -9,7 +9,7 @@ namespace muster::client {
 namespace {
 
 Hash128 digest_of(const MemoryUse& use) {
-  const View view{use.view.dtype, use.view};
+  const Held::View view{use.view.dtype, use.view};
   return held_of({&view, 1}).digest;
 }
 

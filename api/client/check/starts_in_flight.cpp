@@ -15,21 +15,22 @@ void add_points(std::vector<muster_point>& all, std::span<const muster_point> mo
     if (std::ranges::find(all, point) == all.end()) all.push_back(point);
 }
 
-std::optional<Race> race_between(const StartedUse& earlier, const MemoryUses& uses) {
+std::optional<StartsInFlight::Race> race_between(const StartsInFlight::Started& earlier,
+                                                 const MemoryUses& uses) {
   for (const MemoryUse& its : *earlier.uses)
     for (const MemoryUse& mine : uses)
-      if ((its.writes || mine.writes) && meet(its, mine)) return Race{&earlier, its, mine};
+      if ((its.writes || mine.writes) && meet(its, mine)) return StartsInFlight::Race{&earlier, its, mine};
   return std::nullopt;
 }
 
 }  // namespace
 
-void EndedStarts::add(const EndedStarts& others) {
+void StartsInFlight::Ended::add(const StartsInFlight::Ended& others) {
   for (std::size_t lane = 0; lane < of_lane.size(); ++lane)
     of_lane[lane] = std::max(of_lane[lane], others.of_lane[lane]);
 }
 
-void EndedStarts::add(muster_point point) {
+void StartsInFlight::Ended::add(muster_point point) {
   std::uint64_t& ended = of_lane[shm::point_timeline(point)];
   ended = std::max(ended, shm::point_value(point));
 }
@@ -39,7 +40,7 @@ bool StartsInFlight::is_raised(muster_point point) const {
 }
 
 // The starts that have ended, and the points that must be raised, before the start begins.
-StartsInFlight::Lane StartsInFlight::before(const NextStart& next) const {
+StartsInFlight::Lane StartsInFlight::before(const Next& next) const {
   Lane result = next.lane < lanes_.size() ? lanes_[next.lane] : Lane();
   result.ended.add(seen_);
   for (const muster_point wait : next.waits) {
@@ -49,7 +50,7 @@ StartsInFlight::Lane StartsInFlight::before(const NextStart& next) const {
       continue;
     }
     result.ended.add(wait);
-    for (const StartedUse& start : starts_)
+    for (const Started& start : starts_)
       if (shm::point_timeline(start.point) == shm::point_timeline(wait) && start.point <= wait) {
         result.ended.add(start.before);
         add_points(result.open, start.open);
@@ -58,7 +59,7 @@ StartsInFlight::Lane StartsInFlight::before(const NextStart& next) const {
   return result;
 }
 
-std::optional<Race> StartsInFlight::race_of(const NextStart& next) const {
+std::optional<StartsInFlight::Race> StartsInFlight::race_of(const Next& next) const {
   if (next.uses->empty()) return std::nullopt;
   const Lane begins = before(next);
   if (!begins.open.empty()) return std::nullopt;
@@ -68,37 +69,37 @@ std::optional<Race> StartsInFlight::race_of(const NextStart& next) const {
   return std::nullopt;
 }
 
-std::optional<Race> StartsInFlight::race_of(const MemoryUses& uses) const {
+std::optional<StartsInFlight::Race> StartsInFlight::race_of(const MemoryUses& uses) const {
   for (auto start = starts_.rbegin(); start != starts_.rend(); ++start)
     if (start->open.empty())
       if (auto race = race_between(*start, uses)) return race;
   return std::nullopt;
 }
 
-void StartsInFlight::add(const NextStart& next, muster_point point) {
+void StartsInFlight::add(const Next& next, muster_point point) {
   Lane begins = before(next);
   starts_.push_back({point, next.name, next.uses, begins.ended, begins.open});
   begins.ended.add(point);
   lanes_[next.lane] = std::move(begins);
 }
 
-std::vector<StartedUse> StartsInFlight::forget_oldest() {
-  std::vector<StartedUse> forgotten;
+std::vector<StartsInFlight::Started> StartsInFlight::forget_oldest() {
+  std::vector<Started> forgotten;
   for (; starts_.size() > kRememberedMax; starts_.pop_front())
     forgotten.push_back(std::move(starts_.front()));
   return forgotten;
 }
 
-std::vector<StartedUse> StartsInFlight::reach(muster_point point) {
+std::vector<StartsInFlight::Started> StartsInFlight::reach(muster_point point) {
   if (!is_of_lane(point) || seen_.have(point)) return {};
-  for (const StartedUse& start : starts_)
+  for (const Started& start : starts_)
     if (shm::point_timeline(start.point) == shm::point_timeline(point) && start.point <= point)
       seen_.add(start.before);
   seen_.add(point);
   return take_ended();
 }
 
-std::vector<StartedUse> StartsInFlight::fail(muster_point point) {
+std::vector<StartsInFlight::Started> StartsInFlight::fail(muster_point point) {
   if (!is_of_lane(point)) return {};
   seen_.add(point);
   const std::uint32_t number = shm::point_timeline(point);
@@ -108,10 +109,10 @@ std::vector<StartedUse> StartsInFlight::fail(muster_point point) {
   return take_ended();
 }
 
-std::vector<StartedUse> StartsInFlight::take_ended() {
-  std::vector<StartedUse> ended;
-  std::deque<StartedUse> left;
-  for (StartedUse& start : starts_)
+std::vector<StartsInFlight::Started> StartsInFlight::take_ended() {
+  std::vector<Started> ended;
+  std::deque<Started> left;
+  for (Started& start : starts_)
     if (seen_.have(start.point))
       ended.push_back(std::move(start));
     else
@@ -133,7 +134,7 @@ std::optional<StartsInFlight::LateRace> StartsInFlight::race_by_signal(std::uint
                                                                        std::uint64_t value) const {
   std::vector<Lane> then;
   then.reserve(starts_.size());
-  for (const StartedUse& start : starts_) {
+  for (const Started& start : starts_) {
     then.push_back({start.before, start.open});
     resolve(then.back(), timeline, value);
   }
@@ -148,12 +149,13 @@ std::optional<StartsInFlight::LateRace> StartsInFlight::race_by_signal(std::uint
   return std::nullopt;
 }
 
-std::vector<const StartedUse*> StartsInFlight::signal(std::uint32_t timeline, std::uint64_t value) {
-  std::vector<const StartedUse*> closed;
+std::vector<const StartsInFlight::Started*> StartsInFlight::signal(std::uint32_t timeline,
+                                                                   std::uint64_t value) {
+  std::vector<const Started*> closed;
   std::uint64_t& raised = raised_[timeline - shm::kClientTimelineFirst];
   raised = std::max(raised, value);
   for (Lane& lane : lanes_) resolve(lane, timeline, value);
-  for (StartedUse& start : starts_) {
+  for (Started& start : starts_) {
     const bool was_open = !start.open.empty();
     Lane begins{start.before, std::move(start.open)};
     resolve(begins, timeline, value);
@@ -165,7 +167,7 @@ std::vector<const StartedUse*> StartsInFlight::signal(std::uint32_t timeline, st
 }
 
 bool StartsInFlight::is_open(muster_point point) const {
-  return std::ranges::any_of(starts_, [&](const StartedUse& start) {
+  return std::ranges::any_of(starts_, [&](const Started& start) {
     return shm::point_timeline(start.point) == shm::point_timeline(point) && start.point <= point &&
            !start.open.empty();
   });
@@ -181,7 +183,7 @@ void StartsInFlight::back_to(Mark mark) {
 }
 
 void StartsInFlight::forget(const std::byte* from, const std::byte* to) {
-  std::erase_if(starts_, [&](const StartedUse& start) {
+  std::erase_if(starts_, [&](const Started& start) {
     return std::ranges::any_of(*start.uses,
                                [&](const MemoryUse& use) { return use.from < to && from < use.to; });
   });

@@ -16,8 +16,9 @@ constexpr std::uint64_t kPointOfEntry = MUSTER_POINT_OF_ENTRY(0);
 
 // `earlier`: the points of the batch's entries before this one. Nothing, for a start that will be refused
 // anyhow.
-std::optional<NextStart> next_start(muster_session& session, muster_plan plan, const muster_submit& submit,
-                                    std::span<const muster_point> earlier = {}) {
+std::optional<StartsInFlight::Next> next_start(muster_session& session, muster_plan plan,
+                                               const muster_submit& submit,
+                                               std::span<const muster_point> earlier = {}) {
   const Timelines& timelines = session.submission().timelines();
   if (!timelines.has_lane(submit.lane)) return std::nullopt;
   auto next = session.check()->next_start(plan, submit);
@@ -30,7 +31,7 @@ std::optional<NextStart> next_start(muster_session& session, muster_plan plan, c
   }
   if ((submit.flags & MUSTER_SUBMIT_OFFSETS) == 0) return next;
   const PlanRecord* const record = session.plans().record(plan);
-  const ToldCollective* const told = record == nullptr ? nullptr : record->told.get();
+  const PlanRecord::Told* const told = record == nullptr ? nullptr : record->told.get();
   if (!check_offsets(told, submit).ok()) return std::nullopt;
   const Described& described = told->described;
   next->uses = session.check()->seen(
@@ -66,7 +67,7 @@ Status checked_start_batch(muster_session& session, std::span<muster_batch_entry
   CheckMode& check = *session.check();
   Submission& submission = session.submission();
   const auto before = check.starts().mark();
-  std::vector<std::optional<NextStart>> starts;
+  std::vector<std::optional<StartsInFlight::Next>> starts;
   std::vector<muster_point> points;
   Status status;
   for (std::size_t i = 0; i < entries.size() && status.ok(); ++i) {

@@ -12,7 +12,7 @@ namespace muster::client {
 std::vector<ComparedReplicas::Parameter> ComparedReplicas::shared_along(const char* dim, bool local) const {
   std::vector<Parameter> all;
   for (std::size_t u = 0; u < set_.units.size(); ++u) {
-    const std::vector<UnitParameter>& parameters = set_.units[u]->facts().parameters;
+    const std::vector<UnitFacts::Parameter>& parameters = set_.units[u]->facts().parameters;
     for (std::size_t p = 0; p < parameters.size(); ++p)
       if (parameters[p].local == local && parameters[p].places.shard_elements() > 0 &&
           check_dims(parameters[p]).ok() && !is_cut_by(parameters[p], dim))

@@ -26,7 +26,7 @@ namespace muster::client {
 //         parameters may differ: it writes one line about each to standard error.
 class ComparedReplicas {
  public:
-  ComparedReplicas(const CheckMode& check, const WatchedSet& set) : check_(check), set_(set) {}
+  ComparedReplicas(const CheckMode& check, const UnitWatch::Set& set) : check_(check), set_(set) {}
 
   // A collective of all ranks of the set.
   Status compare();
@@ -45,7 +45,7 @@ class ComparedReplicas {
   Status differs(const char* dim, const Parameter& parameter, bool local, const Status& how);
 
   const CheckMode& check_;
-  WatchedSet set_;
+  UnitWatch::Set set_;
   std::set<Parameter> told_;
   bool expects_aborts_ = false;
 };

@@ -28,13 +28,13 @@ muster_tensor bytes_of(muster_range start, std::uint64_t bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<UnitWatch>> watch_units(const WatchedSet& set) {
+Result<std::unique_ptr<UnitWatch>> watch_units(const UnitWatch::Set& set) {
   CheckMode* const check = set.session->check();
   if (check == nullptr) return std::unique_ptr<UnitWatch>();
   return WatchedUnits::make(*check, set);
 }
 
-WatchedUnits::WatchedUnits(CheckMode& check, const WatchedSet& set)
+WatchedUnits::WatchedUnits(CheckMode& check, const UnitWatch::Set& set)
     : check_(check),
       set_(set),
       watched_(set.units.size()),
@@ -42,7 +42,7 @@ WatchedUnits::WatchedUnits(CheckMode& check, const WatchedSet& set)
       memory_(set.session),
       replicas_(check, set) {}
 
-Result<std::unique_ptr<UnitWatch>> WatchedUnits::make(CheckMode& check, const WatchedSet& set) {
+Result<std::unique_ptr<UnitWatch>> WatchedUnits::make(CheckMode& check, const UnitWatch::Set& set) {
   std::unique_ptr<WatchedUnits> made(new WatchedUnits(check, set));
   MUSTER_RETURN_IF_ERROR(made->lanes_.open(set.name + "/check"));
   for (std::size_t unit = 0; unit < set.units.size(); ++unit) MUSTER_RETURN_IF_ERROR(made->prepare(unit));
@@ -68,7 +68,7 @@ Status WatchedUnits::prepare(std::size_t unit) {
     watched.place_bytes = facts.whole_bytes;
     check_.open(watched.place, watched.place + watched.place_bytes);  // another unit's, perhaps
     MUSTER_ASSIGN_OR_RETURN(watched.spoil_place, spoil(whole, facts.whole_bytes));
-    MUSTER_ASSIGN_OR_RETURN(watched.spoilt, lanes_.start(watched.spoil_place, UnitLane::kGather, {}));
+    MUSTER_ASSIGN_OR_RETURN(watched.spoilt, lanes_.start(watched.spoil_place, UnitLanes::Lane::kGather, {}));
     close(unit);
   }
   check_.buffers().name(its.shards(), fmt::format("shards of unit \"{}\"", facts.name));
@@ -116,12 +116,12 @@ void WatchedUnits::given_up(std::size_t unit, const shard::UnitSchedule& schedul
                                      fmt::format("unit \"{}\"", set_.units[unit]->facts().name));
       !used.ok() && finding_.ok())
     finding_ = std::move(used);
-  const auto spoilt = lanes_.start(watched.spoil_place, UnitLane::kGather, uses.points());
+  const auto spoilt = lanes_.start(watched.spoil_place, UnitLanes::Lane::kGather, uses.points());
   if (spoilt) watched.spoilt = *spoilt;
   close(unit);
 }
 
-Result<muster_point> WatchedUnits::gather(std::size_t unit, shard::GatherFrom from,
+Result<muster_point> WatchedUnits::gather(std::size_t unit, GatherFrom from,
                                           std::span<const muster_point> waits) {
   const Watched& watched = watched_[unit];
   if (watched.place == nullptr) return set_.operations.gather(unit, from, waits);
@@ -150,13 +150,13 @@ Status WatchedUnits::begin_backward(std::size_t unit, std::span<muster_point, 2>
   before.add(ready);
   if (!begins || set_.units[unit]->reduction().keeps()) {
     before.add(watched.copied);
-    auto both = lanes_.join(UnitLane::kAllReduce, before.points());
+    auto both = lanes_.join(UnitLanes::Lane::kAllReduce, before.points());
     if (!both) return std::move(both).error();
     ready[1] = *both;
     return {};
   }
   before.add(changed_.points());  // gradients may lie where their shards do, which the optimiser reads
-  auto spoilt = lanes_.start(watched.spoil_gradients, UnitLane::kAllReduce, before.points());
+  auto spoilt = lanes_.start(watched.spoil_gradients, UnitLanes::Lane::kAllReduce, before.points());
   if (!spoilt) return std::move(spoilt).error();
   ready[1] = watched.gradients_spoilt = *spoilt;
   return {};
@@ -172,7 +172,7 @@ Status WatchedUnits::copy(std::size_t unit, std::span<const muster_point> waits,
   MUSTER_RETURN_IF_ERROR(look_at_copy(unit));
   if (watched.copied != MUSTER_POINT_NONE) return {};
   before.add(watched.gradients_spoilt);  // even if no caller has waited for it
-  auto copied = lanes_.start(watched.copy_gradients, UnitLane::kReduce, before.points());
+  auto copied = lanes_.start(watched.copy_gradients, UnitLanes::Lane::kReduce, before.points());
   if (!copied) return std::move(copied).error();
   watched.copied = *copied;
   before.add(*copied);
@@ -193,7 +193,7 @@ Status WatchedUnits::look_at_copy(std::size_t unit) {
   const UnitFacts& facts = set_.units[unit]->facts();
   const std::size_t element = dtype_bytes(facts.reduce_dtype);
   for (const std::size_t p : looked_at) {
-    const UnitParameter& parameter = facts.parameters[p];
+    const UnitFacts::Parameter& parameter = facts.parameters[p];
     const std::byte* const first = watched.copy + parameter.whole_gradient_at * element;
     const auto bytes = static_cast<std::size_t>(parameter.places.whole_elements()) * element;
     if (std::any_of(first, first + bytes, [](std::byte each) { return each != kSpoiltByte; })) continue;
@@ -205,8 +205,8 @@ Status WatchedUnits::look_at_copy(std::size_t unit) {
   return {};
 }
 
-Result<shard::Reduced> WatchedUnits::reduce(std::size_t unit, shard::UnitReduction how,
-                                            std::span<const muster_point> waits) {
+Result<shard::UnitOperations::Reduced> WatchedUnits::reduce(std::size_t unit, Reduction how,
+                                                            std::span<const muster_point> waits) {
   shard::PointSet before;
   MUSTER_RETURN_IF_ERROR(copy(unit, waits, before));
   return set_.operations.reduce(unit, how, before.points());

@@ -28,7 +28,7 @@ namespace muster::client {
 // Fails   as UnitWatch.
 class WatchedUnits final : public UnitWatch {
  public:
-  static Result<std::unique_ptr<UnitWatch>> make(CheckMode& check, const WatchedSet& set);
+  static Result<std::unique_ptr<UnitWatch>> make(CheckMode& check, const UnitWatch::Set& set);
 
   Status begin_step(muster_point after, bool unchanged) override;
   void shards_change(muster_point after) override;
@@ -38,11 +38,10 @@ class WatchedUnits final : public UnitWatch {
   void reset() override;
   Status release() override;
 
-  Result<muster_point> gather(std::size_t unit, shard::GatherFrom from,
+  Result<muster_point> gather(std::size_t unit, GatherFrom from,
                               std::span<const muster_point> waits) override;
   Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) override;
-  Result<shard::Reduced> reduce(std::size_t unit, shard::UnitReduction how,
-                                std::span<const muster_point> waits) override;
+  Result<Reduced> reduce(std::size_t unit, Reduction how, std::span<const muster_point> waits) override;
   Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) override;
   void given_up(std::size_t unit, const shard::UnitSchedule& schedule) override;
 
@@ -61,7 +60,7 @@ class WatchedUnits final : public UnitWatch {
     std::vector<std::size_t> looked_at;       // parameters that the backward must have written
   };
 
-  WatchedUnits(CheckMode& check, const WatchedSet& set);
+  WatchedUnits(CheckMode& check, const UnitWatch::Set& set);
   Status prepare(std::size_t unit);
   Result<muster_plan> spoil(muster_range start, std::uint64_t bytes);
   const std::byte* address_of(muster_range range) const;
@@ -70,7 +69,7 @@ class WatchedUnits final : public UnitWatch {
   Status look_at_copy(std::size_t unit);
 
   CheckMode& check_;
-  WatchedSet set_;
+  UnitWatch::Set set_;
   std::vector<Watched> watched_;  // by unit
   UnitLanes lanes_;
   Resources memory_;

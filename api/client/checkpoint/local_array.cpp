@@ -18,7 +18,7 @@ namespace {
 // The coordinates along the layout's axes, if all of them are dims of the session's mesh.
 Result<std::optional<std::int64_t>> rank_in_mesh(muster_session* session, const Layout& layout) {
   std::int64_t rank = 0;
-  for (const MeshAxis& axis : layout.axes()) {
+  for (const Layout::Axis& axis : layout.axes()) {
     if (axis.name.empty()) return std::nullopt;
     std::int32_t coordinate = 0, size = 0;
     const muster_status_t code = muster_mesh_coords(session, axis.name.c_str(), &coordinate, &size);
@@ -42,7 +42,7 @@ Result<std::int64_t> rank_in(const GroupMembers& members, const std::string& nam
 
 Status check_partial(const std::string& name, const Layout& layout) {
   for (std::size_t i = 0; i < layout.axes().size(); ++i)
-    if (layout.axes()[i].placement.kind == PlacementKind::kPartial && layout.axes()[i].ranks > 1)
+    if (layout.axes()[i].placement.kind == Placement::Kind::kPartial && layout.axes()[i].ranks > 1)
       return failure(Code::kBadArgument, "{} is partial along {}: what is saved and loaded has been reduced",
                      checkpoint::tensor_text(name), layout.axis_text(i));
   return {};

@@ -15,7 +15,7 @@
 
 namespace muster::client {
 
-using checkpoint::BoxIndex;
+using BoxIndex = checkpoint::WritePlan::BoxIndex;
 using checkpoint::SavedBox;
 using checkpoint::SavedTensor;
 
@@ -117,8 +117,9 @@ Status Saving::prepare(GroupMembers& members, const muster_checkpoint_save_optio
   if (bytes > 0) intent_.tensors.push_back({"", MUSTER_U8, 1, {bytes}, {Box{1, {}, {bytes}}}});
   intent_.nonce = store::fresh_nonce();
   const bool replace = (said.flags & MUSTER_CHECKPOINT_REPLACE) != 0;
-  auto staged = store::StagedFolder::make(intent_.folder, intent_.name, intent_.nonce,
-                                          replace ? store::Existing::kReplace : store::Existing::kRefuse);
+  auto staged = store::StagedFolder::make(
+      intent_.folder, intent_.name, intent_.nonce,
+      replace ? store::StagedFolder::Existing::kReplace : store::StagedFolder::Existing::kRefuse);
   if (!staged && staged.error().code() == Code::kDuplicate)
     return failure(Code::kDuplicate,
                    "{}; choose another name, replace it with MUSTER_CHECKPOINT_REPLACE, or remove it",
@@ -188,7 +189,7 @@ void Saving::copy_box(const SavedTensor& tensor, const SavedBox& saved) {
 // All members read their memory at the moment at which they copy it, before any of them goes on.
 void Saving::digest_replicas(const GroupMembers& members) {
   const auto own = static_cast<std::int64_t>(members.index());
-  for (const checkpoint::Replicas& replicas : plan_.replicas) {
+  for (const checkpoint::WritePlan::Replicas& replicas : plan_.replicas) {
     if (!std::ranges::binary_search(replicas.members, own)) continue;
     const SavedTensor& tensor = plan_.record.tensors[replicas.place.tensor];
     const Box& box = tensor.boxes[replicas.place.box].box;
@@ -264,7 +265,7 @@ Status Saving::take_sums(std::vector<std::string_view>& said) {
 }
 
 Status Saving::compare_replicas(const GroupMembers& members, std::vector<std::string_view>& said) const {
-  for (const checkpoint::Replicas& replicas : plan_.replicas) {
+  for (const checkpoint::WritePlan::Replicas& replicas : plan_.replicas) {
     const SavedTensor& tensor = plan_.record.tensors[replicas.place.tensor];
     Hash128 first, other;
     std::vector<std::int32_t> differ;

@@ -54,7 +54,7 @@ class Saving {
   std::vector<std::byte> user_;
   store::StagedFolder staged_;  // at member 0
   checkpoint::WritePlan plan_;
-  std::vector<checkpoint::BoxIndex> mine_;
+  std::vector<checkpoint::WritePlan::BoxIndex> mine_;
   BoxWriter writer_;
   std::vector<Hash128> digests_;  // of this member's replicas, in the order of the plan
   Status own_;                    // of the copy and the writer's start

@@ -4,8 +4,8 @@
 
 namespace muster::client {
 
-Body body_of(const Collective& what, const Choice& choice) {
-  static constexpr Body kBodies[] = {
+DirectPlan::Body body_of(const Collective& what, const Choice& choice) {
+  static constexpr DirectPlan::Body kBodies[] = {
 #define MUSTER_ROW(id, name, payload) run_##name,
       MUSTER_ALGORITHMS(MUSTER_ROW)
 #undef MUSTER_ROW
@@ -19,7 +19,7 @@ Outcome run_agreement(const DirectPlan& plan, DirectMemory& memory, Stages& /*st
   if (!plan.channel->begin()) return Outcome::kRefused;
   Announced& draft = plan.channel->arrivals().draft();
   draft = {};
-  if (plan.pairwise) draft.say(SaidBalance{plan.signature.balance});
+  if (plan.pairwise) draft.say(Announced::Balance{plan.signature.balance});
   return meet(plan, memory, policy);
 }
 

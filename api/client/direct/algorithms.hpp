@@ -15,9 +15,9 @@ Outcome run_transfer(const DirectPlan& plan, DirectMemory& memory, Stages& stage
 // The engine carries the operation out: the members only agree on it.
 Outcome run_agreement(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
 
-Body body_of(const Collective& what, const Choice& choice);
+DirectPlan::Body body_of(const Collective& what, const Choice& choice);
 
-// Completes a plan whose payload travels in the slot's header (Payload::kInLine).
+// Completes a plan whose payload travels in the slot's header (AlgorithmRow::Payload::kInLine).
 void prepare_small(DirectPlan& plan);
 // Begins such an operation, and copies this member's payload into the draft. False: no operation may begin.
 bool begin_small(const DirectPlan& plan);

@@ -12,41 +12,47 @@
 
 namespace muster::client {
 
-// The bytes of a slot behind the signature. Operation and algorithm determine which of the following structs
-// they hold. Members compare signatures before they read these bytes. If all are zero, the member announces
-// nothing. With Algorithm::kSmall and kTurns, and in a short message, these bytes are the payload itself.
-
-// Operations that agree pair by pair.
-struct SaidBalance {
-  Hash128 balance;
-};
-// Algorithm::kFaces. `sends`: entries in the member's list of sends. `in_place` 1: peers read its faces in
-// place, and it waits until they have.
-struct SaidFaces {
-  Hash128 balance;
-  std::uint32_t sends = 0;
-  std::uint32_t in_place = 0;
-};
-// REDUCE_SCATTER. 1: a table of the blocks' offsets stands behind the slot's header.
-struct SaidTable {
-  std::uint8_t table = 0;
-};
-// Blocks in pieces. 1: the member's contribution lies in its source, in the pieces that all agree on.
-struct SaidPieces {
-  std::uint8_t in_source = 0;
-};
-// Algorithm::kSliced: packed PayloadLocation of the stage into which the member reduces its slices.
-struct SaidStage {
-  std::uint64_t location = 0;
-};
-// Algorithm::kRead. 1: the member's target is its source, so it waits until all have read each chunk.
-struct SaidInPlace {
-  std::uint8_t in_place = 0;
-};
-
 // This process's copy of a slot without the position, which is written last and read first. A reader checks
 // afterwards whether the slot was overwritten while it read.
 struct Announced {
+  // The bytes of a slot behind the signature. Operation and algorithm determine which of the following
+  // structs they hold. Members compare signatures before they read these bytes. If all are zero, the member
+  // announces nothing. With Algorithm::kSmall and kTurns, and in a short message, these bytes are the payload
+  // itself.
+  //
+  // Operations that agree pair by pair.
+  struct Balance {
+    Hash128 balance;
+  };
+
+  // Algorithm::kFaces. `sends`: entries in the member's list of sends. `in_place` 1: peers read its faces in
+  // place, and it waits until they have.
+  struct Faces {
+    Hash128 balance;
+    std::uint32_t sends = 0;
+    std::uint32_t in_place = 0;
+  };
+
+  // REDUCE_SCATTER. 1: a table of the blocks' offsets stands behind the slot's header.
+  struct Table {
+    std::uint8_t table = 0;
+  };
+
+  // Blocks in pieces. 1: the member's contribution lies in its source, in the pieces that all agree on.
+  struct Pieces {
+    std::uint8_t in_source = 0;
+  };
+
+  // Algorithm::kSliced: packed PayloadLocation of the stage into which the member reduces its slices.
+  struct Stage {
+    std::uint64_t location = 0;
+  };
+
+  // Algorithm::kRead. 1: the member's target is its source, so it waits until all have read each chunk.
+  struct InPlace {
+    std::uint8_t in_place = 0;
+  };
+
   Hash128 common;
   std::uint64_t location_bits = 0;
   alignas(32) std::byte inside[shm::kInlineBytes] = {};

@@ -19,7 +19,7 @@ void fetch_to_write(const void* line) {
 }
 
 // A member's slot shows exactly the present position. Hopeless if the operation has failed.
-class AtPosition final : public Condition {
+class AtPosition final : public Waiter::Condition {
  public:
   explicit AtPosition(const Channel& channel) : channel_(channel), position_(channel.at().position) {}
   bool reached(std::uint64_t value) const override { return value == position_; }
@@ -33,7 +33,7 @@ class AtPosition final : public Condition {
 };
 
 // The engine has counted which operations go on after the end of an epoch.
-class Counted final : public Condition {
+class Counted final : public Waiter::Condition {
  public:
   explicit Counted(const Channel& channel) : channel_(channel) {}
   bool reached(std::uint64_t value) const override { return value != shm::kMetUncounted; }

@@ -61,7 +61,7 @@ void Faces::fill(std::byte* to, shm::PayloadLocation location) {
   std::byte* at = to;
   for (std::size_t k = 0; k < plan_.mine.sends.size(); ++k) {
     const Face& face = plan_.mine.sends[k];
-    FaceEntry entry;
+    Entry entry;
     entry.peer = face.peer;
     entry.tag = face.tag;
     entry.count = face.count();
@@ -87,7 +87,7 @@ shm::PayloadLocation Faces::announce(Announced* announced) {
   const shm::PayloadLocation list =
       staged_ ? payloads_.stage().location : shm::PayloadLocation{Kind::kSlot, 0, 0};
   fill(staged_ ? payloads_.stage().data : channel_.arrivals().payload(), list);
-  SaidFaces said;
+  Announced::Faces said;
   said.balance = plan_.signature.balance;
   said.sends = static_cast<std::uint32_t>(plan_.mine.sends.size());
   said.in_place = must_await_readers() ? 1 : 0;
@@ -134,10 +134,10 @@ Outcome Faces::take(const Face& to) {
   std::uint64_t room = 0;
   const std::byte* list = list_of(from, &room);
   const std::uint32_t sends = said_by(from).sends;
-  if (list == nullptr || sends > room / sizeof(FaceEntry)) return Outcome::kCorrupt;
+  if (list == nullptr || sends > room / sizeof(Entry)) return Outcome::kCorrupt;
   std::uint64_t at = 0;
   for (std::uint32_t k = 0; k < sends; ++k) {
-    FaceEntry entry;
+    Entry entry;
     if (room - at < sizeof entry) break;
     std::memcpy(&entry, list + at, sizeof entry);
     const bool possible = entry.dims >= 0 && entry.dims <= MUSTER_TENSOR_DIMS_MAX;
@@ -161,7 +161,7 @@ bool Faces::intact(std::uint32_t from) const {
   return payloads_.intact(from) && channel_.sound();
 }
 
-Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry, const std::byte* view) {
+Outcome Faces::copy(const Face& to, std::uint32_t from, const Entry& entry, const std::byte* view) {
   const std::size_t element = to.element_bytes();
   if (entry.count != to.count()) return Outcome::kCorrupt;
   if (shm::unpack_location(entry.location).kind == Kind::kArena) return copy_in_place(to, from, entry, view);
@@ -174,8 +174,7 @@ Outcome Faces::copy(const Face& to, std::uint32_t from, const FaceEntry& entry, 
   return Outcome::kDone;
 }
 
-Outcome Faces::copy_in_place(const Face& to, std::uint32_t from, const FaceEntry& entry,
-                             const std::byte* view) {
+Outcome Faces::copy_in_place(const Face& to, std::uint32_t from, const Entry& entry, const std::byte* view) {
   const std::size_t element = to.element_bytes();
   Face source;
   source.dims = entry.dims;

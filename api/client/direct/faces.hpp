@@ -10,29 +10,25 @@
 
 namespace muster::client {
 
-// One send in such a list. `dims` sizes, then `dims` strides of its view follow (std::int64_t), then the next
-// entry. It lies in shared memory, so a reader copies it and checks the copy.
-struct FaceEntry {
-  std::int32_t peer = 0;  // index of the receiver
-  std::uint32_t tag = 0;
-  std::uint64_t location = 0;  // PayloadLocation, packed. kArena: of the face's first byte. kStage, kSlot: of
-                               // the list; the face's elements are packed from byte `offset` of it on
-  std::uint64_t offset = 0;
-  std::uint64_t count = 0;  // elements
-  std::int32_t dims = 0;    // kArena: of the view; else 0
-  std::uint32_t reserved = 0;
-};
-static_assert(sizeof(FaceEntry) == 40);
-constexpr std::size_t entry_bytes(std::int32_t dims) {
-  return sizeof(FaceEntry) + 2 * static_cast<std::size_t>(dims) * sizeof(std::int64_t);
-}
-
 // Owns    nothing; lives as long as one operation.
 // Thread  the session's.
 // Bound   the sends that one message to the engine holds. Their list and the packed faces fit into a stage.
 // Fails   run: see there.
 class Faces {
  public:
+  // One send in such a list. `dims` sizes, then `dims` strides of its view follow (std::int64_t), then the
+  // next entry. It lies in shared memory, so a reader copies it and checks the copy.
+  struct Entry {
+    std::int32_t peer = 0;  // index of the receiver
+    std::uint32_t tag = 0;
+    std::uint64_t location = 0;  // PayloadLocation, packed. kArena: of the face's first byte. kStage, kSlot:
+                                 // of the list; the face's elements are packed from byte `offset` of it on
+    std::uint64_t offset = 0;
+    std::uint64_t count = 0;  // elements
+    std::int32_t dims = 0;    // kArena: of the view; else 0
+    std::uint32_t reserved = 0;
+  };
+
   Faces(const DirectPlan& plan, Payloads& payloads, DirectMemory& memory)
       : plan_(plan), channel_(*plan.channel), payloads_(payloads), memory_(memory) {}
 
@@ -43,7 +39,9 @@ class Faces {
  private:
   Outcome prepare();
   shm::PayloadLocation announce(Announced* announced);
-  SaidFaces said_by(std::uint32_t i) const { return channel_.arrivals().of(i).said<SaidFaces>(); }
+  Announced::Faces said_by(std::uint32_t i) const {
+    return channel_.arrivals().of(i).said<Announced::Faces>();
+  }
   Outcome receive();
   // Peers read this member's faces in place.
   bool must_await_readers() const { return !packed_ && plan_.given_bytes > 0; }
@@ -53,8 +51,8 @@ class Faces {
   // Whether all that was read of the member's list, and of the faces packed behind it, is valid.
   bool intact(std::uint32_t from) const;
   // `view`: the sizes and strides that follow the entry.
-  Outcome copy(const Face& to, std::uint32_t from, const FaceEntry& entry, const std::byte* view);
-  Outcome copy_in_place(const Face& to, std::uint32_t from, const FaceEntry& entry, const std::byte* view);
+  Outcome copy(const Face& to, std::uint32_t from, const Entry& entry, const std::byte* view);
+  Outcome copy_in_place(const Face& to, std::uint32_t from, const Entry& entry, const std::byte* view);
 
   const DirectPlan& plan_;
   Channel& channel_;
@@ -64,5 +62,9 @@ class Faces {
   bool packed_ = false;
   bool staged_ = false;
 };
+static_assert(sizeof(Faces::Entry) == 40);
+constexpr std::size_t entry_bytes(std::int32_t dims) {
+  return sizeof(Faces::Entry) + 2 * static_cast<std::size_t>(dims) * sizeof(std::int64_t);
+}
 
 }  // namespace muster::client

@@ -58,7 +58,7 @@ class FlightRing {
   // Whether ended() needs the time: a record is open, and a trace is taken.
   bool wants_end() const { return open_ != nullptr && shm::Untrusted<std::uint32_t>(recording_).load() != 0; }
   // Closes the open record, if there is one. `now` 0: the time was not taken.
-  void ended(shm::RecordState state, Instant now) {
+  void ended(shm::DirectRecord::State state, Instant now) {
     if (open_ == nullptr) return;
     const auto nanos = static_cast<std::uint64_t>(now.count());
     shm::Published<std::uint64_t>(&open_->end)

@@ -83,7 +83,7 @@ const std::byte* DirectMemory::arena(std::int32_t rank, std::uint32_t segment, s
   return known->second.data() + offset;
 }
 
-std::optional<Registrar::Scratch> DirectMemory::scratch(std::uint64_t bytes) {
+std::optional<DirectMemory::Registrar::Scratch> DirectMemory::scratch(std::uint64_t bytes) {
   auto scratch = registrar_->scratch(bytes);
   if (scratch) return *scratch;
   trouble_ = scratch.error();

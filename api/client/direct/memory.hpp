@@ -17,22 +17,6 @@
 
 namespace muster::client {
 
-// Where mappings of peers' memory come from: the engine, asked over the session's socket.
-//
-// Owns    nothing. Thread  the session's. Bound  one question a call. Fails  as the engine says.
-class Registrar {
- public:
-  virtual ~Registrar() = default;
-  virtual Result<shm::Mapping> direct_segment(std::int32_t rank) = 0;
-  virtual Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t segment) = 0;
-  // Memory of the own arena of at least that size. It is kept for later calls.
-  struct Scratch {
-    std::byte* data = nullptr;
-    shm::PayloadLocation location;  // Kind::kArena
-  };
-  virtual Result<Scratch> scratch(std::uint64_t bytes) = 0;
-};
-
 // Owns    all mappings; peers' are read-only.
 // Thread  the session's.
 // Bound   one direct segment per peer, one mapping per arena segment of a peer that was read.
@@ -40,6 +24,22 @@ class Registrar {
 //         PROTOCOL for a segment that is too small, and the registrar's errors. arena: nullptr.
 class DirectMemory {
  public:
+  // Where mappings of peers' memory come from: the engine, asked over the session's socket.
+  //
+  // Owns    nothing. Thread  the session's. Bound  one question a call. Fails  as the engine says.
+  class Registrar {
+   public:
+    virtual ~Registrar() = default;
+    virtual Result<shm::Mapping> direct_segment(std::int32_t rank) = 0;
+    virtual Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t segment) = 0;
+    // Memory of the own arena of at least that size. It is kept for later calls.
+    struct Scratch {
+      std::byte* data = nullptr;
+      shm::PayloadLocation location;  // Kind::kArena
+    };
+    virtual Result<Scratch> scratch(std::uint64_t bytes) = 0;
+  };
+
   static Result<DirectMemory> open(shm::Mapping own, shm::Mapping groups, Registrar& registrar);
 
   std::byte* own() const { return own_.writable(); }

@@ -10,7 +10,7 @@ namespace {
 using shm::Published;
 
 // A peer's word shows the wanted position in the bits from `shift` on. Hopeless once no message can pass.
-class Shows final : public Condition {
+class Shows final : public Waiter::Condition {
  public:
   Shows(const EpochView& view, const Wanted& wanted, int shift)
       : view_(view), wanted_(wanted), shift_(shift) {}

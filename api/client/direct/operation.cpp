@@ -7,7 +7,7 @@ namespace muster::client {
 bool balanced(const Channel& channel) {
   Hash128 balance;
   for (std::uint32_t i = 0; i < channel.members(); ++i)
-    balance += channel.arrivals().of(i).said<SaidBalance>().balance;
+    balance += channel.arrivals().of(i).said<Announced::Balance>().balance;
   return balance.zero();
 }
 

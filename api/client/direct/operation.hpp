@@ -41,24 +41,24 @@ constexpr Outcome outcome_of(Waited waited) noexcept {
 
 struct DirectPlan;
 
-// One operation, from this member's arrival to the end of its own part.
-using Body = Outcome (*)(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
-
-// The values that Algorithm::kSmall and kTurns compute when the plan is made.
-struct SmallPlan {
-  const std::byte* source = nullptr;  // of the contribution, if it is one block
-  std::size_t bytes = 0;
-  void (*take)(const DirectPlan& plan) = nullptr;  // runs once all have arrived; nullptr: nothing to do
-  // The next four are for a reduction: it reads the members' announced payloads in the channel, and writes
-  // `line`.
-  math::Reducer reducer = nullptr;
-  math::Reduction reduction{};
-  std::vector<const std::byte*> sources;
-  std::vector<std::byte> line;
-};
-
 // A collective plan in the process that runs it. All that a run needs is decided when the plan is made.
 struct DirectPlan {
+  // One operation, from this member's arrival to the end of its own part.
+  using Body = Outcome (*)(const DirectPlan& plan, DirectMemory& memory, Stages& stages, WaitPolicy& policy);
+
+  // The values that Algorithm::kSmall and kTurns compute when the plan is made.
+  struct Small {
+    const std::byte* source = nullptr;  // of the contribution, if it is one block
+    std::size_t bytes = 0;
+    void (*take)(const DirectPlan& plan) = nullptr;  // runs once all have arrived; nullptr: nothing to do
+    // The next four are for a reduction: it reads the members' announced payloads in the channel, and writes
+    // `line`.
+    math::Reducer reducer = nullptr;
+    math::Reduction reduction{};
+    std::vector<const std::byte*> sources;
+    std::vector<std::byte> line;
+  };
+
   std::uint64_t handle = 0;
   Channel* channel = nullptr;
   const Nanos* deadline = nullptr;  // default of its group (Groups::Facts); lives as long as the group
@@ -79,7 +79,7 @@ struct DirectPlan {
   bool pairwise = false;  // is_pairwise(what.op)
   FlightRing::Constants record;
   Body body = nullptr;
-  SmallPlan small;  // Algorithm::kSmall, kTurns
+  Small small;  // Algorithm::kSmall, kTurns
 };
 
 // If the engine carries the operation out (choice.path), members only agree on it here. Otherwise members
@@ -158,7 +158,7 @@ inline Outcome run_direct(const DirectPlan& plan, DirectMemory& memory, Stages& 
   if (outcome != Outcome::kDone) outcome = ended_early(plan, memory, outcome);
   MUSTER_FAULT_POINT("operation.done");
   FlightRing& flight = memory.flight();
-  flight.ended(outcome == Outcome::kDone ? shm::RecordState::kWell : shm::RecordState::kBadly,
+  flight.ended(outcome == Outcome::kDone ? shm::DirectRecord::State::kWell : shm::DirectRecord::State::kBadly,
                flight.wants_end() ? plan.channel->now() : Instant{0});
   MUSTER_FAULT_POINT("record.closed");
   return outcome;

@@ -126,17 +126,17 @@ shm::PayloadLocation Payloads::announce(Announced* announced) {
   if (given_.kind == Kind::kStage) pack(stage_.data);
   if (plan_.pairwise) {
     if (table_bytes() > 0 && given_.kind != Kind::kNone) write_table(!in_source);
-    announced->say(SaidBalance{plan_.signature.balance});
+    announced->say(Announced::Balance{plan_.signature.balance});
   } else if (!plan_.what.first_piece.empty()) {
     const bool in_pieces = has_source_blocks(plan_.what.op, false) || plan_.mine.source == plan_.mine.target;
-    announced->say(SaidPieces{in_source && in_pieces});
+    announced->say(Announced::Pieces{in_source && in_pieces});
   } else if (has_source_blocks(plan_.what.op, false) && in_source && !plan_.end_to_end) {
     write_table(false);
-    announced->say(SaidTable{1});
+    announced->say(Announced::Table{1});
   } else if (plan_.choice.algorithm == Algorithm::kSliced) {
-    announced->say(SaidStage{pack_location(stage_.location)});
+    announced->say(Announced::Stage{pack_location(stage_.location)});
   } else if (plan_.choice.algorithm == Algorithm::kRead && plan_.mine.source == plan_.mine.target) {
-    announced->say(SaidInPlace{1});
+    announced->say(Announced::InPlace{1});
   }
   MUSTER_FAULT_POINT("payload.packed");
   return given_;
@@ -192,8 +192,8 @@ const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
   const std::uint32_t me = channel_.index();
   if (i == me) return plan_.mine.source + plan_.mine.source_blocks[me].offset * plan_.element;
   const Announced& theirs = channel_.arrivals().of(i);
-  const bool in_table = has_table(plan_.what) ||
-                        (theirs.location().kind == Kind::kArena && theirs.said<SaidTable>().table != 0);
+  const bool in_table = has_table(plan_.what) || (theirs.location().kind == Kind::kArena &&
+                                                  theirs.said<Announced::Table>().table != 0);
   if (!in_table) return read(i, plan_.my_offset, bytes);
   std::uint64_t offset = 0;
   std::memcpy(&offset, channel_.arrivals().payload_of(i) + me * sizeof offset, sizeof offset);
@@ -202,13 +202,13 @@ const std::byte* Payloads::block_for_me(std::uint32_t i, std::uint64_t bytes) {
 
 // A member reads the pieces in its own source where they lie. It reads those of a peer so if the peer
 // announces that they lie in its source too. Otherwise they were packed, or stand end to end.
-const std::byte* Payloads::fragment(std::uint32_t i, const Fragment& fragment) {
+const std::byte* Payloads::fragment(std::uint32_t i, const Block::Fragment& fragment) {
   const std::size_t element = plan_.element;
   const bool cut = has_source_blocks(plan_.what.op, false);
   if (i == channel_.index())
     return plan_.mine.source +
            (cut ? fragment.cut_offset : own_offset(plan_.mine.source_blocks, fragment)) * element;
-  const bool in_pieces = channel_.arrivals().of(i).said<SaidPieces>().in_source != 0;
+  const bool in_pieces = channel_.arrivals().of(i).said<Announced::Pieces>().in_source != 0;
   std::uint64_t offset = fragment.cut_offset * element;
   if (!in_pieces) offset = fragment.first * element + (cut ? plan_.my_offset : 0);
   return read(i, offset, fragment.count * element);

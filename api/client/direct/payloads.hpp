@@ -44,7 +44,7 @@ class Payloads {
   // The block for this member in member i's contribution, in operations that give each member its own block.
   const std::byte* block_for_me(std::uint32_t i, std::uint64_t bytes);
   // A fragment of member i's contribution for this one, in operations whose blocks lie in pieces.
-  const std::byte* fragment(std::uint32_t i, const Fragment& fragment);
+  const std::byte* fragment(std::uint32_t i, const Block::Fragment& fragment);
   // Whether all that was read of member i is valid, provided that Channel::sound() holds too.
   bool intact(std::uint32_t i) const;
   // Whether all that was read of all members, and of their slots, is valid.

@@ -6,7 +6,7 @@ namespace muster::client {
 namespace {
 
 // Member i has reached a phase of an operation at which all have arrived.
-class Progressed final : public Condition {
+class Progressed final : public Waiter::Condition {
  public:
   Progressed(const EpochView& view, std::uint32_t i, const Wanted& wanted)
       : view_(view), i_(i), wanted_(wanted), target_(shm::make_progress(wanted.position, wanted.phase)) {}

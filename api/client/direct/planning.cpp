@@ -50,7 +50,8 @@ DirectPlan make_direct_plan(std::uint64_t handle, const Described& described, Ch
   plan.record = {shm::pack_what({channel.line(), static_cast<std::uint8_t>(plan.what.op), dtype, 0}),
                  plan.given_bytes, plan.got_bytes};
   plan.body = body_of(plan.what, plan.choice);
-  if (plan.choice.path == Path::kDirect && row_of(plan.choice.algorithm).payload == Payload::kInLine)
+  if (plan.choice.path == Path::kDirect &&
+      row_of(plan.choice.algorithm).payload == AlgorithmRow::Payload::kInLine)
     prepare_small(plan);
   return plan;
 }

@@ -39,7 +39,7 @@ class Reading {
     for (std::uint32_t i = 0; i < channel_.members(); ++i) {
       sources_[i] = payloads_.read(i, 0, total_);
       if (sources_[i] == nullptr) return Outcome::kCorrupt;
-      counted = counted || channel_.arrivals().of(i).said<SaidInPlace>().in_place != 0;
+      counted = counted || channel_.arrivals().of(i).said<Announced::InPlace>().in_place != 0;
     }
     MUSTER_FAULT_POINT("reading.found");
     const Outcome done = counted ? by_chunks() : straight();

@@ -46,7 +46,7 @@ class Shared {
   Outcome bring_block() {
     if (!brings_block(plan_)) return Outcome::kDone;
     const auto entries = entries_of(plan_.what, plan_.mine.target_blocks, channel_.index());
-    for_each_fragment(entries, 0, count_of(entries), [&](const Fragment& fragment) {
+    for_each_fragment(entries, 0, count_of(entries), [&](const Block::Fragment& fragment) {
       const std::byte* const source =
           plan_.mine.source + own_offset(plan_.mine.source_blocks, fragment) * element_;
       std::byte* const target = plan_.mine.target + fragment.cut_offset * element_;

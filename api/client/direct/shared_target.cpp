@@ -19,7 +19,7 @@ bool brings_block(const DirectPlan& plan) {
   const auto entries =
       entries_of(plan.what, plan.mine.target_blocks, static_cast<std::size_t>(plan.mine.index));
   bool lies_there = true;
-  for_each_fragment(entries, 0, count_of(entries), [&](const Fragment& fragment) {
+  for_each_fragment(entries, 0, count_of(entries), [&](const Block::Fragment& fragment) {
     const std::uint64_t from = own_offset(plan.mine.source_blocks, fragment);
     lies_there = lies_there && plan.mine.source + from * plan.element ==
                                    plan.mine.target + fragment.cut_offset * plan.element;

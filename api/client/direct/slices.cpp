@@ -99,7 +99,7 @@ class Slices {
   }
 
   shm::PayloadLocation announced(std::uint32_t i) const {
-    return shm::unpack_location(channel_.arrivals().of(i).said<SaidStage>().location);
+    return shm::unpack_location(channel_.arrivals().of(i).said<Announced::Stage>().location);
   }
   const std::byte* stage_of(std::uint32_t i, std::uint32_t* index) const {
     if (i == channel_.index()) return payloads_.stage().data;

@@ -103,7 +103,7 @@ Outcome run_small(const DirectPlan& plan, DirectMemory& memory, Stages& /*stages
 }
 
 void prepare_small(DirectPlan& plan) {
-  SmallPlan& small = plan.small;
+  DirectPlan::Small& small = plan.small;
   const auto& sources = plan.mine.source_blocks;
   if (sources.size() == 1) {
     small.source = plan.mine.source + sources.front().offset * plan.element;

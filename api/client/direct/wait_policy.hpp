@@ -54,15 +54,15 @@ class WaitHooks {
   virtual bool interrupted() const { return false; }
 };
 
-// At the deadline the caller asks the engine for the cause, or stops waiting.
-enum class AtDeadline : std::uint8_t { kAsk, kGiveUp };
-
 // Owns    the bounds of one operation's waits.
 // Thread  the session's.
 // Bound   the deadline, from the first wait that polling does not end: quick waits read no clock.
 // Fails   never.
 class WaitPolicy {
  public:
+  // At the deadline the caller asks the engine for the cause, or stops waiting.
+  enum class AtDeadline : std::uint8_t { kAsk, kGiveUp };
+
   WaitPolicy(Nanos timeout, bool crowded, AtDeadline at_deadline = AtDeadline::kAsk)
       : timeout_(timeout), crowded_(crowded), at_deadline_(at_deadline) {}
   WaitPolicy giving_up() const {

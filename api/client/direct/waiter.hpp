@@ -16,30 +16,30 @@
 
 namespace muster::client {
 
-// The condition that ends a wait for a word.
-//
-// Owns    nothing; lives as long as one wait.
-// Thread  the session's.
-// Bound   no system call, no wait of its own.
-// Fails   never.
-class Condition {
- public:
-  virtual bool reached(std::uint64_t value) const = 0;
-  // Whether the word will never meet the condition. Checked before the last read of the word.
-  virtual bool hopeless() const { return false; }
-  // The wait that overdue() reports to the engine at the deadline.
-  virtual Wanted wanted() const = 0;
-
- protected:
-  ~Condition() = default;
-};
-
 // Owns    the rank's sleep flag.
 // Thread  the session's.
 // Bound   a wait: the policy's deadline, which the engine's answer to overdue() renews.
 // Fails   never.
 class Waiter {
  public:
+  // The condition that ends a wait for a word.
+  //
+  // Owns    nothing; lives as long as one wait.
+  // Thread  the session's.
+  // Bound   no system call, no wait of its own.
+  // Fails   never.
+  class Condition {
+   public:
+    virtual bool reached(std::uint64_t value) const = 0;
+    // Whether the word will never meet the condition. Checked before the last read of the word.
+    virtual bool hopeless() const { return false; }
+    // The wait that overdue() reports to the engine at the deadline.
+    virtual Wanted wanted() const = 0;
+
+   protected:
+    ~Condition() = default;
+  };
+
   Waiter(shm::DirectHeader* own, WaitHooks& hooks);
 
   // Writes the word, and wakes the listeners that sleep on it.

@@ -30,7 +30,7 @@ struct Run {
 };
 
 // The part for this member in the contribution of member `from`.
-const std::byte* given_by(const Run& run, std::uint32_t from, const Fragment& fragment) {
+const std::byte* given_by(const Run& run, std::uint32_t from, const Block::Fragment& fragment) {
   const std::uint64_t bytes = fragment.count * run.element;
   if (!run.plan.what.first_piece.empty()) return run.payloads.fragment(from, fragment);
   const bool cut = has_source_blocks(run.plan.what.op, true);
@@ -38,7 +38,7 @@ const std::byte* given_by(const Run& run, std::uint32_t from, const Fragment& fr
 }
 
 // Computes a fragment of block `block` of this member's target, from byte `to` on.
-Outcome take(const Run& run, std::uint32_t block, const Fragment& fragment, std::uint64_t to) {
+Outcome take(const Run& run, std::uint32_t block, const Block::Fragment& fragment, std::uint64_t to) {
   const math::Givers givers = math::givers_of(run.plan.what, block, run.members);
   std::array<const std::byte*, kRanksOnNodeMax> sources;
   for (std::uint32_t k = 0; k < givers.count; ++k) {
@@ -68,7 +68,7 @@ Outcome take(const Run& run, std::uint32_t block) {
   const auto entries =
       of_target ? entries_of(what, mine.target_blocks, block) : entries_of(what, mine.source_blocks, run.me);
   Outcome outcome = Outcome::kDone;
-  for_each_fragment(entries, 0, count_of(entries), [&](const Fragment& fragment) {
+  for_each_fragment(entries, 0, count_of(entries), [&](const Block::Fragment& fragment) {
     if (outcome != Outcome::kDone) return;
     const std::uint64_t to = of_target ? fragment.cut_offset : own_offset(mine.target_blocks, fragment);
     outcome = take(run, block, fragment, to * run.element);

@@ -14,7 +14,7 @@ using muster::Nanos;
 using muster::Result;
 using muster::Status;
 using muster::client::Buffers;
-using muster::client::View;
+using View = muster::client::Held::View;
 
 namespace {
 

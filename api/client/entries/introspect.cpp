@@ -90,7 +90,8 @@ muster_status_t muster_trace_end(muster_session* session, const char* path) {
         shm::Plain{}, shm::MessageKind::kTraceEnd, shm::MessageKind::kTraceGrant, {}, nullptr, &memory);
     if (!grant) return grant.error();
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant->bytes));
-    MUSTER_ASSIGN_OR_RETURN(const auto text, shm::Mapping::map(memory, grant->bytes, shm::Access::kRead));
+    MUSTER_ASSIGN_OR_RETURN(const auto text,
+                            shm::Mapping::map(memory, grant->bytes, shm::Mapping::Access::kRead));
     return write_file(path, {text.data(), text.size()});
   });
 }

@@ -16,7 +16,7 @@ using muster::Code;
 using muster::fail;
 using muster::failure;
 using muster::Layout;
-using muster::MeshAxis;
+using Axis = muster::Layout::Axis;
 using muster::Placement;
 using muster::Result;
 using muster::Split;
@@ -101,11 +101,11 @@ Result<std::int64_t> ranks_of(muster_session* session, const muster_layout_axis&
   return fail(static_cast<Code>(code), "axes[{}].name: {}", i, muster_last_error());
 }
 
-Result<MeshAxis> axis_of(muster_session* session, const muster_layout_axis& said, std::size_t i) {
+Result<Axis> axis_of(muster_session* session, const muster_layout_axis& said, std::size_t i) {
   MUSTER_ASSIGN_OR_RETURN(Placement placement, placement_of(said, i));
   MUSTER_RETURN_IF_ERROR(check_unused(said, i));
   MUSTER_ASSIGN_OR_RETURN(const std::int64_t ranks, ranks_of(session, said, i));
-  return MeshAxis{said.name == nullptr ? "" : said.name, ranks, std::move(placement)};
+  return Axis{said.name == nullptr ? "" : said.name, ranks, std::move(placement)};
 }
 
 Result<Layout> layout_of(muster_session* session, const muster_layout_options& said) {
@@ -121,17 +121,17 @@ Result<Layout> layout_of(muster_session* session, const muster_layout_options& s
   if (said.order != MUSTER_CUT_INNERMOST_FIRST && said.order != MUSTER_CUT_OUTERMOST_FIRST)
     return fail(Code::kBadArgument,
                 "order is {}, which is none of MUSTER_CUT_INNERMOST_FIRST and OUTERMOST_FIRST", said.order);
-  std::vector<MeshAxis> axes;
+  std::vector<Axis> axes;
   std::vector<muster::client::NamedAxis> names;
   for (std::size_t i = 0; i < said.axis_count; ++i) {
-    MUSTER_ASSIGN_OR_RETURN(MeshAxis axis, axis_of(session, said.axes[i], i));
+    MUSTER_ASSIGN_OR_RETURN(Axis axis, axis_of(session, said.axes[i], i));
     axes.push_back(std::move(axis));
     names.push_back({said.axes[i].name, said.axes[i].ranks == 0});
   }
   MUSTER_RETURN_IF_ERROR(muster::client::check_apart(session, names));
   return Layout::make(std::span(said.shape, static_cast<std::size_t>(said.dims)), std::move(axes),
-                      said.order == MUSTER_CUT_OUTERMOST_FIRST ? muster::ShardOrder::kOutermostFirst
-                                                               : muster::ShardOrder::kInnermostFirst);
+                      said.order == MUSTER_CUT_OUTERMOST_FIRST ? muster::Layout::Order::kOutermostFirst
+                                                               : muster::Layout::Order::kInnermostFirst);
 }
 
 Status check_rank(const muster_layout* layout, std::int32_t rank) {

@@ -81,17 +81,17 @@ Result<Redistributed> exchange(const Redistribution& redistribution, std::int64_
         "rank {} would have more than {} faces, sends and receives together, of which one exchange has "
         "no more; redistribute the tensor in parts",
         *crowded, shm::kFacesMax);
-  MUSTER_ASSIGN_OR_RETURN(const std::vector<Overlap> sends, redistribution.sends(rank));
-  MUSTER_ASSIGN_OR_RETURN(const std::vector<Overlap> receives, redistribution.receives(rank));
+  MUSTER_ASSIGN_OR_RETURN(const std::vector<Redistribution::Overlap> sends, redistribution.sends(rank));
+  MUSTER_ASSIGN_OR_RETURN(const std::vector<Redistribution::Overlap> receives, redistribution.receives(rank));
   Redistributed made;
   made.collective.op = MUSTER_EXCHANGE;
-  const auto stays = [&](const Overlap& block) {
+  const auto stays = [&](const Redistribution::Overlap& block) {
     return block.from == block.to && same_place(block_of(source, block.taken, block.box.length),
                                                 block_of(target, block.put, block.box.length));
   };
-  for (const Overlap& block : sends)
+  for (const Redistribution::Overlap& block : sends)
     if (!stays(block)) add_face(made.sends, block.to, block_of(source, block.taken, block.box.length));
-  for (const Overlap& block : receives)
+  for (const Redistribution::Overlap& block : receives)
     if (!stays(block)) add_face(made.receives, block.from, block_of(target, block.put, block.box.length));
   return made;
 }
@@ -129,7 +129,7 @@ void cut(const std::vector<std::vector<Block>>& blocks, Redistributed& made) {
 // From partial to replicate: an all-reduce. From partial to a part of the sum at each rank: a reduce-scatter.
 Result<Redistributed> reduction_of(const Redistribution& redistribution, std::int64_t rank,
                                    const muster_tensor& source, const muster_tensor& target) {
-  MUSTER_ASSIGN_OR_RETURN(const PartReduction reduction, redistribution.part_reduction(rank));
+  MUSTER_ASSIGN_OR_RETURN(const Redistribution::PartReduction reduction, redistribution.part_reduction(rank));
   Redistributed made;
   muster_collective& c = made.collective;
   c.op = redistribution.moves() ? MUSTER_REDUCE_SCATTER : MUSTER_ALL_REDUCE;
@@ -164,7 +164,7 @@ Result<Redistributed> reduction_of(const Redistribution& redistribution, std::in
 // The operations that a redistribution takes, in their order.
 std::string operations_of(const Redistribution& redistribution) {
   std::vector<std::string> operations;
-  for (const AxisReduction& reduction : redistribution.reductions())
+  for (const Redistribution::AxisReduction& reduction : redistribution.reductions())
     operations.push_back(fmt::format("an all_reduce by {} along {}", redop_name(reduction.redop),
                                      redistribution.from().axis_text(reduction.axis)));
   if (redistribution.moves())

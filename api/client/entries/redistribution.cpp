@@ -33,7 +33,7 @@ Result<muster_group> group_of(muster_session& session, const std::vector<std::in
                               const Redistribution& redistribution, muster_op op) {
   std::vector<std::string> names;
   std::string axes;
-  for (const muster::AxisReduction& reduction : redistribution.reductions()) {
+  for (const muster::Redistribution::AxisReduction& reduction : redistribution.reductions()) {
     const std::string& name = redistribution.from().axes()[reduction.axis].name;
     if (!name.empty()) names.push_back(name);
     axes += (axes.empty() ? "" : ", ") + redistribution.from().axis_text(reduction.axis);

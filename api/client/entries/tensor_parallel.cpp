@@ -16,7 +16,7 @@ using muster::Code;
 using muster::fail;
 using muster::failure;
 using muster::Layout;
-using muster::MeshAxis;
+using Axis = muster::Layout::Axis;
 using muster::Placement;
 using muster::Result;
 using muster::Status;
@@ -37,11 +37,11 @@ Result<std::span<const muster_tp_rule>> rules_of(const muster_tp_rule* rules, st
   return std::span(rules, count);
 }
 
-Result<MeshAxis> axis_of(muster_session* session, const char* dim, Placement placement) {
+Result<Axis> axis_of(muster_session* session, const char* dim, Placement placement) {
   std::int32_t ranks = 0;
   const muster_status_t code = muster_mesh_coords(session, dim, nullptr, &ranks);
   if (code != MUSTER_OK) return fail(static_cast<Code>(code), "{}", muster_last_error());
-  return MeshAxis{dim, ranks, std::move(placement)};
+  return Axis{dim, ranks, std::move(placement)};
 }
 
 }  // namespace
@@ -73,9 +73,9 @@ muster_status_t muster_tp_layout(muster_session* session, const muster_tp_rule* 
     const auto known = rules_of(rules, count, name);
     if (!known) return known.error();
     const std::optional<std::size_t> found = muster::shard::rule_of(*known, name);
-    std::vector<MeshAxis> axes;
+    std::vector<Axis> axes;
     if (shard != nullptr) {
-      MUSTER_ASSIGN_OR_RETURN(MeshAxis axis, axis_of(session, shard, Placement::shard(0)));
+      MUSTER_ASSIGN_OR_RETURN(Axis axis, axis_of(session, shard, Placement::shard(0)));
       axes.push_back(std::move(axis));
     }
     if (tp != nullptr) {
@@ -85,7 +85,7 @@ muster_status_t muster_tp_layout(muster_session* session, const muster_tp_rule* 
         if (!cut) return failure(cut.error().code(), "parameter \"{}\": {}", name, cut.error().message());
         placement = *std::move(cut);
       }
-      MUSTER_ASSIGN_OR_RETURN(MeshAxis axis, axis_of(session, tp, std::move(placement)));
+      MUSTER_ASSIGN_OR_RETURN(Axis axis, axis_of(session, tp, std::move(placement)));
       axes.push_back(std::move(axis));
     }
     const muster::client::NamedAxis dims_of_mesh[] = {{shard, true}, {tp, true}};

@@ -17,11 +17,11 @@
 using muster::Code;
 using muster::failure;
 using muster::Status;
-using muster::client::GradientFigure;
+using Figure = muster::client::GradientTotal::Figure;
 using muster::client::guarded;
 using muster::client::status_of;
-using muster::shard::AfterForward;
-using muster::shard::BackwardEnd;
+using AfterForward = muster::shard::UnitSchedule::AfterForward;
+using BackwardEnd = muster::shard::UnitSchedule::BackwardEnd;
 
 namespace {
 
@@ -143,7 +143,7 @@ Status check_part(muster_units& units, muster_unit unit, std::uint32_t part) {
                  units.unit(unit).facts().name, parts - 1);
 }
 
-muster_status_t total(muster_units* units, GradientFigure figure, const muster_tensor* out,
+muster_status_t total(muster_units* units, Figure figure, const muster_tensor* out,
                       muster_point* done) noexcept {
   return with_units(units, [&]() -> Status {
     if (out == nullptr || done == nullptr) return muster::client::check_given({{"out", out}, {"done", done}});
@@ -319,11 +319,11 @@ muster_status_t muster_step_end(muster_units* units, muster_point after, muster_
 }
 
 muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done) {
-  return total(units, GradientFigure::kSquareSum, out, done);
+  return total(units, Figure::kSquareSum, out, done);
 }
 
 muster_status_t muster_units_zero_count(muster_units* units, const muster_tensor* out, muster_point* done) {
-  return total(units, GradientFigure::kZeroCount, out, done);
+  return total(units, Figure::kZeroCount, out, done);
 }
 
 muster_status_t muster_units_broadcast(muster_units* units, muster_point after, muster_point* done) {

@@ -38,7 +38,7 @@ Result<Described> described_of(Buffers& buffers, const muster_collective& said, 
   const std::span piece_counts(cut.piece_counts,
                                cut.piece_counts == nullptr ? 0 : static_cast<std::size_t>(ranks));
   const std::size_t pieces = std::accumulate(piece_counts.begin(), piece_counts.end(), std::size_t{0});
-  const ShareCounts counts{
+  const Share::Counts counts{
       has_vectors(said.op) ? said.count : 0,
       list_if(said.source_blocks.counts, sources, ranks),
       list_if(said.source_blocks.offsets, sources, ranks),

@@ -17,10 +17,10 @@ constexpr std::uint64_t kSmallBytes = 64 << 10;  // latency bounds an all-reduce
 
 // In a transfer the sender names the receiver as its peer, and the receiver the sender.
 bool sends(muster_op op) {
-  return row_of(op).peer == PeerRole::kReceiver;
+  return row_of(op).peer == OperationRow::Peer::kReceiver;
 }
 bool receives(muster_op op) {
-  return row_of(op).peer == PeerRole::kSender;
+  return row_of(op).peer == OperationRow::Peer::kSender;
 }
 
 bool reads(muster_op op, bool is_root) {

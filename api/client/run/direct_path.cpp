@@ -29,7 +29,7 @@ std::uint32_t own_cores() {
 Result<std::unique_ptr<DirectPath>> DirectPath::open(const Uses& uses, shm::Mapping own, shm::Mapping groups,
                                                      const Machine& machine) {
   std::unique_ptr<DirectPath> direct(new DirectPath(uses, machine));
-  Registrar& registrar = *direct;
+  DirectMemory::Registrar& registrar = *direct;
   MUSTER_ASSIGN_OR_RETURN(auto memory, DirectMemory::open(std::move(own), std::move(groups), registrar));
   direct->memory_.emplace(std::move(memory));
   direct->stages_.emplace(direct->memory_->own(), direct->memory_->flight());
@@ -276,7 +276,7 @@ Result<shm::Mapping> DirectPath::peer_memory(MessageKind kind, std::int32_t rank
       uses_.connection.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {}, nullptr, &memory));
   MUSTER_FAULT_POINT("peer.granted");
   MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.bytes));
-  return shm::Mapping::map(memory, grant.bytes, shm::Access::kRead);
+  return shm::Mapping::map(memory, grant.bytes, shm::Mapping::Access::kRead);
 }
 
 Result<shm::Mapping> DirectPath::direct_segment(std::int32_t rank) {
@@ -287,7 +287,7 @@ Result<shm::Mapping> DirectPath::arena_segment(std::int32_t rank, std::uint32_t 
   return peer_memory(MessageKind::kPeerArena, rank, segment);
 }
 
-Result<Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
+Result<DirectMemory::Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
   if (scratch_.bytes >= bytes) return scratch_.scratch;
   if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(uses_.buffers.free(scratch_.buffer));
   scratch_ = {};

@@ -27,7 +27,7 @@ namespace muster::client {
 // Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the epoch's cause says; INTERRUPTED; DAEMON_LOST. It
 //         ends the group's epoch with ABORTED if a peer published an impossible operation, or with the
 //         memory's error if that was not to be had.
-class DirectPath final : private WaitHooks, private Registrar {
+class DirectPath final : private WaitHooks, private DirectMemory::Registrar {
  public:
   struct Uses {  // all outlive it
     Connection& connection;

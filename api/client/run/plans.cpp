@@ -87,8 +87,8 @@ Result<muster_plan> Plans::make(const muster_collective& c, const Description& d
   for (std::uint32_t i = 0; i < c.receive_count; ++i) record.buffers.push_back(c.receives[i].view.buffer);
   record.usual_lane = usual_lane(description.message);
   Rooms rooms = rooms_of(description.message, described);
-  record.told = std::make_unique<ToldCollective>(
-      ToldCollective{description.message, std::move(described), std::move(rooms)});
+  record.told = std::make_unique<PlanRecord::Told>(
+      PlanRecord::Told{description.message, std::move(described), std::move(rooms)});
   if (check_ != nullptr) tell_check(record);
   MUSTER_FAULT_POINT("plan.known");
   return grant->handle;
@@ -104,7 +104,7 @@ void Plans::tell_check(const PlanRecord& record) const {
 }
 
 Rooms Plans::rooms_of(const shm::PlanCollective& m, const Described& described) const {
-  const auto room = [&](const muster_range& range) -> Room {
+  const auto room = [&](const muster_range& range) -> Rooms::Room {
     return {range.buffer, buffers_.room_of({range.buffer, 0})};
   };
   return Rooms(described.what, described.mine, room(m.source), room(m.target),

@@ -8,11 +8,11 @@
 namespace muster::client {
 namespace {
 
-void append_numbers(std::vector<shm::Command>& commands, shm::CountList list,
+void append_numbers(std::vector<shm::Command>& commands, shm::Command::CountList list,
                     std::span<const std::byte> bytes, std::uint32_t entries) {
   for (std::uint32_t first = 0; first < entries; first += shm::kNumbersPerCommand) {
     shm::Command command;
-    command.kind = shm::CommandKind::kNumbers;
+    command.kind = shm::Command::Kind::kNumbers;
     command.lane = static_cast<std::uint16_t>(list);
     command.first = first;
     const auto number = [&](std::size_t i) {
@@ -38,12 +38,12 @@ std::vector<shm::Command> recount_commands(muster_plan plan, const Description& 
   const std::uint32_t lengths[] = {m.source_counts, m.source_offsets, m.target_counts, m.target_offsets};
   std::vector<shm::Command> commands;
   shm::Command last;
-  last.kind = shm::CommandKind::kRecount;
+  last.kind = shm::Command::Kind::kRecount;
   last.plan = plan;
   last.deadline_ns = m.count;
   std::span<const std::byte> rest(description.lists);
   for (std::size_t i = 0; i < shm::kCountLists; ++i) {
-    append_numbers(commands, static_cast<shm::CountList>(i), rest, lengths[i]);
+    append_numbers(commands, static_cast<shm::Command::CountList>(i), rest, lengths[i]);
     rest = rest.subspan(lengths[i] * sizeof(std::uint64_t));
     last.waits[i] = lengths[i];
   }

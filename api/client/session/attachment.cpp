@@ -130,10 +130,10 @@ Result<Attachment> attach(const bootstrap::LaunchedRank& identity, Nanos timeout
   MUSTER_RETURN_IF_ERROR(shm::check_memory(answer.descriptors[3], welcome.direct_bytes));
   MUSTER_RETURN_IF_ERROR(shm::check_memory(answer.descriptors[4], welcome.group_bytes));
   MUSTER_ASSIGN_OR_RETURN(attachment.direct, shm::Mapping::map(answer.descriptors[3], welcome.direct_bytes,
-                                                               shm::Access::kReadWrite));
+                                                               shm::Mapping::Access::kReadWrite));
   MUSTER_FAULT_POINT("attach.direct_mapped");
-  MUSTER_ASSIGN_OR_RETURN(attachment.groups,
-                          shm::Mapping::map(answer.descriptors[4], welcome.group_bytes, shm::Access::kRead));
+  MUSTER_ASSIGN_OR_RETURN(attachment.groups, shm::Mapping::map(answer.descriptors[4], welcome.group_bytes,
+                                                               shm::Mapping::Access::kRead));
   MUSTER_FAULT_POINT("attach.groups_mapped");
   return attachment;
 }

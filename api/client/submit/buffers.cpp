@@ -126,8 +126,8 @@ Status Buffers::open_segment(const shm::BufferGrant& grant, shm::Descriptor memo
   if (check_ != nullptr) {
     MUSTER_ASSIGN_OR_RETURN(segment.data, check_->buffers().map(segment.memory, segment.bytes));
   } else {
-    MUSTER_ASSIGN_OR_RETURN(segment.mapping,
-                            shm::Mapping::map(segment.memory, segment.bytes, shm::Access::kReadWrite));
+    MUSTER_ASSIGN_OR_RETURN(
+        segment.mapping, shm::Mapping::map(segment.memory, segment.bytes, shm::Mapping::Access::kReadWrite));
     segment.data = segment.mapping.writable();
   }
   segment.memory.reset();

@@ -19,19 +19,19 @@
 
 namespace muster::client {
 
-// A collective as its caller described it.
-struct ToldCollective {
-  shm::PlanCollective message;
-  Described described;
-  Rooms rooms;  // for starts with offsets of their own
-};
-
 // Plans fills a record when it makes the plan, and again when the counts change. Another class that writes a
 // field is named beside it.
 struct alignas(shm::kLineBytes) PlanRecord {
+  // A collective as its caller described it.
+  struct Told {
+    shm::PlanCollective message;
+    Described described;
+    Rooms rooms;  // for starts with offsets of their own
+  };
+
   muster_plan plan = 0;                   // 0: the slot is free
   std::optional<muster_lane> usual_lane;  // of a collective; a kernel has none
-  std::unique_ptr<ToldCollective> told;   // of a collective; never null then
+  std::unique_ptr<Told> told;             // of a collective; never null then
   std::unique_ptr<DirectPlan> direct;     // made by the first run (Runs)
   bool by_engine = false;                 // its group spans nodes, so that there is no direct path (Runs)
   std::vector<shm::Command> news;         // new counts that the engine does not know (PlanTable)

@@ -50,7 +50,7 @@ Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines
       timeline);
 }
 
-Status check_offsets(const ToldCollective* told, const muster_submit& submit) {
+Status check_offsets(const PlanRecord::Told* told, const muster_submit& submit) {
   if (told == nullptr)
     return failure(
         Code::kBadArgument,

@@ -19,11 +19,11 @@ Status no_such_plan(muster_plan plan);
 Status check_fields(const muster_submit& submit, const Timelines& timelines);
 // Ok if a start may wait for wait number `i`.
 Status check_wait(std::uint32_t i, muster_point wait, const Timelines& timelines);
-inline Offsets offsets_in(const muster_submit& submit) {
+inline Rooms::Offsets offsets_in(const muster_submit& submit) {
   return {submit.source_offset_bytes, submit.target_offset_bytes};
 }
 // Ok if a start may bring these offsets to its plan. nullptr: the plan is a kernel's.
-Status check_offsets(const ToldCollective* told, const muster_submit& submit);
+Status check_offsets(const PlanRecord::Told* told, const muster_submit& submit);
 // Explains why a signal was refused; never ok.
 Status cannot_signal(std::uint32_t timeline, std::uint64_t value, const Timelines& timelines);
 

@@ -41,13 +41,13 @@ bool is_well_formed_at(const muster_submit& submit) {
 
 // In terms of the plan as the engine has it once it knows the plan's new counts.
 bool takes_offsets(const PlanRecord& record, const muster_submit& submit) {
-  const ToldCollective* const told = record.told.get();
+  const PlanRecord::Told* const told = record.told.get();
   return told != nullptr && told->rooms.allow(told->described.what, told->described.mine, offsets_in(submit));
 }
 
-template<shm::CommandKind kKind>
+template<shm::Command::Kind kKind>
 shm::Command start_of(muster_plan plan, const muster_submit& submit) {
-  constexpr bool kAt = kKind == shm::CommandKind::kStartAt;
+  constexpr bool kAt = kKind == shm::Command::Kind::kStartAt;
   const auto wait = [&](std::uint32_t i) {
     return i < submit.wait_count ? submit.waits[i] : MUSTER_POINT_NONE;
   };
@@ -74,20 +74,20 @@ Submission::Submission(const Ends& ends, shm::Descriptor doorbell, Connection& c
 Code Submission::start(muster_plan plan, const muster_submit& submit, muster_point* point) {
   if (!is_well_formed(submit)) [[unlikely]]
     return start_at(plan, submit, point);
-  return start_as<shm::CommandKind::kStart>(plan, submit, point);
+  return start_as<shm::Command::Kind::kStart>(plan, submit, point);
 }
 
 // Separate from start(), which so pays nothing for offsets.
 Code Submission::start_at(muster_plan plan, const muster_submit& submit, muster_point* point) {
   if (!is_well_formed_at(submit)) return Code::kBadArgument;
-  return start_as<shm::CommandKind::kStartAt>(plan, submit, point);
+  return start_as<shm::Command::Kind::kStartAt>(plan, submit, point);
 }
 
-template<shm::CommandKind kKind>
+template<shm::Command::Kind kKind>
 Code Submission::start_as(muster_plan plan, const muster_submit& submit, muster_point* point) {
   PlanRecord* const record = plans_.find(plan);
   if (record == nullptr) return Code::kStale;
-  if constexpr (kKind == shm::CommandKind::kStartAt)
+  if constexpr (kKind == shm::Command::Kind::kStartAt)
     if (!takes_offsets(*record, submit)) return check_offsets(record->told.get(), submit).code();
   for (std::uint32_t i = 0; i < submit.wait_count; ++i)
     if (!timelines_.may_be_awaited(submit.waits[i])) return Code::kBadArgument;
@@ -167,8 +167,8 @@ Code Submission::start_batch(std::span<muster_batch_entry> entries, std::size_t*
     if (record == nullptr) return Code::kStale;
     if (at && !takes_offsets(*record, submit)) return check_offsets(record->told.get(), submit).code();
     if (!carries(submit.lane, *record)) return Code::kBadArgument;
-    command = at ? start_of<shm::CommandKind::kStartAt>(entry.plan, submit)
-                 : start_of<shm::CommandKind::kStart>(entry.plan, submit);
+    command = at ? start_of<shm::Command::Kind::kStartAt>(entry.plan, submit)
+                 : start_of<shm::Command::Kind::kStart>(entry.plan, submit);
     for (std::uint32_t k = 0; k < submit.wait_count; ++k) {
       const muster_point wait = submit.waits[k];
       const bool known = is_entry(wait) ? shm::point_value(wait) < i : timelines_.may_be_awaited(wait);
@@ -212,7 +212,7 @@ Code Submission::signal(std::uint32_t timeline, std::uint64_t value) {
   if (!timelines_.is_own(timeline)) return Code::kBadArgument;
   if (value < timelines_.raised(timeline) || value > shm::kPointValueMask) return Code::kBadArgument;
   shm::Command command;
-  command.kind = shm::CommandKind::kSignal;
+  command.kind = shm::Command::Kind::kSignal;
   command.lane = static_cast<std::uint16_t>(timeline);
   command.plan = value;
   const Code code = push(std::span(&command, 1));
@@ -223,7 +223,7 @@ Code Submission::signal(std::uint32_t timeline, std::uint64_t value) {
 
 Code Submission::mark_step(std::uint64_t step) {
   shm::Command command;
-  command.kind = shm::CommandKind::kStep;
+  command.kind = shm::Command::Kind::kStep;
   command.plan = step;
   return push(std::span(&command, 1));
 }
@@ -245,7 +245,7 @@ Code Submission::reset_if_asked(muster_lane lane) {
   bool stopped = false;
   if (const Code code = completion_.stopped(lane, &stopped); code != Code::kOk || !stopped) return code;
   shm::Command command;
-  command.kind = shm::CommandKind::kResetLane;
+  command.kind = shm::Command::Kind::kResetLane;
   command.lane = static_cast<std::uint16_t>(lane);
   const Code code = push(std::span(&command, 1));
   if (code != Code::kOk) return code;

@@ -72,7 +72,7 @@ class Submission {
   Code tell(PlanRecord& record);
   [[gnu::noinline]] void ring_doorbell();  // not inlined, so that a start needs no stack for it
   [[gnu::noinline]] Code start_at(muster_plan plan, const muster_submit& submit, muster_point* point);
-  template<shm::CommandKind kKind>
+  template<shm::Command::Kind kKind>
   Code start_as(muster_plan plan, const muster_submit& submit, muster_point* point);
   Code say_first(muster_lane lane, PlanRecord& record);
   // Whether the plan may be started there.

@@ -4,7 +4,7 @@
 
 namespace muster::client {
 
-using shard::GatherFrom;
+using GatherFrom = shard::UnitOperations::GatherFrom;
 
 Status UnitAllGather::allocate(muster_buffer shards) {
   shards_ = shards;
@@ -34,7 +34,7 @@ Status UnitAllGather::release() {
 }
 
 Result<muster_plan> UnitAllGather::plan_gather(muster_group group, muster_range source,
-                                               const Pieces& pieces) {
+                                               const UnitFacts::Pieces& pieces) {
   const Blocks blocks(pieces);
   muster_collective c = MUSTER_COLLECTIVE_INIT;
   c.op = MUSTER_ALL_GATHER;
@@ -52,7 +52,7 @@ Result<muster_plan> UnitAllGather::plan_gather(muster_group group, muster_range 
 Status UnitAllGather::plan_copies() {
   const std::vector<std::size_t>& order = facts_.order;
   for (std::size_t k = 0; facts_.copies && k < order.size();) {
-    const UnitParameter& first = facts_.parameters[order[k]];
+    const UnitFacts::Parameter& first = facts_.parameters[order[k]];
     std::int64_t elements = 0;
     for (; k < order.size() && facts_.parameters[order[k]].dtype == first.dtype &&
            facts_.parameters[order[k]].whole_dtype == first.whole_dtype;
@@ -69,11 +69,12 @@ Status UnitAllGather::plan_copies() {
 
 // A slice is taken by a reduction over this rank alone, which takes its block in pieces.
 Status UnitAllGather::plan_slices(muster_range slice, muster_group group) {
-  const Pieces slices = facts_.slice_pieces();
+  const UnitFacts::Pieces slices = facts_.slice_pieces();
   auto gather = plan_gather(group, slice, slices);
   if (!gather) return std::move(gather).error();
   gather_slices_ = *gather;
-  const Blocks block(Pieces{slices[static_cast<std::size_t>(facts_.shard.coordinate) % slices.size()]});
+  const Blocks block(
+      UnitFacts::Pieces{slices[static_cast<std::size_t>(facts_.shard.coordinate) % slices.size()]});
   muster_collective c = MUSTER_COLLECTIVE_INIT;
   c.op = MUSTER_REDUCE_SCATTER;
   c.group = MUSTER_GROUP_SELF;
@@ -91,19 +92,19 @@ Status UnitAllGather::plan_slices(muster_range slice, muster_group group) {
 
 Result<muster_point> UnitAllGather::gather(UnitLanes& lanes, GatherFrom from,
                                            std::span<const muster_point> waits) {
-  if (from == GatherFrom::kSlices) return lanes.start(gather_slices_, UnitLane::kGather, waits);
+  if (from == GatherFrom::kSlices) return lanes.start(gather_slices_, UnitLanes::Lane::kGather, waits);
   std::vector<muster_point> before(waits.begin(), waits.end());
   if (from == GatherFrom::kChangedShards)
     for (const muster_plan copy : copy_plans_) {
-      MUSTER_ASSIGN_OR_RETURN(const muster_point copied, lanes.start(copy, UnitLane::kGather, before));
+      MUSTER_ASSIGN_OR_RETURN(const muster_point copied, lanes.start(copy, UnitLanes::Lane::kGather, before));
       before = {copied};
     }
-  if (gather_ == 0) return lanes.join(UnitLane::kGather, before);
-  return lanes.start(gather_, UnitLane::kGather, before);
+  if (gather_ == 0) return lanes.join(UnitLanes::Lane::kGather, before);
+  return lanes.start(gather_, UnitLanes::Lane::kGather, before);
 }
 
 Result<muster_point> UnitAllGather::slice(UnitLanes& lanes, std::span<const muster_point> waits) {
-  return lanes.start(slice_, UnitLane::kGather, waits);
+  return lanes.start(slice_, UnitLanes::Lane::kGather, waits);
 }
 
 }  // namespace muster::client

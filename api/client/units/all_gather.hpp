@@ -38,11 +38,12 @@ class UnitAllGather {
   // that shares lies whole in memory of all its ranks; its gather moves nothing, but waits for them.
   muster_range whole() const { return whole_; }
 
-  Result<muster_point> gather(UnitLanes& lanes, shard::GatherFrom from, std::span<const muster_point> waits);
+  Result<muster_point> gather(UnitLanes& lanes, shard::UnitOperations::GatherFrom from,
+                              std::span<const muster_point> waits);
   Result<muster_point> slice(UnitLanes& lanes, std::span<const muster_point> waits);
 
  private:
-  Result<muster_plan> plan_gather(muster_group group, muster_range source, const Pieces& pieces);
+  Result<muster_plan> plan_gather(muster_group group, muster_range source, const UnitFacts::Pieces& pieces);
   Status plan_copies();
   Status plan_slices(muster_range slice, muster_group group);
 

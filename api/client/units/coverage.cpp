@@ -56,11 +56,11 @@ class Covered {
 Result<Covered> covered_by(muster_session* session, const UnitFacts& unit,
                            std::span<const std::size_t> parameters) {
   Covered covered(session);
-  for (const UnitDim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
+  for (const UnitFacts::Dim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
     MUSTER_RETURN_IF_ERROR(covered.add(dim->name));
   for (const std::size_t i : parameters)
-    for (const MeshAxis& axis : unit.parameters[i].places.layout().axes())
-      if (axis.placement.kind == PlacementKind::kShard) MUSTER_RETURN_IF_ERROR(covered.add(axis.name));
+    for (const Layout::Axis& axis : unit.parameters[i].places.layout().axes())
+      if (axis.placement.kind == Placement::Kind::kShard) MUSTER_RETURN_IF_ERROR(covered.add(axis.name));
   // Without experts efsdp has the ranks of weight, and reports would call that group by the name asked first.
   std::int32_t ep = 1;
   MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, "ep", nullptr, &ep)));

@@ -14,7 +14,7 @@
 namespace muster::client {
 namespace {
 
-using shard::AfterForward;
+using AfterForward = shard::UnitSchedule::AfterForward;
 using shard::ShardedParameter;
 
 bool is_float(muster_dtype dtype) {
@@ -49,8 +49,8 @@ void append(std::vector<muster_piece>& pieces, std::uint64_t offset, std::uint64
     pieces.push_back({offset, count});
 }
 
-Result<UnitDim> dim_of(muster_session* session, const char* name) {
-  UnitDim dim;
+Result<UnitFacts::Dim> dim_of(muster_session* session, const char* name) {
+  UnitFacts::Dim dim;
   if (name == nullptr) return dim;
   dim.name = name;
   MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, name, &dim.coordinate, &dim.ranks)));
@@ -62,7 +62,7 @@ Result<UnitDim> dim_of(muster_session* session, const char* name) {
 Result<std::int64_t> rank_in(muster_session* session, const Layout& layout) {
   std::int64_t rank = 0;
   for (std::size_t i = 0; i < layout.axes().size(); ++i) {
-    const MeshAxis& axis = layout.axes()[i];
+    const Layout::Axis& axis = layout.axes()[i];
     std::int32_t coordinate = 0;
     std::int32_t ranks = 0;
     if (axis.name.empty())
@@ -78,9 +78,10 @@ Result<std::int64_t> rank_in(muster_session* session, const Layout& layout) {
 }
 
 // Where the shards lie, if the layout fits the unit.
-Result<ShardedParameter> places_of(muster_session* session, const Layout& layout, const UnitDim& shard) {
-  for (const MeshAxis& axis : layout.axes())
-    if (axis.placement.kind == PlacementKind::kPartial)
+Result<ShardedParameter> places_of(muster_session* session, const Layout& layout,
+                                   const UnitFacts::Dim& shard) {
+  for (const Layout::Axis& axis : layout.axes())
+    if (axis.placement.kind == Placement::Kind::kPartial)
       return fail(Code::kBadArgument, "it is partial along \"{}\"; parameters are sharded or replicated",
                   axis.name);
   // Refused here and below on any number of ranks: a unit that works on one rank must not fail on two.
@@ -153,12 +154,12 @@ void lay_out(UnitFacts& unit) {
   unit.order.resize(unit.parameters.size());
   std::iota(unit.order.begin(), unit.order.end(), std::size_t{0});
   std::ranges::stable_sort(unit.order, {}, [&](std::size_t i) {
-    const UnitParameter& p = unit.parameters[i];
+    const UnitFacts::Parameter& p = unit.parameters[i];
     return std::tuple(-static_cast<std::int64_t>(dtype_bytes(p.whole_dtype)),
                       -static_cast<std::int64_t>(dtype_bytes(p.dtype)), p.whole_dtype, p.dtype, !p.trains);
   });
   for (const std::size_t i : unit.order) {
-    UnitParameter& p = unit.parameters[i];
+    UnitFacts::Parameter& p = unit.parameters[i];
     const auto elements = static_cast<std::uint64_t>(p.places.shard_elements());
     unit.shards_bytes = aligned(unit.shards_bytes, dtype_bytes(p.dtype));
     p.shard_at = unit.shards_bytes;
@@ -176,8 +177,8 @@ void lay_out(UnitFacts& unit) {
 
 Status take_gradients(const muster_unit_options& options, bool accumulates, UnitFacts& unit) {
   for (const std::size_t i : unit.trainable) {
-    UnitParameter& p = unit.parameters[i];
-    const UnitParameter& first = unit.parameters[unit.trainable.front()];
+    UnitFacts::Parameter& p = unit.parameters[i];
+    const UnitFacts::Parameter& first = unit.parameters[unit.trainable.front()];
     if (p.dtype != first.dtype)
       return failure(Code::kBadArgument,
                      "unit \"{}\": trainable parameters have one dtype, but \"{}\" has {} and \"{}\" has {}",
@@ -225,7 +226,7 @@ Status take_after_forward(std::int32_t said, UnitFacts& unit) {
         "ranks over which it is sharded",
         unit.name, said, unit.shard.ranks);
   if (after_forward_of(unit) != AfterForward::kSlice) return {};
-  for (const UnitParameter& p : unit.parameters)
+  for (const UnitFacts::Parameter& p : unit.parameters)
     if (p.places.has_other_shards())
       return failure(
           Code::kUnsupported,
@@ -243,13 +244,13 @@ Status take_after_forward(std::int32_t said, UnitFacts& unit) {
 
 // Checks a unit of a set that is this rank's alone.
 Status check_alone(const UnitFacts& unit) {
-  for (const UnitDim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
+  for (const UnitFacts::Dim* dim : {&unit.shard, &unit.replicate, &unit.tensor})
     if (!dim->name.empty())
       return failure(
           Code::kBadArgument,
           "unit \"{}\" names the dim \"{}\", but its set is this rank's alone (MUSTER_UNITS_ALONE)",
           unit.name, dim->name);
-  for (const UnitParameter& p : unit.parameters)
+  for (const UnitFacts::Parameter& p : unit.parameters)
     if (!p.places.layout().axes().empty())
       return failure(Code::kBadArgument,
                      "parameter \"{}\" of unit \"{}\": its layout has axes, but its set is this rank's alone "
@@ -258,7 +259,7 @@ Status check_alone(const UnitFacts& unit) {
   return {};
 }
 
-std::size_t count_of(const Pieces& pieces) {
+std::size_t count_of(const UnitFacts::Pieces& pieces) {
   std::size_t count = 0;
   for (const std::vector<muster_piece>& block : pieces) count += block.size();
   return count;
@@ -281,7 +282,7 @@ Status check_pieces(const UnitFacts& unit) {
 // Every rank gets the same answer, because it depends on the shards of all ranks.
 bool can_share(const UnitFacts& unit) {
   if (unit.copies || unit.shard.ranks == 1 || unit.slice_ranks != 0) return false;
-  for (const UnitParameter& p : unit.parameters)
+  for (const UnitFacts::Parameter& p : unit.parameters)
     for (std::int64_t rank = 0; rank < p.places.layout().ranks(); ++rank)
       if (p.places.layout().pieces(rank).size() > 1 || p.places.whole().pieces(rank).size() > 1) return false;
   return true;
@@ -315,11 +316,11 @@ Result<UnitFacts> UnitFacts::make(muster_session* session, const muster_unit_opt
 }
 
 bool UnitFacts::has(std::string_view parameter) const {
-  return std::ranges::find(parameters, parameter, &UnitParameter::name) != parameters.end();
+  return std::ranges::find(parameters, parameter, &Parameter::name) != parameters.end();
 }
 
-shard::ScheduledUnit UnitFacts::scheduled() const {
-  shard::ScheduledUnit unit;
+shard::UnitSchedule::Facts UnitFacts::scheduled() const {
+  shard::UnitSchedule::Facts unit;
   unit.name = name;
   unit.bytes = shard.ranks > 1 && !shares ? place_bytes : 0;
   unit.slice_bytes = slice_bytes;
@@ -344,7 +345,7 @@ std::string UnitFacts::description() const {
       "after_forward {}, parts {}, divisor {}, root {}, whole in backward {}\n",
       name, module, shard.name, shard.ranks, replicate.name, replicate.ranks, tensor.name, tensor.ranks,
       dtype_text(reduce_dtype), after_forward, parts, divisor, root, whole_in_backward);
-  for (const UnitParameter& p : parameters) {
+  for (const Parameter& p : parameters) {
     const Layout& layout = p.places.layout();
     text += fmt::format("parameter \"{}\" of unit \"{}\": {}{}{} as {}, shape {}", p.name, name,
                         p.local ? "local, " : "",
@@ -353,28 +354,28 @@ std::string UnitFacts::description() const {
                                          : "frozen ",
                         dtype_text(p.dtype), dtype_text(p.whole_dtype),
                         to_text(std::span(layout.shape()).first(layout.dims())));
-    for (const MeshAxis& axis : layout.axes())
+    for (const Layout::Axis& axis : layout.axes())
       text +=
           fmt::format(", {} ({}) {}", axis.name, axis.ranks,
-                      axis.placement.kind == PlacementKind::kShard
+                      axis.placement.kind == Placement::Kind::kShard
                           ? fmt::format("shards dim {} {}", axis.placement.dim, axis.placement.split.name())
                           : "replicates");
-    text +=
-        layout.order() == ShardOrder::kInnermostFirst ? ", cut innermost first\n" : ", cut outermost first\n";
+    text += layout.order() == Layout::Order::kInnermostFirst ? ", cut innermost first\n"
+                                                             : ", cut outermost first\n";
   }
   return text;
 }
 
 // ---- pieces ------------------------------------------------------------------------------------
 
-Pieces UnitFacts::whole_pieces() const {
+UnitFacts::Pieces UnitFacts::whole_pieces() const {
   Pieces pieces(static_cast<std::size_t>(shard.ranks));
   for (const std::size_t i : order) {
-    const UnitParameter& p = parameters[i];
+    const Parameter& p = parameters[i];
     const std::uint64_t bytes = dtype_bytes(p.whole_dtype);
     const std::uint64_t unit = dtype_bytes(element);
     for (std::size_t member = 0; member < p.places.runs().size(); ++member)
-      for (const shard::ElementRun& run : p.places.runs()[member])
+      for (const shard::ShardedParameter::Run& run : p.places.runs()[member])
         append(pieces[member], (p.whole_at + static_cast<std::uint64_t>(run.offset) * bytes) / unit,
                static_cast<std::uint64_t>(run.count) * bytes / unit);
   }
@@ -382,7 +383,7 @@ Pieces UnitFacts::whole_pieces() const {
 }
 
 // A slice is the shards of several consecutive members.
-Pieces UnitFacts::slice_pieces() const {
+UnitFacts::Pieces UnitFacts::slice_pieces() const {
   const Pieces shards = whole_pieces();
   Pieces slices(static_cast<std::size_t>(slice_ranks));
   const std::size_t each = shards.size() / slices.size();
@@ -391,27 +392,28 @@ Pieces UnitFacts::slice_pieces() const {
   return slices;
 }
 
-Pieces UnitFacts::gradient_pieces(Segment segment) const {
+UnitFacts::Pieces UnitFacts::gradient_pieces(Segment segment) const {
   const std::uint64_t first = parameters[trainable[segment.first]].whole_gradient_at;
   Pieces pieces(static_cast<std::size_t>(shard.ranks));
   for (std::size_t k = segment.first; k < segment.last; ++k) {
-    const UnitParameter& p = parameters[trainable[k]];
+    const Parameter& p = parameters[trainable[k]];
     for (std::size_t member = 0; member < p.places.runs().size(); ++member)
-      for (const shard::ElementRun& run : p.places.runs()[member])
+      for (const shard::ShardedParameter::Run& run : p.places.runs()[member])
         append(pieces[member], p.whole_gradient_at - first + static_cast<std::uint64_t>(run.offset),
                static_cast<std::uint64_t>(run.count));
   }
   return pieces;
 }
 
-std::vector<muster_piece> UnitFacts::shard_pieces(const UnitParameter& parameter) const {
+std::vector<muster_piece> UnitFacts::shard_pieces(const Parameter& parameter) const {
   const std::uint64_t bytes = dtype_bytes(parameter.dtype);
   std::vector<muster_piece> pieces;
   if (!shares) {
     append(pieces, parameter.shard_at, static_cast<std::uint64_t>(parameter.places.shard_elements()) * bytes);
     return pieces;
   }
-  for (const shard::ElementRun& run : parameter.places.runs()[static_cast<std::size_t>(shard.coordinate)])
+  for (const shard::ShardedParameter::Run& run :
+       parameter.places.runs()[static_cast<std::size_t>(shard.coordinate)])
     append(pieces, parameter.whole_at + static_cast<std::uint64_t>(run.offset) * bytes,
            static_cast<std::uint64_t>(run.count) * bytes);
   return pieces;
@@ -424,7 +426,7 @@ std::uint64_t UnitFacts::elements(Segment segment) const {
   return count;
 }
 
-Blocks::Blocks(const Pieces& pieces) {
+Blocks::Blocks(const UnitFacts::Pieces& pieces) {
   for (const std::vector<muster_piece>& block : pieces) {
     counts_.push_back(static_cast<std::uint32_t>(block.size()));
     pieces_.insert(pieces_.end(), block.begin(), block.end());

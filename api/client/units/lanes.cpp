@@ -61,7 +61,7 @@ Status UnitLanes::mark_step(std::uint64_t step) {
   return with_room([&] { return client::mark_step(session_, step); });
 }
 
-Result<muster_point> UnitLanes::start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits) {
+Result<muster_point> UnitLanes::start(muster_plan plan, Lane lane, std::span<const muster_point> waits) {
   const muster_lane number = lanes_[static_cast<std::size_t>(lane)];
   std::vector<muster_point> others;
   for (const muster_point wait : waits)
@@ -74,15 +74,14 @@ Result<muster_point> UnitLanes::start(muster_plan plan, UnitLane lane, std::span
   return point;
 }
 
-Result<muster_point> UnitLanes::join(UnitLane lane, std::span<const muster_point> waits) {
+Result<muster_point> UnitLanes::join(Lane lane, std::span<const muster_point> waits) {
   if (waits.empty()) return MUSTER_POINT_NONE;
   if (waits.size() == 1) return waits.front();
   return start(join_, lane, waits);
 }
 
 // The plan stays for the next time: an operation that a wait was interrupted in may still use it.
-Result<muster_point> UnitLanes::barrier(UnitLane lane, muster_group group,
-                                        std::span<const muster_point> waits) {
+Result<muster_point> UnitLanes::barrier(Lane lane, muster_group group, std::span<const muster_point> waits) {
   auto known = barriers_.find(group);
   if (known == barriers_.end()) {
     muster_collective barrier = MUSTER_COLLECTIVE_INIT;
@@ -142,7 +141,7 @@ Status UnitLanes::reset() {
   return lost;
 }
 
-Status UnitLanes::meet(UnitLane lane, muster_group group) {
+Status UnitLanes::meet(Lane lane, muster_group group) {
   constexpr int kCausesMax = 32;  // more than a group keeps
   Status outcome;
   for (int i = 0; i < kCausesMax; ++i) {

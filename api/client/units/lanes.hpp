@@ -16,14 +16,14 @@
 
 namespace muster::client {
 
-enum class UnitLane : std::uint8_t { kGather, kReduce, kAllReduce };
-
 // Owns    three lanes, the points of its latest starts, and a barrier for each group that has met.
 // Thread  the session's.
 // Bound   remembers kRecentMax starts. A call waits while the ring or a lane is full.
 // Fails   as muster_plan_start.
 class UnitLanes {
  public:
+  enum class Lane : std::uint8_t { kGather, kReduce, kAllReduce };
+
   explicit UnitLanes(muster_session* session) : session_(session), plans_(session) {}
 
   // Lanes of equal names meet. Errors: those of muster_lane_create.
@@ -34,12 +34,12 @@ class UnitLanes {
   // The starts that follow belong to this step, in traces.
   Status mark_step(std::uint64_t step);
   // `waits`: any number.
-  Result<muster_point> start(muster_plan plan, UnitLane lane, std::span<const muster_point> waits);
+  Result<muster_point> start(muster_plan plan, Lane lane, std::span<const muster_point> waits);
   // A point after all of `waits`: NONE if there are none, the one if there is one.
-  Result<muster_point> join(UnitLane lane, std::span<const muster_point> waits);
+  Result<muster_point> join(Lane lane, std::span<const muster_point> waits);
 
   // A collective: the point after which all members of the group have reached their `waits`.
-  Result<muster_point> barrier(UnitLane lane, muster_group group, std::span<const muster_point> waits);
+  Result<muster_point> barrier(Lane lane, muster_group group, std::span<const muster_point> waits);
 
   // Waits until all starts have their outcome, whatever it is. Errors: those of the wait itself.
   Status drain();
@@ -48,7 +48,7 @@ class UnitLanes {
   Status reset();
   // Meets all members of a group on a lane, once each has got there the cause of the group's failures.
   // Errors: PEER_LOST, and those of reset().
-  Status meet(UnitLane lane, muster_group group);
+  Status meet(Lane lane, muster_group group);
 
  private:
   static constexpr std::size_t kRecentMax = 1024;
@@ -65,7 +65,7 @@ class UnitLanes {
   muster_plan join_ = 0;  // a barrier of this rank alone: it does nothing but wait
   Resources plans_;
   std::map<muster_group, muster_plan> barriers_;
-  std::map<std::pair<UnitLane, muster_group>, muster_point> unfinished_;  // of meet(); NONE: there is none
+  std::map<std::pair<Lane, muster_group>, muster_point> unfinished_;  // of meet(); NONE: there is none
 };
 
 }  // namespace muster::client

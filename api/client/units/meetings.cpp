@@ -7,23 +7,25 @@
 
 namespace muster::client {
 
-void UnitMeetings::add(UnitLane lane, muster_group group) {
+using Lane = UnitLanes::Lane;
+
+void UnitMeetings::add(Lane lane, muster_group group) {
   const std::pair meeting(lane, group);
   if (group != MUSTER_GROUP_SELF && std::ranges::find(list_, meeting) == list_.end())
     list_.push_back(meeting);
 }
 
 void UnitMeetings::add(const UnitFacts& unit) {
-  add(UnitLane::kGather, unit.shard.group);
-  add(UnitLane::kReduce, unit.shard.group);
-  if (std::ranges::any_of(unit.parameters, &UnitParameter::summed_over_tp))
-    add(UnitLane::kReduce, unit.tensor.group);
+  add(Lane::kGather, unit.shard.group);
+  add(Lane::kReduce, unit.shard.group);
+  if (std::ranges::any_of(unit.parameters, &UnitFacts::Parameter::summed_over_tp))
+    add(Lane::kReduce, unit.tensor.group);
   // Whole gradients are summed on the one, sums on the other.
-  if (unit.shard.ranks == 1) add(UnitLane::kReduce, unit.replicate.group);
-  add(UnitLane::kAllReduce, unit.replicate.group);
+  if (unit.shard.ranks == 1) add(Lane::kReduce, unit.replicate.group);
+  add(Lane::kAllReduce, unit.replicate.group);
 }
 
-Status UnitMeetings::add(muster_session* session, UnitLane lane, std::span<const char* const> dims) {
+Status UnitMeetings::add(muster_session* session, Lane lane, std::span<const char* const> dims) {
   for (const char* dim : dims) {
     muster_group group = MUSTER_GROUP_SELF;
     const muster_status_t code = muster_mesh_group(session, dim, &group);

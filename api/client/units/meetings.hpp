@@ -22,10 +22,10 @@ namespace muster::client {
 // Fails   as the calls of the C API that it makes.
 class UnitMeetings {
  public:
-  void add(UnitLane lane, muster_group group);  // once; of this rank alone never
-  void add(const UnitFacts& unit);              // of its gathers and reductions
+  void add(UnitLanes::Lane lane, muster_group group);  // once; of this rank alone never
+  void add(const UnitFacts& unit);                     // of its gathers and reductions
   // The groups of dims, where the mesh has them.
-  Status add(muster_session* session, UnitLane lane, std::span<const char* const> dims);
+  Status add(muster_session* session, UnitLanes::Lane lane, std::span<const char* const> dims);
   void clear() { list_.clear(); }
 
   // Where ranks have failed in different operations, they begin together again.
@@ -34,7 +34,7 @@ class UnitMeetings {
   void abort(muster_session* session, const Status& why) const;
 
  private:
-  std::vector<std::pair<UnitLane, muster_group>> list_;
+  std::vector<std::pair<UnitLanes::Lane, muster_group>> list_;
 };
 
 }  // namespace muster::client

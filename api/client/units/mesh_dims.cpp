@@ -30,11 +30,11 @@ Result<bool> have_ranks_in_common(muster_session* session, muster_group one, mus
              first, [&](std::int32_t rank) { return std::ranges::find(second, rank) != second.end(); }) > 1;
 }
 
-Status check_not_cut(muster_session* session, const UnitFacts& unit, const UnitParameter& parameter,
-                     const UnitDim& dim, const char* how) {
+Status check_not_cut(muster_session* session, const UnitFacts& unit, const UnitFacts::Parameter& parameter,
+                     const UnitFacts::Dim& dim, const char* how) {
   if (dim.ranks == 1) return {};
-  for (const MeshAxis& axis : parameter.places.layout().axes()) {
-    if (axis.placement.kind != PlacementKind::kShard || axis.ranks == 1) continue;
+  for (const Layout::Axis& axis : parameter.places.layout().axes()) {
+    if (axis.placement.kind != Placement::Kind::kShard || axis.ranks == 1) continue;
     muster_group group = MUSTER_GROUP_SELF;
     MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session, axis.name.c_str(), &group)));
     MUSTER_ASSIGN_OR_RETURN(const bool cuts, have_ranks_in_common(session, group, dim.group));
@@ -59,22 +59,22 @@ Result<std::vector<std::int32_t>> ranks_of(muster_session* session, muster_group
   return ranks;
 }
 
-Status check_reduced(muster_session* session, const UnitFacts& unit, const UnitParameter& parameter) {
+Status check_reduced(muster_session* session, const UnitFacts& unit, const UnitFacts::Parameter& parameter) {
   if (!parameter.trains) return {};
   MUSTER_RETURN_IF_ERROR(check_not_cut(session, unit, parameter, unit.replicate, "reduced"));
   if (!parameter.summed_over_tp) return {};
   return check_not_cut(session, unit, parameter, unit.tensor, "summed");
 }
 
-bool is_cut_by(const UnitParameter& parameter, std::string_view dim) {
-  return std::ranges::any_of(parameter.places.layout().axes(), [&](const MeshAxis& axis) {
-    return axis.placement.kind == PlacementKind::kShard && contains(axis.name, dim);
+bool is_cut_by(const UnitFacts::Parameter& parameter, std::string_view dim) {
+  return std::ranges::any_of(parameter.places.layout().axes(), [&](const Layout::Axis& axis) {
+    return axis.placement.kind == Placement::Kind::kShard && contains(axis.name, dim);
   });
 }
 
-Status check_dims(const UnitParameter& parameter) {
-  for (const MeshAxis& axis : parameter.places.layout().axes())
-    if (axis.placement.kind == PlacementKind::kShard && axis.ranks > 1 && !is_known(axis.name))
+Status check_dims(const UnitFacts::Parameter& parameter) {
+  for (const Layout::Axis& axis : parameter.places.layout().axes())
+    if (axis.placement.kind == Placement::Kind::kShard && axis.ranks > 1 && !is_known(axis.name))
       return failure(Code::kUnsupported,
                      "parameter \"{}\" is sharded over \"{}\"; its replicas are known where dp_shard, cp, tp "
                      "and what is made of them shard it",

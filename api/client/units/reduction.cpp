@@ -12,9 +12,10 @@
 
 namespace muster::client {
 
+using Lane = UnitLanes::Lane;
+using Segment = UnitFacts::Segment;
+
 using shard::PointSet;
-using shard::Reduced;
-using shard::UnitReduction;
 
 namespace {
 
@@ -200,15 +201,15 @@ Result<muster_point> GradientReduction::keep(UnitLanes& lanes, std::span<const m
   for (const Segment segment : segments_where({0, facts_.trainable.size()}, is_unused)) {
     if (whole_elements(segment) == 0) continue;
     MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZeroWhole, segment));
-    MUSTER_ASSIGN_OR_RETURN(zeroed, lanes.start(zero, UnitLane::kReduce, waits));
+    MUSTER_ASSIGN_OR_RETURN(zeroed, lanes.start(zero, Lane::kReduce, waits));
   }
   kept_ = true;
   unused_.assign(unused_.size(), false);
   return zeroed;
 }
 
-Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
-                                          std::span<const muster_point> waits) {
+Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, Reduction how,
+                                                             std::span<const muster_point> waits) {
   if ((how.add || how.add_partial || !how.all_reduce) && !facts_.keeps_sums)
     return fail(Code::kState,
                 "unit \"{}\" is reduced twice in a step; make the set with MUSTER_UNITS_ACCUMULATE",
@@ -227,7 +228,7 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
   for (std::size_t k = 0; k < all.last; ++k) {
     if (is_used(k) || how.add || facts_.elements({k, k + 1}) == 0) continue;
     MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZero, {k, k + 1}));
-    MUSTER_ASSIGN_OR_RETURN(points.sent, lanes.start(zero, UnitLane::kReduce, before.points()));
+    MUSTER_ASSIGN_OR_RETURN(points.sent, lanes.start(zero, Lane::kReduce, before.points()));
     points.ready = points.sent;
     before.add(points.sent);  // also where nothing is sent, whoever reads the gradients waits for the zeros
   }
@@ -242,10 +243,10 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how,
   return points;
 }
 
-Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how, Segment segment,
-                                          std::span<const muster_point> waits) {
+Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, Reduction how, Segment segment,
+                                                             std::span<const muster_point> waits) {
   std::vector<muster_point> before(waits.begin(), waits.end());
-  const auto start = [&](Step step, UnitLane lane) -> Status {
+  const auto start = [&](Step step, Lane lane) -> Status {
     auto made = plan(step, segment);
     if (!made) return std::move(made).error();
     auto point = lanes.start(*made, lane, before);
@@ -258,7 +259,7 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how, S
   };
   for (const Segment summed : segments_where(segment, is_addend)) {
     MUSTER_ASSIGN_OR_RETURN(const muster_plan sum, plan(Step::kSumOverTp, summed));
-    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(sum, UnitLane::kReduce, before));
+    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(sum, Lane::kReduce, before));
     before = {point};
   }
   Reduced points;
@@ -266,17 +267,17 @@ Result<Reduced> GradientReduction::reduce(UnitLanes& lanes, UnitReduction how, S
   const bool is_replicated = facts_.replicate.ranks > 1;
   const bool is_summed = is_sharded || how.add_partial || !how.all_reduce;  // before the replicas
   if (is_summed) {
-    MUSTER_RETURN_IF_ERROR(start(is_sharded ? Step::kScatter : Step::kTake, UnitLane::kReduce));
+    MUSTER_RETURN_IF_ERROR(start(is_sharded ? Step::kScatter : Step::kTake, Lane::kReduce));
     points.sent = before.front();
   }
-  if (how.add_partial) MUSTER_RETURN_IF_ERROR(start(Step::kAddPartial, UnitLane::kReduce));
+  if (how.add_partial) MUSTER_RETURN_IF_ERROR(start(Step::kAddPartial, Lane::kReduce));
   if (!how.all_reduce) {
-    MUSTER_RETURN_IF_ERROR(start(Step::kKeepPartial, UnitLane::kReduce));
+    MUSTER_RETURN_IF_ERROR(start(Step::kKeepPartial, Lane::kReduce));
     points.ready = before.front();
     return points;
   }
   // Whole gradients of all units are sent on one lane, so an all-reduce that reads them runs there.
-  const UnitLane last = is_summed && is_replicated ? UnitLane::kAllReduce : UnitLane::kReduce;
+  const Lane last = is_summed && is_replicated ? Lane::kAllReduce : Lane::kReduce;
   if (is_replicated) MUSTER_RETURN_IF_ERROR(start(is_summed ? Step::kReduce : Step::kReduceWhole, last));
   if (facts_.keeps_sums) MUSTER_RETURN_IF_ERROR(start(how.add ? Step::kAdd : Step::kFinish, last));
   MUSTER_ASSIGN_OR_RETURN(points.ready, lanes.join(last, before));

@@ -29,6 +29,9 @@ namespace muster::client {
 // Fails   as the calls of the C API that it makes; kState for a second reduction without memory for it.
 class GradientReduction {
  public:
+  using Reduced = shard::UnitOperations::Reduced;
+  using Reduction = shard::UnitOperations::Reduction;
+
   // All outlive it.
   GradientReduction(muster_session* session, const UnitFacts& facts)
       : facts_(facts), memory_(session), plans_(session), unused_(facts.parameters.size()) {}
@@ -53,8 +56,7 @@ class GradientReduction {
   // Keeps the whole gradients for later backwards to add to. Unused parameters get zeros, unless they have
   // earlier gradients. Returns the point at which these lie there; NONE if there are none.
   Result<muster_point> keep(UnitLanes& lanes, std::span<const muster_point> waits);
-  Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how,
-                                std::span<const muster_point> waits);
+  Result<Reduced> reduce(UnitLanes& lanes, Reduction how, std::span<const muster_point> waits);
   // unchanged: shards are those of the step before.
   void begin_step(bool unchanged) {
     step_ = 1 - step_;
@@ -72,6 +74,7 @@ class GradientReduction {
   static constexpr std::uint32_t kBackwards = 2;
   static constexpr std::uint32_t kSince = 7;
   static constexpr std::size_t kCollectives = 3;  // over tp, shards and replicas
+  using Segment = UnitFacts::Segment;
   enum class Step : std::uint8_t {
     kSumOverTp,    // addends of tp ranks become whole gradients
     kScatter,      // whole gradients are summed among the shards
@@ -86,8 +89,8 @@ class GradientReduction {
     kZeroWhole,    // there is none, but others are added to it
   };
 
-  Result<shard::Reduced> reduce(UnitLanes& lanes, shard::UnitReduction how, Segment segment,
-                                std::span<const muster_point> waits);
+  Result<Reduced> reduce(UnitLanes& lanes, Reduction how, Segment segment,
+                         std::span<const muster_point> waits);
   static std::size_t collective_of(Step step) {
     return step == Step::kSumOverTp ? 0 : step == Step::kScatter ? 1 : 2;
   }

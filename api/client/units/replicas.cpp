@@ -18,7 +18,7 @@ bool is_even(const Layout& layout) {
 }
 
 bool is_even(const UnitFacts& unit) {
-  return std::ranges::all_of(unit.parameters, [](const UnitParameter& p) {
+  return std::ranges::all_of(unit.parameters, [](const UnitFacts::Parameter& p) {
     return is_even(p.places.layout()) && is_even(p.places.whole());
   });
 }
@@ -26,12 +26,12 @@ bool is_even(const UnitFacts& unit) {
 // The pieces of the parameters that the dim does not cut, in runs. In a run all ranks of the dim have equal
 // pieces at equal distances. The beginning of a run is each rank's own: the dim may cut parameters before it
 // unevenly, and the gaps that align wider elements may differ then.
-Pieces runs_of(const UnitFacts& unit, const char* dim) {
+UnitFacts::Pieces runs_of(const UnitFacts& unit, const char* dim) {
   const bool even = is_even(unit);
-  Pieces runs(1);
-  const UnitParameter* before = nullptr;
+  UnitFacts::Pieces runs(1);
+  const UnitFacts::Parameter* before = nullptr;
   for (const std::size_t i : unit.order) {
-    const UnitParameter& p = unit.parameters[i];
+    const UnitFacts::Parameter& p = unit.parameters[i];
     const bool is_cut = is_cut_by(p, dim);
     const bool is_wider = before != nullptr && dtype_bytes(before->dtype) != dtype_bytes(p.dtype);
     if (!even && (is_cut || is_wider) && !runs.back().empty()) runs.emplace_back();
@@ -57,7 +57,7 @@ Status ReplicaBroadcast::plan(const Unit& unit, const char* dim) {
   for (std::vector<muster_piece>& run : runs_of(facts, dim)) {
     const std::uint64_t first = run.front().offset;
     for (muster_piece& piece : run) piece.offset -= first;
-    Pieces pieces(static_cast<std::size_t>(ranks));
+    UnitFacts::Pieces pieces(static_cast<std::size_t>(ranks));
     pieces.front() = std::move(run);
     const Blocks blocks(pieces);
     muster_collective c = MUSTER_COLLECTIVE_INIT;
@@ -75,7 +75,7 @@ Status ReplicaBroadcast::plan(const Unit& unit, const char* dim) {
 
 Status ReplicaBroadcast::prepare(std::span<const std::unique_ptr<Unit>> units) {
   for (const auto& unit : units)
-    for (const UnitParameter& parameter : unit->facts().parameters)
+    for (const UnitFacts::Parameter& parameter : unit->facts().parameters)
       MUSTER_RETURN_IF_ERROR(check_dims(parameter));
   for (const char* dim : kDims)
     for (const auto& unit : units) MUSTER_RETURN_IF_ERROR(plan(*unit, dim));
@@ -91,7 +91,7 @@ Result<muster_point> ReplicaBroadcast::start(UnitLanes& lanes, std::span<const s
   }
   muster_point done = after;
   for (const muster_plan step : steps_) {
-    MUSTER_ASSIGN_OR_RETURN(done, lanes.start(step, UnitLane::kGather, std::span(&after, 1)));
+    MUSTER_ASSIGN_OR_RETURN(done, lanes.start(step, UnitLanes::Lane::kGather, std::span(&after, 1)));
   }
   return done;
 }

@@ -16,7 +16,7 @@ muster_tensor number(muster_range out, std::uint64_t index) {
 
 }  // namespace
 
-Result<bool> GradientTotal::counts(const UnitParameter& parameter) const {
+Result<bool> GradientTotal::counts(const UnitFacts::Parameter& parameter) const {
   MUSTER_RETURN_IF_ERROR(check_dims(parameter));
   for (const char* dim : {"dp_shard", "cp", "tp"}) {
     std::int32_t coordinate = 0;
@@ -31,7 +31,7 @@ Result<std::vector<GradientTotal::Run>> GradientTotal::runs(const Unit& unit, bo
   const std::uint64_t bytes = dtype_bytes(facts.dtype);
   std::vector<Run> runs;  // gradients lie end to end
   for (const std::size_t i : facts.trainable) {
-    const UnitParameter& p = facts.parameters[i];
+    const UnitFacts::Parameter& p = facts.parameters[i];
     bool does_count = true;
     if (shared) {
       MUSTER_ASSIGN_OR_RETURN(does_count, counts(p));
@@ -64,7 +64,7 @@ Status GradientTotal::reduce_over(const char* dim) {
   c.redop = MUSTER_SUM;
   c.source = c.target = out_;
   c.count = static_cast<std::uint64_t>(numbers());
-  c.site = figure_ == GradientFigure::kSquareSum ? "gradient norm" : "zero count";
+  c.site = figure_ == Figure::kSquareSum ? "gradient norm" : "zero count";
   MUSTER_ASSIGN_OR_RETURN(const muster_plan plan, plans_.plan(c));
   steps_.push_back(plan);
   return {};
@@ -79,7 +79,7 @@ Status GradientTotal::prepare(std::span<const std::unique_ptr<Unit>> units, cons
   for (const auto& unit : units) {
     MUSTER_ASSIGN_OR_RETURN(const std::vector<Run> all, runs(*unit, shared));
     for (const Run& run : all) {
-      if (figure_ == GradientFigure::kSquareSum) {
+      if (figure_ == Figure::kSquareSum) {
         const double scale = run.counts ? 1.0 : 0.0;  // nothing, but a NaN if the sum is not finite
         MUSTER_RETURN_IF_ERROR(add(muster_sum_squares(run.gradients, number(out_, 0), scale, 1)));
       } else if (run.counts) {
@@ -88,7 +88,7 @@ Status GradientTotal::prepare(std::span<const std::unique_ptr<Unit>> units, cons
       }
     }
   }
-  if (figure_ == GradientFigure::kZeroCount)
+  if (figure_ == Figure::kZeroCount)
     MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 1), static_cast<double>(elements))));
   if (!shared) return {};
   for (const char* dim : kDims) MUSTER_RETURN_IF_ERROR(reduce_over(dim));
@@ -105,7 +105,7 @@ Result<muster_point> GradientTotal::start(UnitLanes& lanes, std::span<const std:
     }
   std::vector<muster_point> before(waits.begin(), waits.end());
   for (const muster_plan step : steps_) {
-    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(step, UnitLane::kReduce, before));
+    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(step, UnitLanes::Lane::kReduce, before));
     before = {point};
   }
   return before.front();

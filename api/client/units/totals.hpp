@@ -14,11 +14,6 @@
 
 namespace muster::client {
 
-enum class GradientFigure : std::uint8_t {
-  kSquareSum,  // of one number
-  kZeroCount,  // of two: zeros, and elements
-};
-
 // A gradient shard counts on the first of the ranks of "weight" that have it. "weight" is all that shares the
 // parameters: dp_shard, cp and tp. Then "pp" adds its stages. Replicas have the same gradients. A sum of
 // squares adds nothing of them, but is not finite if they are not.
@@ -29,11 +24,16 @@ enum class GradientFigure : std::uint8_t {
 // Fails   as the calls of the C API that it makes; kUnsupported for a unit over other dims.
 class GradientTotal {
  public:
+  enum class Figure : std::uint8_t {
+    kSquareSum,  // of one number
+    kZeroCount,  // of two: zeros, and elements
+  };
+
   static constexpr const char* kDims[] = {"weight", "pp"};
 
-  GradientTotal(muster_session* session, GradientFigure figure) : figure_(figure), plans_(session) {}
+  GradientTotal(muster_session* session, Figure figure) : figure_(figure), plans_(session) {}
 
-  std::int64_t numbers() const { return figure_ == GradientFigure::kSquareSum ? 1 : 2; }
+  std::int64_t numbers() const { return figure_ == Figure::kSquareSum ? 1 : 2; }
 
   // A collective. out: numbers() elements of F64 end to end. shared: the units lie over the mesh. Returns the
   // point at which the figure is in `out`.
@@ -48,12 +48,12 @@ class GradientTotal {
     bool counts;
   };
   Result<std::vector<Run>> runs(const Unit& unit, bool shared) const;
-  Result<bool> counts(const UnitParameter& parameter) const;
+  Result<bool> counts(const UnitFacts::Parameter& parameter) const;
   Status add(const muster_kernel& kernel);
   Status reduce_over(const char* dim);
   muster_session* session() const { return plans_.session(); }
 
-  GradientFigure figure_;
+  Figure figure_;
   Resources plans_;
   std::vector<muster_plan> steps_;  // in their order
   muster_range out_{};

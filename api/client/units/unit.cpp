@@ -40,7 +40,8 @@ Result<std::unique_ptr<Unit>> Unit::make(muster_session* session, const muster_u
                                          std::uint32_t set_flags, const std::string& set_name,
                                          std::uint32_t number) {
   MUSTER_ASSIGN_OR_RETURN(UnitFacts facts, UnitFacts::make(session, options, set_flags));
-  for (const UnitParameter& p : facts.parameters) MUSTER_RETURN_IF_ERROR(check_reduced(session, facts, p));
+  for (const UnitFacts::Parameter& p : facts.parameters)
+    MUSTER_RETURN_IF_ERROR(check_reduced(session, facts, p));
   facts.tag = number + 1;
   std::unique_ptr<Unit> unit(new Unit(session, std::move(facts)));
   if (Status allocated = unit->allocate(fmt::format("{}/{}", set_name, number)); !allocated.ok()) {
@@ -65,7 +66,7 @@ Status Unit::allocate(const std::string& shared_name) {
   return reduction_.allocate();
 }
 
-Status Unit::prepare(const UnitRanges& places) {
+Status Unit::prepare(const Places& places) {
   MUSTER_RETURN_IF_ERROR(all_gather_.prepare(places.whole, places.slice, places.slice_group));
   reduction_.prepare(places.gradients);
   prepared_ = true;
@@ -102,7 +103,7 @@ Status Unit::check_view(std::uint32_t parameter, std::int32_t which) const {
   return {};
 }
 
-muster_tensor Unit::shard_view(const UnitParameter& p) const {
+muster_tensor Unit::shard_view(const UnitFacts::Parameter& p) const {
   const std::size_t dims = p.places.layout().dims();
   if (!facts_.shares) return view_of({shards_, 0}, p.shard_at, p.dtype, p.places.shard_shape(), dims);
   muster_tensor view = view_of({shards_, 0}, p.whole_at, p.dtype, p.places.whole_shape(), dims);
@@ -116,7 +117,7 @@ muster_tensor Unit::shard_view(const UnitParameter& p) const {
 
 Result<muster_tensor> Unit::tensor(std::uint32_t parameter, std::int32_t which) const {
   MUSTER_RETURN_IF_ERROR(check_view(parameter, which));
-  const UnitParameter& p = facts_.parameters[parameter];
+  const UnitFacts::Parameter& p = facts_.parameters[parameter];
   const std::size_t dims = p.places.layout().dims();
   switch (which) {
     case MUSTER_UNIT_SHARD:

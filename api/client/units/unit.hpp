@@ -17,14 +17,6 @@
 
 namespace muster::client {
 
-// Places that the set gives to a unit.
-struct UnitRanges {
-  muster_range whole{};
-  muster_range slice{};
-  muster_range gradients{};
-  muster_group slice_group = MUSTER_GROUP_SELF;
-};
-
 //   shards -> (a copy in the whole dtype) -> whole -> kernels -> whole gradients -> (sums) -> gradient shards
 //
 // Owns    this rank's shards, and its objects.
@@ -33,6 +25,14 @@ struct UnitRanges {
 // Fails   make() as muster_unit_create; views with kBadArgument and kState.
 class Unit {
  public:
+  // Places that the set gives to a unit.
+  struct Places {
+    muster_range whole{};
+    muster_range slice{};
+    muster_range gradients{};
+    muster_group slice_group = MUSTER_GROUP_SELF;
+  };
+
   // The unit of that number of a set with these flags and this name.
   static Result<std::unique_ptr<Unit>> make(muster_session* session, const muster_unit_options& options,
                                             std::uint32_t set_flags, const std::string& set_name,
@@ -49,7 +49,7 @@ class Unit {
   std::uint64_t bytes() const { return memory_.bytes() + all_gather_.bytes() + reduction_.bytes(); }
 
   // Makes its plans, once it has places.
-  Status prepare(const UnitRanges& places);
+  Status prepare(const Places& places);
   // Gives its plans back, and with release() its memory too. Errors: BUSY.
   Status withdraw();
   Status release();
@@ -67,7 +67,7 @@ class Unit {
         reduction_(session, facts_) {}
   // shared_name: of memory that its ranks have between them.
   Status allocate(const std::string& shared_name);
-  muster_tensor shard_view(const UnitParameter& p) const;
+  muster_tensor shard_view(const UnitFacts::Parameter& p) const;
   Status check_view(std::uint32_t parameter, std::int32_t which) const;
 
   UnitFacts facts_;

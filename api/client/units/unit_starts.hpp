@@ -24,15 +24,14 @@ class UnitStarts final : public shard::UnitOperations {
   UnitStarts(const std::vector<std::unique_ptr<Unit>>& units, UnitLanes& lanes)
       : units_(units), lanes_(lanes) {}
 
-  Result<muster_point> gather(std::size_t unit, shard::GatherFrom from,
+  Result<muster_point> gather(std::size_t unit, GatherFrom from,
                               std::span<const muster_point> waits) override {
     return units_[unit]->all_gather().gather(lanes_, from, waits);
   }
   Result<muster_point> slice(std::size_t unit, std::span<const muster_point> waits) override {
     return units_[unit]->all_gather().slice(lanes_, waits);
   }
-  Result<shard::Reduced> reduce(std::size_t unit, shard::UnitReduction how,
-                                std::span<const muster_point> waits) override {
+  Result<Reduced> reduce(std::size_t unit, Reduction how, std::span<const muster_point> waits) override {
     return units_[unit]->reduction().reduce(lanes_, how, waits);
   }
   Result<muster_point> keep(std::size_t unit, std::span<const muster_point> waits) override {

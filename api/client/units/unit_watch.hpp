@@ -22,6 +22,15 @@ namespace muster::client {
 //         differ. A finding breaks the step.
 class UnitWatch : public shard::UnitOperations {
  public:
+  // A set whose units have their places. All outlive the watch.
+  struct Set {
+    muster_session* session;
+    const std::string& name;
+    std::span<const std::unique_ptr<Unit>> units;
+    bool shared;  // they lie over the mesh
+    shard::UnitOperations& operations;
+  };
+
   // A step is about to begin, and its shards may be read after the point.
   virtual Status begin_step(muster_point after, bool unchanged) = 0;
   // Shards may also be read after that point alone.
@@ -37,15 +46,7 @@ class UnitWatch : public shard::UnitOperations {
   virtual Status release() = 0;  // Errors: BUSY
 };
 
-// A set whose units have their places. All outlive the watch.
-struct WatchedSet {
-  muster_session* session;
-  const std::string& name;
-  std::span<const std::unique_ptr<Unit>> units;
-  bool shared;  // they lie over the mesh
-  shard::UnitOperations& operations;
-};
 // Null: the session is not in check mode.
-Result<std::unique_ptr<UnitWatch>> watch_units(const WatchedSet& set);
+Result<std::unique_ptr<UnitWatch>> watch_units(const UnitWatch::Set& set);
 
 }  // namespace muster::client

@@ -15,25 +15,24 @@ using muster::failure;
 using muster::Result;
 using muster::Status;
 using muster::client::agree;
-using muster::client::GradientFigure;
+using Figure = muster::client::GradientTotal::Figure;
 using muster::client::GradientTotal;
 using muster::client::guarded;
 using muster::client::status_of;
 using muster::client::Unit;
-using muster::client::UnitLane;
+using Lane = muster::client::UnitLanes::Lane;
 using muster::client::UnitMeetings;
-using muster::client::UnitRanges;
-using muster::shard::ArrangedUnit;
+using Places = muster::client::Unit::Places;
 using muster::shard::Arrangement;
-using muster::shard::ScheduledUnit;
+using Facts = muster::shard::UnitSchedule::Facts;
 
 namespace {
 
 // The facts that decide when units are gathered. Ranks with different facts would gather different units at
 // once.
-std::string description_of(std::span<const ScheduledUnit> units, std::uint32_t depth) {
+std::string description_of(std::span<const Facts> units, std::uint32_t depth) {
   std::string text = fmt::format("places of units: prefetch {}\n", depth);
-  for (const ScheduledUnit& unit : units)
+  for (const Facts& unit : units)
     text += fmt::format("place of unit \"{}\": {} bytes at {}, slice {}, gradients {} at {}\n", unit.name,
                         unit.bytes, unit.offset, unit.slice_bytes, unit.gradient_bytes, unit.gradient_offset);
   return text;
@@ -51,8 +50,8 @@ muster_units::muster_units(muster_session* session, const muster_units_options& 
       lanes_(session),
       starts_(units_, lanes_),
       places_(session),
-      square_sum_(session, GradientFigure::kSquareSum),
-      zero_count_(session, GradientFigure::kZeroCount),
+      square_sum_(session, Figure::kSquareSum),
+      zero_count_(session, Figure::kZeroCount),
       replicas_(session) {}
 
 // ---- units -------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ Result<muster_unit> muster_units::add(const muster_unit_options& options) {
 
 // As where tensor parallelism has more ranks than a layer has heads.
 void muster_units::warn_of_empty_parts(const muster::client::UnitFacts& unit) {
-  for (const muster::client::UnitParameter& p : unit.parameters) {
+  for (const muster::client::UnitFacts::Parameter& p : unit.parameters) {
     std::int64_t empty = 0;
     for (std::int64_t rank = 0; p.places.has_other_shards() && rank < p.places.whole().ranks(); ++rank)
       if (p.places.whole().local_elements(rank) == 0) ++empty;
@@ -119,7 +118,7 @@ muster_units_info muster_units::info() const {
   for (const auto& unit : units_) info.shard_bytes += unit->bytes();
   warning_.copy(info.warning, sizeof info.warning - 1);
   if (schedule_ == nullptr) return info;
-  const muster::shard::ScheduleCounts& counts = schedule_->counts();
+  const muster::shard::UnitSchedule::Counts& counts = schedule_->counts();
   info.order_changes = static_cast<std::uint32_t>(schedule_->order().changes());
   info.whole_bytes = counts.whole_bytes;
   info.whole_bytes_peak = counts.whole_bytes_peak;
@@ -167,12 +166,12 @@ Result<muster_group> muster_units::slice_group(const Unit& unit) {
   return group;
 }
 
-Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<UnitRanges>& places) {
-  std::vector<ArrangedUnit> arranged;
-  for (const ScheduledUnit& unit : scheduled)
+Status muster_units::place(std::vector<Facts>& scheduled, std::vector<Places>& places) {
+  std::vector<Arrangement::Unit> arranged;
+  for (const Facts& unit : scheduled)
     arranged.push_back({unit.name, unit.bytes, unit.module,
-                        unit.root || unit.after_forward == muster::shard::AfterForward::kKeep});
-  for (const ScheduledUnit& unit : scheduled)
+                        unit.root || unit.after_forward == muster::shard::UnitSchedule::AfterForward::kKeep});
+  for (const Facts& unit : scheduled)
     arranged.push_back({"a slice of " + unit.name, unit.slice_bytes, scheduled.back().module + 1, true});
   const auto arrangement = muster::shard::arrange(arranged, prefetch_, budget_);
   if (!arrangement) {
@@ -193,9 +192,9 @@ Status muster_units::place(std::vector<ScheduledUnit>& scheduled, std::vector<Un
   return {};
 }
 
-Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std::vector<UnitRanges>& places) {
-  std::vector<ArrangedUnit> arranged;
-  for (const ScheduledUnit& unit : scheduled)
+Status muster_units::place_gradients(std::vector<Facts>& scheduled, std::vector<Places>& places) {
+  std::vector<Arrangement::Unit> arranged;
+  for (const Facts& unit : scheduled)
     arranged.push_back({unit.name, unit.gradient_bytes, unit.module,
                         unit.root || (flags_ & MUSTER_UNITS_KEEP_GRADIENTS) != 0});
   const auto arrangement = muster::shard::arrange(arranged, reduce_inputs_, 0);
@@ -212,8 +211,8 @@ Status muster_units::place_gradients(std::vector<ScheduledUnit>& scheduled, std:
 
 Status muster_units::prepare(std::string& facts) {
   if (units_.empty()) return failure(Code::kState, "the set has no units");
-  std::vector<ScheduledUnit> scheduled;
-  std::vector<UnitRanges> places(units_.size());
+  std::vector<Facts> scheduled;
+  std::vector<Places> places(units_.size());
   for (std::size_t i = 0; i < units_.size(); ++i) {
     scheduled.push_back(units_[i]->facts().scheduled());
     scheduled.back().module = modules_[i];
@@ -236,11 +235,11 @@ Status muster_units::prepare(std::string& facts) {
       sharing_groups_.push_back(unit.shard.group);
     in_steps_.add(unit);
   }
-  for (const muster_group group : slice_groups_) in_steps_.add(UnitLane::kGather, group);
+  for (const muster_group group : slice_groups_) in_steps_.add(Lane::kGather, group);
   if (is_shared()) {
     MUSTER_RETURN_IF_ERROR(
-        between_steps_.add(session_, UnitLane::kGather, muster::client::ReplicaBroadcast::kDims));
-    MUSTER_RETURN_IF_ERROR(between_steps_.add(session_, UnitLane::kReduce, GradientTotal::kDims));
+        between_steps_.add(session_, Lane::kGather, muster::client::ReplicaBroadcast::kDims));
+    MUSTER_RETURN_IF_ERROR(between_steps_.add(session_, Lane::kReduce, GradientTotal::kDims));
   }
   MUSTER_ASSIGN_OR_RETURN(watch_,
                           muster::client::watch_units({session_, name_, units_, is_shared(), starts_}));
@@ -300,7 +299,7 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   ended.add(*read);
   if (ended.points().empty()) return {};
   done[0] = ended.points().front();
-  auto others = lanes_.join(UnitLane::kReduce, ended.points().subspan(1));
+  auto others = lanes_.join(Lane::kReduce, ended.points().subspan(1));
   if (!others) return std::move(others).error();
   done[1] = *others;
   return {};
@@ -313,16 +312,16 @@ Result<muster_point> muster_units::meet_after_reads() {
     if (units_[i]->facts().shares) schedule_->add_uses(i, reads);
   muster_point met = MUSTER_POINT_NONE;
   for (const muster_group group : sharing_groups_) {
-    MUSTER_ASSIGN_OR_RETURN(met, lanes_.barrier(UnitLane::kReduce, group, reads.points()));
+    MUSTER_ASSIGN_OR_RETURN(met, lanes_.barrier(Lane::kReduce, group, reads.points()));
   }
   return met;
 }
 
-Result<muster_point> muster_units::total(GradientFigure figure, const muster_tensor& out) {
+Result<muster_point> muster_units::total(Figure figure, const muster_tensor& out) {
   if (schedule_ == nullptr || schedule_->in_step())
     return fail(Code::kState,
                 "figures of all gradients are taken between muster_step_end and the next muster_step_begin");
-  GradientTotal& total = figure == GradientFigure::kSquareSum ? square_sum_ : zero_count_;
+  GradientTotal& total = figure == Figure::kSquareSum ? square_sum_ : zero_count_;
   const std::int64_t numbers = out.dims == 0 ? 1 : out.size[0];
   if (out.dtype != MUSTER_F64 || out.dims > 1 || numbers != total.numbers() ||
       (numbers > 1 && out.stride[0] != 1))

@@ -48,7 +48,7 @@ struct muster_units {
   muster::Status end_step(muster_point after, muster_point* done);
   // Shards of a unit change, and may be read after the point.
   void shards_change(std::size_t unit, muster_point after);
-  muster::Result<muster_point> total(muster::client::GradientFigure figure, const muster_tensor& out);
+  muster::Result<muster_point> total(muster::client::GradientTotal::Figure figure, const muster_tensor& out);
   muster::Result<muster_point> broadcast(muster_point after);
   // A call of a step has failed here. In a step the other ranks are told, and only abandon() may follow.
   void break_step(const muster::Status& why);
@@ -65,10 +65,10 @@ struct muster_units {
   muster::Result<muster_point> meet_after_reads();  // of shared units; NONE: there are none
   void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
   bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }
-  muster::Status place(std::vector<muster::shard::ScheduledUnit>& scheduled,
-                       std::vector<muster::client::UnitRanges>& places);
-  muster::Status place_gradients(std::vector<muster::shard::ScheduledUnit>& scheduled,
-                                 std::vector<muster::client::UnitRanges>& places);
+  muster::Status place(std::vector<muster::shard::UnitSchedule::Facts>& scheduled,
+                       std::vector<muster::client::Unit::Places>& places);
+  muster::Status place_gradients(std::vector<muster::shard::UnitSchedule::Facts>& scheduled,
+                                 std::vector<muster::client::Unit::Places>& places);
   muster::Result<muster_group> slice_group(const muster::client::Unit& unit);
   std::string description() const;
 

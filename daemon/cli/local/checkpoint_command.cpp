@@ -77,7 +77,7 @@ Json checkpoint_json(const SavedFolder& saved) {
 }
 
 // A line, if there are any. Values may be long: JSON shows them.
-std::string notes_text(const checkpoint::Notes& notes) {
+std::string notes_text(const checkpoint::CheckpointRecord::Notes& notes) {
   std::string keys;
   for (const auto& [key, value] : notes) keys += (keys.empty() ? "" : ", ") + printable(key, Lines::kOne);
   return notes.empty() ? "" : fmt::format("{}: {}\n", checkpoint::kNotesName, keys);

@@ -301,7 +301,7 @@ const char* verdict_word(Verdict verdict) {
 
 }  // namespace
 
-std::optional<double> cpu_quota(const shm::MemoryFiles& files) {
+std::optional<double> cpu_quota(const shm::Headroom::Files& files) {
   std::ifstream file(files.cgroup_of_self);
   const std::string self((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   std::optional<double> tightest;

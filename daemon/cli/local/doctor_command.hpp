@@ -54,7 +54,7 @@ struct MachineFacts {
 };
 
 // The CPU time that the cgroups of this process allow, in cores (version 1 or 2).
-std::optional<double> cpu_quota(const shm::MemoryFiles& files = {});
+std::optional<double> cpu_quota(const shm::Headroom::Files& files = {});
 
 std::vector<Check> examine(const MachineFacts& facts);
 

@@ -77,13 +77,13 @@ std::string mesh_text(const Json& mesh, std::size_t columns) {
 
 }  // namespace
 
-OrTrouble<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts) {
-  std::vector<mesh::Flatten> flattens;
+OrTrouble<std::vector<mesh::Mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts) {
+  std::vector<mesh::Mesh::Flatten> flattens;
   for (const std::string& text : texts) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
       return usage(fmt::format("--flatten '{}': write NAME=DIM,DIM", text));
-    mesh::Flatten flatten{text.substr(0, equals), {}};
+    mesh::Mesh::Flatten flatten{text.substr(0, equals), {}};
     for (std::size_t at = equals + 1; at <= text.size();) {
       const std::size_t end = std::min(text.find(',', at), text.size());
       flatten.members.push_back(text.substr(at, end - at));
@@ -102,7 +102,7 @@ OrTrouble<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
   if (!named) return tl::unexpected(named.error());
   auto mesh = mesh::Mesh::build(*parsed, world);
   if (!mesh) return usage(fmt::format("--mesh {}: {}", degrees, mesh.error().message()));
-  for (const mesh::Flatten& flatten : *named)
+  for (const mesh::Mesh::Flatten& flatten : *named)
     if (const auto added = mesh->flatten(flatten.name, flatten.members); !added)
       return usage(fmt::format("--flatten: {}", added.error().message()));
   return *std::move(mesh);

@@ -22,7 +22,7 @@ struct MeshQuestion {
 // `muster run` uses it too. kUsage with the mesh's own message.
 OrTrouble<mesh::Mesh> build_mesh(const std::string& degrees, std::int64_t world,
                                  const std::vector<std::string>& flattens);
-OrTrouble<std::vector<mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts);
+OrTrouble<std::vector<mesh::Mesh::Flatten>> parse_flattens(const std::vector<std::string>& texts);
 
 int run_mesh(const MeshQuestion& question, Output output);
 

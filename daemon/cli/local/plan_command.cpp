@@ -96,7 +96,7 @@ Json choice_between_nodes(const Collective& c, const PlanQuestion& question, con
   for (std::uint32_t node = 0; node < nodes; ++node) span.nodes.emplace_back(node);
   for (std::uint32_t rank = 0; rank < ranks; ++rank)
     span.node_of.push_back(static_cast<std::uint32_t>(std::uint64_t{rank} * nodes / ranks));
-  const RowChunk all = NodeRow(c, span).chunk(0, 1);
+  const NodeRow::Chunk all = NodeRow(c, span).chunk(0, 1);
   const std::uint32_t rows = has_reduction(c.op) && !combines(c, false) ? (ranks + nodes - 1) / nodes : 0;
   const NodeAlgorithm algorithm = choose_algorithm(c.op, all, rows, element, 0, link);
   const Schedule schedule = schedule_of(c.op, algorithm, nodes, 0, 0);

@@ -47,9 +47,10 @@ std::uint64_t now_at(const Tally& tally, Count count) {
 Json lag_of(const JobLook::Tallies& rank, const JobLook& look) {
   const std::uint64_t group = now_at(rank, RankCount::kLagGroup);
   if (group == 0) return nullptr;
-  const auto row = std::find_if(look.groups.begin(), look.groups.end(), [&](const shm::GroupRow& r) {
-    return r.value(GroupCount::kMembers) > 0 && r.value(GroupCount::kId) == group - 1;
-  });
+  const auto row =
+      std::find_if(look.groups.begin(), look.groups.end(), [&](const shm::JobCountersReader::GroupRow& r) {
+        return r.value(GroupCount::kMembers) > 0 && r.value(GroupCount::kId) == group - 1;
+      });
   return {{"group", row != look.groups.end() ? Json(row->name) : Json(nullptr)},
           {"group_id", group - 1},
           {"median_ns", now_at(rank, RankCount::kLagNs)},

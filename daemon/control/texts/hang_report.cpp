@@ -13,10 +13,10 @@ using blame::Wait;
 
 Json wait_json(const Snapshot& snapshot, const Wait& wait) {
   Json arrived = Json::array();
-  for (const blame::Arrived& a : wait.arrived)
+  for (const blame::Wait::Arrived& a : wait.arrived)
     arrived.push_back({{"rank", a.rank}, {"ago_ns", (snapshot.now - a.at).count()}});
   Json missing = Json::array();
-  for (const blame::Missing& m : wait.missing) missing.push_back(m.rank);
+  for (const blame::Wait::Missing& m : wait.missing) missing.push_back(m.rank);
   return {{"group", wait.group_name},
           {"group_id", wait.group},
           {"path", path_name(wait.path)},
@@ -73,14 +73,14 @@ Json rank_json(const Snapshot& snapshot, std::uint32_t number) {
 
 Json report_json(const Snapshot& snapshot, const blame::Report& report) {
   Json culprits = Json::array();
-  for (const blame::Culprit& culprit : report.culprits) {
+  for (const blame::Report::Culprit& culprit : report.culprits) {
     Json json = rank_json(snapshot, culprit.rank);
     json["verdict"] = blame::diagnosis_name(culprit.diagnosis);
     json["reason"] = culprit.reason;
     culprits.push_back(std::move(json));
   }
   Json circle = Json::array();
-  for (const blame::Link& link : report.circle) {
+  for (const blame::Report::Link& link : report.circle) {
     Json json = wait_json(snapshot, snapshot.waits[link.wait]);
     json["rank"] = link.rank;
     json["waits_for"] = link.waits_for;
@@ -98,7 +98,7 @@ Json report_json(const Snapshot& snapshot, const blame::Report& report) {
     if (snapshot.ranks[rank].local || !snapshot.ranks[rank].unknown.empty())
       ranks.push_back(rank_json(snapshot, rank));
   Json unanswered = Json::array();
-  for (const blame::SilentNode& silent : snapshot.silent)
+  for (const blame::Snapshot::SilentNode& silent : snapshot.silent)
     unanswered.push_back({{"node", silent.node}, {"why", silent.why}, {"ranks", silent.ranks}});
   return {{"job", snapshot.job},
           {"verdict", blame::diagnosis_name(report.diagnosis)},

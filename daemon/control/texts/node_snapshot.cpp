@@ -18,9 +18,10 @@ constexpr std::uint64_t kAgeMax = std::uint64_t{1} << 60;  // 36 years, in ns
 constexpr std::uint64_t kNumberMax = std::numeric_limits<std::uint64_t>::max();
 
 constexpr std::initializer_list<Path> kPaths = {Path::kDirect, Path::kEngine};
-constexpr std::initializer_list<blame::ProcessState> kProcessStates = {
-    blame::ProcessState::kUnknown, blame::ProcessState::kRunning, blame::ProcessState::kStopped,
-    blame::ProcessState::kFrozen, blame::ProcessState::kDead};
+constexpr std::initializer_list<blame::RankState::Process> kProcessStates = {
+    blame::RankState::Process::kUnknown, blame::RankState::Process::kRunning,
+    blame::RankState::Process::kStopped, blame::RankState::Process::kFrozen,
+    blame::RankState::Process::kDead};
 
 // ---- writing -----------------------------------------------------------------------------------
 
@@ -33,7 +34,7 @@ Json key_json(const blame::SpanKey& key) {
           {"tag", key.tag},     {"epoch", key.epoch}, {"number", key.number}};
 }
 
-Json missing_json(const blame::Missing& missing) {
+Json missing_json(const blame::Wait::Missing& missing) {
   Json json{{"rank", missing.rank}, {"reason", missing.reason}, {"stands", missing.stands}};
   if (missing.behind) json["behind"] = *missing.behind;
   return json;
@@ -59,10 +60,10 @@ Json rank_facts_json(const blame::Snapshot& snapshot, std::uint32_t number) {
 
 Json wait_facts_json(const blame::Snapshot& snapshot, const blame::Wait& wait) {
   Json arrived = Json::array();
-  for (const blame::Arrived& each : wait.arrived)
+  for (const blame::Wait::Arrived& each : wait.arrived)
     arrived.push_back({{"rank", each.rank}, {"ago_ns", age_ns(snapshot.now, each.at)}});
   Json missing = Json::array();
-  for (const blame::Missing& each : wait.missing) missing.push_back(missing_json(each));
+  for (const blame::Wait::Missing& each : wait.missing) missing.push_back(missing_json(each));
   Json json{{"group", wait.group_name},
             {"group_id", wait.group},
             {"members", wait.members},
@@ -110,8 +111,8 @@ blame::SpanKey key_in(const Json& json, Fields& fields) {
   return key;
 }
 
-blame::Missing missing_in(const Json& json, std::uint32_t world, Fields& fields) {
-  blame::Missing missing;
+blame::Wait::Missing missing_in(const Json& json, std::uint32_t world, Fields& fields) {
+  blame::Wait::Missing missing;
   missing.rank = fields.word(json, "rank", world - 1);
   missing.reason = fields.text(json, "reason");
   missing.stands = fields.text(json, "stands");
@@ -131,10 +132,10 @@ void read_rank(const Json& json, blame::Snapshot& snapshot, Fields& fields) {
   if (Fields::has(json, "heard_ns")) rank.heard = when_in(fields, json, "heard_ns");
   if (!Fields::has(json, "finished")) return;
   const Json& finished = Fields::at(json, "finished");
-  rank.finished = blame::LastOperation{fields.text(finished, "group"), fields.text(finished, "op"),
-                                       fields.one_of(finished, "path", kPaths, &path_name),
-                                       fields.number(finished, "number", kNumberMax),
-                                       when_in(fields, finished, "ago_ns")};
+  rank.finished = blame::RankState::LastOperation{fields.text(finished, "group"), fields.text(finished, "op"),
+                                                  fields.one_of(finished, "path", kPaths, &path_name),
+                                                  fields.number(finished, "number", kNumberMax),
+                                                  when_in(fields, finished, "ago_ns")};
 }
 
 blame::Wait wait_in(const Json& json, std::uint32_t world, Fields& fields) {
@@ -184,7 +185,7 @@ Json snapshot_json(const blame::Snapshot& snapshot) {
   Json waits = Json::array();
   for (const blame::Wait& wait : snapshot.waits) waits.push_back(wait_facts_json(snapshot, wait));
   Json queued = Json::array();
-  for (const blame::Queued& each : snapshot.queued)
+  for (const blame::Snapshot::Queued& each : snapshot.queued)
     queued.push_back({{"place", key_json(each.place)}, {"part", missing_json(each.part)}});
   Json reached = Json::array();
   for (const blame::SpanKey& key : snapshot.reached) reached.push_back(key_json(key));

@@ -91,8 +91,8 @@ std::optional<DirectRecords::Flight> DirectRecords::flight(Rank rank, std::uint6
   constexpr std::uint64_t kNanosMax = std::uint64_t{1} << 62;
   found.begun = Instant(static_cast<std::int64_t>(std::min(begun, kNanosMax)));
   const std::uint64_t state = end & ((1 << shm::kRecordStateBits) - 1);
-  if (state > static_cast<std::uint64_t>(shm::RecordState::kBadly)) return std::nullopt;
-  found.state = static_cast<shm::RecordState>(state);
+  if (state > static_cast<std::uint64_t>(shm::DirectRecord::State::kBadly)) return std::nullopt;
+  found.state = static_cast<shm::DirectRecord::State>(state);
   if (const std::uint64_t nanos = end >> shm::kRecordStateBits; nanos != 0)
     found.ended = Instant(static_cast<std::int64_t>(nanos));
   return found;

@@ -50,7 +50,7 @@ class DirectRecords {
     std::uint64_t source_bytes = 0;
     std::uint64_t target_bytes = 0;
     Instant begun{0};
-    shm::RecordState state = shm::RecordState::kOpen;
+    shm::DirectRecord::State state = shm::DirectRecord::State::kOpen;
     std::optional<Instant> ended;
   };
   std::optional<Flight> latest_flight(Rank rank) const;

@@ -86,7 +86,7 @@ Status DirectSegments::create_segments(std::uint64_t room, const shm::Headroom& 
     MUSTER_ASSIGN_OR_RETURN(segment.memory,
                             shm::create_growing_memory("muster-direct", bytes, segment.reserved, headroom));
     MUSTER_ASSIGN_OR_RETURN(segment.mapping,
-                            shm::Mapping::map(segment.memory, bytes, shm::Access::kReadWrite));
+                            shm::Mapping::map(segment.memory, bytes, shm::Mapping::Access::kReadWrite));
     auto* header = new (segment.mapping.writable()) shm::DirectHeader;
     header->magic = shm::kMagicDirect;
     header->abi_version = shm::kAbiVersion;
@@ -104,7 +104,7 @@ std::uint64_t DirectSegments::page_size() const {
 Status DirectSegments::create_page(std::uint64_t epoch, const shm::Headroom& headroom) {
   const std::uint64_t bytes = page_size();
   MUSTER_ASSIGN_OR_RETURN(page_memory_, shm::create_memory("muster-groups", bytes, headroom));
-  MUSTER_ASSIGN_OR_RETURN(page_, shm::Mapping::map(page_memory_, bytes, shm::Access::kReadWrite));
+  MUSTER_ASSIGN_OR_RETURN(page_, shm::Mapping::map(page_memory_, bytes, shm::Mapping::Access::kReadWrite));
   auto* header = new (page_.writable()) shm::GroupPageHeader;
   header->magic = shm::kMagicGroupPage;
   header->abi_version = shm::kAbiVersion;

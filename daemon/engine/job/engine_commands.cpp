@@ -133,7 +133,7 @@ Json EngineCommands::groups() const {
   const mesh::GroupList& list = engine_.meshes().list();
   Json groups = Json::array();
   for (std::uint32_t g = 0; g < list.size(); ++g) {
-    const mesh::MeshGroup group = list.group(GroupId(g));
+    const mesh::GroupList::Group group = list.group(GroupId(g));
     std::vector<std::uint32_t> ranks;
     for (const Rank rank : group.ranks) ranks.push_back(rank.value);
     const auto names = list.names(GroupId(g));

@@ -36,7 +36,7 @@ std::uint64_t key_of(std::string_view identity, std::span<const Rank> ranks) {
 
 Result<mesh::GroupList> group_list(std::string_view text, std::uint32_t world, const control::JobSpec& spec) {
   MUSTER_ASSIGN_OR_RETURN(const mesh::Degrees degrees, mesh::Degrees::parse(text));
-  std::vector<mesh::Flatten> flattens;
+  std::vector<mesh::Mesh::Flatten> flattens;
   for (const auto& [name, dims] : spec.flatten) flattens.push_back({name, dims});
   MUSTER_ASSIGN_OR_RETURN(const mesh::Mesh whole, mesh::Mesh::build(degrees, world, flattens));
   return mesh::GroupList(whole);
@@ -50,7 +50,7 @@ Result<JobGroups::Plan> JobGroups::plan(const control::JobSpec& spec, bool spans
                 spec.mesh, spec.world.size(), list.size(), GroupTable::kGroupsMax);
   std::vector<scheduler::Group> groups;
   for (std::uint32_t g = 0; g < list.size(); ++g) {
-    const mesh::MeshGroup group = list.group(GroupId(g));
+    const mesh::GroupList::Group group = list.group(GroupId(g));
     scheduler::Group& known = groups.emplace_back(scheduler::Group{std::string(group.name), {}});
     // A group without ranks of this node stays without members here.
     if (spec.world.any_local(group.ranks)) known.ranks.assign(group.ranks.begin(), group.ranks.end());

@@ -70,7 +70,7 @@ JobMeshes::Made* JobMeshes::find_over(std::uint64_t group, std::string_view degr
 Result<JobMeshes::Made*> JobMeshes::enter(Made mesh, std::uint64_t key) {
   mesh.handle = ++handles_;
   for (std::uint32_t g = 0; g < mesh.list.size(); ++g) {
-    const mesh::MeshGroup wanted = mesh.list.group(GroupId(g));
+    const mesh::GroupList::Group wanted = mesh.list.group(GroupId(g));
     std::vector<Rank> members;
     for (const Rank rank : wanted.ranks) members.push_back(mesh.ranks[rank.value]);
     const auto group = groups_.enter(wanted.name, members, GroupTable::Found::kOtherwise,
@@ -143,7 +143,7 @@ JobMeshes::Added& JobMeshes::added_to(const Session& session, const Seen& seen) 
 
 std::optional<GroupId> JobMeshes::Seen::listed(std::span<const Rank> in_mesh) const {
   for (std::uint32_t i = 0; i < list.mesh().dim_count(); ++i) {
-    const auto group = list.group_of(rank, mesh::DimId(i));
+    const auto group = list.group_of(rank, mesh::Mesh::DimId(i));
     if (!group) continue;
     const std::span<const Rank> ranks = list.group(*group).ranks;
     if (std::equal(ranks.begin(), ranks.end(), in_mesh.begin(), in_mesh.end())) return in_job(*group);
@@ -165,7 +165,7 @@ Result<shm::MeshAnswer> JobMeshes::flatten(Session& session, std::uint64_t handl
   MUSTER_ASSIGN_OR_RETURN(Seen seen, see(session, handle));
   MUSTER_RETURN_IF_ERROR(seen.check_slice(dims));
   mesh::Mesh wider = seen.mesh();
-  MUSTER_ASSIGN_OR_RETURN(const mesh::DimId id, wider.flatten(name, dims));
+  MUSTER_ASSIGN_OR_RETURN(const mesh::Mesh::DimId id, wider.flatten(name, dims));
   if (id.value < seen.mesh().dim_count()) return answer(seen, id, name);
   std::vector<Rank> in_mesh;
   std::vector<Rank> in_job;
@@ -197,7 +197,7 @@ Result<std::uint64_t> JobMeshes::slice(Session& session, std::uint64_t handle,
   const std::lock_guard lock(parts_.lock);
   Added& added = added_to(session, seen);
   const std::vector<std::string_view> names(dims.begin(), dims.end());
-  MUSTER_ASSIGN_OR_RETURN(const mesh::ViewId view, added.mesh.slice(names));
+  MUSTER_ASSIGN_OR_RETURN(const mesh::Mesh::ViewId view, added.mesh.slice(names));
   for (const auto& [known, of] : added.slices)
     if (of == view) return known;
   return added.slices.emplace(++handles_, view).first->first;
@@ -231,11 +231,11 @@ Result<std::vector<std::uint64_t>> JobMeshes::set_deadline(Session& session, std
 
 Result<shm::MeshAnswer> JobMeshes::dim(const Session& session, std::uint64_t handle, std::string_view dim) {
   MUSTER_ASSIGN_OR_RETURN(const Seen seen, see(session, handle));
-  MUSTER_ASSIGN_OR_RETURN(const mesh::DimId id, seen.find(dim));
+  MUSTER_ASSIGN_OR_RETURN(const mesh::Mesh::DimId id, seen.find(dim));
   return answer(seen, id, dim);
 }
 
-shm::MeshAnswer JobMeshes::answer(const Seen& seen, mesh::DimId id, std::string_view dim) {
+shm::MeshAnswer JobMeshes::answer(const Seen& seen, mesh::Mesh::DimId id, std::string_view dim) {
   shm::MeshAnswer answer;
   answer.coordinate = static_cast<std::int32_t>(seen.mesh().coordinate(seen.rank, id));
   answer.size = static_cast<std::int32_t>(seen.mesh().dim(id).size);

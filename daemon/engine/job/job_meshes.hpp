@@ -58,24 +58,24 @@ class JobMeshes {
     std::set<SessionId> sessions;  // sessions that hold it
     Nanos deadline{0};             // default of its groups; 0: the job's
   };
-  // The additions of one session to a mesh. The dims of the mesh keep their DimId in the copy; flattened ones
-  // follow.
+  // The additions of one session to a mesh. The dims of the mesh keep their Mesh::DimId in the copy;
+  // flattened ones follow.
   struct Added {
     mesh::Mesh mesh;
-    std::map<std::uint32_t, GroupId> groups;       // of flattened dims of size > 1, by DimId
-    std::map<std::uint64_t, mesh::ViewId> slices;  // by handle
+    std::map<std::uint32_t, GroupId> groups;             // of flattened dims of size > 1, by Mesh::DimId
+    std::map<std::uint64_t, mesh::Mesh::ViewId> slices;  // by handle
   };
   // A mesh or a slice as one session sees it.
   struct Seen {
     const mesh::GroupList& list;
     Made* made = nullptr;    // nullptr: the job's
     Added* added = nullptr;  // nullptr: nothing
-    std::optional<mesh::ViewId> slice;
+    std::optional<mesh::Mesh::ViewId> slice;
     Rank rank;  // the session's, in the mesh
     std::uint64_t handle = 0;
 
     const mesh::Mesh& mesh() const { return added != nullptr ? added->mesh : list.mesh(); }
-    Result<mesh::DimId> find(std::string_view dim) const {
+    Result<mesh::Mesh::DimId> find(std::string_view dim) const {
       return slice ? mesh().find(*slice, dim) : mesh().find(dim);
     }
     Rank in_job(Rank in_mesh) const { return made != nullptr ? made->ranks[in_mesh.value] : in_mesh; }
@@ -86,7 +86,7 @@ class JobMeshes {
   };
   Result<Seen> see(const Session& session, std::uint64_t mesh);
   Added& added_to(const Session& session, const Seen& seen);
-  shm::MeshAnswer answer(const Seen& seen, mesh::DimId id, std::string_view dim);
+  shm::MeshAnswer answer(const Seen& seen, mesh::Mesh::DimId id, std::string_view dim);
   Made* find_over(std::uint64_t group, std::string_view degrees);
   Result<Made*> enter(Made mesh, std::uint64_t key);
 

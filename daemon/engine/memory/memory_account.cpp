@@ -18,8 +18,8 @@ Result<std::shared_ptr<MemoryAccount>> MemoryAccount::attach(const shm::Descript
   MUSTER_RETURN_IF_ERROR(shm::check_memory(page, shm::kMemoryPageBytes));
   if (slot >= shm::kMemorySlots) return fail(Code::kProtocol, "a memory page has no slot {}", slot);
   MUSTER_ASSIGN_OR_RETURN(shm::Mapping mapping,
-                          shm::Mapping::map(page, shm::kMemoryPageBytes, shm::Access::kReadWrite));
-  MUSTER_ASSIGN_OR_RETURN(const shm::MemoryPageHeader header, shm::check_memory_page(page, mapping));
+                          shm::Mapping::map(page, shm::kMemoryPageBytes, shm::Mapping::Access::kReadWrite));
+  MUSTER_ASSIGN_OR_RETURN(const shm::MemoryPage::Header header, shm::check_memory_page(page, mapping));
   return std::shared_ptr<MemoryAccount>(new MemoryAccount(std::move(mapping), header, slot));
 }
 
@@ -30,13 +30,14 @@ Result<MemoryCharge> MemoryAccount::charge(const std::shared_ptr<MemoryAccount>&
 }
 
 std::uint64_t* MemoryAccount::word() const {
-  return &reinterpret_cast<shm::MemorySlot*>(page_.writable() + shm::kMemorySlotsOffset)[slot_].bytes;
+  return &reinterpret_cast<shm::MemoryPage::Slot*>(page_.writable() + shm::kMemorySlotsOffset)[slot_].bytes;
 }
 
 Status MemoryAccount::take(std::uint64_t bytes) {
-  const auto* words = reinterpret_cast<const shm::MemoryLimits*>(page_.data() + shm::kMemoryLimitsOffset);
-  const shm::MemoryLimits limits{Untrusted<std::uint64_t>(&words->share).load_acquire(),
-                                 Untrusted<std::uint64_t>(&words->limit).load_acquire()};
+  const auto* words =
+      reinterpret_cast<const shm::MemoryPage::Limits*>(page_.data() + shm::kMemoryLimitsOffset);
+  const shm::MemoryPage::Limits limits{Untrusted<std::uint64_t>(&words->share).load_acquire(),
+                                       Untrusted<std::uint64_t>(&words->limit).load_acquire()};
   if (bytes > limits.limit) return refusal(bytes, held_ + shm::bytes_of_others(page_, slot_), limits);
   const std::uint64_t own = held_.fetch_add(bytes) + bytes;
   Published<std::uint64_t>(word()).add_ordered(bytes);
@@ -53,7 +54,7 @@ void MemoryAccount::give_back(std::uint64_t bytes) {
 }
 
 Status MemoryAccount::refusal(std::uint64_t bytes, std::uint64_t held,
-                              const shm::MemoryLimits& limits) const {
+                              const shm::MemoryPage::Limits& limits) const {
   const bool governs = header_.container == 0 && (header_.uid == 0 || header_.uid == header_.governor);
   const bool share = !governs && limits.limit >= limits.share;
   return failure(

@@ -59,13 +59,13 @@ class MemoryAccount final : public MemoryBudget {
 
  private:
   friend class MemoryCharge;
-  MemoryAccount(shm::Mapping page, const shm::MemoryPageHeader& header, std::uint32_t slot)
+  MemoryAccount(shm::Mapping page, const shm::MemoryPage::Header& header, std::uint32_t slot)
       : page_(std::move(page)), header_(header), slot_(slot) {}
-  Status refusal(std::uint64_t bytes, std::uint64_t held, const shm::MemoryLimits& limits) const;
+  Status refusal(std::uint64_t bytes, std::uint64_t held, const shm::MemoryPage::Limits& limits) const;
   std::uint64_t* word() const;
 
   shm::Mapping page_;
-  shm::MemoryPageHeader header_;  // a copy that was checked
+  shm::MemoryPage::Header header_;  // a copy that was checked
   std::uint32_t slot_;
   std::atomic<std::uint64_t> held_{0};
   std::atomic<std::uint64_t> short_of_{0};

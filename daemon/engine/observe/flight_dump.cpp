@@ -120,9 +120,9 @@ Record record_of(const GroupNames& groups, const DirectRecords::Flight& flight, 
   record.source_bytes = flight.source_bytes;
   record.target_bytes = flight.target_bytes;
   record.created = record.started = flight.begun;
-  record.state = flight.state == shm::RecordState::kWell   ? FlightEntry::State::kCompleted
-                 : flight.state == shm::RecordState::kOpen ? FlightEntry::State::kStarted
-                                                           : FlightEntry::State::kFailed;
+  record.state = flight.state == shm::DirectRecord::State::kWell   ? FlightEntry::State::kCompleted
+                 : flight.state == shm::DirectRecord::State::kOpen ? FlightEntry::State::kStarted
+                                                                   : FlightEntry::State::kFailed;
   if (record.state == FlightEntry::State::kCompleted) record.completed = flight.ended.value_or(discovered);
   return record;
 }
@@ -232,8 +232,10 @@ Shapes shapes_of(const Record& record) {
   const std::uint64_t whole = std::max(source, target);
   const OperationRow& row = row_of(record.op);
   if (!has_data(record.op)) return {row.name, 1, 1};
-  if (row.peer == PeerRole::kReceiver) return {record.sends_up ? "send 0->1" : "send 1->0", source, source};
-  if (row.peer == PeerRole::kSender) return {record.sends_up ? "recv 1<-0" : "recv 0<-1", target, target};
+  if (row.peer == OperationRow::Peer::kReceiver)
+    return {record.sends_up ? "send 0->1" : "send 1->0", source, source};
+  if (row.peer == OperationRow::Peer::kSender)
+    return {record.sends_up ? "recv 1<-0" : "recv 0<-1", target, target};
   if (row.gives == Portion::kBlockAtRoot || row.gets == Portion::kBlockAtRoot)
     return {row.name, whole, whole};
   if (record.uneven && row.recorded_uneven_as != nullptr) return {row.recorded_uneven_as, whole, whole};

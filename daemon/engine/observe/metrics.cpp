@@ -31,11 +31,11 @@ Result<shm::Descriptor> Metrics::counters() const {
   return read_only(tally_.descriptor());
 }
 
-std::optional<blame::LastOperation> Metrics::finished(Rank rank) const {
+std::optional<blame::RankState::LastOperation> Metrics::finished(Rank rank) const {
   const auto& last = finished_[rank];
   if (!last) return std::nullopt;
-  return blame::LastOperation{graph_.groups()[last->group.value].name, last->label, Path::kEngine,
-                              last->number, last->at};
+  return blame::RankState::LastOperation{graph_.groups()[last->group.value].name, last->label, Path::kEngine,
+                                         last->number, last->at};
 }
 
 // ---- groups, ranks and plans that come and go -----------------------------------------------------

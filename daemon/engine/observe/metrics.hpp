@@ -39,7 +39,7 @@ class Metrics {
   const FlightLog& flights() const { return flight_log_; }
   const StragglerStatistics& stragglers() const { return stragglers_; }
   // The rank's last collective on the engine path.
-  std::optional<blame::LastOperation> finished(Rank rank) const;
+  std::optional<blame::RankState::LastOperation> finished(Rank rank) const;
 
   // ---- groups, ranks and plans that come and go ---------------------------------------------------
   // Takes the group's ranks and name from the graph.

@@ -93,7 +93,7 @@ void Recorder::take_over(Rank rank) {
   };
   for (const DirectRecords::Flight& flight : direct_pages_->records().flights(rank, taken)) {
     pass_to(flight.index - 1);
-    open = flight.state == shm::RecordState::kOpen;
+    open = flight.state == shm::DirectRecord::State::kOpen;
     if (open) break;  // the latest, which still runs: it is taken over later
     taken = flight.index;
     if (!flight.ended) continue;  // it began before the recording

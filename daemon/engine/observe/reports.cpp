@@ -106,11 +106,12 @@ blame::Snapshot Reports::snapshot(const RankTable<RankFacts>& facts, Instant now
 bool Reports::is_in(const BrokenCircle& circle, const blame::Snapshot& now, std::size_t about) {
   if (now.now - circle.snapshot.now > kCircleRemembered) return false;
   const blame::Wait& wait = now.waits[about];
-  return std::any_of(circle.report.circle.begin(), circle.report.circle.end(), [&](const blame::Link& link) {
-    const blame::Wait& then = circle.snapshot.waits[link.wait];
-    return then.group == wait.group && then.path == wait.path && then.lane == wait.lane &&
-           then.number == wait.number && then.since == wait.since;
-  });
+  return std::any_of(circle.report.circle.begin(), circle.report.circle.end(),
+                     [&](const blame::Report::Link& link) {
+                       const blame::Wait& then = circle.snapshot.waits[link.wait];
+                       return then.group == wait.group && then.path == wait.path && then.lane == wait.lane &&
+                              then.number == wait.number && then.since == wait.since;
+                     });
 }
 
 void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, const RankTable<RankFacts>& facts,
@@ -126,7 +127,7 @@ void Reports::explain(scheduler::Cause& cause, blame::Snapshot snapshot, const R
   const std::string because = blame::because(snapshot, report);
   if (!because.empty()) cause.text += "; " + because;
   cause.text = cut(std::move(cause.text), kCauseBytesMax);
-  for (const blame::Culprit& culprit : report.culprits) {
+  for (const blame::Report::Culprit& culprit : report.culprits) {
     if (culprit.diagnosis != report.diagnosis) continue;
     cause.culprit = static_cast<std::int32_t>(culprit.rank);
     break;

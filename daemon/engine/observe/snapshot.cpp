@@ -22,11 +22,11 @@ const std::vector<Rank>& members_of(const Evidence& e, GroupId group) {
   return e.graph.groups()[group.value].ranks;
 }
 
-blame::Operation operation_of(const scheduler::Plan& plan) {
+blame::Wait::Operation operation_of(const scheduler::Plan& plan) {
   const scheduler::CollectiveWork& work = *plan.collective();
   const bool typed = work.collective.dtype != 0;
-  blame::Operation operation{plan.label(), plan.bytes, typed ? dtype_name(work.collective.dtype) : "",
-                             work.site};
+  blame::Wait::Operation operation{plan.label(), plan.bytes, typed ? dtype_name(work.collective.dtype) : "",
+                                   work.site};
   if (work.point_to_point()) operation.tag = work.collective.tag;
   operation.common = work.signature.common.hex();
   return operation;
@@ -135,7 +135,7 @@ std::optional<std::size_t> wait_at(const Snapshot& snapshot, Rank rank, const st
     const bool waits = !wait.missing.empty() || wait.span;
     if (wait.path != Path::kEngine || wait.lane != lane || !waits) continue;
     const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
-                                  [&](const blame::Arrived& a) { return a.rank == rank.value; });
+                                  [&](const blame::Wait::Arrived& a) { return a.rank == rank.value; });
     if (here) return w;
   }
   return std::nullopt;
@@ -168,7 +168,7 @@ void explain_missing(const Evidence& e, const std::vector<scheduler::GroupPlaces
   const auto heads = scheduler::heads_of(e.graph.lanes(), e.graph.lane_names());
   for (std::size_t w = 0; w < pending.size(); ++w) {
     const scheduler::CollectiveWork& work = *pending[w].arrived.front().plan->collective();
-    for (blame::Missing& missing : snapshot.waits[w].missing) {
+    for (blame::Wait::Missing& missing : snapshot.waits[w].missing) {
       const Rank rank(missing.rank);
       const scheduler::RankLanes& lanes = e.graph.lanes()[rank];
       const auto lane = lanes.find(pending[w].lane);
@@ -213,7 +213,7 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
   const DirectQuestion question = arrivals_at(e, flight, flight.number);
   const auto& members = members_of(e, flight.group);
   std::vector<const scheduler::Plan*> plans(members.size());
-  for (const blame::Arrived& arrived : wait.arrived) {
+  for (const blame::Wait::Arrived& arrived : wait.arrived) {
     const auto at = std::find(members.begin(), members.end(), Rank(arrived.rank));
     const auto index = static_cast<std::uint32_t>(at - members.begin());
     const Session* session = e.ranks[Rank(arrived.rank)].session;
@@ -223,9 +223,10 @@ void add_plan_facts(const Evidence& e, const DirectRecords::Flight& flight, Wait
   const scheduler::Plan* own = plans[flight.member];
   if (own != nullptr && own->collective() != nullptr) wait.operation.site = own->collective()->site;
   // While a rank has new counts that the engine does not know, its plan here is out of date.
-  const bool told = std::none_of(
-      wait.arrived.begin(), wait.arrived.end(),
-      [&](const blame::Arrived& arrived) { return e.direct_pages->records().untold(Rank(arrived.rank)); });
+  const bool told =
+      std::none_of(wait.arrived.begin(), wait.arrived.end(), [&](const blame::Wait::Arrived& arrived) {
+        return e.direct_pages->records().untold(Rank(arrived.rank));
+      });
   if (told) wait.difference = difference_among(e, flight.group, plans);
 }
 
@@ -276,7 +277,7 @@ void add_members(const Evidence& e, const DirectRecords::Flight& flight, Wait& w
     wait.inside = readers_of(e, flight, wait.awaiting);
     return;
   }
-  for (const blame::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
+  for (const blame::Wait::Arrived& arrived : wait.arrived) wait.inside.push_back(arrived.rank);
   if (sender == kNoMember) add_unrecorded(e, flight, wait);
 }
 
@@ -291,7 +292,7 @@ using Meetings = std::map<MetMembers, Met>;
 Wait& wait_in(Meetings& meetings, const DirectRecords::Flight& flight, Instant begun) {
   const auto [place, is_new] = meetings.try_emplace(match_of(flight));
   Met& met = place->second;
-  if (is_new || flight.state == shm::RecordState::kOpen) met.flight = flight;
+  if (is_new || flight.state == shm::DirectRecord::State::kOpen) met.flight = flight;
   met.wait.since = is_new ? begun : std::min(met.wait.since, begun);
   return met.wait;
 }
@@ -310,10 +311,11 @@ void add_flights_of(const Evidence& e, std::uint32_t rank, blame::RankState& sta
   if (!flight) return;
   const Instant begun = std::min(flight->begun, e.now);
   state.heard = std::max(state.heard.value_or(begun), begun);
-  if (flight->state == shm::RecordState::kWell && (!state.finished || state.finished->at < begun))
-    state.finished = blame::LastOperation{e.graph.groups()[flight->group.value].name,
-                                          op_name(flight->what.op), Path::kDirect, flight->number, begun};
-  if (flight->state == shm::RecordState::kOpen && is_current(flight))
+  if (flight->state == shm::DirectRecord::State::kWell && (!state.finished || state.finished->at < begun))
+    state.finished =
+        blame::RankState::LastOperation{e.graph.groups()[flight->group.value].name, op_name(flight->what.op),
+                                        Path::kDirect, flight->number, begun};
+  if (flight->state == shm::DirectRecord::State::kOpen && is_current(flight))
     wait_in(meetings, *flight, begun).arrived.push_back({rank, begun});
 }
 
@@ -345,7 +347,7 @@ void add_stragglers(const Evidence& e, Snapshot& snapshot) {
   for (const Rank rank : e.ranks.world().locals()) {
     const StragglerStatistics::Worst& worst = e.stragglers->worst(rank);
     if (!worst.group) continue;
-    blame::Lag lag;
+    blame::RankState::Lag lag;
     lag.figures = e.stragglers->figures(*worst.group, rank);
     lag.figures.group_name = e.graph.groups()[worst.group->value].name;
     lag.histogram = e.stragglers->of(*worst.group)->histogram(worst.member);
@@ -439,7 +441,7 @@ std::optional<std::size_t> wait_run_by(const Snapshot& snapshot, GroupId group, 
   for (std::size_t w = 0; w < snapshot.waits.size(); ++w) {
     const Wait& wait = snapshot.waits[w];
     const bool here = std::any_of(wait.arrived.begin(), wait.arrived.end(),
-                                  [&](const blame::Arrived& a) { return a.rank == rank; });
+                                  [&](const blame::Wait::Arrived& a) { return a.rank == rank; });
     if (wait.path == Path::kDirect && wait.group == group.value && here) return w;
   }
   return std::nullopt;
@@ -449,14 +451,14 @@ void look_at_processes(Snapshot& snapshot, const RankTable<RankFacts>& ranks, co
                        std::optional<std::size_t> about, std::size_t looks_max) {
   const auto look = [&](std::uint32_t rank) {
     blame::RankState& state = snapshot.ranks[rank];
-    if (!state.attached || state.process != blame::ProcessState::kUnknown || looks_max == 0) return;
+    if (!state.attached || state.process != blame::RankState::Process::kUnknown || looks_max == 0) return;
     --looks_max;
     ProcessSight sight = probe.look(ranks[Rank(rank)].process);
     state.process = sight.state;
     state.where = std::move(sight.where);
   };
   const auto look_at = [&](const Wait& wait) {
-    for (const blame::Missing& missing : wait.missing) look(missing.rank);
+    for (const blame::Wait::Missing& missing : wait.missing) look(missing.rank);
     for (const std::uint32_t rank : wait.inside) look(rank);
   };
   if (about) look_at(snapshot.waits[*about]);

@@ -19,9 +19,9 @@ namespace muster::engine {
 struct RankFacts {
   const Session* session = nullptr;  // none: the rank is not attached
   ProcessId process;
-  Instant heard{0};                              // its last command or message
-  std::optional<blame::LastOperation> finished;  // on the engine path
-  bool was_attached = false;                     // its slot has had a session
+  Instant heard{0};                                         // its last command or message
+  std::optional<blame::RankState::LastOperation> finished;  // on the engine path
+  bool was_attached = false;                                // its slot has had a session
 };
 
 struct Evidence {
@@ -32,7 +32,7 @@ struct Evidence {
   const DirectPages* direct_pages = nullptr;  // nullptr: there is no direct path
   const RankTable<RankFacts>& ranks;
   const StragglerStatistics* stragglers = nullptr;  // nullptr: nothing is measured
-  blame::AskedDaemon asked{};
+  blame::Snapshot::AskedDaemon asked{};
 };
 
 // The snapshot without the states of processes, which cost system calls. Ranks on other nodes are unknown

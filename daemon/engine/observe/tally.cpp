@@ -118,8 +118,9 @@ void Tally::share_out_runs(Rank rank, const DirectPages& direct_pages) {
   std::uint64_t index = std::max(state.read, latest - std::min(latest, looks));
   for (; index < latest; ++index) {
     const auto flight = direct_pages.records().flight(rank, index + 1);
-    if (flight && flight->state == shm::RecordState::kOpen && index + 1 == latest) break;  // counts later
-    if (!flight || flight->state == shm::RecordState::kBadly) continue;
+    if (flight && flight->state == shm::DirectRecord::State::kOpen && index + 1 == latest)
+      break;  // counts later
+    if (!flight || flight->state == shm::DirectRecord::State::kBadly) continue;
     all += static_cast<double>(flight->target_bytes);
     if (const auto row = row_of(flight->group)) seen_[*row] += flight->target_bytes;
   }

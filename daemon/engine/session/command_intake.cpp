@@ -36,32 +36,32 @@ Result<std::size_t> CommandIntake::drain(scheduler::Graph& graph, Instant now) {
 
 Status CommandIntake::execute(scheduler::Graph& graph, const shm::Command& command, Instant now,
                               bool* lane_full) {
-  if (command.first != 0 && command.kind != shm::CommandKind::kNumbers)
+  if (command.first != 0 && command.kind != shm::Command::Kind::kNumbers)
     return failure(Code::kProtocol, "command {}: bytes that must be zero are not", command.sequence);
   switch (command.kind) {
-    case shm::CommandKind::kStart:
-    case shm::CommandKind::kStartAt:
+    case shm::Command::Kind::kStart:
+    case shm::Command::Kind::kStartAt:
       return start(graph, command, now, lane_full);
-    case shm::CommandKind::kSignal:
+    case shm::Command::Kind::kSignal:
       if (graph.signal(options_.rank, command.lane, command.plan, now) != Code::kOk)
         return failure(Code::kProtocol, "command {}: timeline {} cannot go to {}", command.sequence,
                        command.lane, command.plan);
       return {};
-    case shm::CommandKind::kResetLane:
+    case shm::Command::Kind::kResetLane:
       if (!graph.lanes()[options_.rank].is_open(command.lane))
         return failure(Code::kProtocol, "command {}: lane {} does not exist", command.sequence, command.lane);
       graph.reset_lane(options_.rank, command.lane, now);
       return {};
-    case shm::CommandKind::kNumbers:
+    case shm::Command::Kind::kNumbers:
       return take_numbers(command);
-    case shm::CommandKind::kRecount:
+    case shm::Command::Kind::kRecount:
       return recount(graph, command);
-    case shm::CommandKind::kStep:
+    case shm::Command::Kind::kStep:
       if (command.plan > shm::kPointValueMask)
         return failure(Code::kProtocol, "command {}: there is no step {}", command.sequence, command.plan);
       step_ = command.plan;
       return {};
-    case shm::CommandKind::kNone:
+    case shm::Command::Kind::kNone:
       break;
   }
   return failure(Code::kProtocol, "command {}: kind {} is unknown", command.sequence,
@@ -88,7 +88,7 @@ Status CommandIntake::start(scheduler::Graph& graph, const shm::Command& command
   request.step = step_;
   std::copy(std::begin(command.waits), std::end(command.waits), request.waits.begin());
   if (const scheduler::CollectiveWork* const work = plan->collective()) request.bases = bases_of(work->share);
-  if (command.kind == shm::CommandKind::kStartAt) MUSTER_RETURN_IF_ERROR(move_bases(command, request));
+  if (command.kind == shm::Command::Kind::kStartAt) MUSTER_RETURN_IF_ERROR(move_bases(command, request));
   const auto asked = static_cast<std::int64_t>(std::min<std::uint64_t>(command.deadline_ns, kDeadlineNsMax));
   request.timeout = asked == 0 ? default_deadline(*plan) : Nanos(asked);
   plans_.started(*plan);
@@ -112,8 +112,8 @@ Status CommandIntake::move_bases(const shm::Command& command, scheduler::Request
   const scheduler::CollectiveWork* const work = request.plan->collective();
   if (work == nullptr)
     return failure(Code::kProtocol, "command {}: a kernel's plan takes no offsets", command.sequence);
-  const Offsets to{std::exchange(request.waits[shm::kSourceOffsetAt], MUSTER_POINT_NONE),
-                   std::exchange(request.waits[shm::kTargetOffsetAt], MUSTER_POINT_NONE)};
+  const Rooms::Offsets to{std::exchange(request.waits[shm::kSourceOffsetAt], MUSTER_POINT_NONE),
+                          std::exchange(request.waits[shm::kTargetOffsetAt], MUSTER_POINT_NONE)};
   if (!work->rooms.allow(work->collective, work->share, to))
     return failure(Code::kProtocol, "command {}: {}", command.sequence,
                    work->rooms.check(work->collective, work->share, to).message());
@@ -143,16 +143,16 @@ Status CommandIntake::recount(const scheduler::Graph& graph, const shm::Command&
     if (command.waits[i] > numbers_[i].size())
       return failure(Code::kProtocol, "command {}: list {} has {} numbers, not {}", command.sequence, i,
                      numbers_[i].size(), command.waits[i]);
-  const auto list = [&](shm::CountList which) {
+  const auto list = [&](shm::Command::CountList which) {
     const auto& numbers = numbers_[static_cast<std::size_t>(which)];
     const auto entries = static_cast<std::ptrdiff_t>(command.waits[static_cast<std::size_t>(which)]);
     return std::vector<std::uint64_t>(numbers.begin(), numbers.begin() + entries);
   };
   CollectiveLists lists;
-  lists.source_counts = list(shm::CountList::kSourceCounts);
-  lists.source_offsets = list(shm::CountList::kSourceOffsets);
-  lists.target_counts = list(shm::CountList::kTargetCounts);
-  lists.target_offsets = list(shm::CountList::kTargetOffsets);
+  lists.source_counts = list(shm::Command::CountList::kSourceCounts);
+  lists.source_offsets = list(shm::Command::CountList::kSourceOffsets);
+  lists.target_counts = list(shm::Command::CountList::kTargetCounts);
+  lists.target_offsets = list(shm::Command::CountList::kTargetOffsets);
   const Scope scope{options_.rank, options_.id, buffers_, graph.groups(), *options_.groups, options_.world};
   const Status made = plans_.recount(scope, handle, command.deadline_ns, lists);
   if (!made.ok()) return failure(Code::kProtocol, "command {}: {}", command.sequence, made.message());

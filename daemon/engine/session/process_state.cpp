@@ -95,17 +95,17 @@ std::optional<std::string> SystemProcesses::frozen_cgroup(std::int32_t pid) cons
 }
 
 ProcessSight SystemProcesses::look(const ProcessId& process) const {
-  using blame::ProcessState;
+  using Process = blame::RankState::Process;
   if (process.pid <= 0 || process.started == 0) return {};
   const auto line = contents(fmt::format("{}/{}/stat", files_.proc, process.pid));
-  if (!line) return {ProcessState::kDead, ""};
+  if (!line) return {Process::kDead, ""};
   const auto stat = parse_process_stat(*line);
   if (!stat) return {};
   if (stat->started != process.started || stat->state == 'Z' || stat->state == 'X')
-    return {ProcessState::kDead, ""};
-  if (auto cgroup = frozen_cgroup(process.pid)) return {ProcessState::kFrozen, *std::move(cgroup)};
+    return {Process::kDead, ""};
+  if (auto cgroup = frozen_cgroup(process.pid)) return {Process::kFrozen, *std::move(cgroup)};
   const bool stopped = stat->state == 'T' || stat->state == 't';
-  return {stopped ? ProcessState::kStopped : ProcessState::kRunning, ""};
+  return {stopped ? Process::kStopped : Process::kRunning, ""};
 }
 
 }  // namespace muster::engine

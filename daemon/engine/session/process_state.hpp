@@ -19,7 +19,7 @@ struct ProcessId {
 };
 
 struct ProcessSight {
-  blame::ProcessState state = blame::ProcessState::kUnknown;
+  blame::RankState::Process state = blame::RankState::Process::kUnknown;
   std::string where;  // kFrozen: the cgroup
 };
 

@@ -82,7 +82,7 @@ Result<std::byte*> resolve_range(const SessionBuffers& buffers, const muster_ran
   return buffer->grant.data + range.offset_bytes;
 }
 
-ShareCounts counts_in(const shm::PlanCollective& m, const CollectiveLists& lists) {
+Share::Counts counts_in(const shm::PlanCollective& m, const CollectiveLists& lists) {
   const bool in_place = m.source.buffer == m.target.buffer && m.source.offset_bytes == m.target.offset_bytes;
   return {m.count,
           lists.source_counts,
@@ -116,7 +116,7 @@ Status resolve_vectors(const Scope& scope, const shm::PlanCollective& m, schedul
 
 // For starts that begin the vectors elsewhere in their buffers.
 Rooms rooms_of(const Scope& scope, const shm::PlanCollective& m, const scheduler::CollectiveWork& work) {
-  const auto room = [&](const muster_range& range) -> Room {
+  const auto room = [&](const muster_range& range) -> Rooms::Room {
     const Buffer* const buffer = scope.buffers.find(Handle(range.buffer));
     return {range.buffer, buffer == nullptr ? 0 : buffer->bytes};
   };
@@ -261,7 +261,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   MUSTER_RETURN_IF_ERROR(check_reach(scope.world, group));
   const auto index = static_cast<std::int32_t>(member - group.ranks.begin());
   const auto ranks = static_cast<std::int32_t>(group.ranks.size());
-  const ShareCounts counts = counts_in(message, lists);
+  const Share::Counts counts = counts_in(message, lists);
 
   auto plan = std::make_unique<scheduler::Plan>();
   scheduler::CollectiveWork work;

@@ -26,7 +26,8 @@ Collective collective(muster_op op, std::uint64_t count = 0) {
   return c;
 }
 
-std::string refusal(const Collective& c, std::int32_t index, std::int32_t ranks, const ShareCounts& counts) {
+std::string refusal(const Collective& c, std::int32_t index, std::int32_t ranks,
+                    const Share::Counts& counts) {
   const auto share = make_share(c, index, ranks, counts);
   return share ? "no refusal" : share.error().message();
 }

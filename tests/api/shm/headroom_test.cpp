@@ -24,7 +24,7 @@ class HeadroomTest : public testing::Test {
 
   const test::Folder folder_;
   const std::filesystem::path root_ = folder_.path();
-  MemoryFiles files_{
+  Headroom::Files files_{
       .cgroup_of_self = root_ / "self", .cgroup_root = root_ / "cgroup", .meminfo = root_ / "meminfo"};
 };
 

@@ -44,11 +44,11 @@ TEST(JobCounters, GiveARowToAnotherGroupWithNothingOfTheFormer) {
   writer.set(1, GroupCount::kMembers, 3);
   writer.set(1, GroupCount::kRuns, 1000);
   writer.set(1, GroupCount::kFailures, 2);
-  const GroupRow former = *reader.row(1);
+  const JobCountersReader::GroupRow former = *reader.row(1);
   EXPECT_EQ(former.name, "survivors");
   writer.give_row(1, "two");
   writer.set(1, GroupCount::kMembers, 2);
-  const GroupRow row = *reader.row(1);
+  const JobCountersReader::GroupRow row = *reader.row(1);
   EXPECT_EQ(row.name, "two");
   EXPECT_NE(row.value(GroupCount::kRow), former.value(GroupCount::kRow));
   EXPECT_EQ(row.value(GroupCount::kRuns), 0u);
@@ -59,7 +59,7 @@ TEST(JobCounters, GiveARowToAnotherGroupWithNothingOfTheFormer) {
 TEST(JobCounters, ShowNoRowWhileItChangesHands) {
   const std::uint64_t bytes = job_counters_bytes(0, 1);
   const Descriptor memory = *create_memory("counters", bytes, memory_headroom());
-  const Mapping mapping = *Mapping::map(memory, bytes, Access::kReadWrite);
+  const Mapping mapping = *Mapping::map(memory, bytes, Mapping::Access::kReadWrite);
   new (mapping.writable()) JobCountersHeader{kMagicJobCounters, kAbiVersion, 1, bytes, 0, 1, 1};
   auto* tally = reinterpret_cast<GroupTally*>(mapping.writable() + kJobCountersTalliesOffset);
   const auto reader = *JobCountersReader::attach(memory);
@@ -72,7 +72,7 @@ TEST(JobCounters, AreRefusedIfTheyAreSomethingElse) {
   const auto attach = [](std::uint64_t bytes, auto fill) {
     const Descriptor memory = *create_memory("other", bytes, memory_headroom());
     {
-      const Mapping mapping = *Mapping::map(memory, bytes, Access::kReadWrite);
+      const Mapping mapping = *Mapping::map(memory, bytes, Mapping::Access::kReadWrite);
       auto* header =
           new (mapping.writable()) JobCountersHeader{kMagicJobCounters, kAbiVersion, 1, bytes, 1, 0, 1};
       fill(*header);

@@ -25,8 +25,8 @@ TEST(Layout, PinsTheCommand) {
   EXPECT_EQ(offsetof(Command, plan), 16u);
   EXPECT_EQ(offsetof(Command, waits), 24u);
   EXPECT_EQ(offsetof(Command, deadline_ns), 56u);
-  EXPECT_EQ(static_cast<unsigned>(CommandKind::kStartAt), 6u);
-  EXPECT_EQ(static_cast<unsigned>(CommandKind::kStep), 7u);
+  EXPECT_EQ(static_cast<unsigned>(Command::Kind::kStartAt), 6u);
+  EXPECT_EQ(static_cast<unsigned>(Command::Kind::kStep), 7u);
 }
 
 TEST(Layout, PinsTheSubmissionSegment) {

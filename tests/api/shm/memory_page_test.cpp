@@ -18,9 +18,10 @@ Descriptor copy_of(const Descriptor& memory) {
 class MemoryPageTest : public ::testing::Test {
  protected:
   // As an engine of the user may write it.
-  MemorySlot* slots() {
-    if (!mapping_.valid()) mapping_ = *Mapping::map(page_.descriptor(), kMemoryPageBytes, Access::kReadWrite);
-    return reinterpret_cast<MemorySlot*>(mapping_.writable() + kMemorySlotsOffset);
+  MemoryPage::Slot* slots() {
+    if (!mapping_.valid())
+      mapping_ = *Mapping::map(page_.descriptor(), kMemoryPageBytes, Mapping::Access::kReadWrite);
+    return reinterpret_cast<MemoryPage::Slot*>(mapping_.writable() + kMemorySlotsOffset);
   }
   MemoryPage page_ = *MemoryPage::create(1001, 0, 7, memory_headroom());
   Mapping mapping_;
@@ -28,7 +29,8 @@ class MemoryPageTest : public ::testing::Test {
 
 // Goal:   the layout is the contract between a supervisor and engines of another build.
 TEST_F(MemoryPageTest, HasThisLayout) {
-  static_assert(sizeof(MemoryPageHeader) == 32 && sizeof(MemoryLimits) == 16 && sizeof(MemorySlot) == 16);
+  static_assert(sizeof(MemoryPage::Header) == 32 && sizeof(MemoryPage::Limits) == 16 &&
+                sizeof(MemoryPage::Slot) == 16);
   static_assert(kMemoryLimitsOffset == 128 && kMemorySlotsOffset == 256);
   EXPECT_EQ(kMemoryPageBytes, 256u + 1024 * 16);
 }
@@ -68,7 +70,7 @@ TEST_F(MemoryPageTest, IsFoundAgainByASuccessor) {
 // Goal:   whatever an engine writes there, sums are sums and the supervisor goes on.
 TEST_F(MemoryPageTest, BearsAnythingThatAnEngineWrites) {
   ASSERT_TRUE(page_.give(1) && page_.give(2) && page_.give(3));
-  std::memset(static_cast<void*>(slots()), 0xff, kMemorySlots * sizeof(MemorySlot));
+  std::memset(static_cast<void*>(slots()), 0xff, kMemorySlots * sizeof(MemoryPage::Slot));
   EXPECT_EQ(page_.held(), kManyBytes);
   EXPECT_EQ(bytes_of_others(mapping_, 0), kManyBytes);
   page_.take_back(2);
@@ -85,7 +87,7 @@ TEST_F(MemoryPageTest, RefusesWhatIsNoPage) {
   const auto longer = create_memory("longer", kMemoryPageBytes + 4096, memory_headroom());
   EXPECT_EQ(MemoryPage::adopt(copy_of(*longer)).error().code(), Code::kProtocol);
   static_cast<void>(slots());
-  reinterpret_cast<MemoryPageHeader*>(mapping_.writable())->abi_version = 0;
+  reinterpret_cast<MemoryPage::Header*>(mapping_.writable())->abi_version = 0;
   EXPECT_EQ(MemoryPage::adopt(copy_of(page_.descriptor())).error().code(), Code::kVersion);
 }
 

@@ -50,7 +50,7 @@ struct Visitor {
   pid_t pid = -1;
 };
 
-class PeerTest : public testing::TestWithParam<PidfdSource> {
+class PeerTest : public testing::TestWithParam<PeerIdentity::Source> {
  protected:
   // True if this kernel has the way at all.
   static bool available(const Descriptor& connection) {
@@ -85,7 +85,8 @@ TEST_P(PeerTest, RefusesOneThatHasEnded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sources, PeerTest,
-                         testing::Values(PidfdSource::kBest, PidfdSource::kSocket, PidfdSource::kNumber));
+                         testing::Values(PeerIdentity::Source::kBest, PeerIdentity::Source::kSocket,
+                                         PeerIdentity::Source::kNumber));
 
 // Goal:   a process that this one cannot see is served where the kernel gives a handle on it, and else
 //         refused with the remedy.
@@ -101,7 +102,7 @@ TEST_P(PeerTest, KnowsOneThatItCannotSee) {
     const pid_t inner = fork();
     if (inner == 0) {
       const auto peer = peer_identity(connection, GetParam());
-      if (GetParam() == PidfdSource::kNumber) {
+      if (GetParam() == PeerIdentity::Source::kNumber) {
         const bool told = !peer && peer.error().code() == Code::kDenied &&
                           peer.error().message().find("--pid host") != std::string::npos &&
                           peer.error().message().find("hostPID") != std::string::npos;

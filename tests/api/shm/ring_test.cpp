@@ -24,7 +24,7 @@ struct Ring {
 
   static Command command(std::uint64_t plan) {
     Command c;
-    c.kind = CommandKind::kStart;
+    c.kind = Command::Kind::kStart;
     c.lane = 3;
     c.plan = plan;
     for (std::uint64_t i = 0; i < MUSTER_WAITS_MAX; ++i) c.waits[i] = plan * 10 + i;

@@ -56,7 +56,7 @@ TEST(RingThreads, DeliverEveryCommandThroughSleepAndWake) {
     RingWriter<> writer({&tail, slots.data(), &head, &engine_asleep}, kCapacity);
     for (std::uint64_t i = 0; i < kCommands; ++i) {
       Command command;
-      command.kind = CommandKind::kSignal;
+      command.kind = Command::Kind::kSignal;
       command.lane = static_cast<std::uint16_t>(i);
       command.plan = i;
       command.waits[0] = i * 3;

@@ -19,6 +19,8 @@
 namespace muster::shm {
 namespace {
 
+using Access = Mapping::Access;
+
 using ::testing::HasSubstr;
 
 const Headroom kPlenty{};
@@ -182,7 +184,7 @@ TEST(Segments, CarryACommandAndItsVerdict) {
   RingWriter<> writer = ring_writer(*submission, *completion);
   RingReader<> reader = ring_reader(engine.submission, engine.completion);
   Command command;
-  command.kind = CommandKind::kStart;
+  command.kind = Command::Kind::kStart;
   command.plan = 1234;
   for (std::uint32_t i = 0; i < kRingCapacity; ++i) ASSERT_EQ(writer.push(command), Code::kOk);
   EXPECT_EQ(writer.push(command), Code::kBusy);

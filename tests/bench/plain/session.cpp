@@ -92,7 +92,8 @@ void muster::client::show_units(muster_session*, const void*, const shm::UnitFig
 muster_status_t muster::client::mark_step(muster_session*, std::uint64_t) {
   return MUSTER_OK;
 }
-muster::Result<std::unique_ptr<muster::client::UnitWatch>> muster::client::watch_units(const WatchedSet&) {
+muster::Result<std::unique_ptr<muster::client::UnitWatch>> muster::client::watch_units(
+    const UnitWatch::Set&) {
   return std::unique_ptr<UnitWatch>();
 }
 void muster::client::abort_group(muster_session*, muster_group, std::string_view) {}

@@ -38,7 +38,7 @@ class RingClient {
   void push(const shm::Command& command) { ASSERT_EQ(ring_.push(command), Code::kOk); }
   void start(std::uint64_t plan, muster_lane lane, std::uint64_t wait = 0) {
     shm::Command command;
-    command.kind = shm::CommandKind::kStart;
+    command.kind = shm::Command::Kind::kStart;
     command.lane = static_cast<std::uint16_t>(lane);
     command.plan = plan;
     command.waits[0] = wait;
@@ -47,7 +47,7 @@ class RingClient {
   }
   void start_at(std::uint64_t plan, muster_lane lane, std::uint64_t source, std::uint64_t target) {
     shm::Command command;
-    command.kind = shm::CommandKind::kStartAt;
+    command.kind = shm::Command::Kind::kStartAt;
     command.lane = static_cast<std::uint16_t>(lane);
     command.plan = plan;
     command.waits[shm::kSourceOffsetAt] = source;
@@ -57,7 +57,7 @@ class RingClient {
   }
   void reset(muster_lane lane) {
     shm::Command command;
-    command.kind = shm::CommandKind::kResetLane;
+    command.kind = shm::Command::Kind::kResetLane;
     command.lane = static_cast<std::uint16_t>(lane);
     push(command);
   }
@@ -77,7 +77,7 @@ class RingClient {
     return shm::CounterReader(completion_.page()).value(which);
   }
   // The failure that has stopped the lane.
-  Result<shm::LaneFailure> failure(muster_lane lane) {
+  Result<shm::CompletionReader::LaneFailure> failure(muster_lane lane) {
     return shm::CompletionReader(completion_.page(), submission_.writable_header()).failure(lane);
   }
 

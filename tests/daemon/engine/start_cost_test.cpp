@@ -165,21 +165,21 @@ class StartCost : public ::testing::Test {
   void recount(const Part& part, std::uint64_t count, const std::vector<std::uint64_t>& sources,
                const std::vector<std::uint64_t>& targets) {
     shm::Command last;
-    last.kind = shm::CommandKind::kRecount;
+    last.kind = shm::Command::Kind::kRecount;
     last.plan = part.plan;
     last.deadline_ns = count;
-    const auto list = [&](shm::CountList which, const std::vector<std::uint64_t>& numbers) {
+    const auto list = [&](shm::Command::CountList which, const std::vector<std::uint64_t>& numbers) {
       if (numbers.empty()) return;
       ASSERT_LE(numbers.size(), std::size_t{MUSTER_WAITS_MAX});
       shm::Command command;
-      command.kind = shm::CommandKind::kNumbers;
+      command.kind = shm::Command::Kind::kNumbers;
       command.lane = static_cast<std::uint16_t>(which);
       std::copy(numbers.begin(), numbers.end(), command.waits);
       seats_[part.rank]->client.push(command);
       last.waits[static_cast<std::size_t>(which)] = numbers.size();
     };
-    list(shm::CountList::kSourceCounts, sources);
-    list(shm::CountList::kTargetCounts, targets);
+    list(shm::Command::CountList::kSourceCounts, sources);
+    list(shm::Command::CountList::kTargetCounts, targets);
     seats_[part.rank]->client.push(last);
   }
 

@@ -233,7 +233,7 @@ class Programs final : public Graph::Actions {
       graph_.finished(finished.step_index, now_, finished.failure);
     });
   }
-  void start(std::uint32_t rank, std::uint32_t lane, Plan* plan, const Bases& bases, std::uint32_t one,
+  void start(std::uint32_t rank, std::uint32_t lane, Plan* plan, const Share::Bases& bases, std::uint32_t one,
              std::uint32_t other) {
     auto& users = users_[rank];
     Request request{Rank(rank), lane, graph_.lanes()[Rank(rank)].lane(lane).next_value(), plan, {}, Nanos(1)};

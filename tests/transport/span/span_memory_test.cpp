@@ -96,7 +96,7 @@ TEST_F(SpanMemory, StopsEarlyRequestsWithoutEnd) {
       [&] { return std::ranges::all_of(aheads_, [](const Ahead& each) { return each.outcome.over(); }); }));
   cluster_->connect(0, 1, 1);
   ASSERT_TRUE(cluster_->until([&] { return cluster_->are_connected(0, 1); }));
-  EXPECT_LE(memory_.used, 2 * BudgetedPieces::kStep) << "a new connection begins without them";
+  EXPECT_LE(memory_.used, 2 * MemoryBudget::Pieces::kStep) << "a new connection begins without them";
   communicators_.clear();
   cluster_ = nullptr;
   EXPECT_EQ(memory_.used, 0u);
@@ -115,8 +115,8 @@ TEST_F(SpanMemory, GivesBackWhatHasEnded) {
     aheads_.clear();
     number_ = 0;
   }
-  EXPECT_GT(memory_.highest, 2 * BudgetedPieces::kStep);
-  EXPECT_LE(memory_.used, 2 * BudgetedPieces::kStep);
+  EXPECT_GT(memory_.highest, 2 * MemoryBudget::Pieces::kStep);
+  EXPECT_LE(memory_.used, 2 * MemoryBudget::Pieces::kStep);
 }
 
 // Goal:   a plan for which there is no memory is refused, and takes none.

@@ -9,6 +9,10 @@
 namespace muster::blame {
 namespace {
 
+using Confidence = Report::Confidence;
+using Diagnosis = Report::Diagnosis;
+using Process = RankState::Process;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -28,7 +32,7 @@ Snapshot job_of(std::uint32_t world) {
     RankState state;
     state.attached = true;
     state.pid = static_cast<std::int32_t>(1000 + rank);
-    state.process = ProcessState::kRunning;
+    state.process = Process::kRunning;
     s.ranks.push_back(state);
   }
   return s;
@@ -60,7 +64,7 @@ std::size_t add(Snapshot& s, const Facts& facts) {
 
 std::vector<std::uint32_t> ranks_of(const Report& report) {
   std::vector<std::uint32_t> ranks;
-  for (const Culprit& culprit : report.culprits) ranks.push_back(culprit.rank);
+  for (const Report::Culprit& culprit : report.culprits) ranks.push_back(culprit.rank);
   return ranks;
 }
 
@@ -83,10 +87,10 @@ TEST(Blame, FindsNothingWrongWithWhatIsYoung) {
 // Goal:   a job in which nothing moves because its processes are stopped is not healthy, though nobody waits.
 TEST(Blame, NamesProcessesThatAreStoppedBetweenOperations) {
   Snapshot s = job_of(4);
-  s.ranks[1].process = ProcessState::kStopped;
-  s.ranks[2].process = ProcessState::kStopped;
+  s.ranks[1].process = Process::kStopped;
+  s.ranks[2].process = Process::kStopped;
   s.ranks[3].attached = false;
-  s.ranks[3].process = ProcessState::kDead;  // nobody's
+  s.ranks[3].process = Process::kDead;  // nobody's
   const Report report = assess(s);
   EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
   EXPECT_THAT(ranks_of(report), ElementsAre(1, 2));
@@ -116,7 +120,7 @@ TEST(Blame, NamesExactlyTheMissingRanks) {
 // Method: ranks 30 and 31 wait in the world, for all others; 29 of those wait in a group of 30 for rank 5.
 TEST(Blame, BlamesTheOneWhomThirtyWaitForAndNotTheTwoAhead) {
   for (const std::int64_t ahead_since : {1, 5'000}) {  // whether those ahead came first or last
-    for (const ProcessState state : {ProcessState::kRunning, ProcessState::kStopped}) {
+    for (const Process state : {Process::kRunning, Process::kStopped}) {
       Snapshot s = job_of(32);
       add(s, {0, {30, 31}, range(0, 30), Path::kEngine, ahead_since});
       std::vector<std::uint32_t> stuck = range(0, 30);
@@ -124,8 +128,7 @@ TEST(Blame, BlamesTheOneWhomThirtyWaitForAndNotTheTwoAhead) {
       const std::size_t inner = add(s, {1, stuck, {5}, Path::kEngine, 3'000});
       s.ranks[5].process = state;
       const Report report = assess(s);
-      EXPECT_EQ(report.diagnosis,
-                state == ProcessState::kStopped ? Diagnosis::kStopped : Diagnosis::kNotJoined);
+      EXPECT_EQ(report.diagnosis, state == Process::kStopped ? Diagnosis::kStopped : Diagnosis::kNotJoined);
       EXPECT_THAT(ranks_of(report), ElementsAre(5));
       EXPECT_EQ(report.wait, inner) << "the oldest incomplete operation is that of the 30";
       // Also in the diagnosis of the two ahead, whose missing ranks are innocent.
@@ -188,9 +191,9 @@ TEST(Blame, AdvisesWhatCanBeFollowed) {
 TEST(Blame, PrefersAProcessThatIsIllToOneThatOnlyHasNotCome) {
   Snapshot s = job_of(5);
   add(s, {0, {0}, {1, 2, 3, 4}});
-  s.ranks[1].process = ProcessState::kFrozen;
+  s.ranks[1].process = Process::kFrozen;
   s.ranks[1].where = "/sys/fs/cgroup/job";
-  s.ranks[2].process = ProcessState::kStopped;
+  s.ranks[2].process = Process::kStopped;
   s.ranks[3].attached = false;
   const Report report = assess(s);
   EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
@@ -201,7 +204,7 @@ TEST(Blame, PrefersAProcessThatIsIllToOneThatOnlyHasNotCome) {
   EXPECT_THAT(cause, HasSubstr("rank 1 is frozen with its cgroup"));
   EXPECT_THAT(cause, HasSubstr("rank 3 is not attached"));
   EXPECT_THAT(text_of(s, report), HasSubstr("process frozen in /sys/fs/cgroup/job"));
-  s.ranks[4].process = ProcessState::kDead;
+  s.ranks[4].process = Process::kDead;
   EXPECT_EQ(assess(s).diagnosis, Diagnosis::kDead);
 }
 
@@ -313,7 +316,7 @@ TEST(Blame, NamesTheLanesOfOneOperationOfUnequalAmounts) {
       "one operation is on several lanes: lane a at rank 0, lane b at rank 1, lane c at rank 2; start it on "
       "the same lane at all ranks";
   constexpr char kSeveral[] = "its members are in different operations: rank 0 (g4: gather";
-  const auto said = [](const std::function<void(std::uint32_t rank, Operation&)>& change) {
+  const auto said = [](const std::function<void(std::uint32_t rank, Wait::Operation&)>& change) {
     Snapshot s = job_of(3);
     for (const std::uint32_t rank : {0u, 1u, 2u}) {
       Wait& wait = s.waits[add(s, {4, {rank}, {(rank + 1) % 3}})];
@@ -325,12 +328,13 @@ TEST(Blame, NamesTheLanesOfOneOperationOfUnequalAmounts) {
     }
     return because(s, assess(s));
   };
-  EXPECT_THAT(said([](std::uint32_t, Operation&) {}), HasSubstr(kOne));
-  EXPECT_THAT(said([](std::uint32_t rank, Operation& what) { what.common = rank == 2 ? "77" : "5f3a"; }),
-              HasSubstr(kSeveral));
-  EXPECT_THAT(said([](std::uint32_t, Operation& what) { what.common.clear(); }), HasSubstr(kSeveral))
+  EXPECT_THAT(said([](std::uint32_t, Wait::Operation&) {}), HasSubstr(kOne));
+  EXPECT_THAT(
+      said([](std::uint32_t rank, Wait::Operation& what) { what.common = rank == 2 ? "77" : "5f3a"; }),
+      HasSubstr(kSeveral));
+  EXPECT_THAT(said([](std::uint32_t, Wait::Operation& what) { what.common.clear(); }), HasSubstr(kSeveral))
       << "a daemon of another release does not say it";
-  EXPECT_THAT(said([](std::uint32_t, Operation& what) { what.tag = 7; }), HasSubstr(kSeveral));
+  EXPECT_THAT(said([](std::uint32_t, Wait::Operation& what) { what.tag = 7; }), HasSubstr(kSeveral));
 }
 
 TEST(Blame, SaysThatARunAndAStartDoNotMeet) {
@@ -354,7 +358,7 @@ TEST(Blame, NamesTheReaderForWhomAMissingRankWaits) {
   EXPECT_EQ(assess(s).diagnosis, Diagnosis::kSlow) << "a reader that runs is about to have read";
   EXPECT_THAT(text_of(s, assess(s)),
               HasSubstr("done     rank 0, waiting until rank 1 has read what it gave"));
-  s.ranks[1].process = ProcessState::kStopped;
+  s.ranks[1].process = Process::kStopped;
   const Report report = assess(s);
   EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
   EXPECT_EQ(report.confidence, Confidence::kHigh);
@@ -398,7 +402,7 @@ TEST(Blame, CallsAnOperationThatAllHaveComeToSlowAndLooksFurther) {
   // One that has come and was stopped inside is no matter of speed.
   s.waits.pop_back();
   s.waits[0].inside = {0, 1};
-  s.ranks[1].process = ProcessState::kStopped;
+  s.ranks[1].process = Process::kStopped;
   const Report report = assess(s);
   EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
   EXPECT_THAT(ranks_of(report), ElementsAre(1));
@@ -408,7 +412,7 @@ TEST(Blame, RulesOutOnlyWhatItHasSeen) {
   Snapshot s = job_of(2);
   add(s, {0, {0}, {1}});
   EXPECT_THAT(text_of(s, assess(s)), HasSubstr("a dead, stopped or frozen process"));
-  s.ranks[1].process = ProcessState::kUnknown;
+  s.ranks[1].process = Process::kUnknown;
   const Report report = assess(s);
   EXPECT_EQ(report.confidence, Confidence::kMedium);
   EXPECT_THAT(text_of(s, report), Not(HasSubstr("a dead, stopped or frozen process")));
@@ -418,7 +422,7 @@ TEST(Blame, PrintsOperationAgesAndTheLastThatAMissingRankDid) {
   Snapshot s = job_of(16);
   add(s, {0, range(0, 15), {15}, Path::kEngine, 4'000});
   s.ranks[15].heard = ms(9'000);
-  s.ranks[15].finished = LastOperation{"dp", "all_gather", Path::kEngine, 1186, ms(8'000)};
+  s.ranks[15].finished = RankState::LastOperation{"dp", "all_gather", Path::kEngine, 1186, ms(8'000)};
   const std::string text = text_of(s, assess(s));
   EXPECT_THAT(text, HasSubstr("VERDICT  not_joined   confidence high"));
   EXPECT_THAT(text, HasSubstr("group    g0 (id 0, 16 ranks)   op all_reduce #7 (lane small)  4.0 KiB f32"));

@@ -11,6 +11,8 @@
 namespace muster::blame {
 namespace {
 
+using Diagnosis = Report::Diagnosis;
+
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -38,7 +40,7 @@ NodePart part_of(const std::string& node, std::vector<std::uint32_t> ranks, Inst
     state.local = true;
     state.attached = state.was_attached = true;
     state.pid = static_cast<std::int32_t>(1000 + rank);
-    state.process = ProcessState::kRunning;
+    state.process = RankState::Process::kRunning;
   }
   part.snapshot = s;
   return part;
@@ -82,12 +84,12 @@ std::size_t add(NodePart& part, const Seen& seen) {
 
 std::vector<std::uint32_t> ranks_of(const Report& report) {
   std::vector<std::uint32_t> ranks;
-  for (const Culprit& culprit : report.culprits) ranks.push_back(culprit.rank);
+  for (const Report::Culprit& culprit : report.culprits) ranks.push_back(culprit.rank);
   return ranks;
 }
 std::vector<std::uint32_t> missing_in(const Snapshot& merged, std::size_t wait = 0) {
   std::vector<std::uint32_t> ranks;
-  for (const Missing& missing : merged.waits.at(wait).missing) ranks.push_back(missing.rank);
+  for (const Wait::Missing& missing : merged.waits.at(wait).missing) ranks.push_back(missing.rank);
   return ranks;
 }
 Snapshot merged_of(const std::vector<NodePart>& parts) {
@@ -108,7 +110,7 @@ TEST(Merge, NamesExactlyTheMissingRanksOfAllNodes) {
       // An engine knows of no operation to which none of its ranks has come.
       if (!seen.arrived.empty()) add(part, seen);
       for (const std::uint32_t rank : seen.missing)
-        part.snapshot->ranks[rank].process = ProcessState::kStopped;
+        part.snapshot->ranks[rank].process = RankState::Process::kStopped;
     }
     const Snapshot merged = merged_of({parts[0], parts[1]});
     ASSERT_EQ(merged.waits.size(), 1u);
@@ -145,7 +147,7 @@ TEST(Merge, FindsMessagesInCrossedOrder) {
   ASSERT_EQ(merged.waits.size(), 2u);
   const Report report = assess(merged);
   EXPECT_EQ(report.diagnosis, Diagnosis::kDeadlock);
-  EXPECT_EQ(report.confidence, Confidence::kHigh);
+  EXPECT_EQ(report.confidence, Report::Confidence::kHigh);
   EXPECT_THAT(text_of(merged, report),
               HasSubstr("rank 2, whose part is submitted, at position 2 of lane copy\n"));
   for (NodePart* part : {&here, &there}) part->snapshot->queued.front().place.tag = 5;  // another message
@@ -193,7 +195,7 @@ TEST(Merge, BlamesByTheOldestOperationAndNotByTheNode) {
   NodePart there = second();
   add(here, {.group = 1, .takes_part = {0, 1, 2}, .arrived = {0, 1}, .age_ms = 2'000});
   add(there, {.group = 2, .takes_part = {0, 2, 3}, .arrived = {2, 3}, .age_ms = 9'000});
-  here.snapshot->ranks[0].process = ProcessState::kStopped;
+  here.snapshot->ranks[0].process = RankState::Process::kStopped;
   const Report report = assess(merged_of({here, there}));
   EXPECT_EQ(report.wait, 1u) << "it is older, though it is of the second node";
   EXPECT_EQ(report.diagnosis, Diagnosis::kStopped);
@@ -210,7 +212,7 @@ TEST(Merge, HasTheSameVerdictWhateverTheClocksSay) {
     add(there, {.group = 2, .takes_part = {1, 2, 3}, .arrived = {2}, .missing = {3}, .age_ms = 7'000});
     there.snapshot->ranks[3].heard = there.snapshot->now - ms(6'500);
     there.snapshot->ranks[3].finished =
-        LastOperation{"g9", "barrier", Path::kEngine, 4, there.snapshot->now - ms(6'600)};
+        RankState::LastOperation{"g9", "barrier", Path::kEngine, 4, there.snapshot->now - ms(6'600)};
     const Snapshot merged = merged_of({here, there});
     const Report report = assess(merged);
     EXPECT_EQ(merged.now - merged.waits[1].since, ms(7'000));
@@ -250,7 +252,7 @@ TEST(Merge, KnowsNothingOfANodeThatIsAway) {
   merged = merged_of({here, away("node02", {2, 3})});
   report = assess(merged);
   EXPECT_EQ(report.diagnosis, Diagnosis::kUnknown);
-  EXPECT_EQ(report.confidence, Confidence::kLow);
+  EXPECT_EQ(report.confidence, Report::Confidence::kLow);
   EXPECT_THAT(ranks_of(report), ElementsAre(2, 3));
   EXPECT_THAT(text_of(merged, report),
               HasSubstr("rank 2   on node02: unknown, because node node02 is away: no route to host\n"));
@@ -261,7 +263,7 @@ TEST(Merge, KnowsNothingOfANodeThatIsAway) {
   report = assess(merged_of({here, away("node02", {2, 3})}));
   EXPECT_EQ(report.diagnosis, Diagnosis::kNotJoined) << "this much is known";
   EXPECT_THAT(ranks_of(report), ElementsAre(1, 2, 3));
-  EXPECT_EQ(report.confidence, Confidence::kMedium);
+  EXPECT_EQ(report.confidence, Report::Confidence::kMedium);
 
   merged = merged_of({away("node01", {0, 1}), away("node02", {2, 3})});
   EXPECT_EQ(assess(merged).diagnosis, Diagnosis::kUnknown);
@@ -323,10 +325,10 @@ TEST(Merge, DoesNotBelieveANodeAboutOthers) {
   add(here, {.arrived = {0}, .missing = {1}});
   add(there, {.arrived = {2, 3, 1}, .missing = {0}});
   there.snapshot->ranks[1] = there.snapshot->ranks[2];
-  there.snapshot->ranks[1].process = ProcessState::kDead;
+  there.snapshot->ranks[1].process = RankState::Process::kDead;
   Snapshot merged = merged_of({here, there});
   EXPECT_THAT(missing_in(merged), ElementsAre(1));
-  EXPECT_EQ(merged.ranks[1].process, ProcessState::kRunning);
+  EXPECT_EQ(merged.ranks[1].process, RankState::Process::kRunning);
   there.snapshot->ranks[3].local = false;
   there.snapshot->waits[0].arrived.clear();
   merged = merged_of({here, there});

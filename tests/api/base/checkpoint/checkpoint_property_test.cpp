@@ -52,12 +52,13 @@ std::vector<std::int64_t> array_of(const Layout& layout, std::int64_t rank) {
 // The files, as the members write them: from their own arrays, by the plan.
 std::vector<std::vector<std::int64_t>> files_of(const WritePlan& plan, const Layout& layout) {
   std::vector<std::vector<std::int64_t>> files;
-  for (const SavedFile& file : plan.record.files) files.emplace_back(file.bytes / sizeof(std::int64_t));
+  for (const CheckpointRecord::File& file : plan.record.files)
+    files.emplace_back(file.bytes / sizeof(std::int64_t));
   for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
     const std::vector<std::int64_t> array = array_of(layout, rank);
     const Index own = dense_strides(layout.dims(), layout.local_shape(rank));
     const auto pieces = layout.pieces(rank);
-    for (const BoxIndex& place : boxes_of(plan, rank)) {
+    for (const WritePlan::BoxIndex& place : boxes_of(plan, rank)) {
       const SavedBox& saved = plan.record.tensors[place.tensor].boxes[place.box];
       const auto piece = std::ranges::find(pieces, saved.box, &Layout::Piece::box);
       EXPECT_NE(piece, pieces.end()) << "a member writes what it does not have";
@@ -139,8 +140,8 @@ TEST(CheckpointProperty, ReplicasWriteAboutEqually) {
     std::uint64_t all = 0, largest = 0;
     for (int t = 0; t < 40; ++t) {
       const auto elements = static_cast<std::int64_t>(1 + random.below(1000));
-      const Layout layout =
-          *Layout::make(std::vector<std::int64_t>{elements}, {MeshAxis{"r", ranks, Placement::replicate()}});
+      const Layout layout = *Layout::make(std::vector<std::int64_t>{elements},
+                                          {Layout::Axis{"r", ranks, Placement::replicate()}});
       for (std::int64_t rank = 0; rank < ranks; ++rank)
         members[static_cast<std::size_t>(rank)].push_back(
             test::own_tensor("t" + std::to_string(t), layout, rank, MUSTER_U8));
@@ -149,7 +150,7 @@ TEST(CheckpointProperty, ReplicasWriteAboutEqually) {
     }
     const auto plan = plan_write(members, 0);
     ASSERT_TRUE(plan);
-    for (const SavedFile& file : plan->record.files)
+    for (const CheckpointRecord::File& file : plan->record.files)
       EXPECT_LE(file.bytes, all / static_cast<std::uint64_t>(ranks) + largest);
   }
 }

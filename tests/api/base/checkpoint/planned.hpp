@@ -30,14 +30,14 @@ inline std::vector<std::vector<checkpoint::OwnTensor>> members_of(const std::str
 }
 
 inline Layout rows(std::vector<std::int64_t> shape, std::int64_t ranks) {
-  return *Layout::make(shape, {MeshAxis{"shard", ranks, Placement::shard(0)}});
+  return *Layout::make(shape, {Layout::Axis{"shard", ranks, Placement::shard(0)}});
 }
 
 // Rows cut by tp, and what tp left by FSDP: dp outermost.
 inline Layout strided_rows(std::int64_t rows, std::int64_t tp, std::int64_t dp) {
   const std::int64_t shape[] = {rows};
-  return *Layout::make(shape,
-                       {MeshAxis{"dp", dp, Placement::shard(0)}, MeshAxis{"tp", tp, Placement::shard(0)}});
+  return *Layout::make(
+      shape, {Layout::Axis{"dp", dp, Placement::shard(0)}, Layout::Axis{"tp", tp, Placement::shard(0)}});
 }
 
 }  // namespace muster::test

@@ -50,7 +50,7 @@ TEST(ReadPlan, ACornerOfABox) {
   ASSERT_TRUE(plan);
   const Layout quarters =
       *Layout::make(std::vector<std::int64_t>{4, 6},
-                    {MeshAxis{"a", 2, Placement::shard(0)}, MeshAxis{"b", 2, Placement::shard(1)}});
+                    {Layout::Axis{"a", 2, Placement::shard(0)}, Layout::Axis{"b", 2, Placement::shard(1)}});
   const auto slices = plan_read(plan->record.tensors[0], quarters.pieces(3));
   ASSERT_EQ(slices.size(), 1U);
   EXPECT_EQ(slices[0].within, (Index{2, 3}));

@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 // Goal:   case C2 (ours): replicas share the writing: what several have, the one with the fewest bytes
 //         writes.
 TEST(WritePlan, ReplicasShareTheWriting) {
-  const Layout all = *Layout::make(std::vector<std::int64_t>{8}, {MeshAxis{"r", 3, Placement::replicate()}});
+  const Layout all =
+      *Layout::make(std::vector<std::int64_t>{8}, {Layout::Axis{"r", 3, Placement::replicate()}});
   std::vector<std::vector<OwnTensor>> members(3);
   for (std::int64_t rank = 0; rank < 3; ++rank)
     for (const char* name : {"a", "b", "c", "d"})
@@ -27,8 +28,9 @@ TEST(WritePlan, ReplicasShareTheWriting) {
   ASSERT_TRUE(plan) << plan.error().message();
   EXPECT_EQ(plan->record.step, 7U);
   EXPECT_THAT(plan->writers, ElementsAre(0, 1, 2));
-  EXPECT_THAT(boxes_of(*plan, 0), ElementsAre(BoxIndex{0, 0}, BoxIndex{3, 0}));  // a tie goes to the lowest
-  EXPECT_THAT(boxes_of(*plan, 1), ElementsAre(BoxIndex{1, 0}));
+  EXPECT_THAT(boxes_of(*plan, 0),
+              ElementsAre(WritePlan::BoxIndex{0, 0}, WritePlan::BoxIndex{3, 0}));  // a tie goes to the lowest
+  EXPECT_THAT(boxes_of(*plan, 1), ElementsAre(WritePlan::BoxIndex{1, 0}));
   EXPECT_EQ(plan->record.files[0].bytes, 64U);
   EXPECT_EQ(plan->record.tensors[3].boxes[0].at, 32U);
 }
@@ -36,7 +38,7 @@ TEST(WritePlan, ReplicasShareTheWriting) {
 // Goal: a large box makes its writer the last choice for the next ones.
 TEST(WritePlan, CountsBytesAndNotBoxes) {
   const auto replicated = [](std::int64_t n) {
-    return *Layout::make(std::vector<std::int64_t>{n}, {MeshAxis{"r", 2, Placement::replicate()}});
+    return *Layout::make(std::vector<std::int64_t>{n}, {Layout::Axis{"r", 2, Placement::replicate()}});
   };
   std::vector<std::vector<OwnTensor>> members(2);
   for (std::int64_t rank = 0; rank < 2; ++rank)
@@ -60,7 +62,7 @@ TEST(WritePlan, AnEmptyShardMeetsNoOther) {
     for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
       const auto places = boxes_of(*plan, rank);
       EXPECT_EQ(places.size(), layout.local_elements(rank) == 0 ? 0U : 1U) << n << " rank " << rank;
-      for (const BoxIndex& place : places)
+      for (const WritePlan::BoxIndex& place : places)
         elements += plan->record.tensors[0].boxes[place.box].box.elements();
     }
     EXPECT_EQ(elements, n);

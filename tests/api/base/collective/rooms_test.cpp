@@ -14,6 +14,8 @@
 namespace muster {
 namespace {
 
+using Offsets = Rooms::Offsets;
+
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kBytes = 480;  // of each buffer
@@ -47,7 +49,7 @@ struct Half {
   Status check(const Offsets& to) const { return rooms().check(what, at(planned), to); }
 };
 
-Half half_of(muster_op op, std::int32_t index, std::int32_t ranks, const ShareCounts& counts) {
+Half half_of(muster_op op, std::int32_t index, std::int32_t ranks, const Share::Counts& counts) {
   muster_collective said = MUSTER_COLLECTIVE_INIT;
   said.op = op;
   said.dtype = MUSTER_F32;
@@ -133,7 +135,7 @@ TEST(Rooms, ShiftTheAddressesOfTheShare) {
   Half half = half_of(MUSTER_ALL_REDUCE, 0, 2, {.count = 20});
   half.planned = {80, 160};
   const Share share = half.at(half.planned);
-  const Bases moved = half.rooms().bases(share, {0, 400});
+  const Share::Bases moved = half.rooms().bases(share, {0, 400});
   EXPECT_EQ(moved.source, address(kOne, 0));
   EXPECT_EQ(moved.target, address(kOther, 400));
   const Half empty = half_of(MUSTER_ALL_REDUCE, 0, 2, {});
@@ -164,7 +166,7 @@ struct Drawing {
     half.target_buffer = below(4) == 0 ? kOther : kOne;
     half.planned = {offset(), offset()};
     if (below(3) == 0) half.planned.target = half.planned.source;
-    ShareCounts said{.count = below(12)};
+    Share::Counts said{.count = below(12)};
     said.in_place = half.planned.source == half.planned.target && half.target_buffer == kOne;
     const bool cut_source = has_source_blocks(op, index == 0), cut_target = has_target_blocks(op, index == 0);
     if (has_agreed_blocks(op) && below(3) == 0) {
@@ -240,7 +242,7 @@ TEST(Rooms, AllowWhatAPlanMadeThereCouldDo) {
       ++(expected ? allowed : refused);
       if (!expected) continue;
       const Share share = half->at(to);
-      const Bases bases = rooms.bases(half->at(half->planned), to);
+      const Share::Bases bases = rooms.bases(half->at(half->planned), to);
       ASSERT_EQ(bases.source, share.source);
       ASSERT_EQ(bases.target, share.target);
     }

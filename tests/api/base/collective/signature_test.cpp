@@ -23,14 +23,14 @@ Collective collective(muster_op op, std::uint64_t count = 0) {
   return c;
 }
 
-Signature sign(const Collective& c, std::int32_t index = 0, const ShareCounts& counts = {}) {
+Signature sign(const Collective& c, std::int32_t index = 0, const Share::Counts& counts = {}) {
   return signature_of(c, *make_share(c, index, 4, counts), 4);
 }
 
 // The members of a group of four, whose world ranks are 10, 13, 16, 19.
 class Members {
  public:
-  Members& add(const Collective& c, const ShareCounts& counts = {}, std::string_view site = "") {
+  Members& add(const Collective& c, const Share::Counts& counts = {}, std::string_view site = "") {
     const auto index = static_cast<std::int32_t>(parties_.size());
     collectives_.push_back(c);
     shares_.push_back(*make_share(c, index, 4, counts));
@@ -209,7 +209,7 @@ TEST(Difference, NamesTheSharedBlockThatLiesElsewhere) {
   c.shared_memory = 5;
   const Counts end_to_end{0, 77, 2, 5};
   const Counts moved{0, 0, 9, 5};
-  ShareCounts said;
+  Share::Counts said;
   said.target_offsets = end_to_end;
   Members alike;
   alike.add(c).add(c, said).add(c).add(c);

@@ -73,7 +73,7 @@ inline void draw_shard(Random& random, const SaidLayout& said, SaidAxis& axis) {
     axis.given = drawn_lengths(random, *counts.begin(), axis.ranks);
   else if (even && random.below(3) == 0)
     axis.fused = drawn_lengths(random, *counts.begin(), drawn_number(random, 1, 3));
-  axis.kind = PlacementKind::kShard;
+  axis.kind = Placement::Kind::kShard;
 }
 
 enum class Partials : std::uint8_t { kNone, kSome };
@@ -81,16 +81,16 @@ enum class Partials : std::uint8_t { kNone, kSome };
 inline SaidLayout drawn_layout(Random& random, const Items& shape, const Items& mesh, Partials partials) {
   SaidLayout said;
   said.shape = shape;
-  said.order = random.below(4) == 0 ? ShardOrder::kOutermostFirst : ShardOrder::kInnermostFirst;
+  said.order = random.below(4) == 0 ? Layout::Order::kOutermostFirst : Layout::Order::kInnermostFirst;
   for (const std::int64_t ranks : mesh) said.axes.push_back(SaidAxis{ranks});
   for (std::size_t k = 0; k < mesh.size(); ++k) {
-    SaidAxis& axis = said.axes[said.order == ShardOrder::kOutermostFirst ? k : mesh.size() - 1 - k];
+    SaidAxis& axis = said.axes[said.order == Layout::Order::kOutermostFirst ? k : mesh.size() - 1 - k];
     const std::uint64_t what = random.below(8);
     if (what < 5 && !shape.empty()) draw_shard(random, SaidLayout(said), axis);
     if (what == 5 && partials == Partials::kSome) {
       constexpr muster_redop kRedops[] = {MUSTER_SUM, MUSTER_SUM, MUSTER_AVG,
                                           MUSTER_MAX, MUSTER_MIN, MUSTER_PROD};
-      axis.kind = PlacementKind::kPartial;
+      axis.kind = Placement::Kind::kPartial;
       axis.redop = kRedops[random.below(std::size(kRedops))];
     }
   }

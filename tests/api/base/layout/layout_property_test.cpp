@@ -32,7 +32,7 @@ Items array_of_pieces(const Layout& layout, std::int64_t rank) {
 Items coordinates_of(const SaidLayout& said, std::int64_t rank, bool replicated) {
   Items found = said.coordinates(rank);
   for (std::size_t axis = 0; axis < found.size(); ++axis)
-    if ((said.axes[axis].kind == PlacementKind::kReplicate) != replicated) found[axis] = 0;
+    if ((said.axes[axis].kind == Placement::Kind::kReplicate) != replicated) found[axis] = 0;
   return found;
 }
 
@@ -50,7 +50,7 @@ void expect_cover(const SaidLayout& said, const std::vector<Items>& arrays) {
   for (std::int64_t rank = 0; rank < said.ranks(); ++rank) {
     Items others = said.coordinates(rank);
     for (std::size_t axis = 0; axis < others.size(); ++axis)
-      if (said.axes[axis].kind == PlacementKind::kShard) others[axis] = 0;
+      if (said.axes[axis].kind == Placement::Kind::kShard) others[axis] = 0;
     const Items& array = arrays[static_cast<std::size_t>(rank)];
     Items& all = of_shards[others];
     all.insert(all.end(), array.begin(), array.end());
@@ -90,7 +90,7 @@ TEST(LayoutProperty, PiecesAreThoseOfAReplay) {
     expect_cover(said, arrays);
     for (std::size_t dim = 0; dim < shape.size(); ++dim)
       strided += std::count_if(said.axes.begin(), said.axes.end(), [dim](const SaidAxis& axis) {
-                   return axis.ranks > 1 && axis.kind == PlacementKind::kShard && axis.dim == dim;
+                   return axis.ranks > 1 && axis.kind == Placement::Kind::kShard && axis.dim == dim;
                  }) > 1;
     if (HasFailure()) return;
   }

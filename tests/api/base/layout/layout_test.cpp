@@ -17,8 +17,8 @@ using test::Items;
 
 constexpr std::int64_t kLongest = std::numeric_limits<std::int64_t>::max();
 
-Layout layout_of(const Items& shape, std::vector<MeshAxis> axes,
-                 ShardOrder order = ShardOrder::kInnermostFirst) {
+Layout layout_of(const Items& shape, std::vector<Layout::Axis> axes,
+                 Layout::Order order = Layout::Order::kInnermostFirst) {
   Result<Layout> layout = Layout::make(shape, std::move(axes), order);
   EXPECT_TRUE(layout.has_value()) << layout.error().text();
   return layout.value();
@@ -26,7 +26,7 @@ Layout layout_of(const Items& shape, std::vector<MeshAxis> axes,
 
 // `items` rows over FSDP `fsdp` and, inside it, tp `tp`: rank d·tp + t.
 Layout strided(std::int64_t items, std::int64_t tp, std::int64_t fsdp,
-               ShardOrder order = ShardOrder::kInnermostFirst) {
+               Layout::Order order = Layout::Order::kInnermostFirst) {
   return layout_of({items}, {{"dp_shard", fsdp, Placement::shard(0)}, {"tp", tp, Placement::shard(0)}},
                    order);
 }
@@ -34,7 +34,7 @@ Layout strided(std::int64_t items, std::int64_t tp, std::int64_t fsdp,
 // The rows of a rank of a layout of one dim.
 Items rows(const Layout& layout, std::int64_t rank) {
   Items found;
-  for (const Interval& interval : layout.intervals(rank, 0))
+  for (const Split::Interval& interval : layout.intervals(rank, 0))
     for (std::int64_t i = 0; i < interval.length; ++i) found.push_back(interval.offset + i);
   return found;
 }
@@ -47,7 +47,7 @@ Items all_rows(const Layout& layout) {
   return found;
 }
 
-std::string refusal(const Items& shape, std::vector<MeshAxis> axes) {
+std::string refusal(const Items& shape, std::vector<Layout::Axis> axes) {
   const Result<Layout> layout = Layout::make(shape, std::move(axes));
   EXPECT_FALSE(layout.has_value());
   if (layout.has_value()) return "";
@@ -96,7 +96,7 @@ TEST(Layouts, CutTheInnermostAxisFirst) {
 }
 
 TEST(Layouts, CutTheOutermostAxisFirstIfToldSo) {
-  const Layout layout = strided(8, 2, 2, ShardOrder::kOutermostFirst);
+  const Layout layout = strided(8, 2, 2, Layout::Order::kOutermostFirst);
   EXPECT_EQ(all_rows(layout), (Items{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
@@ -274,7 +274,7 @@ TEST(Layouts, RefuseShapesThatAreNone) {
 }
 
 TEST(Layouts, RefuseAxesThatAreNone) {
-  EXPECT_EQ(refusal({4}, std::vector<MeshAxis>(9)), "9 axes; at most 8 are possible");
+  EXPECT_EQ(refusal({4}, std::vector<Layout::Axis>(9)), "9 axes; at most 8 are possible");
   EXPECT_EQ(refusal({4}, {{"tp", 0, Placement::replicate()}}),
             "axis 0 (tp) has 0 ranks; it must have 1 or more");
   EXPECT_EQ(refusal({4}, {{"dp", 256, Placement::replicate()}, {"tp", 257, Placement::replicate()}}),
@@ -289,7 +289,7 @@ TEST(Layouts, RefuseAxesThatAreNone) {
 
 TEST(Layouts, KeepTheirLimits) {
   const Split ones = Split::fused(Split::ceil(), Items(1024, 2));  // each rank has every second item
-  const MeshAxis axis{"", 2, Placement::shard(0, ones)};
+  const Layout::Axis axis{"", 2, Placement::shard(0, ones)};
   EXPECT_EQ(layout_of({2048}, {axis}).pieces(1).size(), 1024u);
   EXPECT_EQ(refusal({2048, 2048}, {axis, {"", 2, Placement::shard(1, ones)}}),
             "dim 1 has up to 1024 intervals, which makes more than 65536 pieces of a rank");
@@ -302,7 +302,7 @@ TEST(Layouts, OfTheMostRanksCutTheLongestDim) {
   const Layout layout =
       layout_of({kLongest}, {{"", 256, Placement::shard(0)}, {"", 256, Placement::shard(0)}});
   EXPECT_EQ(layout.ranks(), 65536);
-  const Interval last = layout.intervals(65535, 0).back();
+  const Split::Interval last = layout.intervals(65535, 0).back();
   EXPECT_EQ(last.offset + last.length, kLongest);
 }
 

@@ -16,6 +16,7 @@
 namespace muster::test {
 namespace {
 
+using Overlap = Redistribution::Overlap;
 using Ranks = Redistribution::Ranks;
 
 struct Case {
@@ -82,7 +83,7 @@ double whole(const SaidLayout& said, std::int64_t rank, const Value& value) {
   Items ranks{rank};
   std::vector<std::size_t> axes;  // outermost first
   for (std::size_t axis = 0; axis < said.axes.size(); ++axis) {
-    if (said.axes[axis].kind != PlacementKind::kPartial) continue;
+    if (said.axes[axis].kind != Placement::Kind::kPartial) continue;
     axes.push_back(axis);
     Items more;
     for (std::int64_t r : ranks) {
@@ -112,7 +113,7 @@ Arrays<double> addends(const Case& c) {
     std::uint64_t which = 17;
     const Items at = c.from.coordinates(rank);
     for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if (c.from.axes[axis].kind == PlacementKind::kPartial)
+      if (c.from.axes[axis].kind == Placement::Kind::kPartial)
         which = which * 31 + static_cast<std::uint64_t>(at[axis]) + 1;
     std::vector<double> array;
     for (const std::int64_t element : c.from_arrays[static_cast<std::size_t>(rank)])
@@ -124,7 +125,8 @@ Arrays<double> addends(const Case& c) {
   return arrays;
 }
 
-void reduce_along(const SaidLayout& said, const AxisReduction& reduction, Arrays<double>& arrays) {
+void reduce_along(const SaidLayout& said, const Redistribution::AxisReduction& reduction,
+                  Arrays<double>& arrays) {
   for (std::int64_t rank = 0; rank < said.ranks(); ++rank) {
     if (said.coordinates(rank)[reduction.axis] != 0) continue;
     const Items ranks = line(said, rank, reduction.axis);
@@ -154,7 +156,8 @@ void expect_values(const Case& c, const Redistribution& move) {
       tensor[static_cast<std::size_t>(element)] = whole(c.from, rank, [&](std::int64_t r) {
         return arrays[static_cast<std::size_t>(r)][*find(c.from_arrays, r, element)];
       });
-  for (const AxisReduction& reduction : move.reductions()) reduce_along(c.from, reduction, arrays);
+  for (const Redistribution::AxisReduction& reduction : move.reductions())
+    reduce_along(c.from, reduction, arrays);
   Arrays<double> after = carried(move, arrays, std::nan(""));
   for (std::vector<double>& array : after)
     for (double& value : array) value *= move.scale();
@@ -213,10 +216,11 @@ void expect_fair(const Case& c, const Redistribution& move, const std::vector<Ov
     if (array.empty()) continue;
     Items addend = c.from.coordinates(rank);
     for (std::size_t axis = 0; axis < addend.size(); ++axis) {
-      const bool partial = c.from.axes[axis].kind == PlacementKind::kPartial;
+      const bool partial = c.from.axes[axis].kind == Placement::Kind::kPartial;
       const auto& reductions = move.reductions();
-      const bool gone = std::any_of(reductions.begin(), reductions.end(),
-                                    [axis](const AxisReduction& r) { return r.axis == axis; });
+      const bool gone =
+          std::any_of(reductions.begin(), reductions.end(),
+                      [axis](const Redistribution::AxisReduction& r) { return r.axis == axis; });
       if (!partial || gone) addend[axis] = 0;
     }
     std::set<std::int64_t>& receivers = served[{array, addend}][rank];
@@ -262,7 +266,7 @@ void expect_lists(const Case& c, const Redistribution& move) {
 // Goal: a redistribution that is one reduction is recognised, and each rank keeps its part of the new layout.
 void expect_part_reduction(const Case& c, const Redistribution& move, std::uint64_t& found) {
   bool is_one = c.ranks == Ranks::kSame && !move.reductions().empty() && move.scale() == 1;
-  for (const AxisReduction& reduction : move.reductions())
+  for (const Redistribution::AxisReduction& reduction : move.reductions())
     is_one = is_one && reduction.redop == move.reductions()[0].redop;
   for (std::int64_t rank = 0; is_one && rank < c.to.ranks(); ++rank)
     for (const std::int64_t element : c.to_arrays[static_cast<std::size_t>(rank)])
@@ -271,9 +275,9 @@ void expect_part_reduction(const Case& c, const Redistribution& move, std::uint6
   if (!is_one) return;
   ++found;
   for (std::int64_t rank = 0; rank < c.to.ranks(); ++rank) {
-    const PartReduction reduction = move.part_reduction(rank).value();
+    const Redistribution::PartReduction reduction = move.part_reduction(rank).value();
     std::int64_t peers = 1;
-    for (const AxisReduction& each : move.reductions()) peers *= c.from.axes[each.axis].ranks;
+    for (const Redistribution::AxisReduction& each : move.reductions()) peers *= c.from.axes[each.axis].ranks;
     ASSERT_EQ(static_cast<std::int64_t>(reduction.ranks.size()), peers);
     ASSERT_TRUE(std::ranges::is_sorted(reduction.ranks));
     ASSERT_EQ(std::ranges::count(reduction.ranks, rank), 1);
@@ -305,16 +309,16 @@ bool shards_become_partial(const Case& c) {
   if (c.ranks == Ranks::kOther) return false;
   for (std::size_t to = 0; to < c.to.axes.size(); ++to)
     for (std::size_t from = 0; from < c.from.axes.size(); ++from)
-      if (c.to.axes[to].kind == PlacementKind::kPartial && c.from.axes[from].kind == PlacementKind::kShard &&
-          c.to.axes[to].ranks > 1 && c.to.axes[to].ranks == c.from.axes[from].ranks &&
-          stride_of(c.to, to) == stride_of(c.from, from))
+      if (c.to.axes[to].kind == Placement::Kind::kPartial &&
+          c.from.axes[from].kind == Placement::Kind::kShard && c.to.axes[to].ranks > 1 &&
+          c.to.axes[to].ranks == c.from.axes[from].ranks && stride_of(c.to, to) == stride_of(c.from, from))
         return true;
   return false;
 }
 
 bool has_odd_partial(const SaidLayout& said) {
   return std::any_of(said.axes.begin(), said.axes.end(), [](const SaidAxis& axis) {
-    return axis.ranks > 1 && axis.kind == PlacementKind::kPartial && axis.redop != MUSTER_SUM &&
+    return axis.ranks > 1 && axis.kind == Placement::Kind::kPartial && axis.redop != MUSTER_SUM &&
            axis.redop != MUSTER_AVG;
   });
 }

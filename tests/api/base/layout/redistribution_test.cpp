@@ -10,12 +10,14 @@
 namespace muster {
 namespace {
 
+using Overlap = Redistribution::Overlap;
+
 using test::Arrays;
 using test::Items;
-using Reductions = std::vector<AxisReduction>;
+using Reductions = std::vector<Redistribution::AxisReduction>;
 using Ranks = Redistribution::Ranks;
 
-Layout layout_of(const Items& shape, std::vector<MeshAxis> axes) {
+Layout layout_of(const Items& shape, std::vector<Layout::Axis> axes) {
   Result<Layout> layout = Layout::make(shape, std::move(axes));
   EXPECT_TRUE(layout.has_value()) << layout.error().text();
   return layout.value();
@@ -61,8 +63,8 @@ void expect_carries(const Layout& from, const Layout& to, Ranks ranks = Ranks::k
 }
 
 // The parts that `rank` receives: the sender of each, with its offset and length in dim 0.
-std::vector<std::pair<std::int64_t, Interval>> givers(const Redistribution& move, std::int64_t rank) {
-  std::vector<std::pair<std::int64_t, Interval>> found;
+std::vector<std::pair<std::int64_t, Split::Interval>> givers(const Redistribution& move, std::int64_t rank) {
+  std::vector<std::pair<std::int64_t, Split::Interval>> found;
   const std::vector<Overlap> overlaps = move.receives(rank).value();
   for (const Overlap& overlap : overlaps)
     found.push_back({overlap.from, {overlap.box.offset[0], overlap.box.length[0]}});
@@ -139,7 +141,7 @@ TEST(Redistributions, OfAddendsReduceBeforeTheyMove) {
   EXPECT_EQ(to_shard.reductions(), (Reductions{{0, MUSTER_MAX}}));
   EXPECT_EQ(to_shard.scale(), 1.0);
   EXPECT_TRUE(to_shard.moves());
-  EXPECT_EQ(givers(to_shard, 3), (std::vector<std::pair<std::int64_t, Interval>>{{3, {6, 1}}}));
+  EXPECT_EQ(givers(to_shard, 3), (std::vector<std::pair<std::int64_t, Split::Interval>>{{3, {6, 1}}}));
   EXPECT_FALSE(redistribution(over(4, Placement::partial()), over(4, Placement::replicate())).moves());
 }
 
@@ -147,7 +149,7 @@ TEST(Redistributions, OfAddendsReduceBeforeTheyMove) {
 TEST(Redistributions, OfAddendsToShardsAreOneReduction) {
   const Redistribution rows = redistribution(over(4, Placement::partial()), over(4, Placement::shard(0)));
   ASSERT_TRUE(rows.is_part_reduction());
-  const PartReduction reduction = rows.part_reduction(2).value();
+  const Redistribution::PartReduction reduction = rows.part_reduction(2).value();
   EXPECT_EQ(reduction.ranks, (Items{0, 1, 2, 3}));
   EXPECT_EQ(reduction.blocks, (std::vector<std::vector<Block>>{{{0, 2}}, {{2, 2}}, {{4, 2}}, {{6, 1}}}));
   // Columns are pieces, but for those that follow one another.
@@ -266,7 +268,7 @@ TEST(Redistributions, ToAnotherNumberOfRanksReadEachSavedBoxOnce) {
   const Layout saved = over(4, Placement::shard(0), 10);
   const Layout wanted = over(3, Placement::shard(0), 10);
   const Redistribution move = redistribution(saved, wanted, Ranks::kOther);
-  using Givers = std::vector<std::pair<std::int64_t, Interval>>;
+  using Givers = std::vector<std::pair<std::int64_t, Split::Interval>>;
   EXPECT_EQ(givers(move, 0), (Givers{{0, {0, 3}}, {1, {3, 1}}}));
   EXPECT_EQ(givers(move, 1), (Givers{{1, {4, 2}}, {2, {6, 2}}}));
   EXPECT_EQ(givers(move, 2), (Givers{{2, {8, 1}}, {3, {9, 1}}}));

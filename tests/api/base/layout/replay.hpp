@@ -15,6 +15,8 @@
 
 namespace muster::test {
 
+using Kind = Placement::Kind;
+
 using Items = std::vector<std::int64_t>;
 
 enum class Rule : std::uint8_t { kCeil, kBalanced, kAligned, kGiven };
@@ -22,7 +24,7 @@ enum class Rule : std::uint8_t { kCeil, kBalanced, kAligned, kGiven };
 // How an axis is said.
 struct SaidAxis {
   std::int64_t ranks = 1;
-  PlacementKind kind = PlacementKind::kReplicate;
+  Kind kind = Kind::kReplicate;
   std::size_t dim = 0;
   Rule rule = Rule::kCeil;
   std::int64_t grain = 1;
@@ -38,11 +40,10 @@ struct SaidAxis {
     return fused.empty() ? split : Split::fused(split, fused);
   }
 
-  MeshAxis axis(std::size_t index) const {
-    MeshAxis axis{fmt::format("a{}", index), ranks, Placement::replicate()};
-    if (kind == PlacementKind::kShard)
-      axis.placement = Placement::shard(static_cast<std::int32_t>(dim), split());
-    if (kind == PlacementKind::kPartial) axis.placement = Placement::partial(redop);
+  Layout::Axis axis(std::size_t index) const {
+    Layout::Axis axis{fmt::format("a{}", index), ranks, Placement::replicate()};
+    if (kind == Kind::kShard) axis.placement = Placement::shard(static_cast<std::int32_t>(dim), split());
+    if (kind == Kind::kPartial) axis.placement = Placement::partial(redop);
     return axis;
   }
 
@@ -86,7 +87,7 @@ struct SaidAxis {
 struct SaidLayout {
   Items shape{};
   std::vector<SaidAxis> axes{};
-  ShardOrder order = ShardOrder::kInnermostFirst;
+  Layout::Order order = Layout::Order::kInnermostFirst;
 
   std::int64_t ranks() const {
     std::int64_t product = 1;
@@ -113,9 +114,8 @@ struct SaidLayout {
     for (std::size_t i = 0; i < items.size(); ++i) items[i] = static_cast<std::int64_t>(i);
     const Items at = coordinates(rank);
     for (std::size_t k = 0; k < axes.size(); ++k) {
-      const std::size_t axis = order == ShardOrder::kOutermostFirst ? k : axes.size() - 1 - k;
-      if (axes[axis].kind == PlacementKind::kShard && axes[axis].dim == dim)
-        items = axes[axis].part(items, at[axis]);
+      const std::size_t axis = order == Layout::Order::kOutermostFirst ? k : axes.size() - 1 - k;
+      if (axes[axis].kind == Kind::kShard && axes[axis].dim == dim) items = axes[axis].part(items, at[axis]);
     }
     return items;
   }
@@ -135,17 +135,17 @@ struct SaidLayout {
 
   std::string text() const {
     std::string text = fmt::format("shape [{}]{}", fmt::join(shape, ", "),
-                                   order == ShardOrder::kOutermostFirst ? ", outermost first" : "");
+                                   order == Layout::Order::kOutermostFirst ? ", outermost first" : "");
     for (const SaidAxis& axis : axes)
-      text += axis.kind == PlacementKind::kReplicate ? fmt::format(" | {} replicate", axis.ranks)
-              : axis.kind == PlacementKind::kShard
+      text += axis.kind == Kind::kReplicate ? fmt::format(" | {} replicate", axis.ranks)
+              : axis.kind == Kind::kShard
                   ? fmt::format(" | {} shard({}) {}", axis.ranks, axis.dim, axis.split().name())
                   : fmt::format(" | {} partial({})", axis.ranks, axis.redop);
     return text;
   }
 
   Result<Layout> make() const {
-    std::vector<MeshAxis> list;
+    std::vector<Layout::Axis> list;
     for (std::size_t axis = 0; axis < axes.size(); ++axis) list.push_back(axes[axis].axis(axis));
     return Layout::make(shape, std::move(list), order);
   }
@@ -190,8 +190,8 @@ Arrays<Value> carried(const Redistribution& move, const Arrays<Value>& from, Val
   Arrays<Value> to;
   for (std::int64_t rank = 0; rank < fresh.ranks(); ++rank) {
     std::vector<Value> array(static_cast<std::size_t>(fresh.local_elements(rank)), nothing);
-    const std::vector<Overlap> overlaps = move.receives(rank).value();
-    for (const Overlap& overlap : overlaps) {
+    const std::vector<Redistribution::Overlap> overlaps = move.receives(rank).value();
+    for (const Redistribution::Overlap& overlap : overlaps) {
       const std::vector<Value>& giver = from[static_cast<std::size_t>(overlap.from)];
       for_each_index(overlap.box.length, overlap.box.dims, [&](const Index& index) {
         array.at(place_of(sum(overlap.put, index), fresh.local_shape(rank), fresh.dims())) =

@@ -9,6 +9,8 @@
 namespace muster {
 namespace {
 
+using Interval = Split::Interval;
+
 using Numbers = std::vector<std::int64_t>;
 
 constexpr std::int64_t kItemsMost = std::numeric_limits<std::int64_t>::max();

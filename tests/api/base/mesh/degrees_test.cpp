@@ -207,7 +207,7 @@ TEST(DegreesResolve, SurvivesProductsBeyondSixtyFourBits) {
 TEST(DegreesResolve, AcceptsReplicatedDataParallelismWithTensorParallelism) {
   const auto degrees = Degrees{.dp_replicate = 4, .dp_shard = 1, .tp = 2}.resolve(8);
   ASSERT_TRUE(degrees) << why(degrees);
-  EXPECT_EQ(degrees->data_parallel(), DataParallel::kDdp);
+  EXPECT_EQ(degrees->data_parallel(), Degrees::DataParallel::kDdp);
 }
 
 // ---- predicates and sequence length
@@ -229,7 +229,7 @@ TEST(Degrees, ShardsParametersOverContextParallelismAlone) {
   const Degrees degrees = *Degrees{.cp = 4}.resolve(4);
   EXPECT_EQ(degrees.dp_shard, 1);
   EXPECT_TRUE(degrees.fsdp_enabled());
-  EXPECT_EQ(degrees.data_parallel(), DataParallel::kFsdp);
+  EXPECT_EQ(degrees.data_parallel(), Degrees::DataParallel::kFsdp);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 
 MeshDescription described(const Degrees& degrees, std::int64_t world,
-                          const std::vector<Flatten>& flattens = {}) {
+                          const std::vector<Mesh::Flatten>& flattens = {}) {
   return describe(GroupList(Mesh::build(degrees, world, flattens).value()));
 }
 
@@ -23,7 +23,7 @@ TEST(MeshDescription, ShowsDimsWithTheirMembers) {
   EXPECT_EQ(mesh.data_parallel, "hsdp");
   EXPECT_EQ(mesh.world, 8u);
   std::vector<std::string> names;
-  for (const DimDescription& dim : mesh.dims) names.push_back(dim.kind + " " + dim.name);
+  for (const MeshDescription::Dim& dim : mesh.dims) names.push_back(dim.kind + " " + dim.name);
   EXPECT_THAT(names,
               ElementsAre("basic pp", "basic dp_replicate", "basic dp_shard", "basic cp", "basic domain",
                           "basic tp", "derived dp", "derived dp_shard_cp", "derived dp_cp", "derived weight",
@@ -54,13 +54,13 @@ TEST(MeshDescription, OfAWorldOfOneHasNoGroups) {
   EXPECT_EQ(mesh.groups_per_rank_max, 0u);
   EXPECT_EQ(mesh.data_parallel, "none");
   EXPECT_TRUE(std::none_of(mesh.dims.begin(), mesh.dims.end(),
-                           [](const DimDescription& dim) { return dim.enabled; }));
+                           [](const MeshDescription::Dim& dim) { return dim.enabled; }));
 }
 
 TEST(MeshDescription, ShowsTheExpertViewWhereThereIsOne) {
   const MeshDescription mesh = described({.dp_shard = 4, .tp = 2, .ep = 4}, 8);
   const auto efsdp = std::find_if(mesh.dims.begin(), mesh.dims.end(),
-                                  [](const DimDescription& dim) { return dim.name == "efsdp"; });
+                                  [](const MeshDescription::Dim& dim) { return dim.name == "efsdp"; });
   ASSERT_NE(efsdp, mesh.dims.end());
   EXPECT_EQ(efsdp->kind, "expert");
   EXPECT_EQ(efsdp->size, 2u);

@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 using Set = std::vector<std::uint32_t>;
 
-GroupList listed(const Degrees& degrees, std::int64_t world, std::vector<Flatten> flattens = {}) {
+GroupList listed(const Degrees& degrees, std::int64_t world, std::vector<Mesh::Flatten> flattens = {}) {
   const auto mesh = Mesh::build(degrees, world, flattens);
   if (!mesh) {
     ADD_FAILURE() << mesh.error().text();
@@ -157,7 +157,7 @@ TEST(GroupList, IsInCanonicalOrder) {
   std::vector<std::string> order;
   std::uint32_t lowest_before = 0;
   for (std::uint32_t i = 0; i < list.size(); ++i) {
-    const MeshGroup group = list.group(GroupId(i));
+    const GroupList::Group group = list.group(GroupId(i));
     EXPECT_EQ(group.id.value, i);
     EXPECT_TRUE(std::is_sorted(group.ranks.begin(), group.ranks.end()));
     if (order.empty() || order.back() != group.name) {

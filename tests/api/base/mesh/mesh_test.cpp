@@ -12,10 +12,13 @@
 namespace muster::mesh {
 namespace {
 
+using ViewId = Mesh::ViewId;
+using DimId = Mesh::DimId;
+
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-Mesh built(const Degrees& degrees, std::int64_t world, std::vector<Flatten> flattens = {}) {
+Mesh built(const Degrees& degrees, std::int64_t world, std::vector<Mesh::Flatten> flattens = {}) {
   auto mesh = Mesh::build(degrees, world, flattens);
   if (!mesh) {
     ADD_FAILURE() << mesh.error().text();
@@ -66,7 +69,7 @@ std::vector<Rank> ranks_of_view(const Mesh& mesh, Rank rank, ViewId id) {
 TEST(MeshRanks, AreRowMajorWithTpInnermost) {
   const Mesh mesh = built({.pp = 2, .dp_replicate = 2, .dp_shard = 3, .cp = 2, .domain = 2, .tp = 2}, 96);
   // ((((1·2 + 0)·3 + 2)·2 + 1)·2 + 0)·2 + 1
-  const Coordinates expected{1, 0, 2, 1, 0, 1};
+  const Mesh::Coordinates expected{1, 0, 2, 1, 0, 1};
   EXPECT_EQ(mesh.rank_of(expected)->value, 69u);
   EXPECT_EQ(mesh.coordinates(Rank(69)), expected);
 }
@@ -84,7 +87,7 @@ TEST(MeshRanks, RoundTripThroughCoordinatesForRandomDegrees) {
     const Mesh mesh = built(degrees, world);
     SCOPED_TRACE(::testing::Message()
                  << "seed " << kSeed << " round " << round << " " << degrees.canonical());
-    Coordinates odometer{};
+    Mesh::Coordinates odometer{};
     for (std::uint32_t rank = 0; rank < mesh.world(); ++rank) {
       ASSERT_EQ(mesh.coordinates(Rank(rank)), odometer);
       ASSERT_EQ(mesh.rank_of(odometer)->value, rank);
@@ -156,7 +159,7 @@ TEST(MeshDims, LoaderPlaceIsReplicateTimesShardsPlusShard) {
   const Mesh mesh = built({.pp = 2, .dp_replicate = 2, .dp_shard = 4, .cp = 2, .tp = 2}, 64);
   const DimId dp = mesh.find("dp").value();
   for (std::uint32_t rank = 0; rank < 64; ++rank) {
-    const Coordinates at = mesh.coordinates(Rank(rank));
+    const Mesh::Coordinates at = mesh.coordinates(Rank(rank));
     EXPECT_EQ(mesh.coordinate(Rank(rank), dp), at[1] * 4 + at[2]);
   }
 }
@@ -283,7 +286,7 @@ TEST(MeshFlatten, IsIdempotentForTheSameMembers) {
   const DimId first = mesh.find("dp_tp").value();
   EXPECT_EQ(mesh.flatten("dp_tp", members).value(), first);
   EXPECT_EQ(mesh.dim(first).size, 8u);
-  EXPECT_EQ(mesh.dim(first).kind, DimKind::kFlatten);
+  EXPECT_EQ(mesh.dim(first).kind, Mesh::Dim::Kind::kFlatten);
   const std::size_t dims = mesh.dim_count();
   const std::vector<std::string> dp{"dp_replicate", "dp_shard"};
   EXPECT_EQ(mesh.flatten("dp", dp).value(), mesh.find("dp").value());
@@ -305,7 +308,7 @@ TEST(MeshFlatten, AcceptsFlattenedMembersAndDimsOfSizeOneBetweenThem) {
 // Goal:   case M9, and every rule of the table of derived dims.
 TEST(MeshFlatten, RefusesEachMistakeWithItsValues) {
   struct Case {
-    Flatten flatten;
+    Mesh::Flatten flatten;
     std::string expected;
   };
   const Case cases[] = {
@@ -333,7 +336,7 @@ TEST(MeshFlatten, RefusesEachMistakeWithItsValues) {
       {{"taken", {"cp", "tp"}}, "the name stands for dp_shard, cp already"},
   };
   for (const Case& c : cases) {
-    const std::vector<Flatten> flattens{{"taken", {"dp_shard", "cp"}}, c.flatten};
+    const std::vector<Mesh::Flatten> flattens{{"taken", {"dp_shard", "cp"}}, c.flatten};
     EXPECT_THAT(
         why(Mesh::build({.dp_replicate = 2, .dp_shard = 2, .cp = 2, .tp = 2}, 16, flattens), Code::kConfig),
         HasSubstr(c.expected));
@@ -363,7 +366,7 @@ TEST(MeshFlatten, FoldsDomainIntoTheShardDim) {
 }
 
 TEST(MeshFlatten, HasALimit) {
-  std::vector<Flatten> flattens;
+  std::vector<Mesh::Flatten> flattens;
   for (std::size_t i = 0; i < kFlattenCountMax; ++i)
     flattens.push_back({fmt::format("flat_{}", i), {"cp", "tp"}});
   EXPECT_TRUE(Mesh::build({}, 8, flattens));
@@ -391,7 +394,7 @@ TEST(MeshSlice, HasTheNamesOfItsDimsAndOfTheirProducts) {
     const auto names = [&mesh](ViewId slice) {
       std::vector<std::string> known;
       for (std::uint32_t i = 0; i < mesh.dim_count(); ++i) {
-        const MeshDim& dim = mesh.dim(DimId(i));
+        const Mesh::Dim& dim = mesh.dim(DimId(i));
         if (mesh.find(slice, dim.name)) known.push_back(dim.name);
         if (!dim.alias.empty() && mesh.find(slice, dim.alias)) known.push_back(dim.alias);
       }
@@ -426,7 +429,7 @@ TEST(MeshSlice, GivesTheSameHandleForTheSameNames) {
 // Goal:   slices are bounded; what was sliced before still resolves when the table is full.
 // Method: 16 names for pp and 16 for tp times the subsets of the four dims between fill the table exactly.
 TEST(MeshSlice, HasALimit) {
-  std::vector<Flatten> flattens;
+  std::vector<Mesh::Flatten> flattens;
   for (int i = 0; i < 16; ++i) {
     flattens.push_back({fmt::format("outer_{}", i), {"pp"}});
     flattens.push_back({fmt::format("inner_{}", i), {"tp"}});

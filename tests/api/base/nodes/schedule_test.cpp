@@ -44,13 +44,14 @@ class Simulation {
       ASSERT_EQ(schedules_[here].size(), rounds());
       const Round& mine = schedules_[here][r];
       std::size_t matched = 0;
-      for (const Move& receive : mine.receives) {
+      for (const Round::Move& receive : mine.receives) {
         ASSERT_NE(receive.peer, here);
         const auto& sends = schedules_[receive.peer][r].sends;
-        ASSERT_EQ(std::count_if(sends.begin(), sends.end(), [&](const Move& m) { return m.peer == here; }),
-                  1);
+        ASSERT_EQ(
+            std::count_if(sends.begin(), sends.end(), [&](const Round::Move& m) { return m.peer == here; }),
+            1);
         const auto send =
-            std::find_if(sends.begin(), sends.end(), [&](const Move& m) { return m.peer == here; });
+            std::find_if(sends.begin(), sends.end(), [&](const Round::Move& m) { return m.peer == here; });
         ASSERT_EQ(send->first, receive.first);
         ASSERT_EQ(send->last, receive.last);
         ASSERT_EQ(send->result, receive.result);
@@ -69,8 +70,9 @@ class Simulation {
       }
       std::size_t towards = 0;
       for (const Schedule& other : schedules_)
-        towards += static_cast<std::size_t>(std::count_if(other[r].sends.begin(), other[r].sends.end(),
-                                                          [&](const Move& m) { return m.peer == here; }));
+        towards +=
+            static_cast<std::size_t>(std::count_if(other[r].sends.begin(), other[r].sends.end(),
+                                                   [&](const Round::Move& m) { return m.peer == here; }));
       ASSERT_EQ(towards, matched) << "a message that nobody receives";
     }
   }

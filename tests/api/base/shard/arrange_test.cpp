@@ -12,12 +12,14 @@
 namespace muster::shard {
 namespace {
 
+using Unit = Arrangement::Unit;
+
 using math::test::Random;
 using Offsets = std::vector<std::uint64_t>;
 
 // One unit in each module.
-std::vector<ArrangedUnit> in_turn(const std::vector<std::uint64_t>& bytes) {
-  std::vector<ArrangedUnit> units;
+std::vector<Unit> in_turn(const std::vector<std::uint64_t>& bytes) {
+  std::vector<Unit> units;
   for (const std::uint64_t each : bytes)
     units.push_back({.name = std::string(1, static_cast<char>('a' + units.size())),
                      .bytes = each,
@@ -119,9 +121,9 @@ TEST(Arrangements, RefuseABudgetBelowTheLeast) {
 TEST(Arrangements, HoldLessIfAnEmbeddingIsAUnit) {
   constexpr std::uint64_t kEmbedding = std::uint64_t{32000} * 4096 * 2;
   constexpr std::uint64_t kNorm = std::uint64_t{4096} * 2;
-  const std::vector<ArrangedUnit> root{{.name = "root", .bytes = 2 * kEmbedding + kNorm, .apart = true}};
+  const std::vector<Unit> root{{.name = "root", .bytes = 2 * kEmbedding + kNorm, .apart = true}};
   EXPECT_EQ(arrange(root, 1, 0)->bytes, 524'296'192u);
-  const std::vector<ArrangedUnit> wrapped{
+  const std::vector<Unit> wrapped{
       {.name = "tok_emb", .bytes = kEmbedding, .module = 0},
       {.name = "norm, output", .bytes = kNorm + kEmbedding, .module = 1},
   };
@@ -142,8 +144,8 @@ TEST(Places, WithoutBytesOverlapNone) {
   EXPECT_FALSE(overlap(0, 0, 0, 0));
 }
 
-std::vector<ArrangedUnit> drawn_units(Random& random) {
-  std::vector<ArrangedUnit> units;
+std::vector<Unit> drawn_units(Random& random) {
+  std::vector<Unit> units;
   const std::uint64_t largest = random.below(4) == 0 ? 64 : 2000;
   std::size_t module = random.below(3);
   for (std::uint64_t count = 1 + random.below(12); count > 0; --count) {
@@ -157,14 +159,14 @@ std::vector<ArrangedUnit> drawn_units(Random& random) {
 }
 
 // How many modules lie between two units, the nearer one counted.
-std::size_t distance(const std::vector<ArrangedUnit>& units, std::size_t a, std::size_t b) {
+std::size_t distance(const std::vector<Unit>& units, std::size_t a, std::size_t b) {
   std::size_t found = 0;
   for (std::size_t i = std::min(a, b); i < std::max(a, b); ++i)
     found += units[i].module == units[i + 1].module ? 0 : 1;
   return found;
 }
 
-void expect_places(const std::vector<ArrangedUnit>& units, const Arrangement& made) {
+void expect_places(const std::vector<Unit>& units, const Arrangement& made) {
   ASSERT_EQ(made.offsets.size(), units.size());
   for (std::size_t a = 0; a < units.size(); ++a) {
     EXPECT_EQ(made.offsets[a] % 64, 0u);
@@ -178,7 +180,7 @@ void expect_places(const std::vector<ArrangedUnit>& units, const Arrangement& ma
 }
 
 // The bytes of each module. Sets `apart` to the bytes of all units that lie apart.
-std::vector<std::uint64_t> module_bytes(const std::vector<ArrangedUnit>& units, std::uint64_t& apart) {
+std::vector<std::uint64_t> module_bytes(const std::vector<Unit>& units, std::uint64_t& apart) {
   std::vector<std::uint64_t> bytes;
   apart = 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
@@ -196,7 +198,7 @@ TEST(ArrangementProperty, KeepsNearModulesApartWithinTheBudget) {
   for (std::uint64_t seed = 1; seed <= last; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     Random random(seed);
-    const std::vector<ArrangedUnit> units = drawn_units(random);
+    const std::vector<Unit> units = drawn_units(random);
     std::uint64_t apart = 0;
     const std::vector<std::uint64_t> bytes = module_bytes(units, apart);
     const std::uint64_t least = apart + *std::max_element(bytes.begin(), bytes.end());

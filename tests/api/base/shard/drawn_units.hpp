@@ -20,7 +20,7 @@ inline std::size_t cells_of(std::uint64_t bytes) {
 
 // The units of a random program, and their places in memory.
 struct DrawnUnits {
-  std::vector<ScheduledUnit> units;
+  std::vector<UnitSchedule::Facts> units;
   std::size_t depth = 0;  // of the schedule
   std::uint64_t place_bytes = 0, gradient_bytes = 0;
   bool has_root = false;
@@ -29,12 +29,13 @@ struct DrawnUnits {
     has_root = random.below(3) != 0;
     std::size_t module = 0;
     for (std::uint64_t count = 1 + random.below(7); count > 0; --count) {
-      ScheduledUnit unit{.name = std::to_string(units.size()), .module = module};
+      UnitSchedule::Facts unit{.name = std::to_string(units.size()), .module = module};
       unit.bytes = random.below(10) == 0 ? 0 : 1 + random.below(640);
       unit.slice_bytes = unit.bytes / 4;
       unit.parts = random.below(4) == 0 ? static_cast<std::uint32_t>(2 + random.below(2)) : 1;
-      constexpr AfterForward kKinds[] = {AfterForward::kFree, AfterForward::kFree, AfterForward::kKeep,
-                                         AfterForward::kSlice};
+      constexpr UnitSchedule::AfterForward kKinds[] = {
+          UnitSchedule::AfterForward::kFree, UnitSchedule::AfterForward::kFree,
+          UnitSchedule::AfterForward::kKeep, UnitSchedule::AfterForward::kSlice};
       unit.after_forward = kKinds[random.below(4)];
       unit.whole_in_backward = random.below(5) != 0;
       unit.trains = random.below(6) != 0;
@@ -48,9 +49,9 @@ struct DrawnUnits {
   }
 
  private:
-  std::vector<ArrangedUnit> arranged(Random& random) const {
-    std::vector<ArrangedUnit> list;
-    for (const ScheduledUnit& unit : units)
+  std::vector<Arrangement::Unit> arranged(Random& random) const {
+    std::vector<Arrangement::Unit> list;
+    for (const UnitSchedule::Facts& unit : units)
       list.push_back({.name = unit.name,
                       .bytes = unit.bytes,
                       .module = unit.module,
@@ -59,7 +60,7 @@ struct DrawnUnits {
   }
 
   void place(Random& random) {
-    const std::vector<ArrangedUnit> list = arranged(random);
+    const std::vector<Arrangement::Unit> list = arranged(random);
     const std::size_t wanted = random.below(4);
     const std::uint64_t least = arrange(list, 0, 0)->least;
     const std::uint64_t budget = random.below(3) == 0 || least == 0 ? 0 : least + random.below(2 * least + 1);
@@ -71,7 +72,7 @@ struct DrawnUnits {
 
   void place_gradients(Random& random) {
     if (random.below(2) == 0) return;
-    std::vector<ArrangedUnit> list = arranged(random);
+    std::vector<Arrangement::Unit> list = arranged(random);
     for (std::size_t i = 0; i < units.size(); ++i)
       if (!units[i].trains) list[i].bytes = 0;
     const Arrangement places = arrange(list, random.below(2), 0).value();

@@ -28,8 +28,8 @@ constexpr muster_point point_of(Timeline timeline, std::uint64_t value) {
 // A unit that stops being whole is "free0".
 class Recorder final : public UnitOperations {
  public:
-  explicit Recorder(std::span<const ScheduledUnit> units) {
-    for (const ScheduledUnit& unit : units) names_.push_back(unit.name);
+  explicit Recorder(std::span<const UnitSchedule::Facts> units) {
+    for (const UnitSchedule::Facts& unit : units) names_.push_back(unit.name);
     whole_.resize(names_.size());
   }
 
@@ -43,7 +43,7 @@ class Recorder final : public UnitOperations {
     MUSTER_RETURN_IF_ERROR(note("SL", unit, waited));
     return next(Timeline::kCopy);
   }
-  Result<Reduced> reduce(std::size_t unit, UnitReduction how, std::span<const muster_point> waited) override {
+  Result<Reduced> reduce(std::size_t unit, Reduction how, std::span<const muster_point> waited) override {
     hows.push_back(how);
     if (without_gradients) return Reduced{};
     MUSTER_RETURN_IF_ERROR(note("RS", unit, waited));
@@ -83,7 +83,7 @@ class Recorder final : public UnitOperations {
   std::string failing;                  // this operation fails
   std::map<std::string, Points> waits;  // of each operation's latest
   std::vector<GatherFrom> froms;
-  std::vector<UnitReduction> hows;
+  std::vector<Reduction> hows;
 
  private:
   Status note(const std::string& what, std::size_t unit, std::span<const muster_point> waited) {
@@ -106,7 +106,7 @@ struct Model {
   Recorder recorder;
   UnitSchedule schedule;
 
-  Model(const std::vector<ScheduledUnit>& units, std::size_t depth)
+  Model(const std::vector<UnitSchedule::Facts>& units, std::size_t depth)
       : recorder(units), schedule(units, depth, recorder) {
     recorder.schedule = &schedule;
   }
@@ -137,7 +137,7 @@ struct Model {
     expect(schedule.begin_backward(unit, ready));
     return ready;
   }
-  muster_point end_backward(std::size_t unit, BackwardEnd how = {}, std::uint32_t part = 0) {
+  muster_point end_backward(std::size_t unit, UnitSchedule::BackwardEnd how = {}, std::uint32_t part = 0) {
     muster_point reduced = MUSTER_POINT_NONE;
     expect(schedule.end_backward(unit, part, compute(), how, reduced));
     return reduced;
@@ -146,7 +146,7 @@ struct Model {
     begin_forward(unit);
     return end_forward(unit);
   }
-  muster_point backward(std::size_t unit, BackwardEnd how = {}) {
+  muster_point backward(std::size_t unit, UnitSchedule::BackwardEnd how = {}) {
     begin_backward(unit);
     return end_backward(unit, how);
   }
@@ -156,10 +156,10 @@ struct Model {
     for (std::size_t unit = 1; unit < units; ++unit) forward(unit);
     end_forward(0);
   }
-  void backward_blocks(std::size_t units, BackwardEnd how = {}) {
+  void backward_blocks(std::size_t units, UnitSchedule::BackwardEnd how = {}) {
     for (std::size_t unit = units; unit-- > 1;) backward(unit, how);
   }
-  void backward_all(std::size_t units, BackwardEnd how = {}) {
+  void backward_all(std::size_t units, UnitSchedule::BackwardEnd how = {}) {
     begin_backward(0);
     backward_blocks(units, how);
     end_backward(0, how);
@@ -173,15 +173,16 @@ struct Model {
 };
 
 // A root and `blocks` blocks of 64 bytes each, named 0 and on, placed for `depth`.
-inline std::vector<ScheduledUnit> blocks_and_root(std::size_t blocks, AfterForward root,
-                                                  std::size_t depth = 1,
-                                                  AfterForward block = AfterForward::kFree) {
-  std::vector<ArrangedUnit> arranged{{.name = "root", .bytes = 64, .module = 0, .apart = true}};
+inline std::vector<UnitSchedule::Facts> blocks_and_root(
+    std::size_t blocks, UnitSchedule::AfterForward root, std::size_t depth = 1,
+    UnitSchedule::AfterForward block = UnitSchedule::AfterForward::kFree) {
+  std::vector<Arrangement::Unit> arranged{{.name = "root", .bytes = 64, .module = 0, .apart = true}};
   for (std::size_t i = 0; i < blocks; ++i)
     arranged.push_back({.name = std::to_string(i), .bytes = 64, .module = i + 1, .apart = false});
-  for (ArrangedUnit& unit : arranged) unit.apart = unit.apart || block == AfterForward::kKeep;
+  for (Arrangement::Unit& unit : arranged)
+    unit.apart = unit.apart || block == UnitSchedule::AfterForward::kKeep;
   const Arrangement arrangement = arrange(arranged, depth, 0).value();
-  std::vector<ScheduledUnit> units;
+  std::vector<UnitSchedule::Facts> units;
   for (std::size_t i = 0; i < arranged.size(); ++i) {
     units.push_back({.name = arranged[i].name, .module = i, .bytes = 64, .slice_bytes = 16});
     units.back().offset = arrangement.offsets[i];

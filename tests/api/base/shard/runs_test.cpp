@@ -15,10 +15,10 @@ namespace {
 using test::Items;
 using test::SaidAxis;
 using test::SaidLayout;
-using Runs = std::vector<ElementRun>;
+using Runs = std::vector<ShardedParameter::Run>;
 
-Layout layout_of(const Items& shape, std::vector<MeshAxis> axes,
-                 ShardOrder order = ShardOrder::kInnermostFirst) {
+Layout layout_of(const Items& shape, std::vector<Layout::Axis> axes,
+                 Layout::Order order = Layout::Order::kInnermostFirst) {
   Result<Layout> layout = Layout::make(shape, std::move(axes), order);
   EXPECT_TRUE(layout.has_value()) << layout.error().text();
   return layout.value();
@@ -93,7 +93,7 @@ TEST(ShardedParameters, AreWholeWithinTheirTpPart) {
     for (std::int64_t rank = 0; rank < layout.ranks(); ++rank) {
       const ShardedParameter parameter = made(layout, 0, rank);
       EXPECT_EQ(first_dims(parameter.whole_shape(), 1), (Items{4}));
-      EXPECT_EQ(parameter.whole().intervals(rank, 0).front(), (Interval{rank % 2 * 4, 4}));
+      EXPECT_EQ(parameter.whole().intervals(rank, 0).front(), (Split::Interval{rank % 2 * 4, 4}));
       ASSERT_EQ(parameter.runs().size(), static_cast<std::size_t>(fsdp));
       for (std::int64_t member = 0; member < fsdp; ++member)
         EXPECT_EQ(parameter.runs()[static_cast<std::size_t>(member)], (Runs{{member * each, each}}));
@@ -152,7 +152,7 @@ TEST(ShardedParameters, RefuseAnAxisThatIsNoneOrDoesNotShard) {
 
 TEST(ShardedParameters, RefuseToBeCutBeforeAnotherAxisCuts) {
   const Layout layout = layout_of({8}, {{"dp_shard", 2, Placement::shard(0)}, {"tp", 2, Placement::shard(0)}},
-                                  ShardOrder::kOutermostFirst);
+                                  Layout::Order::kOutermostFirst);
   EXPECT_EQ(
       refusal(layout, 0, 0),
       "axis 0 (dp_shard) cuts dim 0 before another axis does, so its shards do not make up what a rank has "
@@ -195,7 +195,7 @@ TEST(ShardedParameters, ThatNobodyShardsAreOneRun) {
 // The places in a whole array that runs name, in their order.
 Items places(const Runs& runs) {
   Items found;
-  for (const ElementRun& run : runs)
+  for (const ShardedParameter::Run& run : runs)
     for (std::int64_t i = 0; i < run.count; ++i) found.push_back(run.offset + i);
   return found;
 }
@@ -213,7 +213,7 @@ Items looked_up(const Items& shard, const Items& whole) {
 // For each member of an axis: the places of the member's elements in the whole array of `rank`.
 std::vector<Items> replayed(const SaidLayout& said, std::size_t axis, std::int64_t rank) {
   SaidLayout whole = said;
-  whole.axes[axis].kind = PlacementKind::kReplicate;
+  whole.axes[axis].kind = Placement::Kind::kReplicate;
   std::int64_t stride = 1;
   for (std::size_t inner = axis + 1; inner < said.axes.size(); ++inner) stride *= said.axes[inner].ranks;
   const std::int64_t first = rank - said.coordinates(rank)[axis] * stride;
@@ -235,11 +235,11 @@ bool divides_evenly(const SaidLayout& said, std::size_t axis) {
 bool cuts_before_another(const SaidLayout& said, std::size_t axis) {
   if (said.axes[axis].ranks == 1) return false;
   SaidLayout whole = said;
-  whole.axes[axis].kind = PlacementKind::kReplicate;
+  whole.axes[axis].kind = Placement::Kind::kReplicate;
   if (!whole.make().has_value()) return true;
   for (std::size_t other = 0; other < said.axes.size(); ++other) {
-    const bool later = said.order == ShardOrder::kOutermostFirst ? other > axis : other < axis;
-    if (later && said.axes[other].ranks > 1 && said.axes[other].kind == PlacementKind::kShard &&
+    const bool later = said.order == Layout::Order::kOutermostFirst ? other > axis : other < axis;
+    if (later && said.axes[other].ranks > 1 && said.axes[other].kind == Placement::Kind::kShard &&
         said.axes[other].dim == said.axes[axis].dim)
       return true;
   }
@@ -262,7 +262,7 @@ TEST(ShardedParameterProperty, HasEachElementInTheRunsOfOneMember) {
     const std::int64_t rank = test::drawn_number(random, 0, said.ranks() - 1);
     SCOPED_TRACE(fmt::format("seed {}: {}, axis {}, rank {}", seed, said.text(), axis, rank));
     const Result<ShardedParameter> parameter = ShardedParameter::make(said.make().value(), axis, rank);
-    if (said.axes[axis].kind != PlacementKind::kShard) {
+    if (said.axes[axis].kind != Placement::Kind::kShard) {
       ASSERT_FALSE(parameter.has_value());
       continue;
     }

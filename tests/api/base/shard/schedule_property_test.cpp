@@ -60,7 +60,7 @@ class Program final : public UnitOperations {
     if (random_.below(12) == 0) operations_left_ = 1 + random_.below(60);
     places_ = lanes_.add_cells(cells_of(drawn_.place_bytes));
     const std::size_t gradients = lanes_.add_cells(cells_of(drawn_.gradient_bytes));
-    for (const ScheduledUnit& unit : drawn_.units) {
+    for (const UnitSchedule::Facts& unit : drawn_.units) {
       UnitTruth truth;
       truth.shard = lanes_.add_cells(4);
       truth.slice = truth.shard + 1;
@@ -85,7 +85,7 @@ class Program final : public UnitOperations {
       step(modules);
       if (broken_) recover();
     }
-    const ScheduleCounts& counts = schedule_.counts();
+    const UnitSchedule::Counts& counts = schedule_.counts();
     tally_.prefetches += counts.prefetches;
     tally_.skipped += counts.prefetches_skipped;
     tally_.gathers += counts.gathers;
@@ -116,7 +116,7 @@ class Program final : public UnitOperations {
         {in_place(unit, content(unit), std::nullopt), {truths_[unit].slice, 1, std::nullopt, content(unit)}});
   }
 
-  Result<Reduced> reduce(std::size_t unit, UnitReduction how, std::span<const muster_point> waits) override {
+  Result<Reduced> reduce(std::size_t unit, Reduction how, std::span<const muster_point> waits) override {
     MUSTER_RETURN_IF_ERROR(fail_now_and_then());
     UnitTruth& truth = truths_[unit];
     if (how.add != truth.shard_sum.has_value() || how.add_partial != truth.partial_sum.has_value())
@@ -225,7 +225,7 @@ class Program final : public UnitOperations {
     std::uint64_t whole = 0;
     std::uint64_t slices = 0;
     for (std::size_t a = 0; a < drawn_.units.size(); ++a) {
-      const ScheduledUnit& unit = drawn_.units[a];
+      const UnitSchedule::Facts& unit = drawn_.units[a];
       (schedule_.is_whole(a) ? whole : slices) += schedule_.is_whole(a) ? unit.bytes : unit.slice_bytes;
       for (std::size_t b = 0; b < a && schedule_.is_whole(a); ++b)
         if (schedule_.is_whole(b) &&
@@ -303,7 +303,7 @@ class Program final : public UnitOperations {
     return true;
   }
 
-  bool backward(std::size_t module, BackwardEnd how) {
+  bool backward(std::size_t module, UnitSchedule::BackwardEnd how) {
     for (std::uint32_t part = 3; part-- > 0;) {
       const Indexes units = with_part(units_of(module), part);
       if (units.empty()) continue;
@@ -333,7 +333,7 @@ class Program final : public UnitOperations {
     return true;
   }
 
-  bool end_backward(std::size_t unit, std::uint32_t part, muster_point after, BackwardEnd how) {
+  bool end_backward(std::size_t unit, std::uint32_t part, muster_point after, UnitSchedule::BackwardEnd how) {
     muster_point reduced = MUSTER_POINT_NONE;
     tally_.kept += how.reduce ? 0 : 1;
     return must(schedule_.end_backward(unit, part, after, how, reduced));
@@ -351,7 +351,7 @@ class Program final : public UnitOperations {
 
   // Whether a unit that stays whole stands in nobody's way.
   bool is_alone(std::size_t unit) const {
-    const ScheduledUnit& one = drawn_.units[unit];
+    const UnitSchedule::Facts& one = drawn_.units[unit];
     for (std::size_t other = 0; other < drawn_.units.size(); ++other)
       if (other != unit &&
           overlap(one.offset, one.bytes, drawn_.units[other].offset, drawn_.units[other].bytes))
@@ -383,8 +383,8 @@ class Program final : public UnitOperations {
 
   // ---- steps -----------------------------------------------------------------------------------
 
-  BackwardEnd drawn_end(bool last) {
-    BackwardEnd how;
+  UnitSchedule::BackwardEnd drawn_end(bool last) {
+    UnitSchedule::BackwardEnd how;
     if (last && random_.below(8) != 0) return how;
     how.reduce = drawn_.gradient_bytes > 0 || random_.below(2) == 0;
     how.all_reduce = last || random_.below(2) == 0;
@@ -401,7 +401,7 @@ class Program final : public UnitOperations {
     for (const std::size_t module : modules) {
       if (!forward(module)) return false;
       if (random_.below(24) == 0)
-        schedule_.set_after_forward(random_.below(drawn_.units.size()), AfterForward::kSlice);
+        schedule_.set_after_forward(random_.below(drawn_.units.size()), UnitSchedule::AfterForward::kSlice);
     }
     if (!drawn_.has_root) return true;
     return must(schedule_.end_forward(0, 0, read("end of root", {0}, {})));
@@ -410,7 +410,7 @@ class Program final : public UnitOperations {
   bool backward_all(const Indexes& modules, bool last) {
     Waits waits;
     std::vector<Access> accesses;
-    const BackwardEnd how = drawn_end(last);
+    const UnitSchedule::BackwardEnd how = drawn_end(last);
     if (drawn_.has_root) {
       if (!begin_backward(0, waits, accesses)) return false;
       kernel("backward of root", {0}, waits, accesses);
@@ -480,7 +480,7 @@ class Program final : public UnitOperations {
     if (ended && *ended != expected)
       note("the end of the step names other units than those that lack a part");
     for (std::size_t i = 0; i < drawn_.units.size(); ++i)
-      if (schedule_.is_whole(i) && drawn_.units[i].after_forward == AfterForward::kFree)
+      if (schedule_.is_whole(i) && drawn_.units[i].after_forward == UnitSchedule::AfterForward::kFree)
         note("a unit is whole between steps");
     for (std::size_t unit = 0; unit < truths_.size(); ++unit)
       if (truths_[unit].whole_sum) note(fmt::format("the gradients of {} were not reduced", unit));

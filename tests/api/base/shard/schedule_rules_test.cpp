@@ -12,6 +12,8 @@
 namespace muster::shard {
 namespace {
 
+using AfterForward = UnitSchedule::AfterForward;
+
 using test::blocks_and_root;
 using test::Model;
 using test::point_of;
@@ -164,7 +166,8 @@ TEST(ScheduleWaits, ShardsThatChangedAreReadAfterTheirPoint) {
   ASSERT_TRUE(model.schedule.begin_step(MUSTER_POINT_NONE, true).ok());
   model.recorder.froms.clear();
   model.forward_all(2);
-  EXPECT_EQ(model.recorder.froms, (std::vector<GatherFrom>{GatherFrom::kChangedShards}))
+  EXPECT_EQ(model.recorder.froms,
+            (std::vector<UnitOperations::GatherFrom>{UnitOperations::GatherFrom::kChangedShards}))
       << "the root's have not changed, and it is whole";
   const Points& waits = model.recorder.waits["AG0"];
   EXPECT_NE(std::find(waits.begin(), waits.end(), optimiser), waits.end());
@@ -172,7 +175,8 @@ TEST(ScheduleWaits, ShardsThatChangedAreReadAfterTheirPoint) {
   ASSERT_TRUE(model.schedule.begin_step(MUSTER_POINT_NONE, true).ok());
   model.recorder.froms.clear();
   model.forward_all(2);
-  EXPECT_EQ(model.recorder.froms, (std::vector<GatherFrom>{GatherFrom::kShards}));
+  EXPECT_EQ(model.recorder.froms,
+            (std::vector<UnitOperations::GatherFrom>{UnitOperations::GatherFrom::kShards}));
 }
 
 TEST(ScheduleWaits, AllShardsWaitForThePointOfTheStep) {
@@ -524,7 +528,8 @@ TEST(ScheduleFailures, EndWithReset) {
     ASSERT_TRUE(model.schedule.begin_step(MUSTER_POINT_NONE, true).ok());
     model.forward_all(3);
     EXPECT_EQ(model.recorder.operations(), "AGroot AG0 SL0 AG1 SL1 SLroot") << failing;
-    EXPECT_EQ(model.recorder.froms, (std::vector<GatherFrom>(3, GatherFrom::kChangedShards)));
+    EXPECT_EQ(model.recorder.froms,
+              (std::vector<UnitOperations::GatherFrom>(3, UnitOperations::GatherFrom::kChangedShards)));
     model.backward_all(3);
     EXPECT_EQ(model.recorder.operations(), "AGroot AG1 AG0 RS1 RS0 RSroot") << failing;
     EXPECT_FALSE(model.recorder.hows.back().add);

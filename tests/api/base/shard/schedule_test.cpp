@@ -11,10 +11,12 @@
 namespace muster::shard {
 namespace {
 
+using AfterForward = UnitSchedule::AfterForward;
+
 using test::blocks_and_root;
 using test::Model;
 
-constexpr BackwardEnd kLater{.reduce = false, .all_reduce = false, .free = false};
+constexpr UnitSchedule::BackwardEnd kLater{.reduce = false, .all_reduce = false, .free = false};
 
 std::size_t count(const std::string& trace, const std::string& what) {
   std::size_t found = 0;
@@ -275,7 +277,7 @@ TEST(UnitSchedules, TakeThePlaceOfWhatIsWholeAndNotInUse) {
   EXPECT_EQ(model.recorder.trace(), "AGroot AG0 free0 AG1 free1");
 }
 
-std::vector<ScheduledUnit> with_a_list() {
+std::vector<UnitSchedule::Facts> with_a_list() {
   auto units = blocks_and_root(3, AfterForward::kKeep);
   units[3].parts = 2;
   return units;
@@ -446,11 +448,13 @@ TEST(UnitSchedules, GatherSlicesInBackward) {
     model.end_forward(0);
     EXPECT_EQ(model.schedule.counts().whole_bytes, 64u + 16 + 16);
     EXPECT_EQ(model.recorder.operations(), step == 0 ? "AGroot AG0 SL0 AG1 SL1" : "AGroot AG0 AG1 SL0 SL1");
-    EXPECT_EQ(model.recorder.froms, (std::vector<GatherFrom>(3, GatherFrom::kChangedShards)));
+    EXPECT_EQ(model.recorder.froms,
+              (std::vector<UnitOperations::GatherFrom>(3, UnitOperations::GatherFrom::kChangedShards)));
     model.recorder.froms.clear();
     model.backward_all(3);
     EXPECT_EQ(model.recorder.operations(), "AG1 AG0 RS1 RS0 RSroot");
-    EXPECT_EQ(model.recorder.froms, (std::vector<GatherFrom>(2, GatherFrom::kSlices)));
+    EXPECT_EQ(model.recorder.froms,
+              (std::vector<UnitOperations::GatherFrom>(2, UnitOperations::GatherFrom::kSlices)));
     model.end_step();
     EXPECT_EQ(model.schedule.counts().whole_bytes, 0u);
   }
@@ -476,7 +480,7 @@ TEST(UnitSchedules, GatherAndReduceOnceForAllMicrobatches) {
     model.begin_step();
     for (int batch = 0; batch < 4; ++batch) model.forward_all(3);
     for (int batch = 0; batch < 4; ++batch) {
-      model.backward_all(3, batch < 3 ? kLater : BackwardEnd{});
+      model.backward_all(3, batch < 3 ? kLater : UnitSchedule::BackwardEnd{});
       EXPECT_EQ(model.schedule.is_whole(1), batch < 3);
     }
     EXPECT_TRUE(model.end_step().empty());

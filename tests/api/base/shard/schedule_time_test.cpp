@@ -33,7 +33,7 @@ class Clock final : public UnitOperations {
   Result<muster_point> slice(std::size_t /*unit*/, std::span<const muster_point> waits) override {
     return run(kGather, 0, waits);
   }
-  Result<Reduced> reduce(std::size_t /*unit*/, UnitReduction /*how*/,
+  Result<Reduced> reduce(std::size_t /*unit*/, Reduction /*how*/,
                          std::span<const muster_point> waits) override {
     const muster_point sent = run(kReduce, times_.scatter, waits);
     return Reduced{sent, run(kAllReduce, times_.all_reduce, {&sent, 1})};
@@ -65,13 +65,13 @@ class Clock final : public UnitOperations {
 
 // The time of one step over `count` units, with so many modules of prefetch.
 std::uint64_t time_of_step(std::size_t count, std::size_t prefetch, Times times) {
-  std::vector<ArrangedUnit> arranged;
+  std::vector<Arrangement::Unit> arranged;
   for (std::size_t i = 0; i < count; ++i) arranged.push_back({"unit", 64, i, false});
   const auto places = arrange(arranged, prefetch, 0);
   const auto gradients = arrange(arranged, 1, 0);
-  std::vector<ScheduledUnit> units;
+  std::vector<UnitSchedule::Facts> units;
   for (std::size_t i = 0; i < count; ++i) {
-    ScheduledUnit unit;
+    UnitSchedule::Facts unit;
     unit.name = "unit";
     unit.module = i;
     unit.bytes = unit.gradient_bytes = 64;

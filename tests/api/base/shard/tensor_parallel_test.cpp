@@ -39,7 +39,7 @@ TEST(TensorParallelNames, KnowALlama) {
 // The length of `dim` on each of `ranks`, for a parameter that the rule cuts.
 std::vector<std::int64_t> lengths(const muster_tp_rule& rule, std::vector<std::int64_t> shape,
                                   std::int64_t ranks, std::size_t dim) {
-  const auto layout = Layout::make(shape, {MeshAxis{"tp", ranks, *tp_placement(rule, shape.size())}});
+  const auto layout = Layout::make(shape, {Layout::Axis{"tp", ranks, *tp_placement(rule, shape.size())}});
   std::vector<std::int64_t> lengths;
   for (std::int64_t rank = 0; rank < ranks; ++rank) lengths.push_back(layout->local_shape(rank)[dim]);
   return lengths;
@@ -81,7 +81,7 @@ TEST(TensorParallelCuts, DivideEachOfFusedTensors) {
   qkv.fused = fused.data();
   qkv.fused_count = 3;
   const std::array<std::int64_t, 2> shape{16, 2};
-  const auto layout = Layout::make(shape, {MeshAxis{"tp", 2, *tp_placement(qkv, 2)}});
+  const auto layout = Layout::make(shape, {Layout::Axis{"tp", 2, *tp_placement(qkv, 2)}});
   std::vector<std::int64_t> first_rows;
   for (const Layout::Piece& piece : layout->pieces(0)) first_rows.push_back(piece.box.offset[0]);
   EXPECT_THAT(first_rows, ElementsAre(0, 8, 12));

@@ -36,7 +36,7 @@ TEST(Shelf, HasCompleteCheckpointsByStep) {
   make(folder, "z", 9);
   std::filesystem::create_directory(folder.path() + "/not-one");
   folder.write("file", "text");
-  const auto staged = StagedFolder::make(folder.path(), "c", 11, Existing::kRefuse);
+  const auto staged = StagedFolder::make(folder.path(), "c", 11, StagedFolder::Existing::kRefuse);
   make(folder, "damaged", 12);
   std::filesystem::resize_file(folder.path() + "/damaged/metadata.json", 9);
   EXPECT_THAT(names_on(folder.path()), ElementsAre("z", "a", "b"));
@@ -89,7 +89,7 @@ TEST(Shelf, RemovingKeepsTheNewestAndTheOneJustMade) {
 // Goal: files that a living process still writes stay, even the older ones; files of a dead process go.
 TEST(Shelf, WhatTheDeadHaveLeftIsRemoved) {
   const test::Folder folder;
-  auto living = StagedFolder::make(folder.path(), "5", 5, Existing::kRefuse);
+  auto living = StagedFolder::make(folder.path(), "5", 5, StagedFolder::Existing::kRefuse);
   std::filesystem::create_directory(StagedFolder::path_of(folder.path(), "4", 4));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   make(folder, "6", 6);

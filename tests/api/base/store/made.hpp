@@ -50,9 +50,10 @@ inline std::vector<std::byte> bytes_of_box(const MadeTensor& tensor, const Box& 
 }
 
 // Writes FOLDER/NAME as the members of the layouts would.
-inline Status make_checkpoint(const std::string& folder, const std::string& name, std::uint64_t step,
-                              const std::vector<MadeTensor>& tensors,
-                              store::Existing existing = store::Existing::kRefuse) {
+inline Status make_checkpoint(
+    const std::string& folder, const std::string& name, std::uint64_t step,
+    const std::vector<MadeTensor>& tensors,
+    store::StagedFolder::Existing existing = store::StagedFolder::Existing::kRefuse) {
   std::vector<std::vector<checkpoint::OwnTensor>> members;
   for (const MadeTensor& tensor : tensors)
     for (std::int64_t rank = 0; rank < tensor.layout.ranks(); ++rank) {
@@ -66,7 +67,7 @@ inline Status make_checkpoint(const std::string& folder, const std::string& name
   for (std::size_t i = 0; i < plan->writers.size(); ++i) {
     auto file = store::DiskFile::create(staged->path() + "/" + plan->record.files[i].name);
     if (!file) return file.error();
-    for (const checkpoint::BoxIndex& place : checkpoint::boxes_of(*plan, plan->writers[i])) {
+    for (const checkpoint::WritePlan::BoxIndex& place : checkpoint::boxes_of(*plan, plan->writers[i])) {
       checkpoint::SavedTensor& saved = plan->record.tensors[place.tensor];
       const auto made = std::ranges::find(tensors, saved.name, &MadeTensor::name);
       const std::vector<std::byte> bytes = bytes_of_box(*made, saved.boxes[place.box].box);

@@ -34,7 +34,7 @@ class ModelFilesTest : public ::testing::Test {
     Names names;
     EXPECT_TRUE(model) << model.error().message();
     if (model)
-      for (const ModelFile& file : model->files)
+      for (const ModelFiles::File& file : model->files)
         for (const checkpoint::SavedTensor& tensor : file.tensors) names.push_back(tensor.name);
     return names;
   }

@@ -95,7 +95,7 @@ TEST(SavedFolder, TakesNoMemoryForFilesThatAreNotThere) {
   record.files.push_back({"rank-0.bin", kBytes});
   record.tensors.push_back({"w", MUSTER_U8, 1, {kBytes}, {{Box{1, {}, {kBytes}}, 0, 0, {}}}});
   record.tensors[0].boxes[0].sums.resize(checkpoint::chunks_of(kBytes));
-  auto staged = StagedFolder::make(folder.path(), "one", 1, Existing::kRefuse);
+  auto staged = StagedFolder::make(folder.path(), "one", 1, StagedFolder::Existing::kRefuse);
   expect_ok(staged->commit(record));
   auto saved = SavedFolder::open(folder.path() + "/one");
   ASSERT_TRUE(saved) << saved.error().message();

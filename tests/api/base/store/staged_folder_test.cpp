@@ -17,6 +17,8 @@
 
 namespace {
 
+using Existing = muster::store::StagedFolder::Existing;
+
 // The folder whose next syncs fail, and how many do.
 ino_t failing_folder = 0;
 int failing_syncs = 0;

@@ -49,7 +49,7 @@ class TensorFile : public ::testing::Test {
   const MadeTensor head_{"lm_head.weight", rows({10, 12}, 3), 1};
   const MadeTensor norm_{
       "norm.weight",
-      *Layout::make(std::vector<std::int64_t>{12}, {MeshAxis{"tp", 3, Placement::replicate()}}), 500};
+      *Layout::make(std::vector<std::int64_t>{12}, {Layout::Axis{"tp", 3, Placement::replicate()}}), 500};
   std::optional<SavedFolder> saved_;
 };
 

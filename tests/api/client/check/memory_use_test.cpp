@@ -72,7 +72,7 @@ TEST(MemoryUse, HasARunForEachRow) {
   EXPECT_THAT(runs_of(of(columns(0, 2, 8, 8)), 4096), ElementsAre(Bytes{0, 64})) << "it has no gaps";
 }
 
-MemoryUses collective(muster_op op, Share mine, const Bases& at) {
+MemoryUses collective(muster_op op, Share mine, const Share::Bases& at) {
   Collective what;
   what.op = op;
   what.dtype = MUSTER_F32;

@@ -17,11 +17,12 @@ MemoryUse use(std::size_t from, std::size_t to, bool writes) {
 
 class InFlight : public ::testing::Test {
  protected:
-  static NextStart next(muster_lane lane, std::initializer_list<muster_point> waits, MemoryUses uses) {
+  static StartsInFlight::Next next(muster_lane lane, std::initializer_list<muster_point> waits,
+                                   MemoryUses uses) {
     return {"a start", std::make_shared<const MemoryUses>(std::move(uses)), lane, waits};
   }
   // Adds it if it races with nothing.
-  muster_point start(const NextStart& what) {
+  muster_point start(const StartsInFlight::Next& what) {
     if (starts.race_of(what)) return MUSTER_POINT_NONE;
     const muster_point point = shm::make_point(what.lane, ++count[what.lane]);
     starts.add(what, point);

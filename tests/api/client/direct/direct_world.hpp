@@ -41,7 +41,7 @@ class DirectWorld {
         *engine::DirectPages::create(std::span(&group, 1), ranks, 0, 1, headroom));
     // Behind what the test sees, a part for each rank's scratch.
     arena_ = *shm::create_memory("arena", 2 * arena_bytes, headroom);
-    view_ = *shm::Mapping::map(arena_, 2 * arena_bytes, shm::Access::kReadWrite);
+    view_ = *shm::Mapping::map(arena_, 2 * arena_bytes, shm::Mapping::Access::kReadWrite);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       board_->segments().set_attached(Rank(rank), true);
       seats_.push_back(std::make_unique<Seat>(*this, rank));
@@ -105,15 +105,16 @@ class DirectWorld {
   };
 
  private:
-  struct Seat final : Registrar, WaitHooks {
+  struct Seat final : DirectMemory::Registrar, WaitHooks {
     Seat(DirectWorld& w, std::uint32_t r)
         : world(w),
           rank(r),
-          memory(*DirectMemory::open(w.map(w.board_->segments().descriptor(Rank(r)),
-                                           w.board_->segments().bytes(Rank(r)), shm::Access::kReadWrite),
-                                     w.map(w.board_->segments().page_descriptor(),
-                                           w.board_->segments().page_bytes(), shm::Access::kRead),
-                                     *this)),
+          memory(*DirectMemory::open(
+              w.map(w.board_->segments().descriptor(Rank(r)), w.board_->segments().bytes(Rank(r)),
+                    shm::Mapping::Access::kReadWrite),
+              w.map(w.board_->segments().page_descriptor(), w.board_->segments().page_bytes(),
+                    shm::Mapping::Access::kRead),
+              *this)),
           stages(memory.own(), memory.flight()) {
       const MemberRegions regions{kGroup,
                                   kGroupId.value,
@@ -126,12 +127,12 @@ class DirectWorld {
     Result<shm::Mapping> direct_segment(std::int32_t peer) override {
       const Rank p(static_cast<std::uint32_t>(peer));
       return world.map(world.board_->segments().descriptor(p), world.board_->segments().bytes(p),
-                       shm::Access::kRead);
+                       shm::Mapping::Access::kRead);
     }
     Result<shm::Mapping> arena_segment(std::int32_t, std::uint32_t) override {
       if (world.on_first_look) world.on_first_look(rank);
       if (world.arenas_gone) return fail(Code::kBadArgument, "there is no such segment");
-      return world.map(world.arena_.get(), world.view_.size(), shm::Access::kRead);
+      return world.map(world.arena_.get(), world.view_.size(), shm::Mapping::Access::kRead);
     }
     Result<Scratch> scratch(std::uint64_t bytes) override {
       const std::uint64_t part = world.arena_bytes() / world.board_->segments().members(kGroupId).size();
@@ -153,7 +154,7 @@ class DirectWorld {
     std::unique_ptr<Channel> channel;
   };
 
-  shm::Mapping map(int descriptor, std::uint64_t bytes, shm::Access access) const {
+  shm::Mapping map(int descriptor, std::uint64_t bytes, shm::Mapping::Access access) const {
     return *shm::Mapping::map(shm::Descriptor(::dup(descriptor)), bytes, access);
   }
   shm::PayloadLocation location_of(const std::byte* data) const {

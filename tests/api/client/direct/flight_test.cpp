@@ -34,7 +34,7 @@ TEST(FlightRing, RecordsEachOperationOfEachRank) {
       EXPECT_EQ(flights[i].epoch, 1u);
       EXPECT_EQ(flights[i].member, rank);
       EXPECT_EQ(flights[i].what.op, MUSTER_BARRIER);
-      EXPECT_EQ(flights[i].state, shm::RecordState::kWell);
+      EXPECT_EQ(flights[i].state, shm::DirectRecord::State::kWell);
       EXPECT_GT(flights[i].begun.count(), 0);
       EXPECT_FALSE(flights[i].ended) << "nobody has asked for the time";
     }
@@ -60,10 +60,10 @@ TEST(FlightRing, KeepsTheLatest) {
   std::vector<std::uint64_t> memory((shm::kMemberRegionsOffset + 7) / 8);
   const std::uint32_t recording = 0;
   FlightRing ring(reinterpret_cast<std::byte*>(memory.data()), &recording);
-  ring.ended(shm::RecordState::kWell, Instant(1));  // nothing has begun: nothing is written
+  ring.ended(shm::DirectRecord::State::kWell, Instant(1));  // nothing has begun: nothing is written
   for (std::uint64_t i = 1; i <= shm::kDirectRecords + 5; ++i) {
     ring.began({0, 8, 8}, 0, 1, i, Instant(static_cast<std::int64_t>(i)));
-    ring.ended(i % 2 == 0 ? shm::RecordState::kWell : shm::RecordState::kBadly, Instant(0));
+    ring.ended(i % 2 == 0 ? shm::DirectRecord::State::kWell : shm::DirectRecord::State::kBadly, Instant(0));
   }
   const auto* records = reinterpret_cast<const shm::DirectRecord*>(
       reinterpret_cast<const std::byte*>(memory.data()) + shm::kDirectRecordsOffset);
@@ -71,7 +71,7 @@ TEST(FlightRing, KeepsTheLatest) {
   EXPECT_EQ(header->recorded, shm::kDirectRecords + 5);
   EXPECT_EQ(records[5].index, shm::kDirectRecords + 5) << "the latest";
   EXPECT_EQ(records[6].index, 6u) << "the oldest that is left";
-  EXPECT_EQ(records[6].end, static_cast<std::uint64_t>(shm::RecordState::kWell));
+  EXPECT_EQ(records[6].end, static_cast<std::uint64_t>(shm::DirectRecord::State::kWell));
 }
 
 }  // namespace

@@ -252,7 +252,7 @@ TEST_F(Operations, ReadSlicesOutOfNoStageThatThereIsNot) {
     said = {};
     said.common = plans[1].signature.common;
     said.location_bits = shm::pack_location(plans[1].home);
-    said.say(SaidStage{shm::pack_location({shm::PayloadLocation::Kind::kStage, number, 1})});
+    said.say(Announced::Stage{shm::pack_location({shm::PayloadLocation::Kind::kStage, number, 1})});
     liar.arrive(plans[1].handle);
     liar.phases().set(liar.at(), 1);
     EXPECT_EQ(two.run(0, plans[0]), Outcome::kCorrupt) << number;

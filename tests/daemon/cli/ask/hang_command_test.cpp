@@ -13,8 +13,8 @@ namespace muster::cli {
 namespace {
 
 // Which verdict comes after; the compiler asks for each that is new.
-std::optional<blame::Diagnosis> after(blame::Diagnosis verdict) {
-  using enum blame::Diagnosis;
+std::optional<blame::Report::Diagnosis> after(blame::Report::Diagnosis verdict) {
+  using enum blame::Report::Diagnosis;
   switch (verdict) {
     case kHealthy:
       return kSlow;
@@ -43,7 +43,7 @@ std::optional<blame::Diagnosis> after(blame::Diagnosis verdict) {
 // Goal:   a script that reads the verdict finds each word in the help and on the page, and none besides.
 TEST(Hang, TheListedVerdictsAreThoseThatThereAre) {
   std::set<std::string> words{"engine_stuck"};
-  for (std::optional verdict(blame::Diagnosis::kHealthy); verdict; verdict = after(*verdict))
+  for (std::optional verdict(blame::Report::Diagnosis::kHealthy); verdict; verdict = after(*verdict))
     words.insert(blame::diagnosis_name(*verdict));
   ASSERT_EQ(words.size(), 11u);
 

@@ -105,7 +105,7 @@ TEST(Doctor, FindsTheQuotaOfAnAncestor) {
     std::filesystem::create_directories((folder / path).parent_path());
     std::ofstream(folder / path) << text << "\n";
   };
-  const shm::MemoryFiles files{folder / "self", folder / "cgroup", folder / "meminfo"};
+  const shm::Headroom::Files files{folder / "self", folder / "cgroup", folder / "meminfo"};
   put("self", "0::/pod/task");
   put("cgroup/pod/task/cpu.max", "max 100000");
   EXPECT_FALSE(cpu_quota(files));

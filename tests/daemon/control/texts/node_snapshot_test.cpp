@@ -26,10 +26,10 @@ blame::Snapshot full() {
   blame::RankState& third = s.ranks[2];
   third.local = third.attached = third.was_attached = true;
   third.pid = 77;
-  third.process = blame::ProcessState::kFrozen;
+  third.process = blame::RankState::Process::kFrozen;
   third.where = "/sys/fs/cgroup/x";
   third.heard = 98s;
-  third.finished = blame::LastOperation{"tp", "barrier", Path::kDirect, 12, 97s};
+  third.finished = blame::RankState::LastOperation{"tp", "barrier", Path::kDirect, 12, 97s};
   s.ranks[3].local = s.ranks[3].was_attached = true;  // it has left
   blame::Wait wait;
   wait.group = 5;

@@ -129,7 +129,7 @@ TEST(DirectPages, KeepsSeatsApartWhateverComesAndGoes) {
 TEST(DirectPages, CountsAnewForANewProcess) {
   DirectPages b = direct_pages();
   const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segments().descriptor(Rank(2)))),
-                                       b.segments().bytes(Rank(2)), shm::Access::kReadWrite);
+                                       b.segments().bytes(Rank(2)), shm::Mapping::Access::kReadWrite);
   auto* header = reinterpret_cast<shm::DirectHeader*>(view.writable());
   header->operations = 3;
   header->bytes_moved = 4;
@@ -146,7 +146,7 @@ TEST(DirectPages, CountsAnewForANewProcess) {
 TEST(DirectPages, BelievesNoPositionThatNobodyCanHaveReached) {
   DirectPages b = direct_pages();
   const auto view = *shm::Mapping::map(shm::Descriptor(::dup(b.segments().descriptor(Rank(2)))),
-                                       b.segments().bytes(Rank(2)), shm::Access::kReadWrite);
+                                       b.segments().bytes(Rank(2)), shm::Mapping::Access::kReadWrite);
   auto* region = view.writable() + b.segments().members(GroupId(0))[2].region;
   auto* slot = reinterpret_cast<shm::DirectSlot*>(region + shm::kSlotsOffset);
   std::uint64_t fault = 0;

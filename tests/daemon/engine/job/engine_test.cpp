@@ -35,7 +35,8 @@ class EngineByHand : public ::testing::Test {
       ASSERT_TRUE(attached) << attached.error().text();
       sessions_.push_back(attached->session);
       segments_.push_back(*shm::Mapping::map(shm::Descriptor(dup(attached->direct_segment)),
-                                             attached->welcome.direct_bytes, shm::Access::kReadWrite));
+                                             attached->welcome.direct_bytes,
+                                             shm::Mapping::Access::kReadWrite));
     }
   }
   // The rank's status for the end of an epoch of the group of all.
@@ -113,7 +114,7 @@ TEST_F(EngineByHand, SleepsWhileAClientWaitsForRoomOnItsLane) {
   ASSERT_TRUE(view && page);
   auto ring = shm::ring_writer(*view, *page);
   shm::Command start;
-  start.kind = shm::CommandKind::kStart;
+  start.kind = shm::Command::Kind::kStart;
   start.lane = MUSTER_LANE_SMALL;
   start.plan = plan->bits;
   for (int i = 0; i < 4; ++i) ASSERT_EQ(ring.push(start), Code::kOk);

@@ -287,7 +287,7 @@ TEST_F(Serve, CountsStartsInTheRingAsInFlight) {
     shm::HandleMessage made;
     made.handle = answered<shm::HandleMessage>().handle;
     shm::Command start;
-    start.kind = shm::CommandKind::kStart;
+    start.kind = shm::Command::Kind::kStart;
     start.lane = MUSTER_LANE_COMPUTE;
     start.plan = made.handle;
     ASSERT_EQ(ring.push(start), Code::kOk);

@@ -48,7 +48,7 @@ DirectRecords::Flight flight(std::uint32_t group, std::uint32_t member, std::uin
   f.number = number;
   f.source_bytes = f.target_bytes = 8;
   f.begun = Nanos(static_cast<std::int64_t>(100 * index));
-  f.state = shm::RecordState::kWell;
+  f.state = shm::DirectRecord::State::kWell;
   return f;
 }
 
@@ -140,7 +140,7 @@ TEST(FlightDump, JoinsBothPathsAndKeepsTheirOrder) {
   std::vector<RankFlights> ranks(3);
   ranks[2].started = {entry(1, 1, FlightEntry::State::kCompleted)};
   ranks[2].run = {flight(0, 2, 1, MUSTER_BARRIER, 1), flight(0, 2, 20, MUSTER_ALL_GATHER, 2)};
-  ranks[2].run[1].state = shm::RecordState::kOpen;
+  ranks[2].run[1].state = shm::DirectRecord::State::kOpen;
   const Json d = dump(ranks)[2];
   std::vector<std::string> names;
   for (const Json& e : d.at("entries")) names.push_back(e.at("profiling_name"));

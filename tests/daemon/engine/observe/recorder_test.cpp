@@ -30,9 +30,9 @@ class RecorderTest : public ::testing::Test {
     const auto attached = engine_->attach(Rank(0), 1);
     ASSERT_TRUE(attached) << attached.error().text();
     segment_ = *shm::Mapping::map(shm::Descriptor(dup(attached->direct_segment)),
-                                  attached->welcome.direct_bytes, shm::Access::kReadWrite);
+                                  attached->welcome.direct_bytes, shm::Mapping::Access::kReadWrite);
     page_ = *shm::Mapping::map(shm::Descriptor(dup(attached->group_page)), attached->welcome.group_bytes,
-                               shm::Access::kRead);
+                               shm::Mapping::Access::kRead);
     ring_.emplace(segment_.writable(),
                   &reinterpret_cast<const shm::GroupPageHeader*>(page_.data())->recording);
   }
@@ -42,7 +42,7 @@ class RecorderTest : public ::testing::Test {
       clock_.advance(std::chrono::microseconds(1));
       ring_->began({what, 0, 0}, 0, 1, ++number_, clock_.now());
       clock_.advance(std::chrono::microseconds(1));
-      ring_->ended(shm::RecordState::kWell, ring_->wants_end() ? clock_.now() : Instant(0));
+      ring_->ended(shm::DirectRecord::State::kWell, ring_->wants_end() ? clock_.now() : Instant(0));
     }
   }
   void begin() { ASSERT_TRUE(engine_->recorder().begin("a test").ok()); }

@@ -68,9 +68,9 @@ class SaidProcesses final : public ProcessProbe {
   ProcessSight look(const ProcessId& process) const override {
     ++looks;
     const auto found = states.find(process.pid);
-    return {found == states.end() ? blame::ProcessState::kRunning : found->second, ""};
+    return {found == states.end() ? blame::RankState::Process::kRunning : found->second, ""};
   }
-  std::map<std::int32_t, blame::ProcessState> states;
+  std::map<std::int32_t, blame::RankState::Process> states;
   mutable int looks = 0;
 };
 
@@ -95,8 +95,9 @@ TEST(Snapshot, FindsACircleOfThreeGroupsInTheGraph) {
   const blame::Snapshot s = gather(stage, sessions);
   ASSERT_THAT(s.waits, SizeIs(3));
   const blame::Report report = blame::assess(s);
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kDeadlock);
-  EXPECT_EQ(report.confidence, blame::Confidence::kHigh) << "each part is submitted, behind the other";
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kDeadlock);
+  EXPECT_EQ(report.confidence, blame::Report::Confidence::kHigh)
+      << "each part is submitted, behind the other";
   EXPECT_EQ(
       blame::because(s, report),
       "circular wait: rank 0 (a: all_reduce) -> rank 1 (b: all_reduce) -> rank 2 (c: all_reduce) -> rank 0; "
@@ -115,8 +116,8 @@ TEST(Snapshot, FindsMessagesInCrossedOrder) {
                   stage.collective(0, rank, Stage::message(rank == 0 ? MUSTER_SEND : MUSTER_RECV, tag)));
   const blame::Snapshot s = gather(stage, sessions);
   const blame::Report report = blame::assess(s, 0);
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kDeadlock);
-  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kDeadlock);
+  EXPECT_EQ(report.confidence, blame::Report::Confidence::kHigh);
   EXPECT_THAT(
       blame::because(s, report),
       HasSubstr("rank 0 (pair: send of tag 7, lane copy) -> rank 1 (pair: recv of tag 9, lane halo)"));
@@ -151,7 +152,7 @@ TEST(Snapshot, NumbersOperationsAsTheGroupAgreesOnThem) {
   ASSERT_THAT(s.waits, SizeIs(1));
   EXPECT_EQ(s.waits[0].number, 2u);
   EXPECT_TRUE(s.waits[0].missing.empty()) << "it runs";
-  EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kSlow);
+  EXPECT_EQ(blame::assess(s).diagnosis, blame::Report::Diagnosis::kSlow);
   stage.finish_all();
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(0, 0, Stage::all_reduce(4)));
   s = gather(stage, sessions);
@@ -166,20 +167,20 @@ TEST(Snapshot, SaysInWhatThoseWhoHaveComeDiffer) {
   stage.start(2, MUSTER_LANE_SMALL, stage.collective(0, 2, Stage::all_reduce(7)));
   const blame::Snapshot s = gather(stage, sessions);
   EXPECT_THAT(s.waits.at(0).difference, HasSubstr("count: 8 at rank 0"));
-  EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kMismatchPending);
+  EXPECT_EQ(blame::assess(s).diagnosis, blame::Report::Diagnosis::kMismatchPending);
 }
 
 TEST(Snapshot, LooksAtThoseWhoAreWaitedForAndAtNoMoreUnlessItIsAboutNoWait) {
   Stage stage(scheduler::test::world_of(4), scheduler::test::four_ranks());
   Sessions sessions(4);
   SaidProcesses probe;
-  probe.states[102] = blame::ProcessState::kStopped;
+  probe.states[102] = blame::RankState::Process::kStopped;
   stage.start(0, MUSTER_LANE_SMALL, stage.collective(2, 0, Stage::all_reduce(4)));
   blame::Snapshot s = gather(stage, sessions);
   look_at_processes(s, sessions.facts, probe, 0, 100);
   EXPECT_EQ(probe.looks, 3);
   const blame::Report report = blame::assess(s);
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kStopped);
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kStopped);
   const auto json = control::report_json(s, report);
   EXPECT_EQ(json.at("culprits").size(), 3u);
   EXPECT_EQ(json.at("culprits").at(1).at("process"), "stopped");
@@ -196,7 +197,8 @@ class DirectClient {
   DirectClient(const DirectPages& direct_pages, std::uint32_t rank)
       : rank_(rank),
         map_(*shm::Mapping::map(shm::Descriptor(dup(direct_pages.segments().descriptor(Rank(rank)))),
-                                direct_pages.segments().bytes(Rank(rank)), shm::Access::kReadWrite)) {}
+                                direct_pages.segments().bytes(Rank(rank)),
+                                shm::Mapping::Access::kReadWrite)) {}
   void arrive(const DirectPages& direct_pages, std::uint32_t group, std::uint64_t number, std::int64_t now) {
     for (const auto& member : direct_pages.segments().members(GroupId(group))) {
       if (static_cast<std::uint32_t>(member.rank) != rank_) continue;
@@ -248,8 +250,8 @@ TEST(Snapshot, FindsACircleOfThreeGroupsRunDirectly) {
   const blame::Snapshot s = gather(stage, sessions, &direct_pages);
   ASSERT_THAT(s.waits, SizeIs(3));
   const blame::Report report = blame::assess(s);
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kDeadlock);
-  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kDeadlock);
+  EXPECT_EQ(report.confidence, blame::Report::Confidence::kHigh);
   EXPECT_THAT(report.circle, SizeIs(3));
   EXPECT_EQ(wait_run_by(s, GroupId(1), 1), 1u);
 }
@@ -271,9 +273,9 @@ TEST(Snapshot, KnowsOfAMemberThatHasComeAndRecordedNothing) {
   EXPECT_THAT(s.waits[0].arrived, SizeIs(1));
   EXPECT_THAT(s.waits[0].inside, ElementsAre(0, 1));
   SaidProcesses processes;
-  processes.states[101] = blame::ProcessState::kStopped;
+  processes.states[101] = blame::RankState::Process::kStopped;
   look_at_processes(s, sessions.facts, processes, 0, 8);
-  EXPECT_EQ(blame::assess(s, 0).diagnosis, blame::Diagnosis::kStopped);
+  EXPECT_EQ(blame::assess(s, 0).diagnosis, blame::Report::Diagnosis::kStopped);
 }
 
 // Goal:   a member that waits for a stopped reader of its data is not the one to blame.
@@ -294,7 +296,7 @@ TEST(Snapshot, KnowsWhoWaitsForReaders) {
     over.epoch = direct_pages.epochs().present(GroupId(0));
     over.number = 1;
     over.begun_ns = 10;
-    over.end = static_cast<std::uint64_t>(shm::RecordState::kWell);
+    over.end = static_cast<std::uint64_t>(shm::DirectRecord::State::kWell);
     giver.write(over);
     giver.await_readers_of(over.index);
     DirectClient reader(direct_pages, 1);
@@ -306,11 +308,11 @@ TEST(Snapshot, KnowsWhoWaitsForReaders) {
     EXPECT_THAT(s.waits[0].inside, ElementsAre(1));
     EXPECT_THAT(s.waits[0].awaiting, ElementsAre(0));
     SaidProcesses processes;
-    processes.states[101] = blame::ProcessState::kStopped;
+    processes.states[101] = blame::RankState::Process::kStopped;
     look_at_processes(s, sessions.facts, processes, 1, 8);
     const blame::Report report = blame::assess(s, 1);
-    EXPECT_EQ(report.diagnosis, blame::Diagnosis::kStopped);
-    EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+    EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kStopped);
+    EXPECT_EQ(report.confidence, blame::Report::Confidence::kHigh);
     ASSERT_THAT(report.culprits, SizeIs(1));
     EXPECT_EQ(report.culprits[0].rank, 1u);
     giver.await_readers_of(7);
@@ -331,7 +333,7 @@ TEST(Snapshot, TellsWhereMembersTakeTwoPaths) {
   stage.start(1, MUSTER_LANE_SMALL, stage.collective(0, 1, Stage::all_reduce(4)));
   stage.now = Nanos(1000);
   const blame::Snapshot s = gather(stage, sessions, &direct_pages);
-  EXPECT_EQ(blame::assess(s).diagnosis, blame::Diagnosis::kMismatchPending);
+  EXPECT_EQ(blame::assess(s).diagnosis, blame::Report::Diagnosis::kMismatchPending);
 }
 
 // Goal:   a client may write anything about itself, and harms nobody.
@@ -394,44 +396,43 @@ class PlantedFiles : public ::testing::Test {
 };
 
 TEST_F(PlantedFiles, TellTheStateOfAProcess) {
-  using blame::ProcessState;
-  EXPECT_EQ(look().state, ProcessState::kDead) << "no such process";
-  for (const auto& [letter, state] :
-       {std::pair('R', ProcessState::kRunning), std::pair('S', ProcessState::kRunning),
-        std::pair('D', ProcessState::kRunning), std::pair('T', ProcessState::kStopped),
-        std::pair('t', ProcessState::kStopped), std::pair('Z', ProcessState::kDead)}) {
+  using Process = blame::RankState::Process;
+  EXPECT_EQ(look().state, Process::kDead) << "no such process";
+  for (const auto& [letter, state] : {std::pair('R', Process::kRunning), std::pair('S', Process::kRunning),
+                                      std::pair('D', Process::kRunning), std::pair('T', Process::kStopped),
+                                      std::pair('t', Process::kStopped), std::pair('Z', Process::kDead)}) {
     plant_stat(letter);
     EXPECT_EQ(look().state, state) << letter;
   }
   plant_stat('R', 778);
-  EXPECT_EQ(look().state, ProcessState::kDead) << "another process has the number";
-  EXPECT_EQ(look(0).state, ProcessState::kUnknown) << "nobody knows which process was meant";
+  EXPECT_EQ(look().state, Process::kDead) << "another process has the number";
+  EXPECT_EQ(look(0).state, Process::kUnknown) << "nobody knows which process was meant";
   plant("proc/42/stat", "42 (cut");
-  EXPECT_EQ(look().state, ProcessState::kUnknown);
+  EXPECT_EQ(look().state, Process::kUnknown);
 }
 
 TEST_F(PlantedFiles, TellOfAFrozenCgroupOfEitherVersion) {
-  using blame::ProcessState;
+  using Process = blame::RankState::Process;
   plant_stat('S');
   plant("proc/42/cgroup", "6:freezer:/job\n1:cpu:/\n0::/job\n");
   plant("cgroup/freezer/job/freezer.state", "THAWED\n");
-  EXPECT_EQ(look().state, ProcessState::kRunning);
+  EXPECT_EQ(look().state, Process::kRunning);
   plant("cgroup/freezer/job/freezer.state", "FROZEN\n");
-  EXPECT_EQ(look().state, ProcessState::kFrozen);
+  EXPECT_EQ(look().state, Process::kFrozen);
   EXPECT_EQ(look().where, root_ + "/cgroup/freezer/job");
   plant("proc/42/cgroup", "0::/job\n");
-  EXPECT_EQ(look().state, ProcessState::kRunning);
+  EXPECT_EQ(look().state, Process::kRunning);
   plant("cgroup/unified/job/cgroup.events", "populated 1\nfrozen 1\n");
-  EXPECT_EQ(look().state, ProcessState::kFrozen);
+  EXPECT_EQ(look().state, Process::kFrozen);
   plant("proc/42/cgroup", "0::/../job\n");
-  EXPECT_EQ(look().state, ProcessState::kRunning);
+  EXPECT_EQ(look().state, Process::kRunning);
 }
 
 TEST(SystemProcesses, KnowThisProcess) {
   const SystemProcesses processes;
   const ProcessId self = processes.identify(getpid());
   EXPECT_NE(self.started, 0u);
-  EXPECT_EQ(processes.look(self).state, blame::ProcessState::kRunning);
+  EXPECT_EQ(processes.look(self).state, blame::RankState::Process::kRunning);
 }
 
 // Goal:   a late rank is in the report beside its diagnosis, which is another matter.
@@ -511,7 +512,7 @@ class OfTwoNodes {
 
 std::vector<std::uint32_t> missing_ranks(const blame::Wait& wait) {
   std::vector<std::uint32_t> ranks;
-  for (const blame::Missing& missing : wait.missing) ranks.push_back(missing.rank);
+  for (const blame::Wait::Missing& missing : wait.missing) ranks.push_back(missing.rank);
   return ranks;
 }
 
@@ -519,11 +520,12 @@ std::vector<std::uint32_t> missing_ranks(const blame::Wait& wait) {
 TEST(Snapshot, OfTwoNodesNamesWhoIsMissingFromAGroupOfBoth) {
   OfTwoNodes first(0);
   OfTwoNodes second(1);
-  second.probe.states[103] = blame::ProcessState::kStopped;
+  second.probe.states[103] = blame::RankState::Process::kStopped;
   first.stage.now = Nanos(1000);
   first.start(0, 3);
   first.start(1, 3);
-  EXPECT_EQ(blame::assess(*first.part().snapshot).diagnosis, blame::Diagnosis::kHealthy) << "too young";
+  EXPECT_EQ(blame::assess(*first.part().snapshot).diagnosis, blame::Report::Diagnosis::kHealthy)
+      << "too young";
   first.stage.now = Nanos(9000);
   second.stage.now = Nanos(7);
   second.start(2, 3);
@@ -534,13 +536,13 @@ TEST(Snapshot, OfTwoNodesNamesWhoIsMissingFromAGroupOfBoth) {
   EXPECT_EQ(merged.waits[0].arrived.size(), 3u);
   EXPECT_EQ(merged.now - merged.waits[0].since, Nanos(8000));
   blame::Report report = blame::assess(merged);
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kStopped);
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kStopped);
   ASSERT_THAT(report.culprits, SizeIs(1));
   EXPECT_EQ(report.culprits[0].rank, 3u);
   // The second node comes too: all have, and it runs on both.
   second.start(3, 3);
   report = blame::assess(merged = blame::merge(kJob, std::vector{first.part(), second.part()}));
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kSlow);
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kSlow);
   EXPECT_EQ(merged.waits[0].arrived.size(), 4u);
   // On the second it ends first: the first is not told that its ranks are missing.
   second.stage.finish_all();
@@ -571,8 +573,8 @@ TEST(Snapshot, OfTwoNodesFollowsAPartThatIsHeldBack) {
   ASSERT_THAT(missing_ranks(merged.waits[0]), ElementsAre(2));
   EXPECT_EQ(merged.waits[0].missing[0].behind, std::optional<std::size_t>(1));
   const blame::Report report = blame::assess(merged);
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kNotJoined);
-  EXPECT_EQ(report.confidence, blame::Confidence::kHigh);
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kNotJoined);
+  EXPECT_EQ(report.confidence, blame::Report::Confidence::kHigh);
   ASSERT_THAT(report.culprits, SizeIs(1));
   EXPECT_EQ(report.culprits[0].rank, 3u);
 }
@@ -589,7 +591,7 @@ TEST(Snapshot, OfTwoNodesFollowsAPartBehindALaunchedOperation) {
   const blame::Snapshot merged = blame::merge(kJob, std::vector{first.part(), second.part()});
   ASSERT_THAT(merged.waits, SizeIs(2));
   const blame::Report report = blame::assess(merged);
-  EXPECT_EQ(report.diagnosis, blame::Diagnosis::kNotJoined);
+  EXPECT_EQ(report.diagnosis, blame::Report::Diagnosis::kNotJoined);
   ASSERT_THAT(report.culprits, SizeIs(1));
   EXPECT_EQ(report.culprits[0].rank, 1u) << "and not rank 2, which has done its part";
 }

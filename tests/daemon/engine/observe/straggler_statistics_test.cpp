@@ -35,7 +35,7 @@ class Members {
     for (std::uint32_t rank = 0; rank < kWorld; ++rank)
       segments_.push_back(
           *shm::Mapping::map(shm::Descriptor(dup(direct_pages.segments().descriptor(Rank(rank)))),
-                             direct_pages.segments().bytes(Rank(rank)), shm::Access::kReadWrite));
+                             direct_pages.segments().bytes(Rank(rank)), shm::Mapping::Access::kReadWrite));
     for (std::uint32_t g = 0; g < groups().size(); ++g) {
       stragglers.set_group(GroupId(g), groups()[g].ranks);
       stragglers.expect(GroupId(g));

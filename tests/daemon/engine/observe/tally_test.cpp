@@ -124,11 +124,12 @@ TEST_F(TallyTest, CountsTheBytesOfAGroupsRuns) {
   const GroupId made(kFirstMade);
   const DirectPages direct_pages = *DirectPages::create(groups(), kWorld, 0, 1, shm::memory_headroom());
   tally_.set_group(made, groups()[made.value]);
-  const auto segment = *shm::Mapping::map(shm::Descriptor(dup(direct_pages.segments().descriptor(Rank(1)))),
-                                          direct_pages.segments().bytes(Rank(1)), shm::Access::kReadWrite);
+  const auto segment =
+      *shm::Mapping::map(shm::Descriptor(dup(direct_pages.segments().descriptor(Rank(1)))),
+                         direct_pages.segments().bytes(Rank(1)), shm::Mapping::Access::kReadWrite);
   auto* header = reinterpret_cast<shm::DirectHeader*>(segment.writable());
   auto* records = reinterpret_cast<shm::DirectRecord*>(segment.writable() + shm::kDirectRecordsOffset);
-  const auto run = [&](std::uint32_t group, std::uint64_t bytes, shm::RecordState state) {
+  const auto run = [&](std::uint32_t group, std::uint64_t bytes, shm::DirectRecord::State state) {
     shm::DirectRecord& record = records[++header->recorded % shm::kDirectRecords];
     record = {};
     record.what = shm::pack_what({group, MUSTER_ALL_REDUCE, MUSTER_F32, 0});
@@ -136,23 +137,23 @@ TEST_F(TallyTest, CountsTheBytesOfAGroupsRuns) {
     record.target_bytes = bytes;
     record.end = static_cast<std::uint64_t>(state);
     record.index = header->recorded;
-    if (state == shm::RecordState::kWell) header->bytes_moved += bytes;
+    if (state == shm::DirectRecord::State::kWell) header->bytes_moved += bytes;
   };
   const auto write = [&] {
     tally_.write(std::vector<Tally::Counted>(kWorld), &direct_pages, stragglers_, Nanos(1));
   };
-  run(0, 300, shm::RecordState::kWell);
-  run(made.value, 100, shm::RecordState::kWell);
-  run(0, 300, shm::RecordState::kBadly);
-  run(2, 50, shm::RecordState::kWell);  // a rank alone has no row
-  run(0, 1000, shm::RecordState::kOpen);
+  run(0, 300, shm::DirectRecord::State::kWell);
+  run(made.value, 100, shm::DirectRecord::State::kWell);
+  run(0, 300, shm::DirectRecord::State::kBadly);
+  run(2, 50, shm::DirectRecord::State::kWell);  // a rank alone has no row
+  run(0, 1000, shm::DirectRecord::State::kOpen);
   write();
   EXPECT_EQ(row(0, GroupCount::kBytes), 300u);
   EXPECT_EQ(row(1, GroupCount::kBytes), 100u);
   write();
   EXPECT_EQ(row(0, GroupCount::kBytes), 300u) << "each counts once";
   for (std::uint32_t k = 0; k < 4 * shm::kDirectRecords; ++k)
-    run(k % 2 == 0 ? 0 : made.value, k % 2 == 0 ? 30 : 10, shm::RecordState::kWell);
+    run(k % 2 == 0 ? 0 : made.value, k % 2 == 0 ? 30 : 10, shm::DirectRecord::State::kWell);
   write();
   EXPECT_EQ(row(0, GroupCount::kBytes), 300u + 2 * shm::kDirectRecords * 30);
   EXPECT_EQ(row(1, GroupCount::kBytes), 100u + 2 * shm::kDirectRecords * 10);
@@ -189,7 +190,8 @@ TEST_F(TallyTest, SaysHowLateARankComesWhereItIsWorst) {
 class EngineTally : public test::EngineTest {
  protected:
   // The row of that name, once the engine has written it; none after a while.
-  static std::optional<shm::GroupRow> row(const shm::JobCountersReader& counters, const std::string& name) {
+  static std::optional<shm::JobCountersReader::GroupRow> row(const shm::JobCountersReader& counters,
+                                                             const std::string& name) {
     for (int tries = 0; tries < 500; ++tries) {
       for (std::uint32_t r = 0; r < counters.groups(); ++r)
         if (auto row = counters.row(r); row && row->name == name && row->value(GroupCount::kMembers) > 0)

@@ -157,7 +157,7 @@ TEST_F(CommandIntakeTest, EndsTheSessionForOffsetsOfWhatDoesNotMove) {
 TEST_F(CommandIntakeTest, EndsTheSessionForAStepThatCannotBe) {
   const auto mark = [](std::uint64_t step) {
     shm::Command command;
-    command.kind = shm::CommandKind::kStep;
+    command.kind = shm::Command::Kind::kStep;
     command.plan = step;
     return command;
   };
@@ -188,7 +188,7 @@ TEST_F(CommandIntakeTest, StartsAtTheOffsetsOfEachRank) {
     ASSERT_EQ(element(1, i), i >= 300 && i < 400 ? 2 : 1) << i;
   }
   shm::Command recount;
-  recount.kind = shm::CommandKind::kRecount;
+  recount.kind = shm::Command::Kind::kRecount;
   recount.plan = plans[0];
   recount.deadline_ns = kCount + 1;
   seats_[0].client->push(recount);

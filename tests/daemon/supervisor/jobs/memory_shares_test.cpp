@@ -13,16 +13,16 @@ class MemorySharesTest : public ::testing::Test {
   // An engine's view of the page, which it reads and writes.
   shm::Mapping page_of(std::uint32_t uid) const {
     return *shm::Mapping::map(memory_.page(uid)->descriptor(), shm::kMemoryPageBytes,
-                              shm::Access::kReadWrite);
+                              shm::Mapping::Access::kReadWrite);
   }
   void hold(std::uint32_t uid, std::uint32_t slot, std::uint64_t bytes) const {
     const shm::Mapping page = page_of(uid);
-    reinterpret_cast<shm::MemorySlot*>(page.writable() + shm::kMemorySlotsOffset)[slot].bytes = bytes;
+    reinterpret_cast<shm::MemoryPage::Slot*>(page.writable() + shm::kMemorySlotsOffset)[slot].bytes = bytes;
   }
-  shm::MemoryLimits limits(std::uint32_t uid) {
+  shm::MemoryPage::Limits limits(std::uint32_t uid) {
     memory_.refresh();
     const shm::Mapping page = page_of(uid);
-    return *reinterpret_cast<const shm::MemoryLimits*>(page.data() + shm::kMemoryLimitsOffset);
+    return *reinterpret_cast<const shm::MemoryPage::Limits*>(page.data() + shm::kMemoryLimitsOffset);
   }
   MemoryShares memory_{kThousand, 7};
 };

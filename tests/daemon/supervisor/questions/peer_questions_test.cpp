@@ -299,7 +299,7 @@ Json says(std::vector<std::uint32_t> ranks, std::uint32_t arrived, Nanos age) {
   s.ranks.resize(6);
   for (const std::uint32_t rank : ranks) {
     s.ranks[rank].local = s.ranks[rank].attached = true;
-    s.ranks[rank].process = blame::ProcessState::kRunning;
+    s.ranks[rank].process = blame::RankState::Process::kRunning;
   }
   blame::Wait wait;
   wait.group_name = "world";

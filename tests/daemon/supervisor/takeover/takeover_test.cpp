@@ -521,8 +521,9 @@ TEST_F(AdoptionTest, FindsTheMemoryOfItsJobsAgain) {
   write();
   auto page = shm::MemoryPage::create(65534, 0, geteuid(), shm::memory_headroom());
   ASSERT_TRUE(page && page->give(0x1f));
-  const auto mapping = shm::Mapping::map(page->descriptor(), shm::kMemoryPageBytes, shm::Access::kReadWrite);
-  reinterpret_cast<shm::MemorySlot*>(mapping->writable() + shm::kMemorySlotsOffset)->bytes = 4711;
+  const auto mapping =
+      shm::Mapping::map(page->descriptor(), shm::kMemoryPageBytes, shm::Mapping::Access::kReadWrite);
+  reinterpret_cast<shm::MemoryPage::Slot*>(mapping->writable() + shm::kMemorySlotsOffset)->bytes = 4711;
   kept_[memory_name(65534)] = copy_of(page->descriptor());
   kept_[memory_name(65533)] = copy_of(page->descriptor());
   options_.memory_max = 100'000;
@@ -533,9 +534,9 @@ TEST_F(AdoptionTest, FindsTheMemoryOfItsJobsAgain) {
   const auto status = ask(socket, {{"command", "status"}});
   ASSERT_TRUE(status) << status.error().text();
   EXPECT_EQ(status->at("memory_bytes"), 4711);
-  EXPECT_EQ(reinterpret_cast<const shm::MemoryLimits*>(mapping->data() + shm::kMemoryLimitsOffset)->limit,
-            43'750u)
-      << "half of what is not reserved";
+  const auto* limits =
+      reinterpret_cast<const shm::MemoryPage::Limits*>(mapping->data() + shm::kMemoryLimitsOffset);
+  EXPECT_EQ(limits->limit, 43'750u) << "half of what is not reserved";
   EXPECT_TRUE(kept_.contains(memory_name(65534)));
   end_engine();
   for (const Instant end = clock_.now() + std::chrono::seconds(20);
