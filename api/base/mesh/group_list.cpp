@@ -105,11 +105,6 @@ std::vector<std::string_view> GroupList::names(GroupId id) const {
   return names;
 }
 
-Result<std::optional<GroupId>> GroupList::group_of(Rank rank, std::string_view dim) const {
-  MUSTER_ASSIGN_OR_RETURN(const Mesh::DimId id, mesh_.find(dim));
-  return group_of(rank, id);
-}
-
 std::optional<GroupId> GroupList::group_of(Rank rank, Mesh::DimId dim) const {
   MUSTER_ASSERT(rank.value < mesh_.world() && dim.value < mesh_.dim_count());
   const std::uint32_t group = group_of_[std::size_t{dim.value} * mesh_.world() + rank.value];

@@ -7,7 +7,7 @@
 // Owns    a frozen copy of its mesh, the ranks of all groups, and which group a rank is in along each dim.
 // Thread  immutable; any.
 // Bound   by the mesh: dims x world entries.
-// Fails   group_of() with MUSTER_ERR_NOT_FOUND for a name that the mesh does not have.
+// Fails   never.
 #pragma once
 
 #include "api/base/hash.hpp"
@@ -41,7 +41,6 @@ class GroupList {
   std::vector<std::string_view> names(GroupId id) const;
 
   // nullopt: the dim has size 1, so the rank is alone along it.
-  Result<std::optional<GroupId>> group_of(Rank rank, std::string_view dim) const;
   std::optional<GroupId> group_of(Rank rank, Mesh::DimId dim) const;
   std::size_t count_of(Rank rank) const;
 

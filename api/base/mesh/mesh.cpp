@@ -62,7 +62,7 @@ Mesh::Mesh(const Degrees& degrees, std::uint32_t world) : degrees_(degrees), wor
     add_dim(kBasicDimNames[i], "", Dim::Kind::kBasic, static_cast<DimMask>(1u << i));
   for (const DerivedDim& derived : kDerivedDims)
     add_dim(derived.name, derived.alias, Dim::Kind::kDerived, derived.members);
-  // The shard dim is in use even at size 1, because mixed precision casts there (see get()).
+  // The shard dim is in use even at size 1, because mixed precision casts there.
   const auto shard = std::find_if(dims_.begin(), dims_.end(), [](const Dim& d) { return d.alias == "fsdp"; });
   MUSTER_ASSERT(shard != dims_.end());
   shard->enabled = world_ > 1;
@@ -128,21 +128,9 @@ Status Mesh::not_found(std::string_view name) const {
                  fmt::join(names, ", "));
 }
 
-Status Mesh::not_in_use(const Dim& dim) const {
-  return failure(Code::kNotFound, "dim \"{}\" of mesh {} is not in use: its size is {}, so it has no group",
-                 dim.name, degrees_.canonical(), dim.size);
-}
-
 Result<Mesh::DimId> Mesh::find(std::string_view name) const {
   const std::optional<DimId> id = lookup(name);
   if (!id) return fail(not_found(name));
-  return *id;
-}
-
-Result<Mesh::DimId> Mesh::get(std::string_view name) const {
-  const std::optional<DimId> id = lookup(name);
-  if (!id) return fail(not_found(name));
-  if (!dim(*id).enabled) return fail(not_in_use(dim(*id)));
   return *id;
 }
 
@@ -260,10 +248,6 @@ Status Mesh::check_contiguous(std::string_view name, DimMask members) const {
 
 // ---- slice
 
-Result<Mesh::ViewId> Mesh::slice(std::initializer_list<std::string_view> names) {
-  return slice(std::span<const std::string_view>(names.begin(), names.size()));
-}
-
 Result<Mesh::ViewId> Mesh::slice(std::span<const std::string_view> names) {
   if (names.empty())
     return fail(Code::kBadArgument, "a slice of mesh {} needs at least one dim", degrees_.canonical());
@@ -319,24 +303,6 @@ const Mesh::View& Mesh::view(ViewId id) const {
 }
 
 // ---- ranks
-
-Mesh::Coordinates Mesh::coordinates(Rank rank) const {
-  MUSTER_ASSERT(rank.value < world_);
-  Coordinates result{};
-  for (std::size_t i = 0; i < kBasicDimCount; ++i) result[i] = rank.value / strides_[i] % sizes_[i];
-  return result;
-}
-
-Result<Rank> Mesh::rank_of(const Coordinates& coordinates) const {
-  std::uint32_t rank = 0;
-  for (std::size_t i = 0; i < kBasicDimCount; ++i) {
-    if (coordinates[i] >= sizes_[i])
-      return fail(Code::kBadArgument, "coordinate {} along {} is not in 0..{} of mesh {}", coordinates[i],
-                  kBasicDimNames[i], sizes_[i] - 1, degrees_.canonical());
-    rank += coordinates[i] * strides_[i];
-  }
-  return Rank(rank);
-}
 
 std::uint32_t Mesh::index_along(Rank rank, const Dim& dim) const {
   MUSTER_ASSERT(rank.value < world_);

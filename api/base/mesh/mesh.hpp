@@ -16,7 +16,6 @@
 
 #include <array>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string>
@@ -41,9 +40,6 @@ class Mesh {
   using DimId = Id<struct DimTag>;
   using ViewId = Id<struct ViewTag>;
 
-  // One coordinate per basic dim, in root order.
-  using Coordinates = std::array<std::uint32_t, kBasicDimCount>;
-
   // One named dim. The ranks along it differ only in the coordinates of its members. The expert view cuts the
   // members' row-major index once more: coordinate = index / inner % size. `inner` is 1 for all dims but
   // efsdp.
@@ -59,7 +55,9 @@ class Mesh {
     std::string alias;  // empty: none
     Kind kind = Kind::kBasic;
     DimMask members = 0;
-    bool enabled = false;  // in use; see Mesh::get
+    // In use. Dims of size > 1 are. Two are at any size, because mixed precision uses them: dp_shard_cp if
+    // world > 1, and efsdp if ep > 1.
+    bool enabled = false;
     std::uint32_t size = 1;
     std::uint32_t inner = 1;
     BoundedVector<Factor, kBasicDimCount> factors;  // outermost first; members of size 1 left out
@@ -84,10 +82,6 @@ class Mesh {
   // loader can always ask for its coordinate along "dp". NOT_FOUND lists the valid names. If ep = 1, `efsdp`
   // has the ranks of `weight`, because experts are then sharded over all of them.
   Result<DimId> find(std::string_view name) const;
-  // As find(), but NOT_FOUND for a dim that is not in use. Dims of size > 1 are in use. Two dims are in use
-  // at any size, because mixed precision uses them: dp_shard_cp if world > 1, and efsdp if ep > 1.
-  Result<DimId> get(std::string_view name) const;
-
   // As find(), for a name of the slice: of one of its dims, or of a product of them.
   Result<DimId> find(ViewId slice, std::string_view name) const;
 
@@ -105,14 +99,10 @@ class Mesh {
   // Dims side by side, strictly ascending in root order; dims between two of them may be left out. efsdp and
   // ep combine only with pp, dp_replicate and domain, and with each other.
   Result<ViewId> slice(std::span<const std::string_view> names);
-  Result<ViewId> slice(std::initializer_list<std::string_view> names);
   const View& view(ViewId id) const;
 
   // ---- ranks
 
-  Coordinates coordinates(Rank rank) const;
-  // BAD_ARGUMENT names the dim whose coordinate is out of range.
-  Result<Rank> rank_of(const Coordinates& coordinates) const;
   std::uint32_t coordinate(Rank rank, DimId id) const;
   // The rank that differs from `rank` in its coordinate along the dim only.
   Rank moved(Rank rank, DimId id, std::uint32_t coordinate) const;
@@ -124,7 +114,6 @@ class Mesh {
   void add_expert_dims();
   std::optional<DimId> lookup(std::string_view name) const;
   Status not_found(std::string_view name) const;
-  Status not_in_use(const Dim& dim) const;
   bool spans(const View& slice, DimId id) const;
   Result<DimMask> flatten_members(std::string_view name, std::span<const std::string> members) const;
   Status check_contiguous(std::string_view name, DimMask members) const;
