@@ -23,7 +23,7 @@ std::vector<std::size_t> modules_of(std::span<const UnitSchedule::Facts> units) 
   return modules;
 }
 
-Status state(const std::string& unit, const char* call, const std::string& why) {
+Status refused(const std::string& unit, const char* call, const std::string& why) {
   return Status(Code::kState, fmt::format("{} of unit \"{}\": {}", call, unit, why));
 }
 
@@ -136,14 +136,20 @@ void UnitSchedule::reset() {
   in_step_ = broken_ = false;
 }
 
+UnitSchedule::Counts UnitSchedule::counts() const {
+  Counts counts = counts_;
+  counts.order_changes = order_.changes();
+  return counts;
+}
+
 void UnitSchedule::add_uses(std::size_t unit, PointSet& points) const {
   points.add(units_[unit].arrived);  // which waited for earlier uses
   points.add(units_[unit].uses.points());
 }
 
 Status UnitSchedule::check_step(const Unit& unit, const char* call) const {
-  if (broken_) return state(unit.said.name, call, "this step has failed; call muster_step_abandon");
-  if (!in_step_) return state(unit.said.name, call, "no step has begun; call muster_step_begin first");
+  if (broken_) return refused(unit.said.name, call, "this step has failed; call muster_step_abandon");
+  if (!in_step_) return refused(unit.said.name, call, "no step has begun; call muster_step_begin first");
   return {};
 }
 
@@ -161,23 +167,24 @@ void UnitSchedule::drop(Unit& unit) {
     operations_.given_up(static_cast<std::size_t>(&unit - units_.data()), *this);
 }
 
-Status UnitSchedule::make_room(const Unit& unit) {
-  for (const std::size_t other : unit.overlapping)
-    if (units_[other].state == State::kWhole && units_[other].in_use())
-      return Status(
-          Code::kState,
-          fmt::format("unit \"{}\" is needed while \"{}\" is in use, and the two share their place; "
-                      "give both one module, or end the use of \"{}\" first",
-                      unit.said.name, units_[other].said.name, units_[other].said.name));
-  for (const std::size_t other : unit.overlapping)
-    if (units_[other].state == State::kWhole) drop(units_[other]);
+Status UnitSchedule::Unit::check_place(std::span<const Unit> all) const {
+  for (const std::size_t index : overlapping) {
+    const Unit& other = all[index];
+    if (other.state == State::kWhole && (other.phase != Phase::kIdle || other.pinned))
+      return failure(Code::kState,
+                     "unit \"{}\" is needed while \"{}\" is in use, and the two share their place; "
+                     "give both one module, or end the use of \"{}\" first",
+                     said.name, other.said.name, other.said.name);
+  }
   return {};
 }
 
 Status UnitSchedule::gather(std::size_t index) {
   Unit& unit = units_[index];
   if (unit.state == State::kWhole) return {};
-  MUSTER_RETURN_IF_ERROR(make_room(unit));
+  MUSTER_RETURN_IF_ERROR(unit.check_place(units_));
+  for (const std::size_t other : unit.overlapping)
+    if (units_[other].state == State::kWhole) drop(units_[other]);
   const UnitOperations::GatherFrom from = unit.state == State::kSliced ? UnitOperations::GatherFrom::kSlices
                                           : unit.changed ? UnitOperations::GatherFrom::kChangedShards
                                                          : UnitOperations::GatherFrom::kShards;
@@ -230,21 +237,11 @@ Status UnitSchedule::unshard(std::size_t unit, muster_point& ready) {
 Status UnitSchedule::reshard(std::size_t unit, muster_point after) {
   MUSTER_RETURN_IF_ERROR(check_step(units_[unit], "muster_unit_reshard"));
   if (units_[unit].phase != Phase::kIdle)
-    return state(units_[unit].said.name, "muster_unit_reshard", "its forward or backward has not ended");
+    return refused(units_[unit].said.name, "muster_unit_reshard", "its forward or backward has not ended");
   units_[unit].uses.add(after);
   units_[unit].pinned = false;
   drop(units_[unit]);
   return {};
-}
-
-void UnitSchedule::prefetch_forward(std::size_t unit, std::vector<std::size_t> units) {
-  units_[unit].forward_prefetch = std::move(units);
-  units_[unit].forward_said = true;
-}
-
-void UnitSchedule::prefetch_backward(std::size_t unit, std::vector<std::size_t> units) {
-  units_[unit].backward_prefetch = std::move(units);
-  units_[unit].backward_said = true;
 }
 
 // ---- forward -----------------------------------------------------------------------------------
@@ -254,8 +251,8 @@ Status UnitSchedule::begin_forward(std::size_t index, muster_point& ready) {
   MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_forward_begin"));
   const bool is_new = unit.phase == Phase::kIdle;  // else another part of it, or a recomputation in backward
   if (is_new && root_ < units_.size() && index != root_ && order_.is_first())
-    return state(unit.said.name, "muster_unit_forward_begin",
-                 fmt::format("the root, \"{}\", must begin first in each step", units_[root_].said.name));
+    return refused(unit.said.name, "muster_unit_forward_begin",
+                   fmt::format("the root, \"{}\", must begin first in each step", units_[root_].said.name));
   const bool demanded = unit.state != State::kWhole;
   MUSTER_RETURN_IF_ERROR(gather(index));
   counts_.demands += demanded ? 1 : 0;
@@ -263,7 +260,7 @@ Status UnitSchedule::begin_forward(std::size_t index, muster_point& ready) {
   if (!is_new) return {};
   unit.phase = Phase::kForward;
   order_.begin(index);
-  return prefetch(unit.forward_said ? unit.forward_prefetch : order_.next(depth_));
+  return prefetch(unit.forward_prefetch ? *unit.forward_prefetch : order_.next(depth_));
 }
 
 bool UnitSchedule::Unit::end_part(std::uint32_t part, std::uint64_t parts) {
@@ -277,48 +274,45 @@ Status UnitSchedule::end_forward(std::size_t index, std::uint32_t part, muster_p
   Unit& unit = units_[index];
   MUSTER_RETURN_IF_ERROR(check_step(unit, "muster_unit_forward_end"));
   if (unit.phase == Phase::kIdle)
-    return state(unit.said.name, "muster_unit_forward_end", "its forward has not begun");
+    return refused(unit.said.name, "muster_unit_forward_end", "its forward has not begun");
   unit.uses.add(after);
   if (unit.phase == Phase::kBackward || !unit.end_part(part, parts_of(unit.said))) return {};
-  return finish_forward(index);
-}
-
-Status UnitSchedule::finish_forward(std::size_t index) {
-  Unit& unit = units_[index];
   unit.phase = Phase::kIdle;
   unit.ran = parts_of(unit.said);
   order_.end(index);
   if (unit.pinned || unit.said.after_forward == AfterForward::kKeep) return {};
-  if (unit.said.after_forward == AfterForward::kSlice) {
+  const bool slices = unit.said.after_forward == AfterForward::kSlice;
+  if (slices) {
     const auto copied = operations_.slice(index, std::span(&unit.arrived, 1));
     if (!copied) {
       broken_ = true;
       return copied.error();
     }
     unit.uses.add(*copied);
-    drop(unit);
-    unit.state = State::kSliced;
-    count(static_cast<std::int64_t>(unit.said.slice_bytes));
-    return {};
   }
   drop(unit);
+  if (slices) {
+    unit.state = State::kSliced;
+    count(static_cast<std::int64_t>(unit.said.slice_bytes));
+  }
   return {};
 }
 
 // ---- backward ----------------------------------------------------------------------------------
 
-Status UnitSchedule::check_gradient_place(const Unit& unit) const {
-  for (const std::size_t index : unit.gradients_overlapping) {
-    const Unit& other = units_[index];
+Status UnitSchedule::Unit::check_gradient_place(std::span<const Unit> all) const {
+  for (const std::size_t index : gradients_overlapping) {
+    const Unit& other = all[index];
     if (other.holds_gradients)
-      return state(unit.said.name, "muster_unit_backward_begin",
-                   fmt::format("its gradients would overwrite those that \"{}\" keeps; to keep gradients, "
-                               "make the units with MUSTER_UNITS_KEEP_GRADIENTS",
-                               other.said.name));
+      return refused(said.name, "muster_unit_backward_begin",
+                     fmt::format("its gradients would overwrite those that \"{}\" keeps; to keep gradients, "
+                                 "make the units with MUSTER_UNITS_KEEP_GRADIENTS",
+                                 other.said.name));
     if (other.phase == Phase::kBackward)
-      return state(unit.said.name, "muster_unit_backward_begin",
-                   fmt::format("its gradients would overwrite those of \"{}\", whose backward has not ended",
-                               other.said.name));
+      return refused(
+          said.name, "muster_unit_backward_begin",
+          fmt::format("its gradients would overwrite those of \"{}\", whose backward has not ended",
+                      other.said.name));
   }
   return {};
 }
@@ -329,11 +323,11 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   const bool is_new = unit.phase != Phase::kBackward;
   if (is_new) {
     if (unit.phase == Phase::kForward && unit.ended == 0)
-      return state(unit.said.name, "muster_unit_backward_begin", "its forward has not ended");
+      return refused(unit.said.name, "muster_unit_backward_begin", "its forward has not ended");
     if (unit.phase == Phase::kIdle && !order_.can_go_back(index))
-      return state(unit.said.name, "muster_unit_backward_begin",
-                   "a backward needs a forward before it in the step");
-    MUSTER_RETURN_IF_ERROR(check_gradient_place(unit));
+      return refused(unit.said.name, "muster_unit_backward_begin",
+                     "a backward needs a forward before it in the step");
+    MUSTER_RETURN_IF_ERROR(unit.check_gradient_place(units_));
   }
   if (unit.said.whole_in_backward) {
     const bool demanded = unit.state != State::kWhole;
@@ -352,7 +346,7 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
   }
   unit.phase = Phase::kBackward;
   std::vector<std::size_t> next = order_.go_back(index, depth_);
-  if (unit.backward_said) next = unit.backward_prefetch;
+  if (unit.backward_prefetch) next = *unit.backward_prefetch;
   std::erase_if(next, [&](std::size_t other) { return !units_[other].said.whole_in_backward; });
   return prefetch(next);
 }
@@ -360,7 +354,7 @@ Status UnitSchedule::begin_backward(std::size_t index, std::span<muster_point, 2
 Status UnitSchedule::check_backward(std::size_t unit, const char* call) const {
   MUSTER_RETURN_IF_ERROR(check_step(units_[unit], call));
   if (units_[unit].phase == Phase::kBackward) return {};
-  return state(units_[unit].said.name, call, "its backward has not begun");
+  return refused(units_[unit].said.name, call, "its backward has not begun");
 }
 
 Status UnitSchedule::end_backward(std::size_t index, std::uint32_t part, muster_point after, BackwardEnd how,

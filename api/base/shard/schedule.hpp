@@ -20,8 +20,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace muster::shard {
@@ -134,6 +136,7 @@ class UnitSchedule {
     std::uint64_t prefetches = 0;
     std::uint64_t prefetches_skipped = 0;  // for want of memory: the place was in use
     std::uint64_t demands = 0;             // gathers that nobody had prefetched
+    std::uint64_t order_changes = 0;       // steps whose order was not that of the step before
   };
 
   // depth: how many modules ahead units are gathered. `operations` outlives it.
@@ -160,10 +163,13 @@ class UnitSchedule {
   // some part never ran. kState also if gradients wait for their replicas; the step has ended all the same.
   Result<std::vector<std::size_t>> end_step(muster_point after);
 
-  // Replaces the prediction from the order: these units are gathered when the unit's forward, or backward,
-  // begins. An empty list counts too.
-  void prefetch_forward(std::size_t unit, std::vector<std::size_t> units);
-  void prefetch_backward(std::size_t unit, std::vector<std::size_t> units);
+  // Replaces the prediction from the order: these units are gathered when that pass of the unit begins. An
+  // empty list counts too.
+  enum class Pass : std::uint8_t { kForward, kBackward };
+  void set_prefetch(std::size_t unit, Pass pass, std::vector<std::size_t> units) {
+    (pass == Pass::kForward ? units_[unit].forward_prefetch : units_[unit].backward_prefetch) =
+        std::move(units);
+  }
   // Gathers and frees outside forward and backward.
   Status unshard(std::size_t unit, muster_point& ready);
   Status reshard(std::size_t unit, muster_point after);
@@ -179,8 +185,7 @@ class UnitSchedule {
   bool is_whole(std::size_t unit) const { return units_[unit].state == State::kWhole; }
   // Adds the points after which nobody here reads the unit any more.
   void add_uses(std::size_t unit, PointSet& points) const;
-  const Counts& counts() const { return counts_; }
-  const UnitOrder& order() const { return order_; }
+  Counts counts() const;
   // Points after which all reductions of the step are complete, and shards are read no more.
   std::span<const muster_point> reduced() const { return reduced_.points(); }
 
@@ -204,24 +209,21 @@ class UnitSchedule {
     muster_point gradients_sent = MUSTER_POINT_NONE;
     std::vector<std::size_t> overlapping;  // units whose place shares bytes with its own
     std::vector<std::size_t> gradients_overlapping;
-    std::vector<std::size_t> forward_prefetch;
-    std::vector<std::size_t> backward_prefetch;
-    bool forward_said = false;  // forward_prefetch counts
-    bool backward_said = false;
+    std::optional<std::vector<std::size_t>> forward_prefetch;  // none: the order predicts it
+    std::optional<std::vector<std::size_t>> backward_prefetch;
 
-    bool in_use() const { return phase != Phase::kIdle || pinned; }
+    // Whether its place, or that of its gradients, is free of what the others need there. kState.
+    Status check_place(std::span<const Unit> all) const;
+    Status check_gradient_place(std::span<const Unit> all) const;
     // Whether all of `parts` have ended now.
     bool end_part(std::uint32_t part, std::uint64_t parts);
   };
 
   Status check_step(const Unit& unit, const char* call) const;
   Status gather(std::size_t index);
-  Status make_room(const Unit& unit);
-  Status check_gradient_place(const Unit& unit) const;
   Status prefetch(std::span<const std::size_t> units);
   void drop(Unit& unit);
   void count(std::int64_t bytes);
-  Status finish_forward(std::size_t index);
   Status finish_backward(std::size_t index, BackwardEnd how, muster_point& reduced);
 
   std::vector<Unit> units_;

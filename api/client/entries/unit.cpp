@@ -22,6 +22,7 @@ using muster::client::guarded;
 using muster::client::status_of;
 using AfterForward = muster::shard::UnitSchedule::AfterForward;
 using BackwardEnd = muster::shard::UnitSchedule::BackwardEnd;
+using Pass = muster::shard::UnitSchedule::Pass;
 
 namespace {
 
@@ -379,10 +380,7 @@ muster_status_t muster_unit_prefetch(muster_units* units, muster_unit unit, int3
         return failure(Code::kBadArgument, "next[{}] is {}, but the set has {} units", i, next[i],
                        units->size());
     std::vector<std::size_t> list(next, next + count);
-    if (backward != 0)
-      schedule.prefetch_backward(unit, std::move(list));
-    else
-      schedule.prefetch_forward(unit, std::move(list));
+    schedule.set_prefetch(unit, backward != 0 ? Pass::kBackward : Pass::kForward, std::move(list));
     return {};
   });
 }

@@ -1,6 +1,5 @@
 #include "api/client/units/units.hpp"
 
-#include "api/base/shard/arrange.hpp"
 #include "api/client/error.hpp"
 #include "api/client/units/agreement.hpp"
 #include "api/client/units/coverage.hpp"
@@ -20,10 +19,10 @@ using muster::client::GradientTotal;
 using muster::client::guarded;
 using muster::client::status_of;
 using muster::client::Unit;
+using muster::client::UnitFacts;
 using Lane = muster::client::UnitLanes::Lane;
 using muster::client::UnitMeetings;
 using Places = muster::client::Unit::Places;
-using muster::shard::Arrangement;
 using Facts = muster::shard::UnitSchedule::Facts;
 
 namespace {
@@ -38,18 +37,31 @@ std::string description_of(std::span<const Facts> units, std::uint32_t depth) {
   return text;
 }
 
+// Names a parameter of which some ranks have nothing, as where tensor parallelism has more ranks than a layer
+// has heads. Empty: there is none.
+std::string warning_of_empty_parts(const UnitFacts& unit) {
+  std::string warning;
+  for (const UnitFacts::Parameter& p : unit.parameters) {
+    std::int64_t empty = 0;
+    for (std::int64_t rank = 0; p.places.has_other_shards() && rank < p.places.whole().ranks(); ++rank)
+      if (p.places.whole().local_elements(rank) == 0) ++empty;
+    if (empty > 0)
+      warning =
+          fmt::format("parameter \"{}\" of unit \"{}\": {} of the {} ranks of its layout have no part of it",
+                      p.name, unit.name, empty, p.places.whole().ranks());
+  }
+  return warning;
+}
+
 }  // namespace
 
 muster_units::muster_units(muster_session* session, const muster_units_options& options)
     : session_(session),
       name_(options.name == nullptr ? "units" : options.name),
       flags_(options.flags),
-      budget_(options.budget_bytes),
-      prefetch_(options.prefetch),
-      reduce_inputs_(options.reduce_inputs),
       lanes_(session),
       starts_(units_, lanes_),
-      places_(session),
+      memory_(session, options),
       square_sum_(session, Figure::kSquareSum),
       zero_count_(session, Figure::kZeroCount),
       replicas_(session) {}
@@ -88,38 +100,21 @@ Result<muster_unit> muster_units::add(const muster_unit_options& options) {
   const auto number = static_cast<std::uint32_t>(units_.size());
   MUSTER_ASSIGN_OR_RETURN(std::unique_ptr<Unit> unit, Unit::make(session_, options, flags_, name_, number));
   const bool another = units_.empty() || units_.back()->facts().module != unit->facts().module;
-  warn_of_empty_parts(unit->facts());
+  if (std::string empty = warning_of_empty_parts(unit->facts()); !empty.empty()) warning_ = std::move(empty);
   modules_.push_back(units_.empty() ? 0 : modules_.back() + (another ? 1 : 0));
   units_.push_back(std::move(unit));
   return static_cast<muster_unit>(units_.size() - 1);
 }
 
-// As where tensor parallelism has more ranks than a layer has heads.
-void muster_units::warn_of_empty_parts(const muster::client::UnitFacts& unit) {
-  for (const muster::client::UnitFacts::Parameter& p : unit.parameters) {
-    std::int64_t empty = 0;
-    for (std::int64_t rank = 0; p.places.has_other_shards() && rank < p.places.whole().ranks(); ++rank)
-      if (p.places.whole().local_elements(rank) == 0) ++empty;
-    if (empty > 0)
-      warning_ =
-          fmt::format("parameter \"{}\" of unit \"{}\": {} of the {} ranks of its layout have no part of it",
-                      p.name, unit.name, empty, p.places.whole().ranks());
-  }
-}
-
 muster_units_info muster_units::info() const {
   muster_units_info info = MUSTER_UNITS_INFO_INIT;
   info.units = static_cast<std::uint32_t>(units_.size());
-  info.prefetch = depth_;
-  info.budget_bytes = budget_;
-  info.least_bytes = least_bytes_;
-  info.place_bytes = place_bytes_;
-  info.gradient_bytes = gradient_bytes_;
+  memory_.add_to(info);
   for (const auto& unit : units_) info.shard_bytes += unit->bytes();
   warning_.copy(info.warning, sizeof info.warning - 1);
   if (schedule_ == nullptr) return info;
-  const muster::shard::UnitSchedule::Counts& counts = schedule_->counts();
-  info.order_changes = static_cast<std::uint32_t>(schedule_->order().changes());
+  const muster::shard::UnitSchedule::Counts counts = schedule_->counts();
+  info.order_changes = static_cast<std::uint32_t>(counts.order_changes);
   info.whole_bytes = counts.whole_bytes;
   info.whole_bytes_peak = counts.whole_bytes_peak;
   info.gathers = counts.gathers;
@@ -132,20 +127,22 @@ muster_units_info muster_units::info() const {
 
 muster::shm::UnitFigures muster_units::figures() const {
   muster::shm::UnitFigures figures;
-  figures.place_bytes = place_bytes_;
-  figures.budget_bytes = budget_;
-  figures.prefetch = depth_;
-  figures.prefetch_asked = prefetch_;
+  figures.place_bytes = memory_.place_bytes();
+  figures.budget_bytes = memory_.asked().budget_bytes;
+  figures.prefetch = memory_.depth();
+  figures.prefetch_asked = memory_.asked().prefetch;
   if (schedule_ == nullptr) return figures;
-  figures.whole_bytes = schedule_->counts().whole_bytes;
-  figures.demands = schedule_->counts().demands;
-  figures.skipped = schedule_->counts().prefetches_skipped;
+  const muster::shard::UnitSchedule::Counts counts = schedule_->counts();
+  figures.whole_bytes = counts.whole_bytes;
+  figures.demands = counts.demands;
+  figures.skipped = counts.prefetches_skipped;
   return figures;
 }
 
 std::string muster_units::description() const {
+  const muster_units_options& asked = memory_.asked();
   std::string text = fmt::format("set \"{}\": flags {}, budget {}, prefetch {}, reduce inputs {}\n", name_,
-                                 flags_, budget_, prefetch_, reduce_inputs_);
+                                 flags_, asked.budget_bytes, asked.prefetch, asked.reduce_inputs);
   for (const auto& unit : units_) text += unit->facts().description();
   return text;
 }
@@ -166,49 +163,6 @@ Result<muster_group> muster_units::slice_group(const Unit& unit) {
   return group;
 }
 
-Status muster_units::place(std::vector<Facts>& scheduled, std::vector<Places>& places) {
-  std::vector<Arrangement::Unit> arranged;
-  for (const Facts& unit : scheduled)
-    arranged.push_back({unit.name, unit.bytes, unit.module,
-                        unit.root || unit.after_forward == muster::shard::UnitSchedule::AfterForward::kKeep});
-  for (const Facts& unit : scheduled)
-    arranged.push_back({"a slice of " + unit.name, unit.slice_bytes, scheduled.back().module + 1, true});
-  const auto arrangement = muster::shard::arrange(arranged, prefetch_, budget_);
-  if (!arrangement) {
-    if (const auto unbounded = muster::shard::arrange(arranged, prefetch_, 0))
-      least_bytes_ = unbounded->least;
-    return arrangement.error();
-  }
-  least_bytes_ = arrangement->least;
-  place_bytes_ = arrangement->bytes;
-  depth_ = static_cast<std::uint32_t>(arrangement->depth);
-  const auto buffer = places_.buffer(place_bytes_);
-  if (!buffer) return buffer.error();
-  for (std::size_t i = 0; i < scheduled.size(); ++i) {
-    scheduled[i].offset = arrangement->offsets[i];
-    places[i].whole = {*buffer, arrangement->offsets[i]};
-    places[i].slice = {*buffer, arrangement->offsets[scheduled.size() + i]};
-  }
-  return {};
-}
-
-Status muster_units::place_gradients(std::vector<Facts>& scheduled, std::vector<Places>& places) {
-  std::vector<Arrangement::Unit> arranged;
-  for (const Facts& unit : scheduled)
-    arranged.push_back({unit.name, unit.gradient_bytes, unit.module,
-                        unit.root || (flags_ & MUSTER_UNITS_KEEP_GRADIENTS) != 0});
-  const auto arrangement = muster::shard::arrange(arranged, reduce_inputs_, 0);
-  if (!arrangement) return arrangement.error();
-  gradient_bytes_ = arrangement->bytes;
-  const auto buffer = places_.buffer(gradient_bytes_);
-  if (!buffer) return buffer.error();
-  for (std::size_t i = 0; i < scheduled.size(); ++i) {
-    scheduled[i].gradient_offset = arrangement->offsets[i];
-    places[i].gradients = {*buffer, arrangement->offsets[i]};
-  }
-  return {};
-}
-
 Status muster_units::prepare(std::string& facts) {
   if (units_.empty()) return failure(Code::kState, "the set has no units");
   std::vector<Facts> scheduled;
@@ -219,12 +173,11 @@ Status muster_units::prepare(std::string& facts) {
   }
   for (const auto& unit : units_)
     if (is_shared()) MUSTER_RETURN_IF_ERROR(muster::client::check_covered(session_, unit->facts()));
-  MUSTER_RETURN_IF_ERROR(place(scheduled, places));
-  MUSTER_RETURN_IF_ERROR(place_gradients(scheduled, places));
-  facts += description_of(scheduled, depth_);
+  MUSTER_RETURN_IF_ERROR(memory_.place(scheduled, places));
+  facts += description_of(scheduled, memory_.depth());
   MUSTER_RETURN_IF_ERROR(lanes_.open(name_));
   for (std::size_t i = 0; i < units_.size(); ++i) {
-    const muster::client::UnitFacts& unit = units_[i]->facts();
+    const UnitFacts& unit = units_[i]->facts();
     if (unit.slice_ranks != 0) {
       auto group = slice_group(*units_[i]);
       if (!group) return std::move(group).error();
@@ -245,7 +198,8 @@ Status muster_units::prepare(std::string& facts) {
                           muster::client::watch_units({session_, name_, units_, is_shared(), starts_}));
   muster::shard::UnitOperations* operations = &starts_;
   if (watch_ != nullptr) operations = watch_.get();
-  schedule_ = std::make_unique<muster::shard::UnitSchedule>(std::move(scheduled), depth_, *operations);
+  schedule_ =
+      std::make_unique<muster::shard::UnitSchedule>(std::move(scheduled), memory_.depth(), *operations);
   return {};
 }
 
@@ -383,7 +337,7 @@ Status muster_units::withdraw() {
   in_steps_.clear();
   between_steps_.clear();
   for (const auto& unit : units_) MUSTER_RETURN_IF_ERROR(unit->withdraw());
-  MUSTER_RETURN_IF_ERROR(places_.release());
+  MUSTER_RETURN_IF_ERROR(memory_.release());
   for (; !slice_groups_.empty(); slice_groups_.pop_back())
     MUSTER_RETURN_IF_ERROR(status_of(muster_group_free(session_, slice_groups_.back())));
   return {};

@@ -8,6 +8,7 @@
 #include "api/client/units/replicas.hpp"
 #include "api/client/units/totals.hpp"
 #include "api/client/units/unit.hpp"
+#include "api/client/units/unit_memory.hpp"
 #include "api/client/units/unit_starts.hpp"
 #include "api/client/units/unit_watch.hpp"
 #include "api/shm/layout.hpp"
@@ -58,31 +59,23 @@ struct muster_units {
 
  private:
   muster::Status check(const muster_unit_options& options) const;
-  void warn_of_empty_parts(const muster::client::UnitFacts& unit);
   muster::Status make_ready();                      // the first time
   muster::Status prepare(std::string& facts);       // adds the facts on which ranks must agree
   muster::Status withdraw();                        // undoes prepare()
   muster::Result<muster_point> meet_after_reads();  // of shared units; NONE: there are none
   void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
   bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }
-  muster::Status place(std::vector<muster::shard::UnitSchedule::Facts>& scheduled,
-                       std::vector<muster::client::Unit::Places>& places);
-  muster::Status place_gradients(std::vector<muster::shard::UnitSchedule::Facts>& scheduled,
-                                 std::vector<muster::client::Unit::Places>& places);
   muster::Result<muster_group> slice_group(const muster::client::Unit& unit);
   std::string description() const;
 
   muster_session* session_;
   std::string name_;
   std::uint32_t flags_;
-  std::uint64_t budget_;
-  std::uint32_t prefetch_;
-  std::uint32_t reduce_inputs_;
   std::vector<std::unique_ptr<muster::client::Unit>> units_;
   std::vector<std::size_t> modules_;  // by unit
   muster::client::UnitLanes lanes_;
   muster::client::UnitStarts starts_;
-  muster::client::Resources places_;  // for whole units, slices and whole gradients
+  muster::client::UnitMemory memory_;
   muster::client::GradientTotal square_sum_, zero_count_;
   muster::client::ReplicaBroadcast replicas_;
   std::vector<muster_group> slice_groups_;
@@ -90,8 +83,6 @@ struct muster_units {
   muster::client::UnitMeetings in_steps_, between_steps_;
   bool told_ = false;        // the other ranks know that the step is broken
   std::uint64_t steps_ = 0;  // that have begun
-  std::uint64_t least_bytes_ = 0, place_bytes_ = 0, gradient_bytes_ = 0;
-  std::uint32_t depth_ = 0;
   std::string warning_;
   std::unique_ptr<muster::client::UnitWatch> watch_;
   std::unique_ptr<muster::shard::UnitSchedule> schedule_;

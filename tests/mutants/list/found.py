@@ -33,7 +33,7 @@ MUTANTS = [
            "false",
            "muster_step_abandon waits for a rank that is gone",
            ["units_sets_test *HearOfALoss*"]),
-    Mutant("least_budget_with_prefetch", "api/client/units/units.cpp",
+    Mutant("least_budget_with_prefetch", "api/client/units/unit_memory.cpp",
            "least_bytes_ = «unbounded->least»",
            "unbounded->bytes",
            "a refused budget names one that is larger than needed",

@@ -89,7 +89,7 @@ class Program final : public UnitOperations {
     tally_.prefetches += counts.prefetches;
     tally_.skipped += counts.prefetches_skipped;
     tally_.gathers += counts.gathers;
-    tally_.changes += schedule_.order().changes();
+    tally_.changes += schedule_.counts().order_changes;
     const std::string played = lanes_.play();
     return fault_.empty() ? played : fault_;
   }
@@ -189,8 +189,8 @@ class Program final : public UnitOperations {
     };
     if (random_.below(4) != 0) return;
     for (std::size_t unit = 0; unit < drawn_.units.size(); ++unit) {
-      if (random_.below(2) == 0) schedule_.prefetch_forward(unit, list());
-      if (random_.below(2) == 0) schedule_.prefetch_backward(unit, list());
+      if (random_.below(2) == 0) schedule_.set_prefetch(unit, UnitSchedule::Pass::kForward, list());
+      if (random_.below(2) == 0) schedule_.set_prefetch(unit, UnitSchedule::Pass::kBackward, list());
     }
   }
 

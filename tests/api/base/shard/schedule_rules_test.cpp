@@ -524,7 +524,8 @@ TEST(ScheduleFailures, EndWithReset) {
     model.recorder.failing.clear();
     model.recorder.trace();
     model.recorder.froms.clear();
-    for (std::size_t unit = 0; unit < units.size(); ++unit) model.schedule.prefetch_forward(unit, {});
+    for (std::size_t unit = 0; unit < units.size(); ++unit)
+      model.schedule.set_prefetch(unit, UnitSchedule::Pass::kForward, {});
     ASSERT_TRUE(model.schedule.begin_step(MUSTER_POINT_NONE, true).ok());
     model.forward_all(3);
     EXPECT_EQ(model.recorder.operations(), "AGroot AG0 SL0 AG1 SL1 SLroot") << failing;

@@ -105,7 +105,7 @@ TEST(UnitSchedules, DoNotMindAForwardInsideBackward) {
   model.end_step();
   EXPECT_EQ(model.recorder.operations(), "AG2 AG1 RS2 AG0 RS1 RS0 RSroot");
   model.begin_step();
-  EXPECT_EQ(model.schedule.order().changes(), 0u);
+  EXPECT_EQ(model.schedule.counts().order_changes, 0u);
 }
 
 // Goal:   case F3: two forwards, then one backward through both.
@@ -129,8 +129,8 @@ TEST(UnitSchedules, GoBackThroughEachForward) {
 // Goal:   case F4: the two blocks after it in forward, and the two before it in backward.
 TEST(UnitSchedules, PrefetchTheListsThatAreSaid) {
   Model model(blocks_and_root(4, AfterForward::kFree, 2), 2);
-  model.schedule.prefetch_forward(0, {});
-  model.schedule.prefetch_backward(0, {});
+  model.schedule.set_prefetch(0, UnitSchedule::Pass::kForward, {});
+  model.schedule.set_prefetch(0, UnitSchedule::Pass::kBackward, {});
   for (std::size_t unit = 1; unit <= 4; ++unit) {
     std::vector<std::size_t> after;
     std::vector<std::size_t> before;
@@ -138,8 +138,8 @@ TEST(UnitSchedules, PrefetchTheListsThatAreSaid) {
       if (unit + i <= 4) after.push_back(unit + i);
       if (unit > i) before.push_back(unit - i);
     }
-    model.schedule.prefetch_forward(unit, after);
-    model.schedule.prefetch_backward(unit, before);
+    model.schedule.set_prefetch(unit, UnitSchedule::Pass::kForward, after);
+    model.schedule.set_prefetch(unit, UnitSchedule::Pass::kBackward, before);
   }
   for (int step = 0; step < 2; ++step) {
     model.begin_step();
@@ -165,7 +165,7 @@ TEST(UnitSchedules, PrefetchInForwardWhatTheStepBeforeUsed) {
   model.forward_all(5);
   EXPECT_EQ(model.recorder.trace(), "AGroot AG0 AG1 free0 AG2 free1 AG3 free2 free3");
   EXPECT_EQ(model.schedule.counts().demands, demands + 1) << "the root alone";
-  EXPECT_EQ(model.schedule.order().changes(), 0u);
+  EXPECT_EQ(model.schedule.counts().order_changes, 0u);
 }
 
 // Units 1 and 3 share a place.
@@ -180,7 +180,7 @@ TEST(UnitSchedules, GatherOnDemandInAStepWhoseOrderChanged) {
   for (const std::size_t unit : {1, 4, 2, 3}) model.forward(unit);
   model.end_forward(0);
   EXPECT_EQ(model.recorder.trace(), "freeroot AGroot AG0 AG1 free0 free1 AG3 free3 AG1 free1 AG2 free2");
-  EXPECT_EQ(model.schedule.order().changes(), 1u);
+  EXPECT_EQ(model.schedule.counts().order_changes, 1u);
 }
 
 // Goal:   case F5: units 0, 1a and 1b; a loss behind each branch, and 1b's goes back first.
