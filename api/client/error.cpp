@@ -38,9 +38,9 @@ muster_status_t report(Code code, const char* what) noexcept {
   return static_cast<muster_status_t>(code);
 }
 
-Status check_given(std::initializer_list<Argument> arguments) {
-  for (const Argument& argument : arguments)
-    if (argument.value == nullptr) return failure(Code::kBadArgument, "{} must not be NULL", argument.name);
+Status check_given(std::initializer_list<std::pair<const char*, const void*>> arguments) {
+  for (const auto& [name, value] : arguments)
+    if (value == nullptr) return failure(Code::kBadArgument, "{} must not be NULL", name);
   return {};
 }
 

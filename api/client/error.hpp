@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <new>
 #include <stdexcept>
+#include <utility>
 
 namespace muster::client {
 
@@ -23,11 +24,7 @@ inline muster_status_t report(muster_status_t status) noexcept {
 }
 
 // BAD_ARGUMENT for the first argument that is NULL: "session must not be NULL".
-struct Argument {
-  const char* name;
-  const void* value;
-};
-Status check_given(std::initializer_list<Argument> arguments);
+Status check_given(std::initializer_list<std::pair<const char*, const void*>> arguments);
 
 // Runs `body`, which returns a Status or a number that it has reported itself. Catches all exceptions, so
 // that none leaves the C API; without an exception that is free. Missing memory is NO_RESOURCE; any other

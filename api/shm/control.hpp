@@ -38,7 +38,7 @@ enum class MessageKind : std::uint16_t {
   kGroupAnswer = 14,
   kGroupAbort = 15,  // → Done
   kTraceBegin = 16,  // → Done
-  kTraceEnd = 17,    // → TraceGrant with 1 descriptor: a memfd of JSON
+  kTraceEnd = 17,    // → MemoryGrant with 1 descriptor: a memfd of JSON
   kTraceGrant = 18,
   kDone = 19,
   kCommand = 20,  // command line to supervisor, CBOR body: see daemon/control
@@ -47,8 +47,8 @@ enum class MessageKind : std::uint16_t {
   kGoodbye = 23,      // → Done: the client leaves in order; a socket that ends without it is a death
   kDirectGroup = 24,  // → DirectGroupAnswer followed by DirectMember[]
   kDirectGroupAnswer = 25,
-  kPeerDirect = 26,  // → PeerGrant with 1 descriptor: the direct segment of a peer, read-only
-  kPeerArena = 27,   // → PeerGrant with 1 descriptor: a segment of a peer's arena, read-only
+  kPeerDirect = 26,  // → MemoryGrant with 1 descriptor: the direct segment of a peer, read-only
+  kPeerArena = 27,   // → MemoryGrant with 1 descriptor: a segment of a peer's arena, read-only
   kPeerGrant = 28,
   kDirectEnd = 29,       // → DirectEndAnswer: how the member's epoch ended
   kDirectOverdue = 30,   // → Done: the epoch has ended, or no member is missing any more
@@ -276,7 +276,7 @@ struct PeerMessage {  // kPeerDirect, kPeerArena
   std::int32_t rank = 0;
   std::uint32_t segment = 0;
 };
-struct PeerGrant {
+struct MemoryGrant {  // kPeerGrant, kTraceGrant
   MessageHeader header;
   std::uint64_t bytes = 0;
 };
@@ -315,10 +315,6 @@ struct LaneGrant {  // kLaneGrant, kLaneClose
   MessageHeader header;
   std::uint32_t lane = 0;
   std::uint32_t reserved = 0;
-};
-struct TraceGrant {
-  MessageHeader header;
-  std::uint64_t bytes = 0;
 };
 struct Plain {  // kTraceBegin, kTraceEnd, kEventOpen, kGoodbye, kDone, kMeshGroups
   MessageHeader header;

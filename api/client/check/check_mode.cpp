@@ -18,7 +18,7 @@ MemoryUses all_of(const std::byte* from, const std::byte* to) {
 
 }  // namespace
 
-CheckMode::CheckMode(std::int32_t rank) : rank_(rank), buffers_(rank) {
+CheckMode::CheckMode(std::int32_t rank) : rank_(rank), buffers_(rank), plans_(buffers_) {
   if (rank == 0)
     std::fputs(
         "muster: check mode is on (MUSTER_CHECK=1): memory and the order of starts are checked. It is "
@@ -35,17 +35,6 @@ Status CheckMode::found(std::string_view text) const {
   return found(failure(Code::kState, "rank {}: {}", rank_, text));
 }
 
-// ---- plans -------------------------------------------------------------------------------------
-
-void CheckMode::plan_made(muster_plan plan, std::string name, MemoryUses uses, bool moves) {
-  plans_[plan] = {std::move(name), seen(std::move(uses)), moves};
-}
-
-std::shared_ptr<const MemoryUses> CheckMode::seen(MemoryUses uses) const {
-  std::erase_if(uses, [this](const MemoryUse& use) { return !buffers_.has(use.from); });
-  return std::make_shared<const MemoryUses>(std::move(uses));
-}
-
 Status CheckMode::buffer_gone(muster_buffer buffer) {
   const auto extent = buffers_.extent_of(buffer);
   const std::byte* const from = extent.first;
@@ -59,15 +48,6 @@ Status CheckMode::buffer_gone(muster_buffer buffer) {
 }
 
 // ---- starts ------------------------------------------------------------------------------------
-
-std::optional<StartsInFlight::Next> CheckMode::next_start(muster_plan plan,
-                                                          const muster_submit& submit) const {
-  const auto planned = plans_.find(plan);
-  if (planned == plans_.end() || submit.wait_count > MUSTER_WAITS_MAX) return std::nullopt;
-  return StartsInFlight::Next{planned->second.name, planned->second.uses, submit.lane,
-                              std::vector<muster_point>(submit.waits, submit.waits + submit.wait_count),
-                              planned->second.moves};
-}
 
 std::string CheckMode::name_of(const Started& start) const {
   const std::uint32_t lane = shm::point_timeline(start.point);
@@ -93,11 +73,11 @@ Status CheckMode::judge(std::string_view call, const StartsInFlight::Next& next)
 }
 
 Status CheckMode::judge_run(std::string_view call, muster_plan plan) const {
-  const auto planned = plans_.find(plan);
-  if (planned == plans_.end()) return {};
-  const std::string what = fmt::format("{} of {}", call, planned->second.name);
-  MUSTER_RETURN_IF_ERROR(judge_closed(what, *planned->second.uses));
-  const auto race = starts_.race_of(*planned->second.uses);
+  const PlanUses::Plan* const planned = plans_.find(plan);
+  if (planned == nullptr) return {};
+  const std::string what = fmt::format("{} of {}", call, planned->name);
+  MUSTER_RETURN_IF_ERROR(judge_closed(what, *planned->uses));
+  const auto race = starts_.race_of(*planned->uses);
   if (!race) return {};
   return found(
       fmt::format("{} {}, and nobody has waited for that; wait for its point first (muster_point_wait)", what,
@@ -114,11 +94,6 @@ void CheckMode::started(const StartsInFlight::Next& next, muster_point point) {
   if (is_ready && start.open.empty())
     if (auto sum = SourceSums::Sum::of(*start.uses)) sums_.add(point, *std::move(sum));
   protect(start);
-}
-
-std::optional<SourceSums::Sum> CheckMode::sum_of(muster_plan plan) const {
-  const auto planned = plans_.find(plan);
-  return planned == plans_.end() ? std::nullopt : SourceSums::Sum::of(*planned->second.uses);
 }
 
 Status CheckMode::judge_sum(std::string_view whose, const SourceSums::Sum& sum) const {

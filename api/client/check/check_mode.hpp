@@ -4,6 +4,7 @@
 #include "api/base/hash.hpp"
 #include "api/client/check/guarded_buffers.hpp"
 #include "api/client/check/memory_use.hpp"
+#include "api/client/check/plan_uses.hpp"
 #include "api/client/check/source_sums.hpp"
 #include "api/client/check/starts_in_flight.hpp"
 
@@ -12,16 +13,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace muster::client {
-
-enum class Mode : std::uint8_t { kPlain, kCheck };
 
 // Owns    the session's mappings, what each plan uses, and the starts whose end the process has not seen.
 // Thread  the session's.
@@ -35,24 +32,15 @@ class CheckMode {
 
   std::int32_t rank() const { return rank_; }
   GuardedBuffers& buffers() { return buffers_; }
+  PlanUses& plans() { return plans_; }
   // Writes the finding, if it is one, to standard error, and returns it.
   Status found(Status finding) const;
   Status found(std::string_view text) const;
 
-  // ---- plans
-  // moves: it is a collective, whose sources must stay as they are.
-  void plan_made(muster_plan plan, std::string name, MemoryUses uses, bool moves);
-  // Leaves out uses of memory that this process does not see, such as that of a device.
-  std::shared_ptr<const MemoryUses> seen(MemoryUses uses) const;
-  void plan_gone(muster_plan plan) { plans_.erase(plan); }
   // The buffer is freed. kState, if something was written around it.
   Status buffer_gone(muster_buffer buffer);
-  // kState, if something was written around any buffer.
-  Status check_around() { return found(buffers_.check_around()); }
 
   // ---- starts
-  // The memory that a start of the plan would use; nothing, if the plan is not known.
-  std::optional<StartsInFlight::Next> next_start(muster_plan plan, const muster_submit& submit) const;
   // kState naming both, if the start would race with one in flight.
   Status judge(std::string_view call, const StartsInFlight::Next& next) const;
   // The same for a collective that the session runs now.
@@ -64,9 +52,7 @@ class CheckMode {
   Status reach(muster_point point);
   // The process has seen that the point will never be reached.
   void fail(muster_point point);
-  // The digest of the sources of a run, taken before it. judge_sum() compares them afterwards: kState, if
-  // they have changed.
-  std::optional<SourceSums::Sum> sum_of(muster_plan plan) const;
+  // `sum`: of the sources of a run, taken before it. kState, if they have changed.
   Status judge_sum(std::string_view whose, const SourceSums::Sum& sum) const;
   // kState naming both, if the signal lets a start begin that races with another.
   Status judge_signal(std::uint32_t timeline, std::uint64_t value) const;
@@ -91,11 +77,6 @@ class CheckMode {
   };
   // kState, if the uses meet a closed place. `what`: the call that uses them.
   Status judge_closed(std::string_view what, const MemoryUses& uses) const;
-  struct Planned {
-    std::string name;
-    std::shared_ptr<const MemoryUses> uses;
-    bool moves = false;
-  };
   std::string name_of(const StartsInFlight::Started& start) const;
   std::string words(const StartsInFlight::Race& race) const;
   void protect(const StartsInFlight::Started& start);
@@ -103,7 +84,7 @@ class CheckMode {
 
   std::int32_t rank_;
   GuardedBuffers buffers_;
-  std::map<muster_plan, Planned> plans_;
+  PlanUses plans_;
   std::map<muster_lane, std::string> lanes_;  // that have a name
   StartsInFlight starts_;
   SourceSums sums_;

@@ -76,7 +76,8 @@ void add_view(MemoryUses& uses, const muster_tensor& view, const std::byte* buff
   add_face(uses, make_face({0, 0, view}, data), writes);
 }
 
-MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of) {
+MemoryUses uses_of(const muster_kernel& kernel,
+                   const std::function<std::byte*(const muster_range&)>& address_of) {
   MemoryUses uses;
   const KernelOperands* const operands = operands_of(kernel.op);
   if (operands == nullptr) return uses;

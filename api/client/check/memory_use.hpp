@@ -25,9 +25,9 @@ using MemoryUses = std::vector<MemoryUse>;
 MemoryUse use_of(const std::byte* from, const std::byte* to, bool writes);
 // A view of the buffer that begins at `buffer`; nothing, if that is null or the view empty.
 void add_view(MemoryUses& uses, const muster_tensor& view, const std::byte* buffer, bool writes);
-// Where a range begins in this process; null: it does not see it.
-using AddressOf = std::function<std::byte*(const muster_range&)>;
-MemoryUses uses_of(const muster_kernel& kernel, const AddressOf& address_of);
+// `address_of`: where a range begins in this process; null: it does not see it.
+MemoryUses uses_of(const muster_kernel& kernel,
+                   const std::function<std::byte*(const muster_range&)>& address_of);
 // `at`: where the vectors begin. Data that a member has in place already, such as its own block of an
 // all-gather, counts as read only.
 MemoryUses uses_of(const Collective& what, const Share& mine, const Share::Bases& at);

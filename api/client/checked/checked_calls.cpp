@@ -21,7 +21,7 @@ std::optional<StartsInFlight::Next> next_start(muster_session& session, muster_p
                                                std::span<const muster_point> earlier = {}) {
   const Timelines& timelines = session.submission().timelines();
   if (!timelines.has_lane(submit.lane)) return std::nullopt;
-  auto next = session.check()->next_start(plan, submit);
+  auto next = session.check()->plans().next_start(plan, submit);
   if (!next) return std::nullopt;
   for (muster_point& wait : next->waits) {
     const bool is_entry = (wait & ~shm::kPointValueMask) == kPointOfEntry;
@@ -34,7 +34,7 @@ std::optional<StartsInFlight::Next> next_start(muster_session& session, muster_p
   const PlanRecord::Told* const told = record == nullptr ? nullptr : record->told.get();
   if (!check_offsets(told, submit).ok()) return std::nullopt;
   const Described& described = told->described;
-  next->uses = session.check()->seen(
+  next->uses = session.check()->plans().seen(
       uses_of(described.what, described.mine, told->rooms.bases(described.mine, offsets_in(submit))));
   return next;
 }
@@ -96,7 +96,8 @@ Status checked_start_batch(muster_session& session, std::span<muster_batch_entry
 Status checked_run(muster_session& session, muster_plan plan, Nanos timeout) {
   CheckMode& check = *session.check();
   MUSTER_RETURN_IF_ERROR(check.judge_run("a run", plan));
-  const auto sum = check.sum_of(plan);
+  const PlanUses::Plan* const planned = check.plans().find(plan);
+  const auto sum = planned == nullptr ? std::nullopt : SourceSums::Sum::of(*planned->uses);
   MUSTER_RETURN_IF_ERROR(session.runs().run(plan, timeout));
   return sum ? check.judge_sum("a run", *sum) : Status();
 }
@@ -121,7 +122,8 @@ Status checked_signal(muster_session& session, std::uint32_t timeline, std::uint
   const bool is_own = submission.timelines().is_own(timeline);
   if (is_own) MUSTER_RETURN_IF_ERROR(check.judge_signal(timeline, value));
   const Code code = submission.signal(timeline, value);
-  if (code != Code::kOk) return submission.not_signalled(code, timeline, value);
+  if (code == Code::kBadArgument) return cannot_signal(timeline, value, submission.timelines());
+  if (code != Code::kOk) return submission.not_pushed(code);
   check.signalled(timeline, value);
   return {};
 }

@@ -237,7 +237,7 @@ void WatchedUnits::shards_change(muster_point after) {
 
 Status WatchedUnits::end_step() {
   for (std::size_t unit = 0; unit < watched_.size(); ++unit) MUSTER_RETURN_IF_ERROR(look_at_copy(unit));
-  return check_.check_around();
+  return check_.found(check_.buffers().check_around());
 }
 
 void WatchedUnits::reset() {

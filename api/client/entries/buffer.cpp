@@ -1,4 +1,5 @@
 // Buffers of the C API.
+#include "api/client/session/freeing.hpp"
 #include "api/client/session/session.hpp"
 
 using muster::Code;
@@ -49,6 +50,6 @@ muster_status_t muster_buffer_query(muster_session* session, muster_buffer buffe
 }
 
 muster_status_t muster_buffer_free(muster_session* session, muster_buffer buffer) {
-  return muster::client::with_session(session, [&] { return session->free_buffer(buffer); });
+  return muster::client::with_session(session, [&] { return muster::client::free_buffer(*session, buffer); });
 }
 }

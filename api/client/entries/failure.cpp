@@ -1,5 +1,6 @@
 // Failures of lanes and calls of the C API, copied to the caller's struct.
 #include "api/client/session/session.hpp"
+#include "api/client/submit/refusal.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -37,8 +38,7 @@ extern "C" {
 muster_status_t muster_lane_failure(muster_session* session, muster_lane lane, muster_failure* failure_out) {
   return muster::client::guarded([&]() -> Status {
     MUSTER_RETURN_IF_ERROR(check(session, failure_out));
-    if (!session->submission().timelines().has_lane(lane))
-      return session->submission().not_reset(Code::kBadArgument, lane);
+    if (!session->submission().timelines().has_lane(lane)) return muster::client::no_such_lane("lane", lane);
     MUSTER_ASSIGN_OR_RETURN(const auto why, session->completion().failure(lane));
     failure_out->status = static_cast<muster_status_t>(why.status);
     failure_out->culprit_rank = why.culprit_rank;

@@ -1,4 +1,5 @@
 // Groups and meshes of the C API.
+#include "api/client/session/freeing.hpp"
 #include "api/client/session/session.hpp"
 
 #include <algorithm>
@@ -37,7 +38,7 @@ muster_status_t muster_group_shrink(muster_session* session, muster_group group,
 }
 
 muster_status_t muster_group_free(muster_session* session, muster_group group) {
-  return with_session(session, [&] { return session->free_group(group); });
+  return with_session(session, [&] { return muster::client::free_group(*session, group); });
 }
 
 muster_status_t muster_group_abort(muster_session* session, muster_group group) {
@@ -131,7 +132,7 @@ muster_status_t muster_mesh_deadline(muster_session* session, muster_mesh mesh, 
 }
 
 muster_status_t muster_mesh_free(muster_session* session, muster_mesh mesh) {
-  return with_session(session, [&] { return session->free_mesh(mesh); });
+  return with_session(session, [&] { return muster::client::free_mesh(*session, mesh); });
 }
 
 }  // extern "C"

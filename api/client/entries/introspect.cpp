@@ -86,7 +86,7 @@ muster_status_t muster_trace_end(muster_session* session, const char* path) {
   return with_session(session, [&]() -> Status {
     if (path == nullptr) return failure(Code::kBadArgument, "path must not be NULL");
     shm::Descriptor memory;
-    const auto grant = session->connection().ask<shm::TraceGrant>(
+    const auto grant = session->connection().ask<shm::MemoryGrant>(
         shm::Plain{}, shm::MessageKind::kTraceEnd, shm::MessageKind::kTraceGrant, {}, nullptr, &memory);
     if (!grant) return grant.error();
     MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant->bytes));

@@ -1,10 +1,28 @@
 // Lanes of the C API.
 #include "api/client/session/session.hpp"
+#include "api/client/submit/refusal.hpp"
 
 using muster::Code;
 using muster::failure;
 using muster::Status;
+using muster::client::no_such_lane;
 namespace shm = muster::shm;
+
+namespace {
+
+// Says in words why a lane was not reset.
+Status not_reset(muster_session& session, Code code, muster_lane lane) {
+  if (!session.submission().timelines().has_lane(lane)) return no_such_lane("lane", lane);
+  if (const std::uint32_t starts = session.completion().quarantined(lane); code == Code::kBusy && starts > 0)
+    return failure(
+        Code::kBusy,
+        "{} start{} of lane {} failed at the deadline, but the network or another device may still "
+        "touch its memory; reset the lane again later",
+        starts, starts == 1 ? "" : "s", lane);
+  return session.submission().not_pushed(code);
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -33,11 +51,12 @@ muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane) {
     if (lane < MUSTER_LANE_CLASSES)
       return failure(Code::kBadArgument, "lane {} is one of those with which a session begins; it stays",
                      lane);
-    if (!submission.timelines().has_lane(lane)) return submission.not_reset(Code::kBadArgument, lane);
-    if (!submission.is_decided(lane))
+    if (!submission.timelines().has_lane(lane)) return no_such_lane("lane", lane);
+    const std::uint64_t started = submission.timelines().started(lane);
+    if (session->completion().decided(lane, started) != started)
       return failure(Code::kBusy, "lane {} has starts that are not finished; wait for its latest point",
                      lane);
-    if (const Code code = submission.reset(lane); code != Code::kOk) return submission.not_reset(code, lane);
+    if (const Code code = submission.reset(lane); code != Code::kOk) return not_reset(*session, code, lane);
     shm::LaneGrant request;
     request.lane = lane;
     const auto done =
@@ -54,7 +73,7 @@ muster_status_t muster_lane_reset(muster_session* session, muster_lane lane) {
     muster::client::Submission& submission = session->submission();
     const bool has_failed = session->check() != nullptr && session->completion().failure(lane).has_value();
     const Code code = submission.reset(lane);
-    if (code != Code::kOk) return submission.not_reset(code, lane);
+    if (code != Code::kOk) return not_reset(*session, code, lane);
     if (has_failed) session->check()->fail(submission.timelines().latest(lane));
     return {};
   });

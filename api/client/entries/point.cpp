@@ -1,6 +1,7 @@
 // Points and timelines of the C API.
 #include "api/client/checked/checked_calls.hpp"
 #include "api/client/session/session.hpp"
+#include "api/client/submit/refusal.hpp"
 
 using muster::Code;
 using muster::failure;
@@ -79,7 +80,9 @@ muster_status_t muster_timeline_signal(muster_session* session, uint32_t timelin
     if (session->check() != nullptr) return muster::client::checked_signal(*session, timeline, value);
     muster::client::Submission& submission = session->submission();
     const Code code = submission.signal(timeline, value);
-    return code == Code::kOk ? Status() : submission.not_signalled(code, timeline, value);
+    if (code == Code::kBadArgument)
+      return muster::client::cannot_signal(timeline, value, submission.timelines());
+    return code == Code::kOk ? Status() : submission.not_pushed(code);
   });
 }
 }

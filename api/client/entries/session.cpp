@@ -19,7 +19,7 @@ using muster::fail;
 using muster::failure;
 using muster::Result;
 using muster::Status;
-using muster::client::Mode;
+using muster::client::CheckMode;
 using muster::client::with_session;
 
 namespace {
@@ -91,17 +91,17 @@ Status read_options(const Options* given, Options* options) {
   return {};
 }
 
-Result<Mode> mode_of_environment() {
+Result<muster_session::Mode> mode_of_environment() {
   const std::string said = muster::bootstrap::process_environment()(muster::kCheckVariable).value_or("");
-  if (said.empty() || said == "0") return Mode::kPlain;
-  if (said == "1") return Mode::kCheck;
+  if (said.empty() || said == "0") return muster_session::Mode::kPlain;
+  if (said == "1") return muster_session::Mode::kCheck;
   return fail(Code::kBadArgument, "{} is '{}': set it to 1 for check mode, or to 0", muster::kCheckVariable,
               muster::printable(said, muster::Lines::kOne));
 }
 
 Status open_as(const muster::bootstrap::LaunchedRank& identity, muster::Nanos timeout,
                muster_session** session) {
-  MUSTER_ASSIGN_OR_RETURN(const Mode mode, mode_of_environment());
+  MUSTER_ASSIGN_OR_RETURN(const muster_session::Mode mode, mode_of_environment());
   MUSTER_ASSIGN_OR_RETURN(auto attachment, muster::client::attach(identity, timeout));
   MUSTER_ASSIGN_OR_RETURN(auto made, muster_session::create(std::move(attachment), mode));
   MUSTER_FAULT_POINT("attach.opened");
@@ -139,7 +139,8 @@ muster_status_t muster_close(muster_session* session) {
     const std::unique_ptr<muster_session> owner(session);
     const bool is_usable = owner->usable().ok();
     Status around;
-    if (is_usable && owner->check() != nullptr) around = owner->check()->check_around();
+    if (CheckMode* const check = owner->check(); is_usable && check != nullptr)
+      around = check->found(check->buffers().check_around());
     if (is_usable) owner->connection().say_goodbye();
     return around;
   });

@@ -29,8 +29,8 @@ std::uint32_t own_cores() {
 Result<std::unique_ptr<DirectPath>> DirectPath::open(const Uses& uses, shm::Mapping own, shm::Mapping groups,
                                                      const Machine& machine) {
   std::unique_ptr<DirectPath> direct(new DirectPath(uses, machine));
-  DirectMemory::Registrar& registrar = *direct;
-  MUSTER_ASSIGN_OR_RETURN(auto memory, DirectMemory::open(std::move(own), std::move(groups), registrar));
+  MUSTER_ASSIGN_OR_RETURN(auto memory,
+                          DirectMemory::open(std::move(own), std::move(groups), direct->peer_memory_));
   direct->memory_.emplace(std::move(memory));
   direct->stages_.emplace(direct->memory_->own(), direct->memory_->flight());
   return direct;
@@ -127,10 +127,9 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
   switch (outcome) {
     case Outcome::kBroken:
       if (explained(plan)) return hear(plan);
-      return give_up(
-          plan,
-          "what a member had given was overwritten while it was read: this rank was held up for longer "
-          "than the operation's deadline");
+      return give_up(plan, failure(Code::kAborted,
+                                   "what a member had given was overwritten while it was read: this rank was "
+                                   "held up for longer than the operation's deadline"));
     case Outcome::kDisagree:
       return disagreement(plan);
     case Outcome::kInterrupted:
@@ -143,7 +142,7 @@ Status DirectPath::failed(const DirectPlan& plan, Outcome outcome) {
         return hear(plan);
       }
       if (Status trouble = memory_->take_trouble(); !trouble.ok()) return give_up(plan, trouble);
-      return give_up(plan, "a member published an operation that cannot be");
+      return give_up(plan, failure(Code::kAborted, "a member published an operation that cannot be"));
     default:
       return uses_.connection.loss();
   }
@@ -167,10 +166,6 @@ Status DirectPath::hear(const DirectPlan& plan) {
 }
 
 // Ends the group's epoch for all members, since this rank cannot go on and the others would wait for it.
-Status DirectPath::give_up(const DirectPlan& plan, const char* why) {
-  return give_up(plan, Status(Code::kAborted, why));
-}
-
 Status DirectPath::give_up(const DirectPlan& plan, Status why) {
   Channel& channel = *plan.channel;
   const shm::GroupAbort request = shm::abort_of(channel.group(), why.message());
@@ -262,39 +257,6 @@ void DirectPath::overdue(const Wanted& wanted) {
   static_cast<void>(
       uses_.connection.ask<shm::Plain>(question(wanted), MessageKind::kDirectOverdue, MessageKind::kDone));
   MUSTER_FAULT_POINT("overdue.asked");
-}
-
-// ---- registrar ---------------------------------------------------------------------------------
-
-Result<shm::Mapping> DirectPath::peer_memory(MessageKind kind, std::int32_t rank, std::uint32_t segment) {
-  shm::PeerMessage request;
-  request.rank = rank;
-  request.segment = segment;
-  shm::Descriptor memory;
-  MUSTER_ASSIGN_OR_RETURN(
-      const auto grant,
-      uses_.connection.ask<shm::PeerGrant>(request, kind, MessageKind::kPeerGrant, {}, nullptr, &memory));
-  MUSTER_FAULT_POINT("peer.granted");
-  MUSTER_RETURN_IF_ERROR(shm::check_memory(memory, grant.bytes));
-  return shm::Mapping::map(memory, grant.bytes, shm::Mapping::Access::kRead);
-}
-
-Result<shm::Mapping> DirectPath::direct_segment(std::int32_t rank) {
-  return peer_memory(MessageKind::kPeerDirect, rank, 0);
-}
-
-Result<shm::Mapping> DirectPath::arena_segment(std::int32_t rank, std::uint32_t segment) {
-  return peer_memory(MessageKind::kPeerArena, rank, segment);
-}
-
-Result<DirectMemory::Registrar::Scratch> DirectPath::scratch(std::uint64_t bytes) {
-  if (scratch_.bytes >= bytes) return scratch_.scratch;
-  if (scratch_.buffer != 0) MUSTER_RETURN_IF_ERROR(uses_.buffers.free(scratch_.buffer));
-  scratch_ = {};
-  MUSTER_ASSIGN_OR_RETURN(const auto buffer, uses_.buffers.alloc(bytes));
-  MUSTER_FAULT_POINT("scratch.granted");
-  scratch_ = {buffer.buffer, bytes, {buffer.address, uses_.buffers.location_of({buffer.buffer, 0})}};
-  return scratch_.scratch;
 }
 
 }  // namespace muster::client

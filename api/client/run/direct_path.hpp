@@ -7,6 +7,7 @@
 #include "api/client/direct/planning.hpp"
 #include "api/client/interrupt.hpp"
 #include "api/client/last_failure.hpp"
+#include "api/client/run/peer_memory.hpp"
 #include "api/client/submit/buffers.hpp"
 #include "api/client/submit/submission.hpp"
 
@@ -27,7 +28,7 @@ namespace muster::client {
 // Fails   run: MISMATCH, TIMEOUT, PEER_LOST, ABORTED as the epoch's cause says; INTERRUPTED; DAEMON_LOST. It
 //         ends the group's epoch with ABORTED if a peer published an impossible operation, or with the
 //         memory's error if that was not to be had.
-class DirectPath final : private WaitHooks, private DirectMemory::Registrar {
+class DirectPath final : private WaitHooks {
  public:
   struct Uses {  // all outlive it
     Connection& connection;
@@ -55,7 +56,8 @@ class DirectPath final : private WaitHooks, private DirectMemory::Registrar {
   std::optional<std::uint64_t> counter(std::string_view name) const;
 
  private:
-  DirectPath(const Uses& uses, const Machine& machine) : uses_(uses), machine_(machine) {}
+  DirectPath(const Uses& uses, const Machine& machine)
+      : uses_(uses), peer_memory_(uses.connection, uses.buffers), machine_(machine) {}
 
   // ---- WaitHooks
   Instant now() const override;
@@ -63,19 +65,13 @@ class DirectPath final : private WaitHooks, private DirectMemory::Registrar {
   bool engine_gone() override;
   void overdue(const Wanted& wanted) override;
   bool interrupted() const override;
-  // ---- Registrar
-  Result<shm::Mapping> direct_segment(std::int32_t rank) override;
-  Result<shm::Mapping> arena_segment(std::int32_t rank, std::uint32_t segment) override;
-  Result<Registrar::Scratch> scratch(std::uint64_t bytes) override;
 
   Result<Channel*> channel(std::uint64_t group);
   void forget_line(std::uint32_t line);
-  Result<shm::Mapping> peer_memory(shm::MessageKind kind, std::int32_t rank, std::uint32_t segment);
   bool is_alone();
   Status failed(const DirectPlan& plan, Outcome outcome);
   Status hear(const DirectPlan& plan);
   Status noted(Status status);
-  Status give_up(const DirectPlan& plan, const char* why);
   Status give_up(const DirectPlan& plan, Status why);
   shm::DirectMessage question(const DirectPlan& plan) const;
   shm::DirectMessage question(const Wanted& wanted) const;
@@ -84,15 +80,11 @@ class DirectPath final : private WaitHooks, private DirectMemory::Registrar {
   Status leave(const DirectPlan& plan);
 
   Uses uses_;
+  PeerMemory peer_memory_;
   Machine machine_;
   std::optional<DirectMemory> memory_;
   std::optional<Stages> stages_;
   std::unordered_map<std::uint64_t, std::unique_ptr<Channel>> channels_;  // by group handle
-  struct ScratchBuffer {
-    muster_buffer buffer = 0;
-    std::uint64_t bytes = 0;
-    Registrar::Scratch scratch;
-  } scratch_;
   Instant look_at_{0};         // whether the engine is there, at the latest
   std::uint64_t running_ = 0;  // plan of the operation in flight, for questions
   std::uint64_t operations_ = 0;

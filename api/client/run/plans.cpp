@@ -51,7 +51,7 @@ Result<muster_plan> Plans::make(const muster_kernel& kernel) {
   for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) record.buffers.push_back(kernel.tensors[i].buffer);
   const KernelOperands* const operands = check_ == nullptr ? nullptr : operands_of(kernel.op);
   if (operands != nullptr)
-    check_->plan_made(
+    check_->plans().add(
         grant->handle, fmt::format("kernel {}", operands->name),
         uses_of(kernel, [this](const muster_range& range) { return buffers_.address_of(range); }), false);
   return grant->handle;
@@ -99,8 +99,8 @@ void Plans::tell_check(const PlanRecord& record) const {
   const std::string_view site = record.told->message.site;
   std::string name = op_name(described.what.op);
   if (!site.empty()) name += fmt::format(" \"{}\"", site);
-  check_->plan_made(record.plan, std::move(name),
-                    uses_of(described.what, described.mine, bases_of(described.mine)), true);
+  check_->plans().add(record.plan, std::move(name),
+                      uses_of(described.what, described.mine, bases_of(described.mine)), true);
 }
 
 Rooms Plans::rooms_of(const shm::PlanCollective& m, const Described& described) const {
@@ -227,7 +227,7 @@ Status Plans::destroy(muster_plan plan) {
   if (!answer) return answer.error();
   MUSTER_FAULT_POINT("plan.destroyed");
   table_.remove(*record);
-  if (check_ != nullptr) check_->plan_gone(plan);
+  if (check_ != nullptr) check_->plans().remove(plan);
   return {};
 }
 

@@ -57,6 +57,10 @@ class Runs {
   Status conclude(const DirectPlan& plan, Nanos timeout, Outcome outcome) {
     return interrupt_.spend(direct_->conclude(plan, real(plan, timeout), outcome));
   }
+  // The rank is about to give the group up: waits until all have read the data that it has staged for them.
+  void drain(muster_group group) {
+    if (direct_ != nullptr) direct_->drain(group, groups_.deadline(group));
+  }
   // After every digests-th shared result (Welcome::digests) the members compare their results.
   Status run(muster_plan plan, Nanos timeout);
   // Gathers the digests of all members' data and compares them; all get the same result. The text names

@@ -14,7 +14,6 @@ using muster::Status;
 using muster::client::Attachment;
 using muster::client::CheckMode;
 using muster::client::DirectPath;
-using muster::client::Mode;
 using muster::client::SessionMark;
 namespace shm = muster::shm;
 
@@ -92,34 +91,6 @@ std::optional<std::uint64_t> muster_session::own_counter(std::string_view name) 
   return direct_ != nullptr ? direct_->counter(name) : std::nullopt;
 }
 
-Status muster_session::free_buffer(muster_buffer buffer) {
-  if (buffers_.has(buffer)) MUSTER_RETURN_IF_ERROR(plans_.forget_cached_over(buffer));
-  return buffers_.free(buffer);
-}
-
-// Before the group's memory goes, its members must have read the data that this rank has staged for them.
-Status muster_session::leave_group(muster_group group) {
-  MUSTER_RETURN_IF_ERROR(plans_.forget_cached(group));
-  if (direct_ != nullptr) direct_->drain(group, groups_.deadline(group));
-  return {};
-}
-
-Status muster_session::free_group(muster_group group) {
-  if (group == MUSTER_GROUP_SELF) return {};
-  MUSTER_RETURN_IF_ERROR(leave_group(group));
-  MUSTER_RETURN_IF_ERROR(groups_.free(group));
-  comparison_.forget(group);
-  return {};
-}
-
-Status muster_session::free_mesh(muster_mesh mesh) {
-  MUSTER_ASSIGN_OR_RETURN(const auto groups, groups_.groups_of_unused(mesh));
-  for (const muster_group group : groups) MUSTER_RETURN_IF_ERROR(leave_group(group));
-  MUSTER_RETURN_IF_ERROR(groups_.free_mesh(mesh, groups));
-  for (const muster_group group : groups) comparison_.forget(group);
-  return {};
-}
-
 // All members gather all numbers, so all find the same, and none goes on before all have come.
 Status muster_session::agree_on(muster_group group, muster::Nanos deadline) {
   MUSTER_ASSIGN_OR_RETURN(const auto* facts, groups_.facts(group));
@@ -139,7 +110,8 @@ Status muster_session::agree_on(muster_group group, muster::Nanos deadline) {
   const auto plan = plans_.cached(c);
   const Status ran = plan ? runs_.run(*plan, muster::Nanos(0)) : plan.error();
   std::memcpy(given.data(), buffer.address, given.size() * sizeof given[0]);
-  const Status freed = free_buffer(buffer.buffer);
+  Status freed = plans_.forget_cached_over(buffer.buffer);
+  if (freed.ok()) freed = buffers_.free(buffer.buffer);
   MUSTER_RETURN_IF_ERROR(ran);
   MUSTER_RETURN_IF_ERROR(freed);
   for (std::size_t i = 2; i <= members; ++i) {

@@ -39,9 +39,11 @@
 // Its mark, the first member, stays readable when it is closed.
 struct muster_session {
  public:
+  enum class Mode : std::uint8_t { kPlain, kCheck };  // kCheck: memory and the order of starts are checked
+
   // Errors: PROTOCOL, VERSION (the direct path's memory is not what it should be).
   static muster::Result<std::unique_ptr<muster_session>> create(muster::client::Attachment attachment,
-                                                                muster::client::Mode mode);
+                                                                Mode mode);
   ~muster_session();
   muster_session(const muster_session&) = delete;
   muster_session& operator=(const muster_session&) = delete;
@@ -82,18 +84,13 @@ struct muster_session {
   // A counter of this process's own runs, by name; nothing if there is none of that name.
   std::optional<std::uint64_t> own_counter(std::string_view name) const;
 
-  // Freeing also drops the records that other objects keep of the freed one.
-  muster::Status free_buffer(muster_buffer buffer);
-  muster::Status free_group(muster_group group);
-  muster::Status free_mesh(muster_mesh mesh);
   // Once all ranks of the mesh have called with the same deadline.
   muster::Status set_mesh_deadline(muster_mesh mesh, muster::Nanos deadline);
 
  private:
   // *opened: not ok if the memory of the direct path is wrong.
-  muster_session(muster::client::Attachment attachment, muster::client::Mode mode, muster::Status* opened);
+  muster_session(muster::client::Attachment attachment, Mode mode, muster::Status* opened);
   muster::Status usable_elsewhere() const;
-  muster::Status leave_group(muster_group group);
   muster::Status agree_on(muster_group group, muster::Nanos deadline);
 
   muster::client::SessionMark mark_;

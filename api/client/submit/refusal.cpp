@@ -15,6 +15,14 @@ Status no_such_plan(muster_plan plan) {
   return failure(Code::kStale, "{}", unknown_handle("plan", plan, "destroyed"));
 }
 
+Status kernels_only(muster_lane lane) {
+  return failure(
+      Code::kBadArgument,
+      "submit.lane {} has no name and carries kernels only; a collective needs a lane by whose name its "
+      "members meet (muster_lane_create)",
+      lane);
+}
+
 Status check_fields(const muster_submit& submit, const Timelines& timelines) {
   if (submit.size != sizeof submit)
     return failure(Code::kBadArgument, "submit.size is {}; initialise it by MUSTER_SUBMIT_INIT ({})",

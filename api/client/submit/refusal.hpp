@@ -15,6 +15,8 @@ namespace muster::client {
 // `field` names the argument.
 Status no_such_lane(const char* field, muster_lane lane);
 Status no_such_plan(muster_plan plan);
+// A collective on a lane without a name.
+Status kernels_only(muster_lane lane);
 // Ok if the submit is valid. Does not check its waits.
 Status check_fields(const muster_submit& submit, const Timelines& timelines);
 // Ok if a start may wait for wait number `i`.

@@ -289,8 +289,9 @@ Status Submission::not_started(Code code, muster_plan plan, const muster_submit&
   if (!is_refusal(code)) return not_pushed(code);
   MUSTER_RETURN_IF_ERROR(check_fields(submit, timelines_));
   if (code == Code::kBusy) return lane_full(submit.lane) ? full(submit.lane) : not_pushed(code);
-  MUSTER_RETURN_IF_ERROR(check_named(plan, submit.lane));
-  if (const PlanRecord* const record = plans_.find(plan); is_well_formed_at(submit) && record != nullptr)
+  const PlanRecord* const record = plans_.find(plan);
+  if (record != nullptr && !carries(submit.lane, *record)) return kernels_only(submit.lane);
+  if (record != nullptr && is_well_formed_at(submit))
     MUSTER_RETURN_IF_ERROR(check_offsets(record->told.get(), submit));
   for (std::uint32_t i = 0; i < submit.wait_count; ++i)
     MUSTER_RETURN_IF_ERROR(check_wait(i, submit.waits[i], timelines_));
@@ -309,9 +310,9 @@ Status Submission::not_started(Code code, std::span<const muster_batch_entry> en
         std::count_if(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(at) + 1, same_lane);
     return lane_full(submit.lane, static_cast<std::uint64_t>(starts)) ? full(submit.lane) : not_pushed(code);
   }
-  MUSTER_RETURN_IF_ERROR(check_named(entries[at].plan, submit.lane));
-  if (const PlanRecord* const record = plans_.find(entries[at].plan);
-      is_well_formed_at(submit) && record != nullptr)
+  const PlanRecord* const record = plans_.find(entries[at].plan);
+  if (record != nullptr && !carries(submit.lane, *record)) return kernels_only(submit.lane);
+  if (record != nullptr && is_well_formed_at(submit))
     MUSTER_RETURN_IF_ERROR(check_offsets(record->told.get(), submit));
   for (std::uint32_t i = 0; i < submit.wait_count; ++i) {
     const muster_point wait = submit.waits[i];
@@ -322,31 +323,6 @@ Status Submission::not_started(Code code, std::span<const muster_batch_entry> en
                      shm::point_value(wait));
     }
   }
-  return not_pushed(code);
-}
-
-Status Submission::check_named(muster_plan plan, muster_lane lane) {
-  const PlanRecord* const record = plans_.find(plan);
-  if (record == nullptr || carries(lane, *record)) return {};
-  return failure(
-      Code::kBadArgument,
-      "submit.lane {} has no name and carries kernels only; a collective needs a lane by whose name its "
-      "members meet (muster_lane_create)",
-      lane);
-}
-
-Status Submission::not_signalled(Code code, std::uint32_t timeline, std::uint64_t value) {
-  return code == Code::kBadArgument ? cannot_signal(timeline, value, timelines_) : not_pushed(code);
-}
-
-Status Submission::not_reset(Code code, muster_lane lane) {
-  if (!timelines_.has_lane(lane)) return no_such_lane("lane", lane);
-  if (const std::uint32_t starts = completion_.quarantined(lane); code == Code::kBusy && starts > 0)
-    return failure(
-        Code::kBusy,
-        "{} start{} of lane {} failed at the deadline, but the network or another device may still "
-        "touch its memory; reset the lane again later",
-        starts, starts == 1 ? "" : "s", lane);
   return not_pushed(code);
 }
 

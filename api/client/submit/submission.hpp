@@ -50,10 +50,6 @@ class Submission {
   // The engine has opened the lane; kernels_only: it has no name, so collectives do not match there.
   void open_lane(muster_lane lane, bool kernels_only);
   void close_lane(muster_lane lane);
-  // Whether all starts of the lane have their outcome.
-  bool is_decided(muster_lane lane) {
-    return completion_.decided(lane, timelines_.started(lane)) == timelines_.started(lane);
-  }
   // Tells the engine the new counts of all plans.
   Code tell_all();
   // Ok if the lane takes a start at this moment. First carries out a reset that was asked for.
@@ -62,9 +58,7 @@ class Submission {
   // Say in words why a call was refused. Call them right after the refusal, before the state changes.
   Status not_started(Code code, muster_plan plan, const muster_submit& submit);
   Status not_started(Code code, std::span<const muster_batch_entry> entries, std::size_t at);
-  Status not_signalled(Code code, std::uint32_t timeline, std::uint64_t value);
-  Status not_reset(Code code, muster_lane lane);
-  // Why the ring did not take a command.
+  // Why the ring did not take a command; any other code in its own words.
   Status not_pushed(Code code);
 
  private:
@@ -79,7 +73,6 @@ class Submission {
   bool carries(muster_lane lane, const PlanRecord& record) const {
     return (lanes_[lane].flags & kKernelsOnly) == 0 || !record.usual_lane;
   }
-  Status check_named(muster_plan plan, muster_lane lane);
   // Starts beyond the lane's depth would fill the ring and block the commands of other lanes. A lane that the
   // session does not have is full.
   bool lane_full(muster_lane lane, std::uint64_t starts = 1) {

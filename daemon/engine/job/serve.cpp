@@ -195,7 +195,7 @@ Result<Answer> trace_end(Engine& engine, const Session& session, std::uint32_t s
   MUSTER_ASSIGN_OR_RETURN(const std::string json,
                           engine.recorder().end(recorder_name(session.options().rank)));
   MUSTER_ASSIGN_OR_RETURN(shm::Descriptor text, control::text_descriptor(json));
-  shm::TraceGrant grant;
+  shm::MemoryGrant grant;
   grant.bytes = json.size();
   Answer answer = answer_with(grant, MessageKind::kTraceGrant, serial);
   answer.own = std::move(text);

@@ -21,7 +21,7 @@ Result<Answer> direct_group(Engine& engine, Session& session, std::span<const st
 
 Result<Answer> peer_memory(Engine& engine, MessageKind kind, std::span<const std::byte> bytes) {
   MUSTER_ASSIGN_OR_RETURN(const auto request, shm::checked<shm::PeerMessage>(bytes, kind));
-  shm::PeerGrant grant;
+  shm::MemoryGrant grant;
   auto memory = kind == MessageKind::kPeerDirect
                     ? engine.direct().segment(request.rank, &grant.bytes)
                     : engine.direct().arena(request.rank, request.segment, &grant.bytes);
