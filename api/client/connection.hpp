@@ -42,6 +42,12 @@ class Connection {
   Result<Answer> ask(Request request, shm::MessageKind kind, shm::MessageKind answer_kind,
                      std::span<const std::byte> extra = {}, std::vector<std::byte>* list = nullptr,
                      shm::Descriptor* descriptor = nullptr, int sent = -1);
+  // The same for a request whose answer says only that it is done.
+  template<class Request>
+  Status tell(const Request& request, shm::MessageKind kind) {
+    const auto answer = ask<shm::Plain>(request, kind, shm::MessageKind::kDone);
+    return answer ? Status() : answer.error();
+  }
   // The latest answer again. Use it when ask() failed with NO_RESOURCE: an answer has come, but this process
   // had no free descriptor for the one that came with it.
   template<class Answer>

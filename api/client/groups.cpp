@@ -121,18 +121,15 @@ Result<muster_group> Groups::shrink(muster_group group, Nanos timeout) {
 Status Groups::abort(muster_group group, std::string_view reason) {
   const shm::GroupAbort request = shm::abort_of(group, reason);
   MUSTER_FAULT_POINT("abort.asking");
-  const auto answer =
-      connection_.ask<shm::Plain>(request, shm::MessageKind::kGroupAbort, shm::MessageKind::kDone);
+  Status told = connection_.tell(request, shm::MessageKind::kGroupAbort);
   MUSTER_FAULT_POINT("abort.asked");
-  return answer ? Status() : answer.error();
+  return told;
 }
 
 Status Groups::free(muster_group group) {
   shm::HandleMessage request;
   request.handle = group;
-  const auto done =
-      connection_.ask<shm::Plain>(request, shm::MessageKind::kGroupFree, shm::MessageKind::kDone);
-  if (!done) return done.error();
+  MUSTER_RETURN_IF_ERROR(connection_.tell(request, shm::MessageKind::kGroupFree));
   facts_.erase(group);
   return {};
 }
@@ -253,9 +250,7 @@ Result<std::set<muster_group>> Groups::groups_of_unused(muster_mesh mesh) const 
 Status Groups::free_mesh(muster_mesh mesh, const std::set<muster_group>& groups) {
   shm::HandleMessage request;
   request.handle = mesh;
-  const auto done =
-      connection_.ask<shm::Plain>(request, shm::MessageKind::kMeshFree, shm::MessageKind::kDone);
-  if (!done) return done.error();
+  MUSTER_RETURN_IF_ERROR(connection_.tell(request, shm::MessageKind::kMeshFree));
   for (const muster_group group : groups) facts_.erase(group);
   std::erase_if(dims_, [&](const auto& known) { return is_in(known.first.first, mesh); });
   std::erase_if(slices_, [mesh](const auto& slice) { return slice.first == mesh || slice.second == mesh; });

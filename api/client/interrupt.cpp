@@ -7,9 +7,7 @@ Status Interrupt::leave(muster_group group, std::uint64_t epoch, muster_lane lan
   request.group = group;
   request.epoch = epoch;
   request.lane = lane;
-  const auto done =
-      connection_.ask<shm::Plain>(request, shm::MessageKind::kInterrupted, shm::MessageKind::kDone);
-  return done ? Status() : done.error();
+  return connection_.tell(request, shm::MessageKind::kInterrupted);
 }
 
 Status Interrupt::as_interrupted(const Status& verdict) const {

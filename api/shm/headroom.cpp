@@ -20,17 +20,6 @@ std::optional<std::string> contents(const std::string& path) {
   return text.str();
 }
 
-// File names of one version of the memory controller. File pages do not count as used, because the kernel
-// drops them before it kills: otherwise a job that has read its data set once would look full for ever.
-struct Controller {
-  const char* limit;
-  const char* used;
-  const char* file_pages[2];
-};
-constexpr Controller kVersion1{
-    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
-constexpr Controller kVersion2{"memory.max", "memory.current", {"inactive_file", "active_file"}};
-
 std::uint64_t difference(std::uint64_t a, std::uint64_t b) {
   return a > b ? a - b : 0;
 }
@@ -40,6 +29,13 @@ void narrow(Headroom* headroom, std::uint64_t bytes, std::string limit, std::str
 }
 
 struct ControlGroup {
+  // File names of one version of the memory controller. File pages do not count as used, because the kernel
+  // drops them before it kills: otherwise a job that has read its data set once would look full for ever.
+  struct Controller {
+    const char* limit;
+    const char* used;
+    const char* file_pages[2];
+  };
   std::string folder;
   const Controller* names;
 
@@ -47,10 +43,14 @@ struct ControlGroup {
     return parse_cgroup_limit(contents(folder + "/" + names->limit).value_or(""));
   }
 };
+constexpr ControlGroup::Controller kVersion1{
+    "memory.limit_in_bytes", "memory.usage_in_bytes", {"total_inactive_file", "total_active_file"}};
+constexpr ControlGroup::Controller kVersion2{
+    "memory.max", "memory.current", {"inactive_file", "active_file"}};
 
 // From the group of this process up to the root, because each ancestor's limit binds. A container sees its
 // own group as the root, under a path that does not exist here; then the root's limit is read.
-void append_ancestors(const std::string& root, std::string path, const Controller& names,
+void append_ancestors(const std::string& root, std::string path, const ControlGroup::Controller& names,
                       std::vector<ControlGroup>* groups) {
   while (!path.empty() && path != "/") {
     groups->push_back({root + path, &names});
@@ -73,7 +73,7 @@ std::vector<ControlGroup> groups_of_self(const Headroom::Files& files) {
 void apply_group(const ControlGroup& group, Headroom* headroom) {
   const auto limit = group.limit();
   if (!limit) return;
-  const Controller& names = *group.names;
+  const ControlGroup::Controller& names = *group.names;
   const std::uint64_t used =
       parse_cgroup_limit(contents(group.folder + "/" + names.used).value_or("")).value_or(0);
   const std::string stat = contents(group.folder + "/memory.stat").value_or("");

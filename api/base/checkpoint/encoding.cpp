@@ -27,14 +27,13 @@ constexpr std::string_view kChecksumBegin = "{\"checksum\":\"";
 constexpr std::string_view kChecksumEnd = "\",\n\"metadata\":";
 constexpr std::size_t kHexDigits = 32;
 
-struct DtypeName {
+constexpr struct {
   muster_dtype dtype;
   std::string_view safetensors;
-};
-constexpr DtypeName kDtypes[] = {
-    {MUSTER_F32, "F32"},         {MUSTER_BF16, "BF16"},      {MUSTER_F16, "F16"}, {MUSTER_F64, "F64"},
-    {MUSTER_I32, "I32"},         {MUSTER_I64, "I64"},        {MUSTER_U8, "U8"},   {MUSTER_I8, "I8"},
-    {MUSTER_F8_E4M3, "F8_E4M3"}, {MUSTER_F8_E5M2, "F8_E5M2"}};
+} kDtypes[] = {{MUSTER_F32, "F32"},        {MUSTER_BF16, "BF16"}, {MUSTER_F16, "F16"},
+               {MUSTER_F64, "F64"},        {MUSTER_I32, "I32"},   {MUSTER_I64, "I64"},
+               {MUSTER_U8, "U8"},          {MUSTER_I8, "I8"},     {MUSTER_F8_E4M3, "F8_E4M3"},
+               {MUSTER_F8_E5M2, "F8_E5M2"}};
 
 std::span<const std::byte> bytes_in(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
@@ -150,7 +149,7 @@ Result<SavedBox> box_of(const Json& said, const SavedTensor& tensor,
 
 muster_dtype dtype_of(std::string_view name) {
   const auto* found =
-      std::ranges::find_if(kDtypes, [&](const DtypeName& each) { return name == dtype_name(each.dtype); });
+      std::ranges::find_if(kDtypes, [&](const auto& each) { return name == dtype_name(each.dtype); });
   return found == std::end(kDtypes) ? 0 : found->dtype;
 }
 
@@ -288,7 +287,8 @@ Result<SavedTensor> tensor_in(const std::string& name, const Json& said, std::ui
     return fail(Code::kUnsupported, "{}", status.message());
   SavedTensor tensor{name};
   MUSTER_ASSIGN_OR_RETURN(const std::string dtype, text_in(said, "dtype"));
-  const auto* found = std::ranges::find(kDtypes, dtype, &DtypeName::safetensors);
+  const auto* found =
+      std::ranges::find_if(kDtypes, [&](const auto& each) { return each.safetensors == dtype; });
   if (found == std::end(kDtypes))
     return fail(Code::kUnsupported, "{} has dtype {}, which Muster does not have", tensor_text(name),
                 printable(dtype, Lines::kOne));
@@ -385,7 +385,8 @@ std::string safetensors_header(const CheckpointRecord& record) {
   for (const SavedTensor& tensor : record.tensors) {
     if (tensor.name.empty()) continue;
     const std::uint64_t bytes = bytes_of(Box{tensor.dims, {}, tensor.shape}, tensor.dtype);
-    const auto* dtype = std::ranges::find(kDtypes, tensor.dtype, &DtypeName::dtype);
+    const auto* dtype =
+        std::ranges::find_if(kDtypes, [&](const auto& each) { return each.dtype == tensor.dtype; });
     header[tensor.name] = {{"dtype", dtype->safetensors},
                            {"shape", tensor.extent()},
                            {"data_offsets", std::array{at, at + bytes}}};

@@ -35,13 +35,6 @@ bool overlap(const Box& a, const Box& b) {
   return true;
 }
 
-// Boxes that may overlap, and how many dims in a row have separated none of them.
-struct BoxGroup {
-  std::span<const Box*> boxes;
-  std::size_t along = 0;
-  std::size_t tried = 0;
-};
-
 Status check_pairs(const SavedTensor& tensor, std::span<const Box*> boxes) {
   for (std::size_t i = 0; i < boxes.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
@@ -56,12 +49,17 @@ Status check_pairs(const SavedTensor& tensor, std::span<const Box*> boxes) {
 // separate are compared in pairs. The steps have a bound, because boxes of a foreign checkpoint may take long
 // either way.
 Status check_disjoint(const SavedTensor& tensor) {
+  struct Group {  // of boxes that may overlap
+    std::span<const Box*> boxes;
+    std::size_t along = 0;
+    std::size_t tried = 0;  // how many dims in a row have separated none of them
+  };
   std::vector<const Box*> order;
   for (const SavedBox& saved : tensor.boxes) order.push_back(&saved.box);
   std::uint64_t steps_left = (std::uint64_t{1} << 20) + 64 * order.size();
-  std::vector<BoxGroup> groups{{order, 0, 0}};
+  std::vector<Group> groups{{order, 0, 0}};
   while (!groups.empty()) {
-    const BoxGroup group = groups.back();
+    const Group group = groups.back();
     groups.pop_back();
     const std::uint64_t size = group.boxes.size();
     if (size < 2) continue;

@@ -12,13 +12,13 @@
 namespace muster::checkpoint {
 namespace {
 
-// A box, and a member that has it.
-struct Offer {
-  Box box;
-  std::int64_t member = 0;
-};
-
 struct Offered {
+  // A box, and a member that has it.
+  struct Offer {
+    Box box;
+    std::int64_t member = 0;
+  };
+
   const OwnTensor* first = nullptr;  // as the first member says it
   std::int64_t first_member = 0;
   std::int64_t latest_member = -1;
@@ -30,7 +30,7 @@ bool is_empty(const Box& box) {
          box.length.begin() + static_cast<std::ptrdiff_t>(box.dims);
 }
 
-auto order_of(const Offer& offer) {
+auto order_of(const Offered::Offer& offer) {
   return std::tie(offer.box.offset, offer.box.length, offer.member);
 }
 
@@ -67,9 +67,9 @@ Result<std::map<std::string_view, Offered>> collect(std::span<const std::vector<
 }
 
 // The member that writes a box, among those that have it.
-std::int64_t writer_of(std::span<const Offer> equal, const std::vector<std::uint64_t>& bytes) {
+std::int64_t writer_of(std::span<const Offered::Offer> equal, const std::vector<std::uint64_t>& bytes) {
   return std::ranges::min_element(equal, {},
-                                  [&](const Offer& offer) {
+                                  [&](const Offered::Offer& offer) {
                                     return std::pair(bytes[static_cast<std::size_t>(offer.member)],
                                                      offer.member);
                                   })
@@ -79,14 +79,15 @@ std::int64_t writer_of(std::span<const Offer> equal, const std::vector<std::uint
 // Equal boxes made one, and the members that have each of them.
 struct Distinct {
   SavedTensor tensor;
-  std::vector<std::span<const Offer>> holders;  // of each box
+  std::vector<std::span<const Offered::Offer>> holders;  // of each box
 };
 
 Result<Distinct> distinct(std::string_view name, Offered& offered) {
   Distinct made{{std::string(name), offered.first->dtype, offered.first->dims, offered.first->shape}, {}};
   if (const auto bytes = bytes_of(made.tensor); !bytes) return fail(bytes.error());
-  std::vector<Offer>& offers = offered.offers;
-  std::ranges::sort(offers, [](const Offer& a, const Offer& b) { return order_of(a) < order_of(b); });
+  std::vector<Offered::Offer>& offers = offered.offers;
+  std::ranges::sort(
+      offers, [](const Offered::Offer& a, const Offered::Offer& b) { return order_of(a) < order_of(b); });
   for (std::size_t i = 0, end = 0; i < offers.size(); i = end) {
     while (end < offers.size() && offers[end].box == offers[i].box) ++end;
     made.tensor.boxes.push_back({offers[i].box, 0, 0, {}});
@@ -112,7 +113,7 @@ Result<WritePlan> plan_write(std::span<const std::vector<OwnTensor>> members, st
       bytes[saved.file] += bytes_of(saved.box, made.tensor.dtype);
       if (made.holders[i].size() < 2) continue;
       WritePlan::Replicas replicas{{plan.record.tensors.size(), i}, {}};
-      for (const Offer& offer : made.holders[i]) replicas.members.push_back(offer.member);
+      for (const Offered::Offer& offer : made.holders[i]) replicas.members.push_back(offer.member);
       plan.replicas.push_back(std::move(replicas));
     }
     plan.record.tensors.push_back(std::move(made.tensor));

@@ -8,16 +8,16 @@ namespace {
 
 __extension__ using Wide = __int128;
 
-// One unknown of the comparison: a multiple `value` of `stride` bytes, low <= value <= high.
-struct Unknown {
-  Wide stride = 0;
-  Wide low = 0;
-  Wide high = 0;
-};
 constexpr std::size_t kUnknownsMax = std::size_t{2} * MUSTER_TENSOR_DIMS_MAX;
 
 // The unknowns of a pair of views, by stride from wide to narrow, with the range of the sum from each one on.
 struct Equation {
+  // One of them: a multiple `value` of `stride` bytes, low <= value <= high.
+  struct Unknown {
+    Wide stride = 0;
+    Wide low = 0;
+    Wide high = 0;
+  };
   std::array<Unknown, kUnknownsMax> unknowns{};
   std::size_t count = 0;
   std::array<Wide, kUnknownsMax + 1> least{};
@@ -58,7 +58,7 @@ Wide floor_of(Wide a, Wide b) {
 BytesShared solve(const Equation& e, std::size_t k, Wide low, Wide high, OverlapBudget& budget) noexcept {
   if (high < e.least[k] || low > e.most[k]) return BytesShared::kNone;
   if (k == e.count) return BytesShared::kSome;
-  const Unknown& u = e.unknowns[k];
+  const Equation::Unknown& u = e.unknowns[k];
   const Wide first = std::max(u.low, -floor_of(e.most[k + 1] - low, u.stride));
   const Wide last = std::min(u.high, floor_of(high - e.least[k + 1], u.stride));
   if (k + 1 == e.count) return first <= last ? BytesShared::kSome : BytesShared::kNone;

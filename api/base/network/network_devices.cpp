@@ -23,10 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct ListFreed {
-  void operator()(ifaddrs* list) const { freeifaddrs(list); }
-};
-
 std::uint32_t prefix_of(const IpAddress& mask) {
   std::uint32_t bits = 0;
   for (const std::uint8_t byte : mask.bytes) bits += static_cast<std::uint32_t>(std::popcount(byte));
@@ -108,7 +104,7 @@ Result<std::vector<NetworkDevice>> network_devices(const std::string& infiniband
   ifaddrs* list = nullptr;
   if (getifaddrs(&list) != 0)
     return fail(Code::kInternal, "the kernel does not list its network interfaces: {}", std::strerror(errno));
-  const std::unique_ptr<ifaddrs, ListFreed> owned(list);
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owned(list, &freeifaddrs);
   std::vector<NetworkDevice> devices;
   for (const ifaddrs* each = list; each != nullptr; each = each->ifa_next) {
     NetworkDevice& device = entry_of(each->ifa_name, each->ifa_flags, devices);

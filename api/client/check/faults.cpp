@@ -20,7 +20,7 @@ constexpr std::size_t kTextBytes = 1024;
 constexpr int kTriesInHandler = 100'000;  // the thread that faults may be the holder itself
 
 std::atomic_flag held = ATOMIC_FLAG_INIT;
-struct sigaction before_ours {};
+struct sigaction before_ours = {};
 
 // By their ends. Never destroyed: a fault may come while the process exits.
 std::map<std::uintptr_t, WatchedRange*>& ranges() {

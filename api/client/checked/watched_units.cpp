@@ -150,15 +150,13 @@ Status WatchedUnits::begin_backward(std::size_t unit, std::span<muster_point, 2>
   before.add(ready);
   if (!begins || set_.units[unit]->reduction().keeps()) {
     before.add(watched.copied);
-    auto both = lanes_.join(UnitLanes::Lane::kAllReduce, before.points());
-    if (!both) return std::move(both).error();
-    ready[1] = *both;
+    MUSTER_ASSIGN_OR_RETURN(ready[1], lanes_.join(UnitLanes::Lane::kAllReduce, before.points()));
     return {};
   }
   before.add(changed_.points());  // gradients may lie where their shards do, which the optimiser reads
-  auto spoilt = lanes_.start(watched.spoil_gradients, UnitLanes::Lane::kAllReduce, before.points());
-  if (!spoilt) return std::move(spoilt).error();
-  ready[1] = watched.gradients_spoilt = *spoilt;
+  MUSTER_ASSIGN_OR_RETURN(
+      const auto spoilt, lanes_.start(watched.spoil_gradients, UnitLanes::Lane::kAllReduce, before.points()));
+  ready[1] = watched.gradients_spoilt = spoilt;
   return {};
 }
 

@@ -13,8 +13,7 @@ muster_status_t muster_buffer_alloc(muster_session* session, uint64_t bytes, mus
   if (buffer != nullptr) *buffer = 0;
   if (address != nullptr) *address = nullptr;
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || buffer == nullptr)
-      return muster::client::check_given({{"session", session}, {"buffer", buffer}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"session", session}, {"buffer", buffer}}));
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const auto granted, session->buffers().alloc(bytes));
     *buffer = granted.buffer;
@@ -28,8 +27,8 @@ muster_status_t muster_buffer_create(muster_session* session, const muster_buffe
   if (buffer != nullptr) *buffer = 0;
   if (address != nullptr) *address = nullptr;
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || options == nullptr || buffer == nullptr)
-      return muster::client::check_given({{"session", session}, {"options", options}, {"buffer", buffer}});
+    MUSTER_RETURN_IF_ERROR(
+        muster::client::check_given({{"session", session}, {"options", options}, {"buffer", buffer}}));
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const auto granted, session->buffers().create(*options));
     *buffer = granted.buffer;

@@ -23,8 +23,7 @@ void copy_text(char (&to)[N], const std::string& text) {
 }
 
 Status check(const muster_session* session, const muster_failure* given) {
-  if (session == nullptr || given == nullptr)
-    return muster::client::check_given({{"session", session}, {"failure", given}});
+  MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"session", session}, {"failure", given}}));
   if (given->size != sizeof(muster_failure))
     return failure(Code::kBadArgument, "failure.size is {}; initialise it by MUSTER_FAILURE_INIT ({})",
                    given->size, sizeof(muster_failure));

@@ -58,8 +58,8 @@ extern "C" {
 
 muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value) {
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || name == nullptr || value == nullptr)
-      return muster::client::check_given({{"session", session}, {"name", name}, {"value", value}});
+    MUSTER_RETURN_IF_ERROR(
+        muster::client::check_given({{"session", session}, {"name", name}, {"value", value}}));
     MUSTER_RETURN_IF_ERROR(session->in_its_process());
     if (const auto own = session->own_counter(name)) {
       *value = *own;
@@ -76,9 +76,7 @@ muster_status_t muster_counter(muster_session* session, const char* name, uint64
 
 muster_status_t muster_trace_begin(muster_session* session) {
   return with_session(session, [&]() -> Status {
-    const auto answer = session->connection().ask<shm::Plain>(shm::Plain{}, shm::MessageKind::kTraceBegin,
-                                                              shm::MessageKind::kDone);
-    return answer ? Status() : answer.error();
+    return session->connection().tell(shm::Plain{}, shm::MessageKind::kTraceBegin);
   });
 }
 

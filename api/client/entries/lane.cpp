@@ -59,9 +59,7 @@ muster_status_t muster_lane_destroy(muster_session* session, muster_lane lane) {
     if (const Code code = submission.reset(lane); code != Code::kOk) return not_reset(*session, code, lane);
     shm::LaneGrant request;
     request.lane = lane;
-    const auto done =
-        session->connection().ask<shm::Plain>(request, shm::MessageKind::kLaneClose, shm::MessageKind::kDone);
-    if (!done) return done.error();
+    MUSTER_RETURN_IF_ERROR(session->connection().tell(request, shm::MessageKind::kLaneClose));
     submission.close_lane(lane);
     if (session->check() != nullptr) return session->check()->reach(submission.timelines().latest(lane));
     return {};

@@ -153,8 +153,7 @@ muster_status_t muster_layout_create(muster_session* session, const muster_layou
                                      muster_layout** layout) {
   if (layout != nullptr) *layout = nullptr;
   return guarded([&]() -> Status {
-    if (options == nullptr || layout == nullptr)
-      return muster::client::check_given({{"options", options}, {"layout", layout}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"options", options}, {"layout", layout}}));
     MUSTER_ASSIGN_OR_RETURN(auto made, layout_of(session, *options));
     *layout = new muster_layout{std::move(made)};
     return {};
@@ -168,8 +167,7 @@ muster_status_t muster_layout_destroy(muster_layout* layout) {
 
 muster_status_t muster_layout_ranks(const muster_layout* layout, int32_t* ranks) {
   return guarded([&]() -> Status {
-    if (layout == nullptr || ranks == nullptr)
-      return muster::client::check_given({{"layout", layout}, {"ranks", ranks}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"layout", layout}, {"ranks", ranks}}));
     *ranks = static_cast<std::int32_t>(layout->layout.ranks());
     return {};
   });

@@ -25,9 +25,8 @@ muster_status_t muster_object_broadcast(muster_session* session, muster_group gr
                                         const void* data, uint64_t bytes, const void** result,
                                         uint64_t* result_bytes) {
   return muster::client::guarded([&]() -> Status {
-    if (session == nullptr || result == nullptr || result_bytes == nullptr)
-      return muster::client::check_given(
-          {{"session", session}, {"result", result}, {"result_bytes", result_bytes}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given(
+        {{"session", session}, {"result", result}, {"result_bytes", result_bytes}}));
     MUSTER_RETURN_IF_ERROR(session->usable());
     MUSTER_ASSIGN_OR_RETURN(const auto* facts, session->groups().facts(group));
     const std::uint64_t given = facts->rank == root ? bytes : 0;

@@ -86,9 +86,8 @@ muster_status_t muster_plan_redistribution(muster_session* session, muster_group
                                            muster_plan* plan) {
   if (plan != nullptr) *plan = 0;
   return with_session(session, [&]() -> Status {
-    if (from == nullptr || source == nullptr || to == nullptr || target == nullptr || plan == nullptr)
-      return muster::client::check_given(
-          {{"from", from}, {"source", source}, {"to", to}, {"target", target}, {"plan", plan}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given(
+        {{"from", from}, {"source", source}, {"to", to}, {"target", target}, {"plan", plan}}));
     MUSTER_ASSIGN_OR_RETURN(*plan, plan_of(*session, group, from->layout, *source, to->layout, *target));
     return {};
   });

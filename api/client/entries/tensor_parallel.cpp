@@ -52,10 +52,9 @@ muster_status_t muster_tp_style_of(const muster_tp_rule* rules, size_t count, co
                                    muster_tp_style* style, size_t* rule) {
   return guarded([&]() -> Status {
     if (style == nullptr) return failure(Code::kBadArgument, "style must not be NULL");
-    const auto known = rules_of(rules, count, name);
-    if (!known) return known.error();
-    const std::optional<std::size_t> found = muster::shard::rule_of(*known, name);
-    *style = found ? (*known)[*found].style : MUSTER_TP_REPLICATE;
+    MUSTER_ASSIGN_OR_RETURN(const auto known, rules_of(rules, count, name));
+    const std::optional<std::size_t> found = muster::shard::rule_of(known, name);
+    *style = found ? known[*found].style : MUSTER_TP_REPLICATE;
     if (rule != nullptr) *rule = found.value_or(SIZE_MAX);
     return {};
   });
@@ -70,9 +69,8 @@ muster_status_t muster_tp_layout(muster_session* session, const muster_tp_rule* 
       return muster::client::check_given({{"layout", layout}, {"shape", shape}});
     if (dims < 0 || dims > MUSTER_TENSOR_DIMS_MAX)
       return failure(Code::kBadArgument, "dims is {}; 0 to {} are possible", dims, MUSTER_TENSOR_DIMS_MAX);
-    const auto known = rules_of(rules, count, name);
-    if (!known) return known.error();
-    const std::optional<std::size_t> found = muster::shard::rule_of(*known, name);
+    MUSTER_ASSIGN_OR_RETURN(const auto known, rules_of(rules, count, name));
+    const std::optional<std::size_t> found = muster::shard::rule_of(known, name);
     std::vector<Axis> axes;
     if (shard != nullptr) {
       MUSTER_ASSIGN_OR_RETURN(Axis axis, axis_of(session, shard, Placement::shard(0)));
@@ -81,7 +79,7 @@ muster_status_t muster_tp_layout(muster_session* session, const muster_tp_rule* 
     if (tp != nullptr) {
       Placement placement = Placement::replicate();
       if (found) {
-        auto cut = muster::shard::tp_placement((*known)[*found], static_cast<std::size_t>(dims));
+        auto cut = muster::shard::tp_placement(known[*found], static_cast<std::size_t>(dims));
         if (!cut) return failure(cut.error().code(), "parameter \"{}\": {}", name, cut.error().message());
         placement = *std::move(cut);
       }

@@ -147,7 +147,7 @@ Status check_part(muster_units& units, muster_unit unit, std::uint32_t part) {
 muster_status_t total(muster_units* units, Figure figure, const muster_tensor* out,
                       muster_point* done) noexcept {
   return with_units(units, [&]() -> Status {
-    if (out == nullptr || done == nullptr) return muster::client::check_given({{"out", out}, {"done", done}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"out", out}, {"done", done}}));
     MUSTER_ASSIGN_OR_RETURN(*done, units->total(figure, *out));
     return {};
   });
@@ -186,8 +186,7 @@ muster_status_t muster_units_destroy(muster_units* units) {
 
 muster_status_t muster_units_query(muster_units* units, muster_units_info* info) {
   return guarded([&]() -> Status {
-    if (units == nullptr || info == nullptr)
-      return muster::client::check_given({{"units", units}, {"info", info}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"units", units}, {"info", info}}));
     if (info->size != sizeof *info)
       return failure(Code::kBadArgument,
                      "muster_units_info has size {}; initialise it with its _INIT macro ({})", info->size,
@@ -200,8 +199,7 @@ muster_status_t muster_units_query(muster_units* units, muster_units_info* info)
 muster_status_t muster_unit_create(muster_units* units, const muster_unit_options* options,
                                    muster_unit* unit) {
   return with_units(units, [&]() -> Status {
-    if (options == nullptr || unit == nullptr)
-      return muster::client::check_given({{"options", options}, {"unit", unit}});
+    MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"options", options}, {"unit", unit}}));
     MUSTER_RETURN_IF_ERROR(check_options(*options));
     MUSTER_ASSIGN_OR_RETURN(*unit, units->add(*options));
     return {};

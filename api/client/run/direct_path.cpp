@@ -169,12 +169,12 @@ Status DirectPath::hear(const DirectPlan& plan) {
 Status DirectPath::give_up(const DirectPlan& plan, Status why) {
   Channel& channel = *plan.channel;
   const shm::GroupAbort request = shm::abort_of(channel.group(), why.message());
-  const auto asked = uses_.connection.ask<shm::Plain>(request, MessageKind::kGroupAbort, MessageKind::kDone);
+  const Status asked = uses_.connection.tell(request, MessageKind::kGroupAbort);
   if (channel.view().closed()) static_cast<void>(hear(plan));
-  if (asked) return why;
+  if (asked.ok()) return why;
   // No end of the epoch warns the peers: they must not count data that this caller may overwrite from now on.
   withdraw(plan);
-  return asked.error();
+  return asked;
 }
 
 // Aborts this epoch alone. If it has ended meanwhile, this rank gets the cause of that end.
@@ -227,8 +227,7 @@ Status DirectPath::disagreement(const DirectPlan& plan) {
 
 // A question whose answer is always a failure.
 Status DirectPath::told(const shm::DirectMessage& message, MessageKind kind) {
-  const auto answer = uses_.connection.ask<shm::Plain>(message, kind, MessageKind::kDone);
-  if (!answer) return answer.error();
+  MUSTER_RETURN_IF_ERROR(uses_.connection.tell(message, kind));
   return failure(Code::kProtocol, "the daemon knows of no failure of the group");
 }
 
@@ -254,8 +253,7 @@ bool DirectPath::interrupted() const {
 
 void DirectPath::overdue(const Wanted& wanted) {
   MUSTER_FAULT_POINT("overdue.asking");
-  static_cast<void>(
-      uses_.connection.ask<shm::Plain>(question(wanted), MessageKind::kDirectOverdue, MessageKind::kDone));
+  static_cast<void>(uses_.connection.tell(question(wanted), MessageKind::kDirectOverdue));
   MUSTER_FAULT_POINT("overdue.asked");
 }
 

@@ -223,8 +223,7 @@ Status Plans::destroy(muster_plan plan) {
   shm::HandleMessage request;
   request.handle = plan;
   MUSTER_FAULT_POINT("plan.destroying");
-  auto answer = connection_.ask<shm::Plain>(request, shm::MessageKind::kPlanDestroy, shm::MessageKind::kDone);
-  if (!answer) return answer.error();
+  MUSTER_RETURN_IF_ERROR(connection_.tell(request, shm::MessageKind::kPlanDestroy));
   MUSTER_FAULT_POINT("plan.destroyed");
   table_.remove(*record);
   if (check_ != nullptr) check_->plans().remove(plan);

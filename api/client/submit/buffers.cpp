@@ -205,8 +205,7 @@ Status Buffers::free(muster_buffer buffer) {
   shm::HandleMessage request;
   request.handle = buffer;
   MUSTER_FAULT_POINT("buffer.freeing");
-  auto answer = connection_.ask<shm::Plain>(request, shm::MessageKind::kBufferFree, shm::MessageKind::kDone);
-  if (!answer) return answer.error();
+  MUSTER_RETURN_IF_ERROR(connection_.tell(request, shm::MessageKind::kBufferFree));
   MUSTER_FAULT_POINT("buffer.freed");
   const auto known = buffers_.find(buffer);
   if (known == buffers_.end()) return {};

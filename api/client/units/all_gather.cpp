@@ -9,9 +9,7 @@ using GatherFrom = shard::UnitOperations::GatherFrom;
 Status UnitAllGather::allocate(muster_buffer shards) {
   shards_ = shards;
   if (!facts_.copies) return {};
-  auto copy = copies_.buffer(facts_.copy_bytes);
-  if (!copy) return std::move(copy).error();
-  copy_ = *copy;
+  MUSTER_ASSIGN_OR_RETURN(copy_, copies_.buffer(facts_.copy_bytes));
   return {};
 }
 
@@ -22,9 +20,7 @@ Status UnitAllGather::prepare(muster_range whole, muster_range slice, muster_gro
   copy_plans_.clear();
   MUSTER_RETURN_IF_ERROR(plan_copies());
   if (facts_.shard.ranks == 1) return {};
-  auto gather = plan_gather(facts_.shard.group, own, facts_.whole_pieces());
-  if (!gather) return std::move(gather).error();
-  gather_ = *gather;
+  MUSTER_ASSIGN_OR_RETURN(gather_, plan_gather(facts_.shard.group, own, facts_.whole_pieces()));
   return facts_.slice_ranks == 0 ? Status() : plan_slices(slice, slice_group);
 }
 
@@ -59,10 +55,11 @@ Status UnitAllGather::plan_copies() {
          ++k)
       elements += facts_.parameters[order[k]].places.shard_elements();
     if (elements == 0) continue;
-    auto plan = plans_.plan(muster_copy(muster_view1(shards_, first.shard_at, first.dtype, elements),
-                                        muster_view1(copy_, first.copy_at, first.whole_dtype, elements)));
-    if (!plan) return std::move(plan).error();
-    copy_plans_.push_back(*plan);
+    MUSTER_ASSIGN_OR_RETURN(
+        const auto plan,
+        plans_.plan(muster_copy(muster_view1(shards_, first.shard_at, first.dtype, elements),
+                                muster_view1(copy_, first.copy_at, first.whole_dtype, elements))));
+    copy_plans_.push_back(plan);
   }
   return {};
 }
@@ -70,9 +67,7 @@ Status UnitAllGather::plan_copies() {
 // A slice is taken by a reduction over this rank alone, which takes its block in pieces.
 Status UnitAllGather::plan_slices(muster_range slice, muster_group group) {
   const UnitFacts::Pieces slices = facts_.slice_pieces();
-  auto gather = plan_gather(group, slice, slices);
-  if (!gather) return std::move(gather).error();
-  gather_slices_ = *gather;
+  MUSTER_ASSIGN_OR_RETURN(gather_slices_, plan_gather(group, slice, slices));
   const Blocks block(
       UnitFacts::Pieces{slices[static_cast<std::size_t>(facts_.shard.coordinate) % slices.size()]});
   muster_collective c = MUSTER_COLLECTIVE_INIT;
@@ -84,9 +79,7 @@ Status UnitAllGather::plan_slices(muster_range slice, muster_group group) {
   c.source_blocks = block.get();
   c.target = slice;
   c.site = facts_.name.c_str();
-  auto taken = plans_.plan(c);
-  if (!taken) return std::move(taken).error();
-  slice_ = *taken;
+  MUSTER_ASSIGN_OR_RETURN(slice_, plans_.plan(c));
   return {};
 }
 

@@ -148,9 +148,7 @@ Status UnitLanes::meet(Lane lane, muster_group group) {
     // One that a wait was interrupted in stands for this rank already: another would find no partner.
     muster_point& met = unfinished_[{lane, group}];
     if (met == MUSTER_POINT_NONE) {
-      const auto point = barrier(lane, group, {});
-      if (!point) return point.error();
-      met = *point;
+      MUSTER_ASSIGN_OR_RETURN(met, barrier(lane, group, {}));
     }
     MUSTER_RETURN_IF_ERROR(wait(met, outcome));
     met = MUSTER_POINT_NONE;

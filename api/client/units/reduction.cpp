@@ -47,9 +47,7 @@ std::uint32_t tag_of(std::uint32_t unit, Segment segment, std::size_t all, std::
 Status GradientReduction::allocate() {
   if (facts_.trainable.empty()) return {};
   const auto make = [&](muster_buffer& buffer, muster_dtype dtype) -> Status {
-    auto made = memory_.buffer(facts_.gradient_elements * dtype_bytes(dtype));
-    if (!made) return std::move(made).error();
-    buffer = *made;
+    MUSTER_ASSIGN_OR_RETURN(buffer, memory_.buffer(facts_.gradient_elements * dtype_bytes(dtype)));
     return {};
   };
   MUSTER_RETURN_IF_ERROR(make(gradients_, facts_.dtype));
@@ -247,11 +245,9 @@ Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, R
                                                              std::span<const muster_point> waits) {
   std::vector<muster_point> before(waits.begin(), waits.end());
   const auto start = [&](Step step, Lane lane) -> Status {
-    auto made = plan(step, segment);
-    if (!made) return std::move(made).error();
-    auto point = lanes.start(*made, lane, before);
-    if (!point) return std::move(point).error();
-    before = {*point};
+    MUSTER_ASSIGN_OR_RETURN(const auto made, plan(step, segment));
+    MUSTER_ASSIGN_OR_RETURN(const auto point, lanes.start(made, lane, before));
+    before = {point};
     return {};
   };
   const auto is_addend = [&](std::size_t k) {

@@ -179,9 +179,7 @@ Status muster_units::prepare(std::string& facts) {
   for (std::size_t i = 0; i < units_.size(); ++i) {
     const UnitFacts& unit = units_[i]->facts();
     if (unit.slice_ranks != 0) {
-      auto group = slice_group(*units_[i]);
-      if (!group) return std::move(group).error();
-      places[i].slice_group = *group;
+      MUSTER_ASSIGN_OR_RETURN(places[i].slice_group, slice_group(*units_[i]));
     }
     MUSTER_RETURN_IF_ERROR(units_[i]->prepare(places[i]));
     if (unit.shares && std::ranges::find(sharing_groups_, unit.shard.group) == sharing_groups_.end())
@@ -236,9 +234,8 @@ Status muster_units::begin_step(muster_point after, bool unchanged) {
 
 Status muster_units::end_step(muster_point after, muster_point* done) {
   if (schedule_ == nullptr) return failure(Code::kState, "no step of these units has begun");
-  const auto incomplete = schedule_->end_step(after);
-  if (!incomplete) return incomplete.error();
-  for (const std::size_t unit : *incomplete)
+  MUSTER_ASSIGN_OR_RETURN(const auto incomplete, schedule_->end_step(after));
+  for (const std::size_t unit : incomplete)
     warning_ = fmt::format("a part of unit \"{}\" did not run in this step, so it stayed whole to its end",
                            units_[unit]->facts().name);
   auto read = meet_after_reads();
@@ -253,9 +250,7 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   ended.add(*read);
   if (ended.points().empty()) return {};
   done[0] = ended.points().front();
-  auto others = lanes_.join(Lane::kReduce, ended.points().subspan(1));
-  if (!others) return std::move(others).error();
-  done[1] = *others;
+  MUSTER_ASSIGN_OR_RETURN(done[1], lanes_.join(Lane::kReduce, ended.points().subspan(1)));
   return {};
 }
 
