@@ -290,11 +290,6 @@ void Engine::heard(Rank rank) {
   parts_->slots.of(rank).heard_at = clock_.now();
 }
 
-Result<shm::Descriptor> Engine::open_events(Session& session) {
-  const std::lock_guard lock(lock_);
-  return session.publication().open_events();
-}
-
 // ---- reports -----------------------------------------------------------------------------------
 
 Status Engine::health() const {

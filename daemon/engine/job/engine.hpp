@@ -87,8 +87,6 @@ class Engine final : public device::IdleProgress {
   std::size_t reclaim();
   // Notes that the rank's client has sent a message.
   void heard(Rank rank);
-  // The client's end of a socket that gets a byte at each completion and is closed with the session.
-  Result<shm::Descriptor> open_events(Session& session);
 
   // ---- other nodes -----------------------------------------------------------------------------
   OtherNodes& other_nodes() { return parts_->other_nodes; }

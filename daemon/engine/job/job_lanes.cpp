@@ -33,4 +33,9 @@ Status JobLanes::close(Session& session, std::uint32_t lane) {
   return {};
 }
 
+Result<shm::Descriptor> JobLanes::open_events(Session& session) {
+  const std::lock_guard lock(lock_);
+  return session.publication().open_events();
+}
+
 }  // namespace muster::engine

@@ -16,7 +16,8 @@ namespace muster::engine {
 // Owns    nothing: the graph has the lanes, the executor their streams.
 // Thread  the conductor; takes the engine's lock.
 // Bound   shm::kLanesMax lanes a session.
-// Fails   open: kBadArgument, kDuplicate, kNoResource. close: kBadArgument, kBusy.
+// Fails   open: kBadArgument, kDuplicate, kNoResource. close: kBadArgument, kBusy. open_events: as
+// Publication.
 class JobLanes {
  public:
   JobLanes(EngineLock& lock, scheduler::Graph& graph, scheduler::Executor& executor, RankSlots& slots,
@@ -26,6 +27,8 @@ class JobLanes {
   // Returns the lane's number. An empty name: for kernels alone.
   Result<std::uint32_t> open(const Session& session, std::uint32_t lane_class, std::string_view name);
   Status close(Session& session, std::uint32_t lane);
+  // The client's end of a socket that gets a byte at each completion and is closed with the session.
+  Result<shm::Descriptor> open_events(Session& session);
 
  private:
   EngineLock& lock_;

@@ -204,7 +204,7 @@ Result<Answer> trace_end(Engine& engine, const Session& session, std::uint32_t s
 }
 
 Result<Answer> event_open(Engine& engine, Session& session, std::uint32_t serial) {
-  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor end, engine.open_events(session));
+  MUSTER_ASSIGN_OR_RETURN(shm::Descriptor end, engine.lanes().open_events(session));
   Answer answer = done(serial);
   answer.own = std::move(end);
   answer.descriptor = answer.own.get();
