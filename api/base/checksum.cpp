@@ -12,6 +12,10 @@ Hash128 checksum(std::span<const std::byte> bytes) noexcept {
   return {hash.low64, hash.high64};
 }
 
+std::uint64_t checksum64(std::span<const std::byte> bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
 std::optional<Hash128> hash_of_hex(std::string_view text) noexcept {
   if (text.size() != 32 || text.find_first_not_of("0123456789abcdef") != std::string_view::npos)
     return std::nullopt;

@@ -181,6 +181,7 @@ class PairOperation final : public SpanOperation {
   std::pmr::vector<Progress> between_;  // by node
   const bool packs_first_;  // sources and targets share memory: all chunks are packed before any is delivered
   std::uint64_t unpacked_;  // chunks that are not packed yet
+  std::uint64_t unbegun_;   // chunks, both ways, that have not begun
   std::pmr::list<ChunkInFlight> in_flight_;
 };
 
@@ -190,6 +191,7 @@ PairOperation::PairOperation(Launched launched, const OperationContext& context)
       between_(plan_.nodes.size(), context.memory),
       packs_first_(plan_.in_place(members())),
       unpacked_(plan_.chunks_out),
+      unbegun_(plan_.chunks),
       in_flight_(context.memory) {}
 
 PairOperation::~PairOperation() {
@@ -220,10 +222,9 @@ SpanOperation::Inline PairOperation::inline_for(std::uint32_t node) const {
 
 std::size_t PairOperation::work() {
   std::size_t moved = 0;
-  for (std::uint32_t node = 0; node < peers().count(); ++node) begin(node);
-  for (ChunkInFlight& flight : in_flight_)
-    while (const std::size_t now = go_on(flight)) moved += now;
+  for (std::uint32_t node = 0; unbegun_ > 0 && node < between_.size(); ++node) begin(node);
   for (auto flight = in_flight_.begin(); flight != in_flight_.end();) {
+    while (const std::size_t now = go_on(*flight)) moved += now;
     if (flight->state != State::kDone) {
       ++flight;
       continue;
@@ -232,13 +233,7 @@ std::size_t PairOperation::work() {
     flight = in_flight_.erase(flight);
     ++moved;
   }
-  bool begun = moves(prepared().here()) != Moves::kNotYet;
-  for (std::uint32_t node = 0; begun && node < between_.size(); ++node) {
-    const PairPlan::Between& all = plan_.between[node];
-    begun = between_[node].next_out == all.out.chunks.size() &&
-            (node == prepared().here() || between_[node].next_in == all.in.chunks.size());
-  }
-  if (begun && in_flight_.empty()) finish();
+  if (unbegun_ == 0 && in_flight_.empty() && moves(prepared().here()) != Moves::kNotYet) finish();
   return moved;
 }
 
@@ -286,6 +281,7 @@ PairOperation::ChunkInFlight& PairOperation::begin_chunk(std::uint32_t node, boo
   flight.arrives = arrives;
   flight.chunk = arrives ? each.next_in++ : each.next_out++;
   ++(arrives ? each.in_in_flight : each.out_in_flight);
+  --unbegun_;
   const PairStream::Chunk& chunk = stream.chunks[flight.chunk];
   flight.bytes = chunk.bytes();
   if (node == prepared().here() && !packs_first_) return flight;

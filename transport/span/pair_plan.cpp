@@ -76,6 +76,7 @@ PairPlan::PairPlan(const Collective& c, const Span& span, std::span<const LocalM
     each.in.cut();
     most_chunks = std::max<std::uint64_t>({most_chunks, each.out.chunks.size(), each.in.chunks.size()});
     chunks_out += each.out.chunks.size();
+    chunks += each.out.chunks.size() + (&each != &between[here] ? each.in.chunks.size() : 0);
     is_large =
         is_large || (&each != &between[here] && std::max(each.out.bytes, each.in.bytes) >= direct_from);
   }

@@ -85,6 +85,7 @@ struct PairPlan {
   std::vector<Hash128> balances;        // of faces, by node, as `nodes`: of the edges with it. Else empty.
   std::uint64_t most_chunks = 0;        // of a stream
   std::uint64_t chunks_out = 0;         // of all streams
+  std::uint64_t chunks = 0;             // out and in; those from this node to itself once
   bool is_large = false;                // chunks may go from and to members
 
  private:

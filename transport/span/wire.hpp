@@ -116,7 +116,7 @@ using WireSum = std::uint64_t;
 inline constexpr std::size_t kMessageBytesMax = sizeof(RequestHeader) + kInlineBytes + sizeof(WireSum);
 
 inline WireSum sum_of(Bytes message) {
-  return checkpoint::checksum(message).low;
+  return checkpoint::checksum64(message);
 }
 // A message with room for its checksum at the end.
 inline void seal(std::span<std::byte> message) {
