@@ -3,8 +3,8 @@
 // tests/transport/communicator_conformance.hpp is the suite.
 //
 // Order of one launch.
-//   1. Before a launch the members' streams hold only waits. The first stream holds those of all members, each
-//      other stream its own. So all of it may run on the first one's stream.
+//   1. Before a launch the members' streams hold only waits. The first stream holds those of all members, and
+//      each other stream its own. So all of it may run on the first one's stream.
 //   2. Where it runs on several streams, a member's part runs after what lies on its own.
 //   3. The first member's stream ends the step. Work that the launch puts on other streams ends before its
 //      work on that stream does, also if the launch fails.
