@@ -44,9 +44,7 @@ void warn_of_others(const std::string& path, const struct stat& facts) {
 
 Status not_made(const std::string& path, int error) {
   if (const std::string fault = fault_of_place(path); !fault.empty())
-    return failure(Code::kDenied,
-                   "node.runtime_directory: {} cannot be made: {}, or choose another with --directory", path,
-                   fault);
+    return failure(Code::kDenied, "node.runtime_directory: {} cannot be made: {} (--directory)", path, fault);
   return failure(Code::kDenied,
                  "node.runtime_directory: {} cannot be made: {}: {}; create it, or choose another with "
                  "--directory",

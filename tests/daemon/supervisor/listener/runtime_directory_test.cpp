@@ -154,9 +154,10 @@ TEST_F(RuntimeDirectories, SayWhyTheirPlaceCannotHoldThem) {
   const std::pair<std::string, std::string> cases[] = {
       {"/nonexistent/a/b",
        "/nonexistent/a/b cannot be made: there is no folder /nonexistent/a; make it first, or name another "
-       "place"},
-      {folder_.path() + "/file/run", folder_.path() + "/file/run cannot be made: " + folder_.path() +
-                                         "/file is a file, so nothing can be in it; name another place"},
+       "place (--directory)"},
+      {folder_.path() + "/file/run",
+       folder_.path() + "/file/run cannot be made: " + folder_.path() +
+           "/file is a file, so nothing can be in it; name another place (--directory)"},
       {path(), path() + " is a link to nowhere, which is not there; remove the link, or name another place"}};
   for (const auto& [place, why] : cases) {
     const auto refused = make(place);
