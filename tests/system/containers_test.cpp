@@ -140,6 +140,8 @@ TEST_F(Containers, GovernNothing) {
       const Ran ran = run(in(container, "muster " + command));
       EXPECT_NE(ran.code, 0) << ran.out;
     }
+    const Ran kept = run(in(container, "muster run --keep --job stays -n 1 -- true"));
+    EXPECT_THAT(kept.err, HasSubstr("only users of this node keep a job beyond its run (--keep), not user "));
     const Ran seen = run(in(container, "muster status --json"));
     EXPECT_EQ(seen.json().at("jobs").size(), 0u) << "others' jobs are not shown";
   }

@@ -137,6 +137,10 @@ void Connections::on_readable(Id id) {
   const auto bytes = std::span<const std::byte>(buffer_.all()).first(message->bytes);
   const auto header = shm::checked_header(bytes);
   if (!header) return refuse(id, 0, header.error());
+  // Such a process would have a share of its own wherever it was.
+  if (!connection.client.who.is_known() && shm::has_ended(connection.client.process.pidfd))
+    return refuse(id, header->serial,
+                  failure(Code::kDenied, "the process ended before the daemon could see where it was"));
   if (header->kind == MessageKind::kHello && !connection.commands) return on_hello(id, bytes);
   if (const Status taken = take_commands(connection); !taken.ok()) return refuse(id, header->serial, taken);
   const auto packet = control::parse_packet(bytes, {});

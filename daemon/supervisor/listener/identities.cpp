@@ -50,6 +50,19 @@ uid_t owner_of(const shm::Descriptor& user_namespace) {
   return ioctl(user_namespace.get(), NS_GET_OWNER_UID, &owner) == 0 ? owner : 0;
 }
 
+// Whether that user has made the user namespace, and each one around it up to the daemon's own. Otherwise he
+// may be a user of a container who has the same number.
+bool all_made_by(uid_t uid, const shm::Descriptor& user_namespace, std::uint64_t own) {
+  shm::Descriptor here(fcntl(user_namespace.get(), F_DUPFD_CLOEXEC, 3));
+  for (int i = 0; i < kNestedMax && owner_of(here) == uid; ++i) {
+    shm::Descriptor above(ioctl(here.get(), NS_GET_PARENT));
+    if (!above.valid()) return false;
+    if (number_of(above) == own) return true;
+    here = std::move(above);
+  }
+  return false;
+}
+
 // Containers that an ordinary user has made count to him. Those of a governor have one share, not a
 // governor's.
 Account of_containers(uid_t owner) {
@@ -93,7 +106,8 @@ Identity Identities::of(const shm::PeerIdentity& peer) {
   const bool same_pids = pid == own_pid_namespace_;
   const bool same_users = user == own_user_namespace_;
   if (same_pids && same_users) return who;
-  if (same_pids && peer.uid != 0 && owner_of(handles.user_namespace) == peer.uid) return who;
+  if (same_pids && peer.uid != 0 && all_made_by(peer.uid, handles.user_namespace, own_user_namespace_))
+    return who;
   who.pid_namespace = same_pids ? 0 : pid;
   who.user_namespace = same_users ? 0 : user;
   who.account =

@@ -100,6 +100,10 @@ void JobCommands::create(const Connections::Caller& caller, const Json& body, in
   const auto spec =
       control::job_asked_for(body.value("spec", Json::object()), options_.job_defaults, caller.actor);
   if (!spec) return refuse(caller, spec.error());
+  if (body.value("keep", false) && !caller.actor.who.is_home())
+    return refuse(caller,
+                  failure(Code::kDenied, "only users of this node keep a job beyond its run (--keep), not {}",
+                          control::text_of(caller.actor.who)));
   const std::string name = spec->id();
   const Connections::Id owner = body.value("keep", false) ? 0 : caller.id;
   const auto created = [this, caller, name](const Status& status) {

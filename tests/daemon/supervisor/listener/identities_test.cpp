@@ -1,8 +1,10 @@
 // The identity of a process that has connected from a place of its own. Needs root, or user namespaces.
 #include "daemon/supervisor/listener/identities.hpp"
 
+#include <fstream>
 #include <functional>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -128,6 +130,35 @@ TEST_F(IdentitiesTest, OfAUserNamespaceOfTheirOwnAreTheSameUser) {
   EXPECT_FALSE(roots.is_home()) << "root in a user namespace is not root";
   EXPECT_EQ(roots.pid_namespace, 0u);
   EXPECT_NE(roots.user_namespace, 0u);
+}
+
+// Goal:   a user of a container that root has made is not the host's user of his number, whatever namespace
+// he
+//         makes within it.
+TEST_F(IdentitiesTest, OfANamespaceWithinAContainerAreForeign) {
+  const auto enter = [] {
+    int ends[2];
+    if (pipe(ends) != 0) return false;
+    const pid_t inside = getpid(), mapper = fork();
+    if (mapper == 0) {  // it stays outside, where it may map all users
+      char go = 0;
+      bool mapped = read(ends[0], &go, 1) == 1;
+      for (const char* map : {"uid_map", "gid_map"})
+        mapped = mapped && (std::ofstream(fmt::format("/proc/{}/{}", inside, map)) << "0 0 65536\n").flush();
+      _exit(mapped ? 0 : 1);
+    }
+    int status = 1;
+    return unshare(CLONE_NEWUSER) == 0 && write(ends[1], "x", 1) == 1 &&
+           waitpid(mapper, &status, 0) == mapper && status == 0 && become(kUser);
+  };
+  const Peer plain(0, enter), nested(CLONE_NEWUSER, enter);
+  if (!nested.stands()) GTEST_SKIP() << "this system lets users make no user namespaces";
+  for (const Peer* peer : {&plain, &nested}) {
+    const Identity who = peer->who(identities_);
+    EXPECT_FALSE(who.is_home()) << who.uid;
+    EXPECT_NE(who.user_namespace, 0u);
+    EXPECT_EQ(who.account.uid, 0u) << "a container of root's";
+  }
 }
 
 // Goal:   nobody gets more shares by more namespaces.
