@@ -208,4 +208,15 @@ MUTANTS = [
            "false",
            "a rank that comes while its job waits for a place is refused",
            ["peers_test FullNodeTest.LetsRanksWaitWithTheirJob"]),
+    Mutant("innermost_namespace_counts", "daemon/supervisor/listener/identities.cpp",
+           "if (same_pids && peer.uid != 0 && "
+           "«all_made_by(peer.uid, handles.user_namespace, own_user_namespace_)»)",
+           "owner_of(handles.user_namespace) == peer.uid",
+           "a user of a container ends the jobs of the host's user who has the same number",
+           ["identities_test"]),
+    Mutant("containers_keep_jobs", "daemon/supervisor/program/job_commands.cpp",
+           "if (body.value(\"keep\", false) && «!caller.actor.who.is_home()»)",
+           "false",
+           "jobs of containers that are gone take all places",
+           ["containers_test Containers.GovernNothing"]),
 ]
