@@ -1,5 +1,6 @@
 #include "daemon/supervisor/spanning/part_start.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace muster::supervisor {
@@ -16,9 +17,8 @@ PartStart::PartStart(control::Loop& loop, const Clock& clock, const JobTable& ta
 
 void PartStart::start(const control::JobSpec& spec, const RunningJobs::Birth& birth) {
   has_waited_ = false;
-  const Nanos hope = kHopeMin + Nanos(birth.held_epoch % (kHopeMax - kHopeMin).count());
   const Instant now = clock_.now();
-  apply(std::make_shared<Wait>(Wait{spec, birth, now + hope, now + Retries::kPlaceTime, {}}));
+  apply(std::make_shared<Wait>(Wait{spec, birth, now + kHope, now + Retries::kPlaceTime, {}}));
 }
 
 void PartStart::stop() {
@@ -57,7 +57,16 @@ void PartStart::apply(std::shared_ptr<Wait> wait) {
 bool PartStart::may_wait(const Wait& wait) const {
   if (table_.places().has_room(wait.spec.owner.account)) return false;
   const Instant now = clock_.now();
-  return now < wait.ends && (place_may_come_(wait.spec) || now < wait.hopes_until);
+  return now < wait.ends && (now < wait.hopes_until || place_may_come_(wait.spec) || others_give_up(wait));
+}
+
+// Whether a job of several nodes that is being made has a place here, and gives up before this one.
+bool PartStart::others_give_up(const Wait& wait) const {
+  return std::any_of(table_.jobs().begin(), table_.jobs().end(), [&](const auto& entry) {
+    const Job& job = entry.second;
+    return job.state == Job::State::kStarting && job.spec.temporary() && job.spec.world.nodes().size() > 1 &&
+           job.spec.owner.account == wait.spec.owner.account && job.spec.epoch < wait.birth.held_epoch;
+  });
 }
 
 }  // namespace muster::supervisor

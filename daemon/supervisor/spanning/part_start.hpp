@@ -2,8 +2,9 @@
 //
 // A temporary job that finds no place waits for one in the queue of Retries. An idle job of its owner ends
 // for it, on all its nodes (ranks/evictions.hpp). If there is none, the job still waits for a moment: the
-// last ranks of another job may be leaving. The moment is as long on all nodes, and another for each job. So
-// of two jobs that have each taken the other's last place one gives up first, and the other gets both places.
+// last ranks of another job may be leaving. Two jobs may have each taken the place that the other lacks. Then
+// the one with the smaller epoch gives up after that moment, on all nodes alike, and the other waits for its
+// place.
 #pragma once
 
 #include "daemon/control/loop.hpp"
@@ -23,8 +24,7 @@ namespace muster::supervisor {
 // Fails   birth.on_held: as RunningJobs::start, and if no place has come.
 class PartStart {
  public:
-  static constexpr Nanos kHopeMin = std::chrono::milliseconds(200);
-  static constexpr Nanos kHopeMax = std::chrono::seconds(1);
+  static constexpr Nanos kHope = std::chrono::milliseconds(200);  // without a place that may come
 
   // Whether a job that is ending, or that can end for it, leaves its place to that job.
   using PlaceMayCome = std::function<bool(const control::JobSpec&)>;
@@ -49,12 +49,13 @@ class PartStart {
   struct Wait {
     control::JobSpec spec;
     RunningJobs::Birth birth;
-    Instant hopes_until;  // without a place that may come
+    Instant hopes_until;
     Instant ends;
     Status refusal;
   };
   void apply(std::shared_ptr<Wait> wait);
   bool may_wait(const Wait& wait) const;
+  bool others_give_up(const Wait& wait) const;
 
   control::Loop& loop_;
   const Clock& clock_;
