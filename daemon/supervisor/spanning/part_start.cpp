@@ -57,7 +57,7 @@ void PartStart::apply(std::shared_ptr<Wait> wait) {
 bool PartStart::may_wait(const Wait& wait) const {
   if (table_.places().has_room(wait.spec.owner.account)) return false;
   const Instant now = clock_.now();
-  return now < wait.ends && (now < wait.hopes_until || place_may_come_(wait.spec) || others_give_up(wait));
+  return now < wait.ends && (place_may_come_(wait.spec) || now < wait.hopes_until || others_give_up(wait));
 }
 
 // Whether a job of several nodes that is being made has a place here, and gives up before this one.
