@@ -2,7 +2,10 @@
 // Whatever root does there, the host's daemon and jobs go on; what an ordinary user may do works.
 //
 // A container here is what unshare(1) and mount(8) make of a shell. Needs root.
+#include "api/shm/peer.hpp"
+#include "api/shm/socket.hpp"
 #include "tests/daemon/cli/program.hpp"
+#include "tests/support/users.hpp"
 
 #include <fstream>
 #include <iterator>
@@ -12,6 +15,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
 namespace muster::test {
 namespace {
@@ -173,6 +178,44 @@ TEST_F(Containers, HarmNothingByTheMountedFolder) {
   EXPECT_EQ(daemon_->wait().code, 0);
   start();
   EXPECT_EQ(run(in(kUsersReadOnly, "muster status")).code, 0) << "and the folder serves others meanwhile";
+}
+
+// Goal:   a process of the daemon's own user gets none of its descriptors by the handle that the socket
+// gives.
+//         In a container the kernel asks the same: whether it might ptrace the daemon.
+TEST_F(Containers, TakeNoDescriptorOfADaemonOfTheirUser) {
+  const std::string place = folder_.path() + "/users", socket = place + "/ranks/musterd.sock";
+  std::filesystem::create_directory(place);
+  ASSERT_EQ(chown(place.c_str(), kOneUser, kOneUser), 0);
+  Running daemon({{"/usr/bin/setpriv", fmt::format("--reuid={}", kOneUser),
+                   fmt::format("--regid={}", kOneUser), "--clear-groups", program("musterd"), "--directory",
+                   place, "--config", folder_.path() + "/musterd.yaml"},
+                  {},
+                  {}});
+  ASSERT_TRUE(until([&] { return std::filesystem::is_socket(socket); })) << daemon.err();
+  const pid_t child = fork();
+  if (child == 0) {
+    become_user(kOneUser);
+    const SteadyClock clock;
+    const auto connection = shm::connect_to(socket, clock.now() + std::chrono::seconds(20), clock);
+    const auto peer = connection ? shm::peer_identity(*connection) : fail(connection.error());
+    if (!peer || peer->uid != kOneUser) _exit(1);
+    for (int fd = 0; fd < 64; ++fd)
+      if (syscall(SYS_pidfd_getfd, peer->pidfd.get(), fd, 0) >= 0 || errno != EPERM) _exit(2);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  // His second daemon is refused all the same, by the first one's name.
+  const Ran second = run({{"/usr/bin/setpriv", fmt::format("--reuid={}", kOneUser), "--clear-groups",
+                           program("musterd"), "--directory", place},
+                          {},
+                          {}});
+  EXPECT_NE(second.code, 0);
+  EXPECT_THAT(second.err, HasSubstr("is served by another musterd already (process "));
+  daemon.signal(SIGTERM);
+  EXPECT_EQ(daemon.wait().code, 0) << daemon.err();
 }
 
 // Goal:   two containers and the host have each a job of torchrun's default name.

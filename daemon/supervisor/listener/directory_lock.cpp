@@ -10,6 +10,8 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +23,7 @@ namespace muster::supervisor {
 namespace {
 
 constexpr std::string_view kAbstractPrefix = "muster-";
+constexpr std::streamsize kLineMax = 4096;  // of /proc/PID/status
 
 struct Address {
   sockaddr_un name{};
@@ -49,6 +52,18 @@ struct Asked {
   int error = 0;  // if neither; ECONNREFUSED and EAGAIN may pass
 };
 
+// An ordinary user cannot see the namespaces of root's processes, nor of another daemon of his own. What
+// everybody sees is how many numbers a process has: one, if it is in this pid namespace (proc_pid_status(5)).
+bool has_one_number(pid_t pid) {
+  std::ifstream status(fmt::format("/proc/{}/status", pid));
+  std::string word;
+  while (status >> word && word != "NSpid:") status.ignore(kLineMax, '\n');
+  std::getline(status, word);
+  std::istringstream numbers(word);
+  pid_t first = 0, second = 0;
+  return numbers >> first && first == pid && !(numbers >> second);
+}
+
 std::optional<DirectoryLock::Holder> ask_holder(const Address& address, int* error) {
   const shm::Descriptor probe = new_socket();
   if (connect(probe.get(), address.get(), address.bytes) != 0) {
@@ -60,7 +75,10 @@ std::optional<DirectoryLock::Holder> ask_holder(const Address& address, int* err
     *error = peer.error().code() == Code::kStale ? ECONNREFUSED : EACCES;
     return std::nullopt;
   }
-  return DirectoryLock::Holder{Identities(Identities::Rule::kWhereHeIs).of(*peer), peer->pid};
+  DirectoryLock::Holder holder{Identities(Identities::Rule::kWhereHeIs).of(*peer), peer->pid};
+  if (!holder.who.is_known() && has_one_number(peer->pid) && !shm::has_ended(peer->pidfd))
+    holder.who = peer->uid;
+  return holder;
 }
 
 // `known`: the holder, if found before. Each question takes a place in the holder's queue.
@@ -77,11 +95,8 @@ Asked ask(const Address& address, std::optional<DirectoryLock::Holder> known) {
   return asked;
 }
 
-// An ordinary user cannot look at root's processes, and believes what it sees.
 bool counts(const DirectoryLock::Holder& holder) {
-  const bool roots = geteuid() != 0 && holder.who.uid == 0 &&
-                     holder.who.pid_namespace == control::Identity::kUnknown && holder.pid != 0;
-  return roots || control::is_governor(holder.who, geteuid());
+  return control::is_governor(holder.who, geteuid());
 }
 
 Status refusal(const std::string& place, const DirectoryLock::Holder& holder) {

@@ -113,6 +113,7 @@ bool Listeners::look(Instant now) {
   } else if (auto lock = DirectoryLock::take_if_free(options_.directory)) {
     lock_.emplace(*std::move(lock));
   }
+  restore_modes(now);
   for (Way* way : {&ranks_, &control_})
     if (way->former && way->stands() && !has_former_client(way == &ranks_ ? Door::kRanks : Door::kControl))
       way->former.reset();
@@ -152,6 +153,22 @@ bool Listeners::look(Instant now) {
         options_.directory, healed.message());
   }
   return replaced;
+}
+
+void Listeners::restore_modes(Instant now) {
+  std::string changed;
+  if (directory_ && directory_->restore_mode()) changed = directory_->ranks_folder();
+  for (Way* way : {&ranks_, &control_}) {
+    const auto found = way->socket ? way->socket->rights() : std::nullopt;
+    if (found && found->mode != way->rights.mode && way->socket->give({way->rights.mode, {}, {}}).ok())
+      changed = way->socket->path();
+  }
+  if (changed.empty() || (said_of_modes_ && now - *said_of_modes_ < kSilence)) return;
+  said_of_modes_ = now;
+  MUSTER_LOG(kWarning, "supervisor",
+             "somebody has changed the mode of {}, which is restored; mount that folder read-only into "
+             "containers",
+             changed);
 }
 
 // The lock and the directory.

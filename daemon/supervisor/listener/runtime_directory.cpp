@@ -193,6 +193,12 @@ bool RuntimeDirectory::stands() const {
   return base_.stands() && own_.stands() && ranks_.stands();
 }
 
+bool RuntimeDirectory::restore_mode() const {
+  struct stat facts {};
+  return ranks_.facts && fstat(ranks_.descriptor.get(), &facts) == 0 &&
+         (facts.st_mode & 07777) != kRanksMode && fchmod(ranks_.descriptor.get(), kRanksMode) == 0;
+}
+
 void RuntimeDirectory::remove() const {
   for (const Folder* folder : {&ranks_, &own_, &base_})
     if (folder->stands()) rmdir(folder->path.c_str());

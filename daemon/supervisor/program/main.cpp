@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 namespace {
@@ -118,6 +119,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Else a process of the same user could take the daemon's descriptors from within a container.
+  prctl(PR_SET_DUMPABLE, 0);
   supervisor::hold_signals();  // until the daemon reads them
   const int code = run(argc, argv);
   // Output that was asked for, such as a configuration, must not get lost silently.

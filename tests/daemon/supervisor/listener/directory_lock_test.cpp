@@ -11,6 +11,8 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -155,6 +157,45 @@ TEST_F(DirectoryLocks, BelieveRootAndTheirOwnUserAlone) {
             }),
             0);
   for (const int fd : ready) close(fd);
+}
+
+// Goal:   a user's second daemon finds the first, which lets nobody look at it; in a container it counts not.
+TEST_F(DirectoryLocks, KnowTheirOwnUsersDaemonThatLetsNobodyLook) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user in a namespace of its own";
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
+  for (const bool in_a_container : {false, true}) {
+    int ready[2], go_on[2];
+    ASSERT_EQ(pipe2(ready, O_CLOEXEC), 0);
+    ASSERT_EQ(pipe2(go_on, O_CLOEXEC), 0);
+    const pid_t outer = fork();
+    if (outer == 0) {
+      close(go_on[1]);
+      if (in_a_container && unshare(CLONE_NEWPID) != 0) _exit(1);
+      const pid_t holder = fork();
+      if (holder == 0) {
+        char c = 'r';
+        if (setuid(65534) != 0 || prctl(PR_SET_DUMPABLE, 0) != 0) _exit(1);
+        const shm::Descriptor socket = squat();
+        _exit(write(ready[1], &c, 1) == 1 && read(go_on[0], &c, 1) == 0 ? 0 : 2);
+      }
+      int status = 0;
+      waitpid(holder, &status, 0);
+      _exit(WEXITSTATUS(status));
+    }
+    shm::Descriptor hold(go_on[1]);
+    char c = 0;
+    ASSERT_EQ(read(ready[0], &c, 1), 1);
+    EXPECT_EQ(in_another_process([&] {
+                if (setuid(65534) != 0) return 1;
+                return DirectoryLock::holder_of(place()) ? 2 : 3;
+              }),
+              in_a_container ? 3 : 2);
+    hold.reset();
+    int status = 0;
+    waitpid(outer, &status, 0);
+    EXPECT_EQ(status, 0);
+    for (const int fd : {ready[0], ready[1], go_on[0]}) close(fd);
+  }
 }
 
 }  // namespace
