@@ -65,7 +65,8 @@ bool PartStart::others_give_up(const Wait& wait) const {
   return std::any_of(table_.jobs().begin(), table_.jobs().end(), [&](const auto& entry) {
     const Job& job = entry.second;
     return job.state == Job::State::kStarting && job.spec.temporary() && job.spec.world.nodes().size() > 1 &&
-           job.spec.owner.account == wait.spec.owner.account && job.spec.epoch < wait.birth.held_epoch;
+           job.spec.owner.account == wait.spec.owner.account &&
+           std::pair(job.spec.epoch, job.spec.id()) < std::pair(wait.birth.held_epoch, wait.spec.id());
   });
 }
 
