@@ -37,7 +37,7 @@ class StateTable {
   class States {
    public:
     constexpr States(State state) : bits_(bit(state)) {}  // NOLINT(google-explicit-constructor)
-    constexpr States(std::initializer_list<State> states) {
+    consteval States(std::initializer_list<State> states) {
       for (const State state : states) bits_ |= bit(state);
     }
     constexpr bool contains(State state) const { return (bits_ & bit(state)) != 0; }

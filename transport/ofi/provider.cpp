@@ -23,7 +23,7 @@ bool is_set(const char* variable) {
 }
 
 OwnedInfo wanted() {
-  OwnedInfo hints(fi_allocinfo());
+  OwnedInfo hints(fi_allocinfo(), fi_freeinfo);
   if (hints == nullptr) return hints;
   hints->caps =
       FI_MSG | FI_TAGGED | FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE | FI_SEND | FI_RECV;
@@ -42,7 +42,7 @@ long find(fi_info& hints, const char* provider, const char* source, OwnedInfo* l
   const std::uint64_t flags = source == nullptr ? 0 : FI_SOURCE | FI_NUMERICHOST;
   fi_info* found = nullptr;
   const long error = fi_getinfo(kApi, source, nullptr, flags, &hints, &found);
-  list->reset(found);
+  list->reset(found, fi_freeinfo);
   std::free(std::exchange(hints.fabric_attr->prov_name, nullptr));
   return error;
 }
@@ -60,7 +60,7 @@ OwnedInfo of_rdma(const fi_info* first, const InterfaceChoice& choice) {
     if (best == nullptr || (own && own == choice.address)) best = info;
     if (own && own == choice.address) break;
   }
-  return OwnedInfo(best == nullptr ? nullptr : fi_dupinfo(best));
+  return best == nullptr ? nullptr : OwnedInfo(fi_dupinfo(best), fi_freeinfo);
 }
 
 OwnedInfo over_rdma(fi_info& hints, const InterfaceChoice& choice) {

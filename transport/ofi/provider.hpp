@@ -9,10 +9,7 @@
 
 namespace muster::transport {
 
-struct InfoFreed {
-  void operator()(fi_info* info) const { fi_freeinfo(info); }
-};
-using OwnedInfo = std::unique_ptr<fi_info, InfoFreed>;
+using OwnedInfo = std::shared_ptr<fi_info>;  // with fi_freeinfo()
 
 // The first provider of reliable datagrams that uses an RDMA device of the choice, else that of TCP at its
 // address: other nodes can reach it by no other. With no interface in the choice, and where the environment

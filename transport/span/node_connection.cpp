@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -37,7 +38,7 @@ class NodeConnection::HeadReceive final : public Transfer {
   void done(const Status& status, std::size_t bytes) override {
     begun_ = false;
     if (!status.ok()) return connection_.fail(status);
-    connection_.heard_at_ = connection_.clock_.now();
+    connection_.heard_at_ = connection_.now_;
     came_ = bytes;
     connection_.hear_in_order();
   }
@@ -78,8 +79,9 @@ class NodeConnection::HeadSend final : public Transfer {
   bool begun() const { return begun_; }
   void done(const Status& status, std::size_t) override {
     if (!status.ok()) connection_.fail(status);
-    connection_.sends_.remove_if([this](const HeadSend& each) { return &each == this; });
+    connection_.sends_.erase(place);
   }
+  std::pmr::list<HeadSend>::iterator place;  // among the connection's sends
 
  private:
   NodeConnection& connection_;
@@ -115,7 +117,7 @@ class NodeConnection::Bulk final : public Transfer {
   void done(const Status& status, std::size_t bytes) override {
     // The other end might wait for ever for a message that has failed only here.
     if (!status.ok()) connection_.fail(status);
-    if (status.ok() && !sends_) connection_.heard_at_ = connection_.clock_.now();
+    if (status.ok() && !sends_) connection_.heard_at_ = connection_.now_;
     const bool is_empty = status.ok() && bytes == 0 && !memory_.empty();
     flow_.abandoned = flow_.abandoned || is_empty;
     const Status length = status.ok() && bytes != memory_.size() && !is_empty
@@ -132,8 +134,9 @@ class NodeConnection::Bulk final : public Transfer {
     } else {
       connection_.end(flow_, status.ok() ? length : status);
     }
-    connection_.bulk_.remove_if([this](const Bulk& each) { return &each == this; });
+    connection_.bulk_.erase(place);
   }
+  std::pmr::list<Bulk>::iterator place;  // among the connection's
 
  private:
   NodeConnection& connection_;
@@ -145,11 +148,11 @@ class NodeConnection::Bulk final : public Transfer {
   bool begun_ = false;
 };
 
-NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers,
+NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Instant& now, std::size_t peers,
                                Heard heard, std::pmr::memory_resource* memory, std::size_t& failures)
     : peer_(peer),
       name_(std::move(name)),
-      clock_(clock),
+      now_(now),
       receives_max_(std::clamp<std::size_t>(kReceivesOfAll / peers, 1, kReceives)),
       heard_(std::move(heard)),
       failures_(failures),
@@ -165,7 +168,7 @@ Status NodeConnection::connect(Network& network, Bytes address, std::uint32_t ge
   generation_ = generation;
   first_tag_ = MessageTag{generation & kGenerationMask} << kGenerationShift;
   status_ = {};
-  heard_at_ = said_at_ = clock_.now();
+  heard_at_ = said_at_ = now_;
   auto endpoint = network.connect(peer_, address);
   if (!endpoint) {
     fail(endpoint.error());
@@ -225,8 +228,9 @@ void NodeConnection::end(Flow& flow, const Status& why) {
 void NodeConnection::tell(Bytes head, Bytes rest) {
   if (!status_.ok()) return;
   if (sends_.size() == kUnsentMax) return fail(failure(Code::kNoResource, "it takes no messages"));
-  said_at_ = clock_.now();
+  said_at_ = now_;
   HeadSend& send = sends_.emplace_back(*this, head, rest, sends_.get_allocator().resource());
+  send.place = std::prev(sends_.end());
   const bool others_wait = waiting_++ > 0;
   if (others_wait) return go_on();  // in order
   send.begin();
@@ -242,7 +246,7 @@ MessageTag NodeConnection::take_tags(std::uint64_t count) {
 
 void NodeConnection::send(MessageTag tag, Bytes from, Flow& flow, bool is_checked) {
   if (is_checked) tell(bytes_of_head(SumHeader{.tag = tag, .sum = sum_of(from)}));
-  said_at_ = clock_.now();
+  said_at_ = now_;
   // A send does not write the memory.
   begin(Bulk(*this, flow, tag, {const_cast<std::byte*>(from.data()), from.size()}, true, is_checked));
 }
@@ -253,6 +257,7 @@ void NodeConnection::receive(MessageTag tag, WritableBytes into, Flow& flow, boo
 
 void NodeConnection::begin(Bulk bulk) {
   Bulk& begun = bulk_.emplace_back(std::move(bulk));
+  begun.place = std::prev(bulk_.end());
   Flow& flow = begun.flow();
   const std::uint32_t pending = ++flow.pending;
   if (begun.sends()) {

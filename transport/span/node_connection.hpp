@@ -34,9 +34,10 @@ class NodeConnection {
   // them. The bytes are valid during the call.
   using Heard = std::function<void(NodeConnection& from, Bytes message)>;
 
-  // `name`: the node's, for texts. `peers`: how many this node has. `memory`: for messages. `failures` counts
-  // the failures of this connection and of others. All of them, and all that `heard` uses, outlive it.
-  NodeConnection(NodeIndex peer, std::string name, const Clock& clock, std::size_t peers, Heard heard,
+  // `name`: the node's, for texts. `now`: when the present turn of the network began. `peers`: how many this
+  // node has. `memory`: for messages. `failures` counts the failures of this connection and of others. All of
+  // them, and all that `heard` uses, outlive it.
+  NodeConnection(NodeIndex peer, std::string name, const Instant& now, std::size_t peers, Heard heard,
                  std::pmr::memory_resource* memory, std::size_t& failures);
   ~NodeConnection();
 
@@ -90,7 +91,7 @@ class NodeConnection {
 
   const NodeIndex peer_;
   const std::string name_;
-  const Clock& clock_;
+  const Instant& now_;
   const std::size_t receives_max_;  // heads that are received at once
   const Heard heard_;
   std::size_t& failures_;

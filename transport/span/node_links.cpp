@@ -15,6 +15,7 @@ NodeLinks::NodeLinks(const SpanningOptions& options, Network& network, const Clo
     : options_(options),
       network_(network),
       clock_(clock),
+      now_(clock.now()),
       heard_(std::move(heard)),
       lost_(std::move(lost)),
       memory_(memory),
@@ -27,7 +28,7 @@ NodeLinks::NodeLinks(const SpanningOptions& options, Network& network, const Clo
 
 std::unique_ptr<NodeConnection> NodeLinks::connection_to(NodeIndex node) {
   return std::make_unique<NodeConnection>(
-      node, options_.nodes[node.value], clock_, options_.nodes.size() - 1,
+      node, options_.nodes[node.value], now_, options_.nodes.size() - 1,
       [this](NodeConnection& from, Bytes message) { hear(from, message); }, memory_, failures_);
 }
 
@@ -37,6 +38,7 @@ void NodeLinks::hear(NodeConnection& from, Bytes message) {
 }
 
 Status NodeLinks::connect(NodeIndex node, Bytes address, std::uint32_t generation) {
+  begin_turn();
   auto& connection = connections_[node.value];
   former_.push_back(std::exchange(connection, connection_to(node)));
   greeted_[node.value] = reported_[node.value] = false;
@@ -64,7 +66,7 @@ bool NodeLinks::lose(NodeIndex node, const Status& why) {
 }
 
 void NodeLinks::look_for_losses() {
-  std::erase_if(former_, [](const auto& each) { return each->quiet(); });
+  if (!former_.empty()) std::erase_if(former_, [](const auto& each) { return each->quiet(); });
   if (std::exchange(failures_seen_, failures_) == failures_) return;
   for (std::uint32_t node = 0; node < connections_.size(); ++node) {
     if (reported_[node] || connections_[node] == nullptr || connections_[node]->status().ok()) continue;
@@ -80,11 +82,12 @@ void NodeLinks::take_lost(const std::function<void(const JobLinks::Lost&)>& visi
 }
 
 bool NodeLinks::stay_alive() {
+  begin_turn();
   bool told = false;
   for (std::uint32_t node = 0; node < connections_.size(); ++node) {
     const NodeConnection* const connection = connections_[node].get();
     if (connection == nullptr || !connection->status().ok() || !greeted_[node]) continue;
-    if (clock_.now() - connection->said_at() < kSilence) continue;
+    if (now_ - connection->said_at() < kSilence) continue;
     greet(NodeIndex(node));
     told = true;
   }

@@ -37,6 +37,9 @@ class NodeLinks {
   // Whether it is the present connection to its node.
   bool is_present(const NodeConnection& one) const { return &one == connections_[one.peer().value].get(); }
 
+  // Reads the clock, for all that the network does until the next turn.
+  void begin_turn() { now_ = clock_.now(); }
+  const Instant& now() const { return now_; }
   // Begins a new connection; the earlier one must have been lost. The caller then sends what comes before the
   // hello, and calls greet().
   Status connect(NodeIndex node, Bytes address, std::uint32_t generation);
@@ -64,6 +67,7 @@ class NodeLinks {
   const SpanningOptions& options_;
   Network& network_;
   const Clock& clock_;
+  Instant now_;  // when the present turn began
   const NodeConnection::Heard heard_;
   const Lost lost_;
   std::pmr::memory_resource* const memory_;

@@ -42,12 +42,12 @@ SpanOperation::Rest::~Rest() {
 }
 
 void SpanOperation::Rest::send_empty(std::uint32_t node, std::uint64_t number) {
-  if (!peers_[node].draining) return;
+  if (peers_[node].drain != PeerNodes::Drain::kBegins) return;
   context_.connection_to(operation_.index_of(node)).send(peers_[node].first_tag + number, {}, flow_, false);
 }
 
 void SpanOperation::Rest::receive_unread(std::uint32_t node, std::uint64_t number, std::size_t bytes) {
-  if (!peers_[node].draining) return;
+  if (peers_[node].drain != PeerNodes::Drain::kBegins) return;
   if (memory_.empty() || memory_.back().bytes < bytes) memory_.push_back(context_.staging.take(bytes));
   context_.connection_to(operation_.index_of(node))
       .receive(peers_[node].received_tag() + number, {memory_.back().data(), bytes}, flow_, false);
@@ -66,56 +66,56 @@ SpanOperation::~SpanOperation() {
 void SpanOperation::refused(std::uint32_t node, const Status& why, Standing standing) {
   PeerNodes::Node& peer = peers_[node];
   if (!peer.takes_part) return;
-  const bool was_done = standing == Standing::kGone && peer.request && !peer.refused;
-  peer.refused = true;
-  peer.ready = peer.ready || standing == Standing::kReady;
-  peer.agreed = peer.agreed || standing == Standing::kMoving || was_done;
+  peer.refuse(standing);
   fail(why);
   if (standing == Standing::kOpen && !peer.told && !peer.lost)
     to(node).tell(refusal_of(launched_.key, why, Standing::kGone));
 }
 
-void SpanOperation::fail(const Status& why) {
-  if (state_ != State::kOpen && state_ != State::kReady && state_ != State::kMoving) return;
+void SpanOperation::take(Event event, const Status& why) {
+  const auto step = machine_.take(event);
+  if (!step) return launched_.outcome->fail(step.error());
+  switch (step->action) {
+    case OperationMachine::Action::kNone:
+      return;
+    case OperationMachine::Action::kRefuse:
+      return refuse(why, step->before != State::kOpen);
+    case OperationMachine::Action::kRelease:
+      return launched_.outcome->release(context_.clock.now());
+  }
+}
+
+// A node that has this one's request might wait for its bytes.
+void SpanOperation::refuse(const Status& why, bool had_agreed) {
   launched_.outcome->fail(why);
-  had_agreed_ = agreed();
-  drains_ = true;
-  state_ = State::kDying;
-  // A node that has this one's request might wait for its bytes.
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
     const PeerNodes::Node& peer = peers_[node];
     if (!peer.takes_part || !peer.told) continue;
     const Standing moving = peer.direct ? Standing::kReady : Standing::kMoving;
-    to(node).tell(refusal_of(launched_.key, why, had_agreed_ ? moving : Standing::kOpen));
+    to(node).tell(refusal_of(launched_.key, why, had_agreed ? moving : Standing::kOpen));
   }
 }
 
-void SpanOperation::finish() {
-  state_ = State::kDone;
-  launched_.outcome->release(context_.clock.now());
-}
-
 std::size_t SpanOperation::advance() {
-  if (over()) return drain();
+  if (over()) return is_past() ? 0 : drain();
   std::size_t moved = 0;
-  if (state_ == State::kOpen)  // it may have begun after the loss
+  if (waits())  // it may have begun after the loss
     for (std::uint32_t node = 0; node < peers_.count(); ++node)
       if (peers_[node].takes_part && !to(node).status().ok()) fail(to(node).status());
-  if (state_ == State::kOpen) {
+  if (waits()) {
     moved += work();  // makes the data for the requests ready
     moved += tell_peers();
     agree();
   }
-  if (state_ == State::kReady && peers_.all_are_ready()) state_ = State::kMoving;
-  if (state_ == State::kMoving) moved += work();
-  moved += drain();
-  if (state_ == State::kDying && still() != Still::kMore) {
-    state_ = State::kDead;
-    launched_.outcome->release(context_.clock.now());
+  if (machine_.is(State::kReady) && peers_.all_are_ready()) take(Event::kAllReady);
+  if (machine_.is(State::kMoving)) moved += work();
+  if (drains()) moved += drain();
+  if (machine_.is({State::kStopping, State::kStoppingAgreed, State::kStopped}) && still() != Still::kMore) {
+    take(Event::kLeft);
     ++moved;
   }
-  moved += state_ == State::kDone ? 1 : 0;
-  if (moved > 0) moved_at_ = context_.clock.now();
+  moved += machine_.is(State::kDone) ? 1 : 0;
+  if (moved > 0) moved_at_ = context_.now;
   return moved;
 }
 
@@ -123,25 +123,29 @@ std::size_t SpanOperation::advance() {
 // they are ready. If a node refused before, none has begun. A node that does not have this one's request has
 // not agreed, and never will.
 std::size_t SpanOperation::drain() {
-  if (!drains_) return 0;
+  const bool had_agreed = machine_.is({State::kStoppingAgreed, State::kDrainingAgreed});
   const bool by_pairs = prepared().agrees_by_pairs(), direct = !by_pairs && peers_[prepared().here()].direct;
   const bool none_has_begun = direct && peers_.any_refused_before_it_was_ready();
   if (direct && !none_has_begun && !peers_.all_are_ready()) return 0;
-  drains_ = false;
   std::size_t begun = 0;
+  bool all = true;
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
     PeerNodes::Node& peer = peers_[node];
-    peer.draining = false;
-    if (!peer.takes_part || !peer.told || peer.lost || peer.drained) continue;
-    const bool none_with_it = by_pairs ? peer.direct && peer.refused && !peer.ready : none_has_begun;
-    const bool may_begin = by_pairs && peer.direct && !peer.refused && !peer.ready;
-    peer.drained = !may_begin && (had_agreed_ || peer.refused);
-    peer.draining = peer.drained && !none_with_it && (had_agreed_ || peer.agreed) && peer.request;
-    drains_ = drains_ || !peer.drained;
-    begun += peer.draining ? 1 : 0;
+    if (peer.drain == PeerNodes::Drain::kBegins) peer.drain = PeerNodes::Drain::kOver;
+    if (!peer.takes_part || !peer.told || peer.lost || peer.drain == PeerNodes::Drain::kOver) continue;
+    const bool none_with_it = by_pairs ? peer.direct && peer.refused() && !peer.is_ready() : none_has_begun;
+    const bool may_begin = by_pairs && peer.direct && !peer.refused() && !peer.is_ready();
+    if (may_begin || !(had_agreed || peer.refused())) {
+      all = false;
+      continue;
+    }
+    const bool both_agreed = (had_agreed || peer.agreed()) && peer.request;
+    peer.drain = both_agreed && !none_with_it ? PeerNodes::Drain::kBegins : PeerNodes::Drain::kOver;
+    begun += peer.drain == PeerNodes::Drain::kBegins ? 1 : 0;
   }
   if (begun > 0) drain_rest(rest_);
-  return begun + (drains_ ? 0 : 1);
+  if (all) take(Event::kDrained);
+  return begun + (all ? 1 : 0);
 }
 
 // An empty message comes after its sender's refusal, but may be reported before it.
@@ -183,7 +187,7 @@ void SpanOperation::agree() {
   }
   const bool by_pairs = prepared().agrees_by_pairs();
   if (common && peers_.balance()) {
-    state_ = direct && !by_pairs ? State::kReady : State::kMoving;
+    take(direct && !by_pairs ? Event::kAgreeDirect : Event::kAgree);
     for (std::uint32_t node = 0; node < peers_.count(); ++node) {
       peers_[node].direct = by_pairs ? peers_[node].takes_part && wants_direct(node) : direct;
       if (peers_[node].takes_part && peers_[node].direct)
@@ -191,9 +195,9 @@ void SpanOperation::agree() {
     }
     return;
   }
-  fail(failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
+  take(by_pairs ? Event::kFail : Event::kDisagree,  // a pair may have agreed
+       failure(Code::kMismatch, "nodes disagree on {}; no data was moved",
                peers_.difference(mine, context_.options.nodes)));
-  drains_ = by_pairs;  // else no node has agreed
 }
 
 std::shared_ptr<SpanOperation> begin_operation(Launched launched, const OperationContext& context) {

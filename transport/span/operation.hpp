@@ -27,6 +27,7 @@
 #include "transport/collective/communicator.hpp"
 #include "transport/span/host_task.hpp"
 #include "transport/span/node_connection.hpp"
+#include "transport/span/operation_machine.hpp"
 #include "transport/span/peer_nodes.hpp"
 #include "transport/span/prepared_operation.hpp"
 #include "transport/span/spanning_options.hpp"
@@ -47,6 +48,7 @@ namespace muster::transport::span {
 struct OperationContext {
   std::pmr::memory_resource* memory;  // of the network's thread; for what lives as long as an operation
   const Clock& clock;
+  const Instant& now;  // when the present turn began
   Staging& staging;
   std::vector<std::unique_ptr<NodeConnection>>& connections;  // by NodeIndex; null: this node
   const SpanningOptions& options;
@@ -81,16 +83,16 @@ class SpanOperation {
 
   const Launched& launched() const { return launched_; }
   const PreparedOperation& prepared() const { return *launched_.prepared; }
-  // Whether all nodes have come to it, and their requests are equal.
-  bool agreed() const {
-    return state_ == State::kReady || state_ == State::kMoving || state_ == State::kDone;
-  }
+  // Whether all nodes have come to it, and their requests are equal. False once it has failed.
+  bool agreed() const { return machine_.is({State::kReady, State::kMoving, State::kDone}); }
   // Not all nodes have come to it, as far as is known here, and it has not failed.
-  bool waits() const { return state_ == State::kOpen; }
+  bool waits() const { return machine_.is(State::kOpen); }
   // The members' memory is left alone from now on; the outcome is released.
-  bool over() const { return state_ == State::kDone || state_ == State::kDead; }
+  bool over() const {
+    return machine_.is({State::kDone, State::kDraining, State::kDrainingAgreed, State::kPast});
+  }
   // It is over, and no message of it is to be sent or received any more.
-  bool is_past() const { return over() && !drains_; }
+  bool is_past() const { return machine_.is({State::kDone, State::kPast}); }
   // No message of it is on its way any more.
   bool quiet() const { return rest_.over() && still() == Still::kNothing; }
 
@@ -100,11 +102,14 @@ class SpanOperation {
   void refused(std::uint32_t node, const Status& why, Standing standing);
   // Ends it with that failure, as soon as no worker touches its members' memory. The nodes that have its
   // request get a refusal.
-  void fail(const Status& why);
+  void fail(const Status& why) { take(Event::kFail, why); }
   // Goes on as far as it can. Returns how many times something has moved.
   std::size_t advance();
   // When something last moved. Nothing: it has not, or the operation has failed.
-  std::optional<Instant> moved_at() const { return state_ == State::kDying ? std::nullopt : moved_at_; }
+  std::optional<Instant> moved_at() const {
+    const bool stops = machine_.is({State::kStopping, State::kStoppingAgreed, State::kStopped});
+    return stops ? std::nullopt : moved_at_;
+  }
 
  protected:
   SpanOperation(Launched launched, const OperationContext& context);
@@ -135,7 +140,7 @@ class SpanOperation {
     std::vector<Staging::Piece> memory_;
   };
 
-  // Moves all data that can be moved; returns how much has. Calls finish() at its end.
+  // Moves all data that can be moved; returns how much has. Calls all_moved() at its end.
   virtual std::size_t work() = 0;
   // Begins all remaining messages to and from nodes that drain now. Those to nodes are empty, and those from
   // nodes are not kept. The members and their data may be gone. It does no work after that.
@@ -152,8 +157,8 @@ class SpanOperation {
   enum class Moves : std::uint8_t { kNotYet, kChecked, kDirect };
   Moves moves(std::uint32_t node) const {
     const PeerNodes::Node& peer = peers_[node];
-    if (state_ != State::kMoving || (peer.direct && !peer.ready && prepared().agrees_by_pairs()))
-      return Moves::kNotYet;
+    const bool waits = peer.direct && !peer.is_ready() && prepared().agrees_by_pairs();
+    if (waits || !machine_.is(State::kMoving)) return Moves::kNotYet;
     return peer.direct ? Moves::kDirect : Moves::kChecked;
   }
   // Whether the flow of a piece of work has ended well. Fails the operation if it has failed.
@@ -164,24 +169,29 @@ class SpanOperation {
     Bytes bytes;
   };
   virtual Inline inline_for(std::uint32_t node) const = 0;
-  void finish();
+  void all_moved() { take(Event::kMoved); }
 
   std::span<const LocalMember> members() const { return launched_.room->members(); }
   NodeConnection& to(std::uint32_t node) { return context_.connection_to(prepared().index_of(node)); }
   const OperationContext& context_;
 
  private:
-  enum class State : std::uint8_t { kOpen, kReady, kMoving, kDying, kDead, kDone };
+  using State = OperationMachine::State;
+  using Event = OperationMachine::Event;
+  void take(Event event, const Status& why = {});
+  void refuse(const Status& why, bool had_agreed);
   std::size_t tell_peers();
   void agree();
+  // It has failed, and has yet to drain with some nodes.
+  bool drains() const {
+    return machine_.is({State::kStopping, State::kStoppingAgreed, State::kDraining, State::kDrainingAgreed});
+  }
   std::size_t drain();
 
   Launched launched_;
   PeerNodes peers_;
-  State state_ = State::kOpen;
+  StateMachine<OperationMachine> machine_{kOperation, State::kOpen};
   std::optional<Instant> moved_at_;
-  bool had_agreed_ = false;  // when it failed
-  bool drains_ = false;      // it has failed, and has yet to drain with some nodes
   Rest rest_;
 };
 

@@ -70,7 +70,7 @@ bool OperationsInFlight::ready_came(NodeConnection& from, Bytes message) {
   if (!head) return true;
   SpanOperation* const operation = find(key_of(*head));
   if (operation == nullptr) return false;
-  if (const auto node = operation->prepared().find(from.peer())) operation->peers()[*node].ready = true;
+  if (const auto node = operation->prepared().find(from.peer())) operation->peers()[*node].say_ready();
   return true;
 }
 

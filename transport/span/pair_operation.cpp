@@ -233,7 +233,7 @@ std::size_t PairOperation::work() {
     flight = in_flight_.erase(flight);
     ++moved;
   }
-  if (unbegun_ == 0 && in_flight_.empty() && moves(prepared().here()) != Moves::kNotYet) finish();
+  if (unbegun_ == 0 && in_flight_.empty() && moves(prepared().here()) != Moves::kNotYet) all_moved();
   return moved;
 }
 

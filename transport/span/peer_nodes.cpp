@@ -14,6 +14,23 @@ PeerNodes::PeerNodes(const PreparedOperation& operation, std::pmr::memory_resour
   nodes_[operation.here()].takes_part = false;
 }
 
+void PeerNodes::Node::say_ready() {
+  if (says == Says::kNothing) says = Says::kReady;
+  if (says == Says::kRefusal) says = Says::kReadyRefusal;
+}
+
+// A node that has forgotten the operation, and had sent its request, has had all that it needed: it had
+// agreed. A refusal that came before says more.
+void PeerNodes::Node::refuse(Standing standing) {
+  const bool was_done = standing == Standing::kGone && request && !refused();
+  if (is_ready() || standing == Standing::kReady)
+    says = Says::kReadyRefusal;
+  else if (standing == Standing::kMoving || was_done)
+    says = Says::kAgreedRefusal;
+  else if (!refused())
+    says = Says::kRefusal;
+}
+
 void PeerNodes::came(std::uint32_t node, Request request) {
   if (!nodes_[node].takes_part || nodes_[node].request) return;
   nodes_[node].request = std::move(request);
@@ -26,26 +43,24 @@ bool PeerNodes::has_come(NodeIndex node) const {
 
 bool PeerNodes::balance() const {
   const bool by_pairs = operation_.agrees_by_pairs();
-  Hash128 all = operation_.balance_with(operation_.here());
-  bool balance = !by_pairs || all.zero();
+  Hash128 sum = operation_.balance_with(operation_.here());
   for (std::uint32_t node = 0; node < count(); ++node) {
     if (!nodes_[node].takes_part) continue;
-    Hash128 pair = nodes_[node].request->head.balance;
-    all += pair;
-    pair += operation_.balance_with(node);
-    balance = balance && (!by_pairs || pair.zero());
+    if (by_pairs && !sum.zero()) return false;
+    sum += nodes_[node].request->head.balance;
+    if (by_pairs) sum += operation_.balance_with(node);
   }
-  return balance && (by_pairs || all.zero());
+  return sum.zero();
 }
 
 bool PeerNodes::all_are_ready() const {
   return std::all_of(nodes_.begin(), nodes_.end(),
-                     [](const Node& peer) { return !peer.takes_part || peer.ready || peer.lost; });
+                     [](const Node& peer) { return !peer.takes_part || peer.is_ready() || peer.lost; });
 }
 
 bool PeerNodes::any_refused_before_it_was_ready() const {
   return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& peer) {
-    return peer.takes_part && peer.refused && !peer.ready && !peer.lost;
+    return peer.takes_part && peer.refused() && !peer.is_ready() && !peer.lost;
   });
 }
 

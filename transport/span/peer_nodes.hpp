@@ -23,18 +23,30 @@ class PeerNodes {
     RequestHeader head;
     std::pmr::vector<std::byte> payload;
   };
+  // A node's latest word on the operation, beside its request.
+  enum class Says : std::uint8_t {
+    kNothing,
+    kReady,
+    kRefusal,        // it will not carry it out, and had not agreed, as far as it says
+    kReadyRefusal,   // the same, after it was ready
+    kAgreedRefusal,  // the same, after it had agreed: its messages through staging have begun
+  };
+  // After a failure: its messages, and those to it.
+  enum class Drain : std::uint8_t { kNotYet, kBegins, kOver };
   struct Node {
-    bool takes_part = true;    // false: this node
-    bool told = false;         // it has this node's request
-    bool direct = false;       // agreed: messages between it and this node may go from and to members
-    bool ready = false;        // it has sent kReady
-    bool refused = false;      // it will not carry the operation out
-    bool agreed = false;       // it has reported that, or must have: its messages through staging have begun
-    bool lost = false;         // its connection is gone
-    bool drained = false;      // after a failure: messages from and to it have all begun, or there are none
-    bool draining = false;     // after a failure: they begin now
+    bool takes_part = true;  // false: this node
+    bool told = false;       // it has this node's request
+    bool direct = false;     // agreed: messages between it and this node may go from and to members
+    bool lost = false;       // its connection is gone
+    Says says = Says::kNothing;
+    Drain drain = Drain::kNotYet;
     MessageTag first_tag = 0;  // of the messages to it, beside the request
     std::optional<Request> request;
+    bool is_ready() const { return says == Says::kReady || says == Says::kReadyRefusal; }
+    bool refused() const { return says >= Says::kRefusal; }
+    bool agreed() const { return says == Says::kAgreedRefusal; }
+    void say_ready();
+    void refuse(Standing standing);
     // The tag of the messages from it. Its request must be there.
     MessageTag received_tag() const { return request->head.first_tag; }
     // In an urgent operation: bytes of others that the library was sending before a message to the node.

@@ -93,11 +93,9 @@ PreparedOperation::Room& PreparedOperation::take_room(std::span<const LocalMembe
 }
 
 std::optional<std::uint32_t> PreparedOperation::find(NodeIndex index) const {
-  const auto in_span = std::lower_bound(span_->nodes.begin(), span_->nodes.end(), index);
-  if (in_span == span_->nodes.end() || *in_span != index) return std::nullopt;
-  const auto place = static_cast<std::uint32_t>(in_span - span_->nodes.begin());
-  const auto found = std::lower_bound(places_.begin(), places_.end(), place);
-  if (found == places_.end() || *found != place) return std::nullopt;
+  const auto index_at = [this](std::uint32_t place) { return span_->nodes[place]; };
+  const auto found = std::ranges::lower_bound(places_, index, {}, index_at);
+  if (found == places_.end() || index_at(*found) != index) return std::nullopt;
   return static_cast<std::uint32_t>(found - places_.begin());
 }
 

@@ -24,7 +24,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
+#include <list>
 #include <memory_resource>
 #include <utility>
 
@@ -118,7 +118,7 @@ class RowOperation final : public SpanOperation {
 
   const RowPlan& plan_;
   std::uint32_t next_chunk_ = 0;
-  std::pmr::deque<ChunkInFlight> in_flight_;
+  std::pmr::list<ChunkInFlight> in_flight_;
 };
 
 RowOperation::RowOperation(Launched launched, const OperationContext& context)
@@ -167,7 +167,7 @@ std::size_t RowOperation::work() {
     in_flight_.pop_front();
     ++moved;
   }
-  if (may_move() && next_chunk_ == plan_.chunks && in_flight_.empty()) finish();
+  if (may_move() && next_chunk_ == plan_.chunks && in_flight_.empty()) all_moved();
   return moved;
 }
 
@@ -433,13 +433,14 @@ void RowOperation::begin_receives(ChunkInFlight& flight) {
 
 // Flights are the chunks before the next one; earlier chunks have ended.
 void RowOperation::drain_rest(Rest& rest) {
-  const auto in_flight = static_cast<std::uint32_t>(in_flight_.size());
-  for (std::uint32_t index = next_chunk_ - in_flight; index < plan_.chunks; ++index) {
+  auto flight = in_flight_.begin();
+  for (auto index = next_chunk_ - static_cast<std::uint32_t>(in_flight_.size()); index < plan_.chunks;
+       ++index) {
     std::size_t begun = 0, given = 0;  // rounds whose receives have begun, and that were given to the library
-    if (index < next_chunk_) {
-      const ChunkInFlight& flight = in_flight_[index + in_flight - next_chunk_];
-      begun = flight.round + (flight.state == State::kMoving || flight.state == State::kFolding ? 1 : 0);
-      given = begun - (flight.state == State::kMoving && !flight.is_sent ? 1 : 0);
+    if (flight != in_flight_.end()) {
+      begun = flight->round + (flight->state == State::kMoving || flight->state == State::kFolding ? 1 : 0);
+      given = begun - (flight->state == State::kMoving && !flight->is_sent ? 1 : 0);
+      ++flight;
     }
     NodeRow::Chunk room(context_.memory);
     const NodeRow::Chunk& chunk = plan_.chunk(index, room);

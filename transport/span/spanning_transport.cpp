@@ -38,7 +38,13 @@ class SpanningTransport final : public JobLinks, public CommunicatorFactory {
         links_(
             options_, *network, clock, [this](NodeConnection& from, Bytes message) { hear(from, message); },
             [this](NodeIndex node) { operations_.lost(node); }, &memory_),
-        context_{&memory_, clock, staging_, links_.connections(), options_, network->freed_on_close_from()},
+        context_{&memory_,
+                 clock,
+                 links_.now(),
+                 staging_,
+                 links_.connections(),
+                 options_,
+                 network->freed_on_close_from()},
         operations_(context_, epochs_),
         network_(std::move(network)) {}
   ~SpanningTransport() override;
@@ -296,6 +302,7 @@ std::optional<Instant> SpanningTransport::moved_at(const StepOutcome& outcome) {
 }
 
 std::size_t SpanningTransport::carry_out_commands() {
+  if (!any_commands_.load(std::memory_order_acquire) && messages_.all_told()) return 0;
   span::EngineMessages::Told told = messages_.take_told();
   if (any_commands_.load(std::memory_order_acquire)) {
     const std::lock_guard lock(commands_mutex_);
@@ -325,6 +332,7 @@ std::size_t SpanningTransport::progress() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return 0;
   quiet_.store(false, std::memory_order_relaxed);
+  links_.begin_turn();
   std::size_t moved = carry_out_commands();
   links_.go_on();
   moved += network_->progress();

@@ -15,6 +15,11 @@ std::uint64_t TagCounts::of(std::uint32_t tag) const {
 void TagCounts::set(std::uint32_t tag, std::uint64_t count) {
   const auto entry = std::prev(from_.upper_bound(tag));
   if (entry->second == count) return;
+  const auto next = std::next(entry);
+  if (entry->first == tag && next != from_.end() && next->first == tag + 1) {
+    entry->second = count;
+    return;
+  }
   if (tag != std::numeric_limits<std::uint32_t>::max()) from_.try_emplace(tag + 1, entry->second);
   from_.insert_or_assign(tag, count);
   if (from_.size() > merge_at_) merge();

@@ -52,8 +52,8 @@ struct Asked {
   int error = 0;  // if neither; ECONNREFUSED and EAGAIN may pass
 };
 
-// An ordinary user cannot see the namespaces of root's processes, nor of another daemon of his own. What
-// everybody sees is how many numbers a process has: one, if it is in this pid namespace (proc_pid_status(5)).
+// An ordinary user cannot see the namespaces of root's processes, nor of another daemon of his own. But
+// everybody sees how many numbers a process has: one, if it is in this pid namespace (proc_pid_status(5)).
 bool has_one_number(pid_t pid) {
   std::ifstream status(fmt::format("/proc/{}/status", pid));
   std::string word;

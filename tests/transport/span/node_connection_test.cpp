@@ -18,7 +18,7 @@ class NodeConnectionTest : public ::testing::Test {
  protected:
   NodeConnection& connect(std::uint32_t here, std::uint32_t generation) {
     auto& made = connections_.emplace_back(std::make_unique<NodeConnection>(
-        NodeIndex(1 - here), "other", clock_, 1, [](NodeConnection&, Bytes) {},
+        NodeIndex(1 - here), "other", now_, 1, [](NodeConnection&, Bytes) {},
         std::pmr::get_default_resource(), failures_));
     EXPECT_EQ(made->status().code(), Code::kPeerLost) << "not yet";
     EXPECT_TRUE(made->connect(*networks_[here], networks_[1 - here]->address(), generation).ok());
@@ -35,7 +35,7 @@ class NodeConnectionTest : public ::testing::Test {
     for (const auto& each : connections_) each->close();
   }
 
-  const SteadyClock clock_{};
+  const Instant now_{0};
   test::MemoryHub hub_;
   std::size_t failures_ = 0;
   std::vector<std::unique_ptr<NodeConnection>> connections_;  // they outlive their networks
