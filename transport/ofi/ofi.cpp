@@ -159,7 +159,7 @@ class OfiNetwork final : public Network {
   Operations kept_;  // until libfabric has room
   Operations flushes_;
   Operations ended_;
-  OwnedInfo info_;
+  OwnedInfo info_{nullptr, fi_freeinfo};
   Owned<fid_fabric> fabric_;
   Owned<fid_domain> domain_;
   Owned<fid_av> peers_;

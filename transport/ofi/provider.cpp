@@ -42,7 +42,7 @@ long find(fi_info& hints, const char* provider, const char* source, OwnedInfo* l
   const std::uint64_t flags = source == nullptr ? 0 : FI_SOURCE | FI_NUMERICHOST;
   fi_info* found = nullptr;
   const long error = fi_getinfo(kApi, source, nullptr, flags, &hints, &found);
-  list->reset(found, fi_freeinfo);
+  list->reset(found);
   std::free(std::exchange(hints.fabric_attr->prov_name, nullptr));
   return error;
 }
@@ -60,12 +60,12 @@ OwnedInfo of_rdma(const fi_info* first, const InterfaceChoice& choice) {
     if (best == nullptr || (own && own == choice.address)) best = info;
     if (own && own == choice.address) break;
   }
-  return best == nullptr ? nullptr : OwnedInfo(fi_dupinfo(best), fi_freeinfo);
+  return {best == nullptr ? nullptr : fi_dupinfo(best), fi_freeinfo};
 }
 
 OwnedInfo over_rdma(fi_info& hints, const InterfaceChoice& choice) {
-  OwnedInfo list;
-  if (find(hints, kOverRdma, nullptr, &list) != 0) return nullptr;
+  OwnedInfo list(nullptr, fi_freeinfo);
+  if (find(hints, kOverRdma, nullptr, &list) != 0) return {nullptr, fi_freeinfo};
   const bool decides = choice.interface.empty() || is_set("FI_VERBS_IFACE");
   return decides ? std::move(list) : of_rdma(list.get(), choice);
 }
@@ -80,7 +80,7 @@ Result<OwnedInfo> find_provider(const InterfaceChoice& choice) {
   const bool chosen = is_set("FI_PROVIDER");
   if (!chosen)
     if (OwnedInfo rdma = over_rdma(*hints, choice)) return rdma;
-  OwnedInfo list;
+  OwnedInfo list(nullptr, fi_freeinfo);
   long error = find(*hints, chosen ? nullptr : kOverTcp, source, &list);
   // The addresses of a chosen provider may be none of IP.
   if (error != 0 && chosen && source != nullptr) error = find(*hints, nullptr, nullptr, &list);

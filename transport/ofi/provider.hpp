@@ -9,7 +9,7 @@
 
 namespace muster::transport {
 
-using OwnedInfo = std::shared_ptr<fi_info>;  // with fi_freeinfo()
+using OwnedInfo = std::unique_ptr<fi_info, decltype(&fi_freeinfo)>;
 
 // The first provider of reliable datagrams that uses an RDMA device of the choice, else that of TCP at its
 // address: other nodes can reach it by no other. With no interface in the choice, and where the environment

@@ -1,5 +1,6 @@
 #include "transport/span/operation.hpp"
 
+#include "api/base/assert.hpp"
 #include "api/base/dtype.hpp"
 #include "api/base/nodes/choice.hpp"
 #include "kernels/math/reduce.hpp"
@@ -74,7 +75,7 @@ void SpanOperation::refused(std::uint32_t node, const Status& why, Standing stan
 
 void SpanOperation::take(Event event, const Status& why) {
   const auto step = machine_.take(event);
-  if (!step) return launched_.outcome->fail(step.error());
+  MUSTER_ASSERT(step);
   switch (step->action) {
     case OperationMachine::Action::kNone:
       return;

@@ -15,12 +15,12 @@ struct OperationMachine {
   using Table = StateTable<OperationMachine>;
   enum class State : std::uint8_t {
     kOpen,            // not all nodes have come to it
-    kReady,           // they have, and agree; some may not know that yet
+    kReady,           // they have, and agree; nothing moves until each has said that it is ready
     kMoving,          // data moves
     kDone,            // the members have their results
     kStopping,        // it has failed before the nodes agreed; the members' memory is still in use
     kStoppingAgreed,  // it has failed after that
-    kStopped,         // the same, and no node is left to drain with
+    kStopped,         // it has failed, and has nothing to drain; the memory is still in use
     kDraining,        // the outcome is released, and messages are left that have to end
     kDrainingAgreed,
     kPast,  // it has failed, and all its messages have begun
@@ -37,7 +37,7 @@ struct OperationMachine {
     kAllReady,
     kMoved,  // all data
     kFail,
-    kLeft,     // the members' memory is no longer in use
+    kLeft,     // no worker or message uses the members' memory any more
     kDrained,  // with all nodes
   };
   static constexpr std::array<std::string_view, 8> kEvents{

@@ -23,7 +23,7 @@ class PeerNodes {
     RequestHeader head;
     std::pmr::vector<std::byte> payload;
   };
-  // A node's latest word on the operation, beside its request.
+  // The answers of a node, beside its request. A later one takes back no earlier one.
   enum class Says : std::uint8_t {
     kNothing,
     kReady,
@@ -31,7 +31,7 @@ class PeerNodes {
     kReadyRefusal,   // the same, after it was ready
     kAgreedRefusal,  // the same, after it had agreed: its messages through staging have begun
   };
-  // After a failure: its messages, and those to it.
+  // After a failure: whether the messages between it and this node have been begun, so that they end.
   enum class Drain : std::uint8_t { kNotYet, kBegins, kOver };
   struct Node {
     bool takes_part = true;  // false: this node

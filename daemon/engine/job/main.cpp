@@ -42,6 +42,7 @@ int explain(std::FILE* to, int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  prctl(PR_SET_DUMPABLE, 0);  // as musterd
   if (argc > 1) return std::strcmp(argv[1], "--help") == 0 ? explain(stdout, 0) : explain(stderr, 2);
   if (!has_channel()) return explain(stderr, 2);
   configure_log();
@@ -50,7 +51,6 @@ int main(int argc, char** argv) {
   std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // passing a file-size limit must be an error, also for memory files
-  prctl(PR_SET_DUMPABLE, 0);
   muster::SteadyClock clock;
   muster::engine::Conductor conductor(muster::shm::Descriptor(kChannelDescriptor), clock);
   return conductor.run();

@@ -23,7 +23,7 @@ namespace muster::supervisor {
 namespace {
 
 constexpr std::string_view kAbstractPrefix = "muster-";
-constexpr std::streamsize kLineMax = 4096;  // of /proc/PID/status
+constexpr std::streamsize kLineMax = 4096;  // of a pidfd's fdinfo
 
 struct Address {
   sockaddr_un name{};
@@ -52,16 +52,16 @@ struct Asked {
   int error = 0;  // if neither; ECONNREFUSED and EAGAIN may pass
 };
 
-// An ordinary user cannot see the namespaces of root's processes, nor of another daemon of his own. But
-// everybody sees how many numbers a process has: one, if it is in this pid namespace (proc_pid_status(5)).
-bool has_one_number(pid_t pid) {
-  std::ifstream status(fmt::format("/proc/{}/status", pid));
+// An ordinary user cannot see the namespaces of root's processes, nor of another daemon of his own. But NSpid
+// lists a process's number in each pid namespace from ours inwards: a single one means that it is in ours.
+bool is_in_our_pid_namespace(const shm::PeerIdentity& peer) {
+  std::ifstream facts(fmt::format("/proc/self/fdinfo/{}", peer.pidfd.get()));
   std::string word;
-  while (status >> word && word != "NSpid:") status.ignore(kLineMax, '\n');
-  std::getline(status, word);
+  while (facts >> word && word != "NSpid:") facts.ignore(kLineMax, '\n');
+  std::getline(facts, word);
   std::istringstream numbers(word);
   pid_t first = 0, second = 0;
-  return numbers >> first && first == pid && !(numbers >> second);
+  return numbers >> first && first > 0 && !(numbers >> second);
 }
 
 std::optional<DirectoryLock::Holder> ask_holder(const Address& address, int* error) {
@@ -76,8 +76,7 @@ std::optional<DirectoryLock::Holder> ask_holder(const Address& address, int* err
     return std::nullopt;
   }
   DirectoryLock::Holder holder{Identities(Identities::Rule::kWhereHeIs).of(*peer), peer->pid};
-  if (!holder.who.is_known() && has_one_number(peer->pid) && !shm::has_ended(peer->pidfd))
-    holder.who = peer->uid;
+  if (!holder.who.is_known() && is_in_our_pid_namespace(*peer)) holder.who = peer->uid;
   return holder;
 }
 

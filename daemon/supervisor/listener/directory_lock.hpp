@@ -20,7 +20,8 @@ namespace muster::supervisor {
 // the last name, so two spellings are one place.
 //
 // Any local user may take an abstract name, and a container with the host's network too. So a holder counts
-// only if it is root or this user, and in no container (daemon/supervisor/listener/identities.hpp). If
+// only if it is root or this user, and in no container (daemon/supervisor/listener/identities.hpp). If its
+// namespaces cannot be read, it counts if it is in this pid namespace. If
 // another holds the name, that is logged, and there is no lock. There is also none if the holder's queue is
 // full, or against a daemon in another network namespace. RuntimeDirectory has a lock of its own for these
 // cases.

@@ -113,7 +113,7 @@ bool Listeners::look(Instant now) {
   } else if (auto lock = DirectoryLock::take_if_free(options_.directory)) {
     lock_.emplace(*std::move(lock));
   }
-  restore_modes(now);
+  mend_rights(now);
   for (Way* way : {&ranks_, &control_})
     if (way->former && way->stands() && !has_former_client(way == &ranks_ ? Door::kRanks : Door::kControl))
       way->former.reset();
@@ -155,20 +155,32 @@ bool Listeners::look(Instant now) {
   return replaced;
 }
 
-void Listeners::restore_modes(Instant now) {
-  std::string changed;
-  if (directory_ && directory_->restore_mode()) changed = directory_->ranks_folder();
-  for (Way* way : {&ranks_, &control_}) {
-    const auto found = way->socket ? way->socket->rights() : std::nullopt;
-    if (found && found->mode != way->rights.mode && way->socket->give({way->rights.mode, {}, {}}).ok())
-      changed = way->socket->path();
+// A service manager's socket has the rights that its unit sets, and one elsewhere those of its place.
+Result<bool> Listeners::restore_ranks() const {
+  if (!directory_) return false;
+  MUSTER_ASSIGN_OR_RETURN(bool changed, directory_->restore_ranks());
+  const bool ours = !is_managers() && options_.ranks_socket == shm::ranks_socket(options_.directory);
+  const auto found = ours ? socket().rights() : std::nullopt;
+  if (found && (found->mode != ranks_.rights.mode || found->uid != geteuid())) {
+    MUSTER_RETURN_IF_ERROR(socket().give({ranks_.rights.mode, geteuid(), std::nullopt}));
+    changed = true;
   }
-  if (changed.empty() || (said_of_modes_ && now - *said_of_modes_ < kSilence)) return;
-  said_of_modes_ = now;
-  MUSTER_LOG(kWarning, "supervisor",
-             "somebody has changed the mode of {}, which is restored; mount that folder read-only into "
-             "containers",
-             changed);
+  return changed;
+}
+
+void Listeners::mend_rights(Instant now) {
+  const Result<bool> changed = restore_ranks();
+  if (changed && !*changed) return;
+  if (said_of_rights_ && now - *said_of_rights_ < kSilence) return;
+  said_of_rights_ = now;
+  if (changed)
+    MUSTER_LOG(
+        kWarning, "supervisor",
+        "somebody has changed owner or mode of {} or of the socket in it, which are restored; mount that "
+        "folder read-only into containers",
+        directory_->ranks_folder());
+  else
+    MUSTER_LOG(kError, "supervisor", "{}; end this daemon, and remove it", changed.error().message());
 }
 
 // The lock and the directory.

@@ -7,8 +7,8 @@
 //    socket anew. Clients that had connected before are in the former socket's queue, and are let in first.
 //    A manager's socket is not replaced if its file was never seen: other processes may see it.
 // 3. A foreign file in the way is named in the log. It is never removed, followed or changed.
-// 4. look() also restores the modes of the ranks' folder and of the sockets: root of a container that may
-//    write there can change them.
+// 4. look() also restores owner and mode of the ranks' folder and of a socket of ours in it: root of a
+//    container that may write there can change them.
 // 5. The ranks' socket is the only file in its folder, which containers mount, unless the settings put it at
 //    another place. Governors use the control socket, which no container has.
 #pragma once
@@ -104,7 +104,8 @@ class Listeners {
   const Way& way(Door door) const { return door == Door::kRanks ? ranks_ : control_; }
   Status take_place(Kept& kept);
   Result<ListenSocket> open_at(const std::string& path, const ListenSocket::Rights& rights, int tries) const;
-  void restore_modes(Instant now);
+  Result<bool> restore_ranks() const;
+  void mend_rights(Instant now);
   Status heal();
   Status replace(Door door);
 
@@ -116,7 +117,7 @@ class Listeners {
   std::optional<ListenSocket> managers_;  // while its path is gone
   std::set<std::string> stored_;
   std::optional<Instant> said_;  // when the log last said that repair fails
-  std::optional<Instant> said_of_modes_;
+  std::optional<Instant> said_of_rights_;
 };
 
 }  // namespace muster::supervisor

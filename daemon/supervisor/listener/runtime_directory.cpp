@@ -193,10 +193,15 @@ bool RuntimeDirectory::stands() const {
   return base_.stands() && own_.stands() && ranks_.stands();
 }
 
-bool RuntimeDirectory::restore_mode() const {
-  struct stat facts {};
-  return ranks_.facts && fstat(ranks_.descriptor.get(), &facts) == 0 &&
-         (facts.st_mode & 07777) != kRanksMode && fchmod(ranks_.descriptor.get(), kRanksMode) == 0;
+Result<bool> RuntimeDirectory::restore_ranks() const {
+  struct stat now {};
+  const int folder = ranks_.descriptor.get();
+  if (!ranks_.facts || fstat(folder, &now) != 0) return false;
+  const bool is_given = now.st_uid != geteuid();
+  if (!is_given && (now.st_mode & 07777) == kRanksMode) return false;
+  if ((!is_given || fchown(folder, geteuid(), kSame) == 0) && fchmod(folder, kRanksMode) == 0) return true;
+  return fail(Code::kDenied, "{} belongs to user {} now, with mode {:04o}, and cannot be taken back: {}",
+              ranks_.path, now.st_uid, now.st_mode & 07777, std::strerror(errno));
 }
 
 void RuntimeDirectory::remove() const {

@@ -45,8 +45,9 @@ class RuntimeDirectory {
   bool stands() const;
   // Whether the path still leads to the folder with the lock.
   bool lock_stands() const { return own_.stands(); }
-  // Gives the folder of the ranks' socket its mode again. Whether somebody had changed it.
-  bool restore_mode() const;
+  // Gives the folder of the ranks' socket to this user again, with its mode. Whether somebody had changed
+  // that. kDenied.
+  Result<bool> restore_ranks() const;
   // Removes the directory with its folders, as far as they stand and are empty.
   void remove() const;
   // Whether this process may give the directory to the group of `access`. kDenied.

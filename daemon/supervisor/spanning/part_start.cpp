@@ -60,7 +60,8 @@ bool PartStart::may_wait(const Wait& wait) const {
   return now < wait.ends && (place_may_come_(wait.spec) || now < wait.hopes_until || others_give_up(wait));
 }
 
-// Whether a job of several nodes that is being made has a place here, and gives up before this one.
+// Whether a job with a place here gives it up for this one. If two jobs lack each other's place, the one with
+// the smaller epoch gives up, or with the smaller id, and the other waits.
 bool PartStart::others_give_up(const Wait& wait) const {
   return std::any_of(table_.jobs().begin(), table_.jobs().end(), [&](const auto& entry) {
     const Job& job = entry.second;

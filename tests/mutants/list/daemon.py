@@ -225,8 +225,8 @@ MUTANTS = [
            "a container whose user has the daemon's number takes its descriptors",
            ["containers_test Containers.TakeNoDescriptorOfADaemonOfTheirUser"]),
     Mutant("one_folder_mode_stays", "daemon/supervisor/listener/runtime_directory.cpp",
-           "(facts.st_mode & 07777) != «kRanksMode && fchmod(ranks_.descriptor.get(), kRanksMode) == 0»",
-           "0",
+           "«fchmod(folder, kRanksMode) == 0») return true;",
+           "folder > 0",
            "root of a container locks all other users out",
            ["listeners_test"]),
 ]

@@ -1,6 +1,7 @@
 #include "transport/span/operation_machine.hpp"
 
 #include "tests/support/state_tables.hpp"
+#include "transport/span/peer_nodes.hpp"
 
 #include <algorithm>
 #include <set>
@@ -8,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace muster::transport::span {
@@ -171,6 +173,54 @@ TEST(OperationStates, HasAWayToAnEndFromEachState) {
 
 TEST(OperationStates, AreShownOnTheirPage) {
   test::expect_on_page(kOperation, MUSTER_SOURCE_DIR, "transport/span/walks.md");
+}
+
+// Goal:   whatever a node that keeps the protocol says, its answers mean what they meant as single facts.
+TEST(PeerAnswers, AddUp) {
+  enum Answer { kSaysReady, kRefusesOpen, kRefusesReady, kRefusesMoving, kRefusesGone };
+  const std::vector<std::vector<Answer>> told{
+      {},
+      {kSaysReady},
+      {kRefusesOpen},
+      {kRefusesMoving},
+      {kRefusesReady},
+      {kRefusesGone},
+      {kRefusesGone, kRefusesGone},
+      {kRefusesOpen, kRefusesGone},
+      {kRefusesOpen, kRefusesMoving},
+      {kRefusesMoving, kRefusesGone},
+      {kSaysReady, kRefusesReady},
+      {kSaysReady, kRefusesReady, kRefusesGone},
+  };
+  for (const bool has_request : {false, true}) {
+    for (const std::vector<Answer>& answers : told) {
+      PeerNodes::Node node;
+      if (has_request) node.request.emplace();
+      bool ready = false, refused = false, agreed = false;
+      for (const Answer answer : answers) {
+        if (answer == kSaysReady) {
+          node.say_ready();
+          ready = true;
+          continue;
+        }
+        const bool was_done = answer == kRefusesGone && has_request && !refused;
+        refused = true;
+        ready = ready || answer == kRefusesReady;
+        agreed = agreed || answer == kRefusesMoving || was_done;
+        node.refuse(answer == kRefusesOpen     ? Standing::kOpen
+                    : answer == kRefusesReady  ? Standing::kReady
+                    : answer == kRefusesMoving ? Standing::kMoving
+                                               : Standing::kGone);
+      }
+      const auto of = [&] {
+        return fmt::format("{} answers, the last {}", answers.size(),
+                           answers.empty() ? -1 : static_cast<int>(answers.back()));
+      };
+      EXPECT_EQ(node.is_ready(), ready) << of();
+      EXPECT_EQ(node.refused(), refused) << of();
+      EXPECT_EQ(node.agreed(), agreed) << of();
+    }
+  }
 }
 
 }  // namespace

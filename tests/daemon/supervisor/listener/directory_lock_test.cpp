@@ -183,6 +183,7 @@ TEST_F(DirectoryLocks, KnowTheirOwnUsersDaemonThatLetsNobodyLook) {
       _exit(WEXITSTATUS(status));
     }
     shm::Descriptor hold(go_on[1]);
+    close(ready[1]);
     char c = 0;
     ASSERT_EQ(read(ready[0], &c, 1), 1);
     EXPECT_EQ(in_another_process([&] {
@@ -194,7 +195,7 @@ TEST_F(DirectoryLocks, KnowTheirOwnUsersDaemonThatLetsNobodyLook) {
     int status = 0;
     waitpid(outer, &status, 0);
     EXPECT_EQ(status, 0);
-    for (const int fd : {ready[0], ready[1], go_on[0]}) close(fd);
+    for (const int fd : {ready[0], go_on[0]}) close(fd);
   }
 }
 
