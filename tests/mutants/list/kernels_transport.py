@@ -92,7 +92,7 @@ MUTANTS = [
            "return refuse(why, «step->before != State::kOpen»);",
            "true",
            "nodes wait for bytes of a failed operation that never come",
-           ["spanning_group_test Settling*"]),
+           ["spanning_group_test StagedSettling*"]),
     Mutant("done_node_had_not_agreed", "transport/span/peer_nodes.cpp",
            "else if (standing == Standing::kMoving || «was_done»)",
            "false",

@@ -350,5 +350,25 @@ TEST_F(StagedSettling, LeavesNothingOfWhatWasGivenUp) {
   EXPECT_GT(failed_, last / 2);
 }
 
+// Goal:   nothing is left of an operation to which a node has never come: those that wait for it ask it.
+TEST_F(StagedSettling, LeavesNothingWhereANodeHasNotCome) {
+  for (std::uint64_t seed = 1; seed <= 50 && !HasFailure(); ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    Random random(seed);
+    open(random, seed);
+    const Shape shape = shape_of(MUSTER_ALL_REDUCE, MUSTER_I32, MUSTER_SUM, kSettlingRanks,
+                                 1 + random.below(12'000), Place::kApart);
+    SpanFlight& flight = flights_.emplace_back();
+    launch_on_all(
+        flight, shape, make_case(shape), spread_, communicators_, {{kSettlingGroup, 3, -1, -1}, 1, 1},
+        [&](std::uint32_t) { return shape.collective; }, kNodes - 1);
+    turn(random.below(60));
+    give_up(random, random.below(2) == 0 ? Break::kCancel : Break::kEnd, 0);
+    ASSERT_TRUE(cluster_->until([&] { return flight.over(); })) << text();
+    EXPECT_TRUE(is_all_gone(kNodes)) << text();
+    TearDown();
+  }
+}
+
 }  // namespace
 }  // namespace muster::transport::test

@@ -38,7 +38,7 @@ struct SpanFlight {
 template<class MeantOn>
 void launch_on_all(SpanFlight& flight, const Shape& shape, Case made, const Spread& spread,
                    const std::vector<std::unique_ptr<Communicator>>& communicators, const MatchKey& key,
-                   MeantOn meant_on) {
+                   MeantOn meant_on, std::uint32_t absent = UINT32_MAX) {
   const auto ranks = static_cast<std::uint32_t>(shape.ranks);
   flight.shape = shape;
   flight.made = std::move(made);
@@ -54,7 +54,7 @@ void launch_on_all(SpanFlight& flight, const Shape& shape, Case made, const Spre
       launched.signatures.push_back(signature_of(meant, share, shape.ranks));
       members.push_back({&share, nullptr, bases_of(share), &launched.signatures.back()});
     }
-    if (members.empty()) continue;  // of a SEND
+    if (members.empty() || node == absent) continue;  // of a SEND
     launched.outcomes[node] = std::make_unique<StepOutcome>();
     EXPECT_TRUE(launch_once(*communicators[node], meant, members, key, *launched.outcomes[node]).ok());
   }
