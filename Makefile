@@ -39,7 +39,7 @@ test: ## Every test: release, sanitizers, races; ends with "N passed, N failed";
 	@python3 deploy/test.py $(if $(LEAN),--lean)
 
 prove: setup ## Promises at full size and mutants, but fuzzing and bench; on a quiet machine, three hours
-	$(STEP) "packages" deploy/setup.sh clang
+	$(STEP) "packages" deploy/setup.sh clang containers
 	$(STEP) "configure" cmake --preset release
 	$(STEP) "build" cmake --build --preset release --target all tests_all
 	$(STEP) "prove" python3 deploy/prove.py --record build/release/prove.txt

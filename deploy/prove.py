@@ -123,6 +123,8 @@ PROOFS = [
     Proof("door", 2, "door_test", LONG),
     Proof("handles", 1, "fault_handle_test", LONG),
     Proof("engine-lock", 1, "engine_test", CONTRACT, "EngineLockHolds.*"),
+    Proof("containers", 1, "containers_test"),
+    Proof("podman", 1, "podman_test"),
     Proof("warm", 1, "warm_test"),
 ]
 

@@ -6,6 +6,7 @@
 #   deploy/setup.sh torch      and PyTorch from PyPI, in build/torch; where it cannot be had, a line says so
 #   deploy/setup.sh clang      and clang with its sanitizers and its fuzzer, for `make test` and `make fuzz`
 #   deploy/setup.sh reference  and what makes pages of the C API, for `make reference` and `make test`
+#   deploy/setup.sh containers and podman, for the tests that need it (`make prove`)
 #   deploy/setup.sh lint       and the linter
 #   deploy/setup.sh format     and the formatter
 #   deploy/setup.sh --list     prints the packages, one a line, and installs nothing
@@ -26,6 +27,7 @@ bench_packages=(openmpi-bin libopenmpi-dev mpich libmpich-dev libgloo-dev ucx-ut
 torch_packages=(python3-venv)
 clang_packages=(clang-14 lld-14 llvm-14 libclang-rt-14-dev libomp-14-dev)
 reference_packages=(doxygen)
+container_packages=(podman crun)
 lint_packages=(clang-tidy-14)
 format_packages=(clang-format-14)
 
@@ -45,10 +47,14 @@ for argument in "$@"; do
       ;;
     clang) packages+=("${clang_packages[@]}") ;;
     reference) packages+=("${reference_packages[@]}") ;;
+    containers) packages+=("${container_packages[@]}") ;;
     lint) packages+=("${lint_packages[@]}") ;;
     format) packages+=("${format_packages[@]}") ;;
     --list) list_only=yes ;;
-    *) die "'$argument' is not known; say nothing, clang, reference, bench, torch, lint, format or --list" ;;
+    *)
+      die "'$argument' is not known;" \
+        "say nothing, clang, reference, bench, torch, containers, lint, format or --list"
+      ;;
   esac
 done
 if [ "$list_only" = yes ]; then

@@ -1,14 +1,9 @@
 // Clients in containers: namespaces of their own, in which only the folder of the ranks' socket is mounted.
 // Whatever root does there, the host's daemon and jobs go on; what an ordinary user may do works.
-//
-// A container here is what unshare(1) and mount(8) make of a shell. Needs root.
 #include "api/shm/peer.hpp"
 #include "api/shm/socket.hpp"
-#include "tests/daemon/cli/program.hpp"
 #include "tests/support/users.hpp"
-
-#include <fstream>
-#include <iterator>
+#include "tests/system/containers_fixture.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -21,126 +16,32 @@
 namespace muster::test {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Which namespaces a container has of its own, and what it sees of the runtime directory.
-struct Container {
-  std::vector<std::string> namespaces;
-  bool read_only = false;
-  bool whole = false;  // all of the directory is mounted, against the advice
-};
-const Container kRoot{{"--pid", "--mount-proc"}};
-const Container kRootReadOnly{{"--pid", "--mount-proc"}, true};
-const Container kUsers{{"--pid", "--mount-proc", "--user", "--map-root-user"}};
-const Container kUsersReadOnly{{"--pid", "--mount-proc", "--user", "--map-root-user"}, true};
-const Container kApart{{"--pid", "--mount-proc", "--user", "--map-root-user", "--net", "--ipc", "--uts"}};
-const Container kTooMuch{{"--pid", "--mount-proc"}, false, true};
-const Container kUsersTooMuch{{"--pid", "--mount-proc", "--user", "--map-root-user"}, false, true};
-
-class Containers : public ::testing::Test {
+// Holds for containers of either make.
+class EachContainer : public Containers, public ::testing::WithParamInterface<Make> {
  protected:
-  void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "needs root, to make containers";
-    if (run({{"/usr/bin/unshare", "--pid", "--fork", "--mount", "--user", "--map-root-user", "/bin/true"},
-             {},
-             {}})
-            .code != 0)
-      GTEST_SKIP() << "this system lets nobody make namespaces";
-    std::filesystem::permissions(folder_.path(), std::filesystem::perms(0755));
-    start();
-  }
-  // Not transient: a private daemon goes by the user alone.
-  void start(const std::vector<std::string>& settings = {}) {
-    std::vector<std::string> words{program("musterd"), "--directory", directory(), "--config",
-                                   folder_.write("musterd.yaml", "log: {level: info}\n")};
-    for (const std::string& setting : settings_) words.insert(words.end(), {"--set", setting});
-    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
-    daemon_ = std::make_unique<Running>(Start{words, {}, {}});
-    ASSERT_TRUE(until([this] { return host({"status"}).code == 0; })) << daemon_->err();
-  }
-  std::string directory() const { return folder_.path() + "/run"; }
-  std::string endpoint() const { return directory() + "/ranks/musterd.sock"; }
-
-  // A command line on the host.
-  Ran host(std::vector<std::string> words) const {
-    words.insert(words.begin(), program("muster"));
-    return run({words, {"MUSTER_ENDPOINT=" + endpoint()}, {}});
-  }
-  // The shell's text in a container, in which no capability is left.
-  Start in(const Container& container, const std::string& text,
-           std::vector<std::string> environment = {}) const {
-    std::string enter = "set -e\n";
-    if (!container.whole)
-      enter += "mkdir -p $T; mount --bind $D/ranks $T\n" +
-               std::string(container.read_only ? "mount -o remount,bind,ro $T\n" : "") +
-               "mount -t tmpfs none $D; mkdir $D/ranks; mount --move $T $D/ranks\n";
-    enter += "exec setpriv --no-new-privs --bounding-set=-all --inh-caps=-all /bin/sh -c \"$1\"\n";
-    std::vector<std::string> words{"/usr/bin/unshare", "--fork", "--kill-child", "--mount"};
-    words.insert(words.end(), container.namespaces.begin(), container.namespaces.end());
-    words.insert(words.end(), {"/bin/sh", "-c", enter, "sh", text});
-    environment.insert(
-        environment.end(),
-        {"D=" + directory(), "T=" + folder_.path() + "/mounted", "MUSTER_ENDPOINT=" + endpoint(),
-         "PATH=/usr/bin:/bin:/usr/sbin:/sbin:" + std::string(MUSTER_PROGRAMS)});
-    return {words, environment, {}};
-  }
-  // A rank that stays until its file is there.
-  std::string rank(const std::string& job, const std::string& stop, int number = 0, int world = 1) const {
-    return fmt::format("MUSTER_JOB={} MUSTER_RANK={} MUSTER_WORLD_SIZE={} exec " MUSTER_RANK_PROGRAM " {}/{}",
-                       job, number, world, folder_.path(), stop);
-  }
-  Json job(const std::string& name) const {
-    const Json status = host({"status", "--json"}).json();
-    for (const Json& each : status.at("jobs"))
-      if (each.at("name") == name) return each;
-    return {};
-  }
-  // How many jobs have such a name, whosever they are.
-  std::size_t jobs_of(const std::string& name) const {
-    std::size_t count = 0;
-    const Json status = host({"status", "--json"}).json();
-    for (const Json& each : status.at("jobs"))
-      count += each.at("name").get<std::string>().starts_with(name + "@");
-    return count;
-  }
-  bool attached(const std::string& name, int ranks) const {
-    return until([&] {
-      const Json found = job(name);
-      return found.is_object() && found.at("attached") == ranks;
-    });
-  }
-  // A rank's origin is looked up once it is welcome.
-  bool status_says(const std::string& words) const {
-    return until([&] { return host({"status"}).out.find(words) != std::string::npos; });
-  }
-  static std::string contents(const std::string& file) {
-    std::ifstream stream(file);
-    return {std::istreambuf_iterator<char>(stream), {}};
-  }
-  static bool until(const std::function<bool()>& done) {
-    for (int waited = 0; waited < kPatienceMs; waited += 20, usleep(20000))
-      if (done()) return true;
-    return false;
-  }
-
-  const Folder folder_;
-  std::vector<std::string> settings_;
-  std::unique_ptr<Running> daemon_;
+  void SetUp() override { set_up(GetParam()); }
 };
+INSTANTIATE_TEST_SUITE_P(Unshared, EachContainer, ::testing::Values(Make::kUnshare));
+INSTANTIATE_TEST_SUITE_P(Podman, EachContainer, ::testing::Values(Make::kPodman));
 
 // Goal:   root of a container governs nothing and acts on nobody's jobs, however much it has mounted.
-TEST_F(Containers, GovernNothing) {
-  Running victim({{"/bin/sh", "-c", rank("train", "stop")}, {"MUSTER_ENDPOINT=" + endpoint()}, {}});
+TEST_P(EachContainer, GovernNothing) {
+  Running victim(on_host(rank("train", "stop")));
   ASSERT_TRUE(attached("train", 1)) << daemon_->err();
   folder_.write("evil", "#!/bin/sh\ntouch " + folder_.path() + "/escaped\n");
   std::filesystem::permissions(folder_.path() + "/evil", std::filesystem::perms(0755));
   for (const Container& container :
        {kRoot, kRootReadOnly, kUsers, kUsersReadOnly, kApart, kTooMuch, kUsersTooMuch}) {
+    // To its root, who is an ordinary user on the host, the directory is closed.
+    if (podman_ != nullptr && container.users && container.whole) continue;
     for (const std::string command :
-         {"shutdown", "upgrade", "upgrade --program $D/../evil", "end --job train",
-          "token --job train --rank 0", "hang --job train", "flight --job train",
-          "trace --job train --seconds 0 -o /tmp/none", "groups --job train", "end --job train@0"}) {
+         {"shutdown", "upgrade", "upgrade --program $S/evil", "end --job train", "token --job train --rank 0",
+          "hang --job train", "flight --job train", "trace --job train --seconds 0 -o /tmp/none",
+          "groups --job train", "end --job train@0"}) {
       SCOPED_TRACE(command);
       const Ran ran = run(in(container, "muster " + command));
       EXPECT_NE(ran.code, 0) << ran.out;
@@ -151,7 +52,8 @@ TEST_F(Containers, GovernNothing) {
     EXPECT_EQ(seen.json().at("jobs").size(), 0u) << "others' jobs are not shown";
   }
   EXPECT_THAT(daemon_->err(), HasSubstr("command shutdown is refused"));
-  EXPECT_THAT(daemon_->err(), HasSubstr("of container "));
+  EXPECT_THAT(daemon_->err(),
+              ContainsRegex(podman_ == nullptr ? "of container " : "\\(container [0-9a-f]{12}\\): "));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/escaped"));
   EXPECT_TRUE(attached("train", 1)) << "no job was disturbed";
   EXPECT_EQ(host({"status", "--json"}).json().at("instance"), 1) << "nor the daemon";
@@ -162,7 +64,7 @@ TEST_F(Containers, GovernNothing) {
 }
 
 // Goal:   files that a container writes into the mounted folder, and locks that it holds there, are harmless.
-TEST_F(Containers, HarmNothingByTheMountedFolder) {
+TEST_P(EachContainer, HarmNothingByTheMountedFolder) {
   Running holder(
       in(kRoot, "exec 9<$D/ranks; flock -n 9 && cp /bin/true $D/ranks/musterd && echo held; sleep 600"));
   ASSERT_TRUE(holder.printed("held")) << holder.err();
@@ -219,12 +121,12 @@ TEST_F(Containers, TakeNoDescriptorOfADaemonOfTheirUser) {
 }
 
 // Goal:   two containers and the host have each a job of torchrun's default name.
-TEST_F(Containers, HaveJobsOfOneName) {
+TEST_P(EachContainer, HaveJobsOfOneName) {
   const std::string torchrun =
       "RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 TORCHELASTIC_RUN_ID=none MASTER_PORT=29500 exec " +
       std::string(MUSTER_RANK_PROGRAM) + " " + folder_.path() + "/stop";
   Running one(in(kRoot, torchrun)), two(in(kUsers, torchrun)), three(in(kApart, torchrun));
-  Running own({{"/bin/sh", "-c", torchrun}, {"MUSTER_ENDPOINT=" + endpoint()}, {}});
+  Running own(on_host(torchrun));
   EXPECT_TRUE(attached("torchrun-none.29500", 1)) << daemon_->err();
   EXPECT_TRUE(until([this] { return jobs_of("torchrun-none.29500") == 3; })) << host({"status"}).out;
   folder_.write("stop", "");
@@ -233,22 +135,19 @@ TEST_F(Containers, HaveJobsOfOneName) {
 
 // Goal:   a client that shows a job's name and key belongs to that job, from any container; no other client
 //         does.
-TEST_F(Containers, AreOfTheJobWhoseKeyTheyShow) {
+TEST_P(EachContainer, AreOfTheJobWhoseKeyTheyShow) {
   const std::string key(32, 'k'), other(32, 'o');
   const auto with = [this](const Container& container, const std::string& shown, int number) {
     return in(container, rank("keyed", "stop", number, 3),
               {"MUSTER_LOCAL_SIZE=3", "MUSTER_JOB_KEY=" + shown});
   };
   Running one(with(kRoot, key, 0)), two(with(kUsersReadOnly, key, 1));
-  Running own({{"/bin/sh", "-c", rank("keyed", "stop", 2, 3)},
-               {"MUSTER_ENDPOINT=" + endpoint(), "MUSTER_LOCAL_SIZE=3",
-                "MUSTER_JOB_KEY_FILE=" + folder_.write("key", key + "\n")},
-               {}});
-  ASSERT_TRUE(until([this] {
-    return host({"status", "--json"}).json().at("sessions") == 3;
-  })) << daemon_->err()
-      << one.err();
+  Running own(on_host(rank("keyed", "stop", 2, 3),
+                      {"MUSTER_LOCAL_SIZE=3", "MUSTER_JOB_KEY_FILE=" + folder_.write("key", key + "\n")}));
+  ASSERT_TRUE(sessions(3)) << daemon_->err() << one.err();
   EXPECT_EQ(jobs_of("keyed"), 1u);
+  EXPECT_FALSE(on_a_command_line(key));
+  EXPECT_TRUE(on_a_command_line(folder_.path() + "/stop")) << "where it would be found";
   const auto told = [this](const std::string& command, const std::string& shown) {
     return run(in(kApart, "muster " + command, {"MUSTER_JOB_KEY=" + shown}));
   };
@@ -275,35 +174,28 @@ TEST_F(Containers, AreOfTheJobWhoseKeyTheyShow) {
 }
 
 // Goal:   a container that is made anew finds what it has left, by the key.
-TEST_F(Containers, ComeBackByTheKey) {
+TEST_P(EachContainer, ComeBackByTheKey) {
   const std::string warm = "MUSTER_JOB=warm MUSTER_RANK=0 MUSTER_WORLD_SIZE=1 exec " MUSTER_WARM_RANK;
   const std::vector<std::string> key{"MUSTER_JOB_KEY=" + std::string(32, 'k')};
   for (const Container& container : {kRoot, kUsers}) {
     Running first(in(container, warm + " fill 1", key));
     ASSERT_TRUE(first.printed("filled")) << first.err() << daemon_->err();
-    first.signal(SIGKILL);
-    first.wait();
+    kill(first);
     const Ran again = run(in(container, warm + " find 1", key));
     EXPECT_EQ(again.code, 0) << again.err;
     EXPECT_THAT(again.out, HasSubstr("found"));
     EXPECT_NE(run(in(container, warm + " find 1")).code, 0) << "without it he finds nothing";
     EXPECT_EQ(run(in(container, "muster end --job warm", key)).code, 0);
     ASSERT_TRUE(until([this] { return jobs_of("warm") == 1; })) << host({"status"}).out;
-    daemon_->signal(SIGTERM);
-    daemon_->wait();
-    start();
+    restart();
   }
 }
 
 // Goal:   status tells where a rank is, by its cgroup or as it says itself, and all jobs of a batch job end
 //         together, whatever their names, also after a daemon was started anew and the ranks have left.
-TEST_F(Containers, OfOneBatchJobEndTogether) {
+TEST_P(EachContainer, OfOneBatchJobEndTogether) {
   const auto of = [](const std::string& number) {
     return std::vector<std::string>{"SLURM_JOB_ID=" + number, "SLURM_STEP_ID=0"};
-  };
-  const auto on_host = [&](const std::string& text, std::vector<std::string> environment) {
-    environment.push_back("MUSTER_ENDPOINT=" + endpoint());
-    return Start{{"/bin/sh", "-c", text}, environment, {}};
   };
   Running foreign(in(kRoot, rank("one", "stop"), of("1234"))), own(on_host(rank("two", "stop"), of("1234")));
   Running other(on_host(rank("three", "stop"), of("1235")));
@@ -311,7 +203,8 @@ TEST_F(Containers, OfOneBatchJobEndTogether) {
   for (const std::string where : {"job two, ranks 0: as it says itself, step 0 of Slurm job 1234",
                                   "job three, ranks 0: as it says itself, step 0 of Slurm job 1235",
                                   "job four, ranks 0: as it says itself, step 0 of Slurm job 1234",
-                                  "as it says itself, step 0 of Slurm job 1234, host "})
+                                  podman_ != nullptr ? "; as it says itself, step 0 of Slurm job 1234"
+                                                     : "as it says itself, step 0 of Slurm job 1234, host "})
     ASSERT_TRUE(status_says(where)) << where << "\n" << host({"status"}).out << daemon_->err();
   folder_.write("gone", "");
   EXPECT_EQ(idle.wait().code, 0);
@@ -343,9 +236,8 @@ TEST_F(Containers, AreSeenInTheirCgroups) {
   if (error || !std::filesystem::exists(step + "/cgroup.procs"))
     GTEST_SKIP() << "this system lets nobody make cgroups";
   {
-    Running rank_of_step({{"/bin/sh", "-c", "echo $$ >" + step + "/cgroup.procs; " + rank("step", "stop")},
-                          {"MUSTER_ENDPOINT=" + endpoint(), "SLURM_JOB_ID=99"},
-                          {}});
+    Running rank_of_step(
+        on_host("echo $$ >" + step + "/cgroup.procs; " + rank("step", "stop"), {"SLURM_JOB_ID=99"}));
     ASSERT_TRUE(attached("step", 1)) << daemon_->err() << rank_of_step.err();
     EXPECT_TRUE(status_says("job step, ranks 0: step 3 of Slurm job 88; as it says itself, Slurm job 99"))
         << host({"status"}).out;
@@ -362,7 +254,7 @@ TEST_F(Containers, AreSeenInTheirCgroups) {
 }
 
 // Goal:   the engine of a container's root has no right on the host.
-TEST_F(Containers, HaveEnginesWithoutRights) {
+TEST_P(EachContainer, HaveEnginesWithoutRights) {
   for (const Container& container : {kRoot, kUsers}) {
     Running foreign(in(container, rank("engine", "stop")));
     ASSERT_TRUE(until([this] { return jobs_of("engine") == 1; })) << daemon_->err() << foreign.err();
@@ -376,25 +268,22 @@ TEST_F(Containers, HaveEnginesWithoutRights) {
       facts = contents(fmt::format("/proc/{}/status", engine));
       return facts.find("muster-engine") != std::string::npos;
     }));
-    EXPECT_THAT(facts, HasSubstr("Uid:\t65534\t65534\t65534\t65534"));
+    const unsigned uid = podman_ != nullptr && container.users ? kMappedRoot : 65534;
+    EXPECT_THAT(facts, HasSubstr(fmt::format("Uid:\t{0}\t{0}\t{0}\t{0}", uid)));
     for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"})
       EXPECT_THAT(facts, HasSubstr(std::string(set) + ":\t0000000000000000"));
     EXPECT_THAT(facts, HasSubstr("NoNewPrivs:\t1"));
     folder_.write("stop", "");
     EXPECT_EQ(foreign.wait().code, 0) << foreign.err();
     std::filesystem::remove(folder_.path() + "/stop");
-    EXPECT_TRUE(until([this] { return host({"status", "--json"}).json().at("sessions") == 0; }));
-    daemon_->signal(SIGTERM);
-    daemon_->wait();
-    start();
+    EXPECT_TRUE(sessions(0));
+    restart();
   }
 }
 
 // Goal:   a container fills its own share, and root of the host still gets its job.
-TEST_F(Containers, HaveAnOrdinaryShare) {
-  daemon_->signal(SIGTERM);
-  daemon_->wait();
-  start({"limits.jobs_max=4", "limits.jobs_per_user_max=2"});
+TEST_P(EachContainer, HaveAnOrdinaryShare) {
+  restart({"limits.jobs_max=4", "limits.jobs_per_user_max=2"});
   const std::string fill =
       fmt::format("for i in 1 2 3; do MUSTER_JOB=j$i MUSTER_RANK=0 MUSTER_WORLD_SIZE=1 " MUSTER_RANK_PROGRAM
                   " {0}/stop 2>{0}/err$i & done; wait",
@@ -411,7 +300,7 @@ TEST_F(Containers, HaveAnOrdinaryShare) {
   })) << refusals()
       << daemon_->err();
   EXPECT_THAT(refusals(), HasSubstr("container "));
-  Running roots({{"/bin/sh", "-c", rank("mine", "stop")}, {"MUSTER_ENDPOINT=" + endpoint()}, {}});
+  Running roots(on_host(rank("mine", "stop")));
   EXPECT_TRUE(attached("mine", 1)) << daemon_->err();
   folder_.write("stop", "");
   EXPECT_EQ(roots.wait().code, 0) << roots.err();
@@ -420,20 +309,18 @@ TEST_F(Containers, HaveAnOrdinaryShare) {
 
 // Goal:   jobs of containers that are gone refuse nobody: neither the next container nor root, by place or
 //         memory.
-TEST_F(Containers, AreNotInTheWayOnceTheyAreGone) {
+TEST_P(EachContainer, AreNotInTheWayOnceTheyAreGone) {
   const int self = open("/proc/self/ns/pid", O_RDONLY | O_CLOEXEC);
   const bool known = ioctl(self, _IOR(0xb7, 0x6, int), 1) > 0;
   close(self);
   if (!known) GTEST_SKIP() << "this kernel does not say whether a container is gone (Linux 6.11)";
-  daemon_->signal(SIGTERM);
-  daemon_->wait();
-  start({"limits.jobs_max=3", "limits.jobs_per_user_max=2", "limits.made_job_linger=1h"});
+  restart({"limits.jobs_max=3", "limits.jobs_per_user_max=2", "limits.made_job_linger=1h"});
   folder_.write("stop", "");
   for (int number = 0; number < 8; ++number) {
     const Ran ran = run(in(number % 2 == 0 ? kRoot : kUsers, rank(fmt::format("sweep{}", number), "stop")));
     EXPECT_EQ(ran.code, 0) << number << ran.err << daemon_->err();
   }
-  const Ran own = run({{"/bin/sh", "-c", rank("mine", "stop")}, {"MUSTER_ENDPOINT=" + endpoint()}, {}});
+  const Ran own = run(on_host(rank("mine", "stop")));
   EXPECT_EQ(own.code, 0) << own.err;
   // One that lives keeps its job, though no rank is in it.
   Running lives(in(kRoot, "(" + rank("kept", "stop") + "); echo left; sleep 600"));
@@ -444,10 +331,8 @@ TEST_F(Containers, AreNotInTheWayOnceTheyAreGone) {
 }
 
 // Goal:   a share that is used up gets nothing from jobs of containers that are gone, so none of these ends.
-TEST_F(Containers, EndNoJobThatFreesNothingForThem) {
-  daemon_->signal(SIGTERM);
-  daemon_->wait();
-  start({"limits.jobs_max=8", "limits.jobs_per_user_max=2", "limits.made_job_linger=1h"});
+TEST_P(EachContainer, EndNoJobThatFreesNothingForThem) {
+  restart({"limits.jobs_max=8", "limits.jobs_per_user_max=2", "limits.made_job_linger=1h"});
   folder_.write("stop", "");
   ASSERT_EQ(run(in(kRoot, rank("idle", "stop"))).code, 0) << daemon_->err();
   Running full(in(kRoot, "(" + rank("a", "never") + ") & (" + rank("b", "never") + ") & while [ ! -e " +
@@ -461,9 +346,7 @@ TEST_F(Containers, EndNoJobThatFreesNothingForThem) {
 
 // Goal:   one user has one share, in however many containers of his own making.
 TEST_F(Containers, OfOneUsersOwnMakingAreInHisShare) {
-  daemon_->signal(SIGTERM);
-  daemon_->wait();
-  start({"node.directory_mode=0755", "limits.jobs_max=8", "limits.jobs_per_user_max=2"});
+  restart({"node.directory_mode=0755", "limits.jobs_max=8", "limits.jobs_per_user_max=2"});
   const std::vector<std::string> user{"/usr/bin/setpriv", "--reuid=65531", "--regid=65531", "--clear-groups"};
   const auto as_user = [&](const std::vector<std::string>& within, const std::string& job) {
     std::vector<std::string> words = user;
@@ -475,10 +358,7 @@ TEST_F(Containers, OfOneUsersOwnMakingAreInHisShare) {
                                            "--fork",           "--kill-child", "--mount-proc"};
   std::filesystem::permissions(folder_.path(), std::filesystem::perms(0777));
   Running one(as_user({}, "one")), two(as_user(container, "two"));
-  ASSERT_TRUE(until([this] {
-    return host({"status", "--json"}).json().at("sessions") == 2;
-  })) << daemon_->err()
-      << one.err() << two.err();
+  ASSERT_TRUE(sessions(2)) << daemon_->err() << one.err() << two.err();
   for (const auto& within : {std::vector<std::string>{}, container}) {
     const Ran third = run(as_user(within, "three"));
     EXPECT_NE(third.code, 0);
@@ -488,9 +368,7 @@ TEST_F(Containers, OfOneUsersOwnMakingAreInHisShare) {
 
 // Goal:   ranks of srun under Apptainer, each in a user namespace of its own, form one job.
 TEST_F(Containers, OfOneUsersOwnMakingAreThatUser) {
-  daemon_->signal(SIGTERM);
-  daemon_->wait();
-  start({"node.directory_mode=0755"});
+  restart({"node.directory_mode=0755"});
   std::filesystem::create_directory(folder_.path() + "/open");
   std::filesystem::permissions(folder_.path() + "/open", std::filesystem::perms(0777));
   std::vector<std::unique_ptr<Running>> ranks;
@@ -506,7 +384,7 @@ TEST_F(Containers, OfOneUsersOwnMakingAreThatUser) {
 }
 
 // Goal:   ranks in a container work, die and are blamed as others are.
-TEST_F(Containers, HaveRanksThatAreBlamedRightly) {
+TEST_P(EachContainer, HaveRanksThatAreBlamedRightly) {
   for (const Container& container : {kRoot, kUsers, kApart}) {
     const std::string both = fmt::format(
         "R={}; sleep 100 | $R $MUSTER_ENDPOINT pair 1 2 tp=2 20000 run:tp listen >/dev/null & victim=$!\n"
@@ -548,7 +426,7 @@ TEST_F(Containers, HoldADaemonThatSeesNobody) {
             {},
             {}});
   EXPECT_TRUE(until([this] { return host({"status"}).code == 0; })) << daemon_->err();
-  Running rank_of_host({{"/bin/sh", "-c", rank("outside", "stop")}, {"MUSTER_ENDPOINT=" + endpoint()}, {}});
+  Running rank_of_host(on_host(rank("outside", "stop")));
   Running foreign(in(kRoot, rank("inside", "stop")));
   const auto refused = [this] { return daemon_->err().find("hostPID") != std::string::npos; };
   const auto served = [this] {
