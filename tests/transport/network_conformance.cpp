@@ -34,8 +34,9 @@ Block pattern(std::size_t bytes, std::uint64_t seed) {
 }  // namespace
 
 NetworkConformance::Pair NetworkConformance::connect(std::uint32_t other) {
+  const Block address(networks_[0]->address().begin(), networks_[0]->address().end());
   auto here = networks_[0]->connect(NodeIndex(other), networks_[other]->address());
-  auto there = networks_[other]->connect(NodeIndex(0), networks_[0]->address());
+  auto there = networks_[other]->connect(NodeIndex(0), address);
   EXPECT_TRUE(here && there);
   return {*std::move(here), *std::move(there)};
 }
@@ -182,6 +183,33 @@ TEST_P(NetworkConformance, TellsTheLengthOfEachMessageInTheOrderOfItsTag) {
     EXPECT_TRUE(std::ranges::equal(Bytes(from).subspan(i, kLengths[i]), Bytes(came[i]).first(kLengths[i])))
         << i;
   }
+}
+
+// Goal:   one side may connect more often than the other before both are connected: what it gave up does not
+//         end what the two of them do then. Messages are long enough for libraries that answer each.
+TEST_P(NetworkConformance, ConnectsThoughOneSideConnectedMoreOften) {
+  for (const std::uint32_t ahead : {0u, 1u, 0u, 0u, 1u})
+    for (const int given_up : {1, 3}) {
+      for (int times = 0; times < given_up; ++times) {
+        const auto alone = networks_[ahead]->connect(NodeIndex(1 - ahead), networks_[1 - ahead]->address());
+        ASSERT_TRUE(alone) << alone.error().text();
+        until_later();
+      }
+      Pair pair = connect();
+      for (const bool back : {false, true, false}) {
+        const Block sent = pattern(1'000'000, given_up);
+        Block came(sent.size());
+        Told sends, receives;
+        Endpoint& from = back ? *pair.there : *pair.here;
+        Endpoint& to = back ? *pair.here : *pair.there;
+        ASSERT_TRUE(to.receive(5, came, receives).ok());
+        ASSERT_TRUE(from.send(5, sent, sends).ok());
+        ASSERT_TRUE(until([&] { return sends.over() && receives.over(); })) << ahead << given_up << back;
+        EXPECT_TRUE(receives.status.ok() && sends.status.ok()) << receives.status.text();
+        EXPECT_TRUE(came == sent);
+      }
+      until_later();
+    }
 }
 
 TEST_P(NetworkConformance, RefusesMessagesThatAreLongerThanTheirMemory) {

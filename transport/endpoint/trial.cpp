@@ -49,8 +49,9 @@ Result<std::string> try_network(const std::string& folder, const std::string& na
   MUSTER_ASSIGN_OR_RETURN(const auto one, open_network(folder, name, NodeIndex(0)));
   MUSTER_ASSIGN_OR_RETURN(const auto two, open_network(folder, name, NodeIndex(1)));
   MUSTER_ASSIGN_OR_RETURN(const auto registered, two->register_memory(memory));
+  const std::vector<std::byte> address(one->address().begin(), one->address().end());
   MUSTER_ASSIGN_OR_RETURN(const auto to_two, one->connect(NodeIndex(1), two->address()));
-  MUSTER_ASSIGN_OR_RETURN(const auto to_one, two->connect(NodeIndex(0), one->address()));
+  MUSTER_ASSIGN_OR_RETURN(const auto to_one, two->connect(NodeIndex(0), address));
   Network* const both[] = {one.get(), two.get()};
   MUSTER_RETURN_IF_ERROR(to_one->receive(0, came, receive));
   MUSTER_RETURN_IF_ERROR(to_two->send(0, sent, send));

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <limits>
 #include <list>
+#include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +29,7 @@ ucp_tag_t greeting_tag(NodeIndex sender) {
 }
 
 constexpr int kTurnsToEnd = 10'000;
+constexpr std::uint64_t kAheadMax = 4096;  // endpoints that a peer has made and this node has not
 constexpr ucp_tag_t kWholeTag = std::numeric_limits<ucp_tag_t>::max();
 
 constexpr std::uint64_t kAddressKind = 0x3152444158435555ULL;
@@ -136,6 +140,20 @@ class UcxNetwork final : public Network {
   ucp_worker_h worker() const { return worker_; }
   NodeIndex here() const { return here_; }
 
+  // UCX joins the n-th endpoint that one worker makes for another with the n-th of the other. If one of the
+  // two has made more, a message would go to an endpoint that its owner has closed: UCX cancels the receive.
+  // So an address tells how many endpoints its worker has made for which other; who has made fewer makes up.
+  // Source: ucp_ep_match_get_sn() and ucp_tag_rndv_process_rts() of UCX 1.13.
+  struct Made {
+    std::uint64_t worker = 0;
+    std::uint64_t endpoints = 0;
+  };
+  // The body of an address: this, UCX's own bytes, and a Made for each peer.
+  struct AddressHead {
+    std::uint64_t worker = 0;
+    std::uint64_t own_bytes = 0;
+  };
+
   // Before the call to UCX that begins an operation; its `user_data` is the entry.
   Operation& enter(const UcxEndpoint& endpoint, Transfer* transfer, std::size_t bytes);
   // Takes the result of that call: done at once, under way, or an error, which ends the entry.
@@ -151,12 +169,19 @@ class UcxNetwork final : public Network {
   std::byte greeting{};  // sent and received by all endpoints; nobody reads it
 
  private:
+  void write_address();
+  // Makes and closes endpoints until there were so many.
+  Status make_up(Made& made, std::uint64_t endpoints, const ucp_address_t* address) const;
+
   const NodeIndex here_;
   ucp_context_h context_ = nullptr;
   ucp_worker_h worker_ = nullptr;
   int descriptor_ = -1;
+  std::vector<std::byte> own_;  // UCX's own address
   std::vector<std::byte> address_;
-  std::uint64_t generation_ = 0;  // of the last key
+  std::uint64_t id_ = 0;                // of the worker
+  std::map<std::uint32_t, Made> made_;  // by peer, for its latest worker
+  std::uint64_t generation_ = 0;        // of the last key
   Operations in_flight_;
   Operations ended_;
   std::vector<const UcxEndpoint*> lost_;
@@ -354,10 +379,22 @@ Status UcxNetwork::open(const InterfaceChoice& choice) {
   std::size_t bytes = 0;
   MUSTER_RETURN_IF_ERROR(status_of(ucp_worker_get_address(worker_, &address, &bytes), "its address"));
   const Bytes own(reinterpret_cast<const std::byte*>(address), bytes);
-  address_ = seal_envelope({.kind = kAddressKind}, own);
-  const Status meant = devices.empty() ? Status() : check_address(choice, own);
+  own_.assign(own.begin(), own.end());
   ucp_worker_release_address(worker_, address);
-  return meant;
+  // UCX's address has a random number.
+  id_ = open_envelope(seal_envelope({.kind = kAddressKind}, own_), kAddressKind, "address of UCX")->sum;
+  write_address();
+  return devices.empty() ? Status() : check_address(choice, own_);
+}
+
+void UcxNetwork::write_address() {
+  std::vector<std::byte> body;
+  const auto add = [&body](Bytes bytes) { body.insert(body.end(), bytes.begin(), bytes.end()); };
+  const AddressHead head{id_, own_.size()};
+  add(std::as_bytes(std::span(&head, 1)));
+  add(own_);
+  for (const auto& [peer, made] : made_) add(std::as_bytes(std::span(&made, 1)));
+  address_ = seal_envelope({.kind = kAddressKind}, body);
 }
 
 // UCX 1.13 crashes if a worker ends while it still discards operations of closed endpoints.
@@ -374,10 +411,47 @@ Result<std::unique_ptr<Endpoint>> UcxNetwork::connect(NodeIndex peer, Bytes addr
   MUSTER_RETURN_IF_ERROR(check_index(peer));
   if (const auto head = open_envelope(address, kAddressKind, "address of UCX"); !head)
     return fail(head.error());
+  Bytes rest = body_of_envelope(address);
+  AddressHead head;
+  const bool has_head = rest.size() >= sizeof(head);
+  if (has_head) std::memcpy(&head, rest.data(), sizeof(head));
+  if (!has_head || head.own_bytes > rest.size() - sizeof(head) || head.own_bytes == 0)
+    return fail(Code::kBadArgument, "this is no address of UCX");
+  const Bytes own = rest.subspan(sizeof(head), head.own_bytes);
+  std::uint64_t made_there = 0;
+  for (rest = rest.subspan(sizeof(head) + own.size()); rest.size() >= sizeof(Made);
+       rest = rest.subspan(sizeof(Made))) {
+    Made made;
+    std::memcpy(&made, rest.data(), sizeof(made));
+    if (made.worker == id_) made_there = made.endpoints;
+  }
+  Made& made = made_[peer.value];
+  if (made.worker != head.worker) made = {head.worker, 0};
+  const auto* const remote = reinterpret_cast<const ucp_address_t*>(own.data());
+  MUSTER_RETURN_IF_ERROR(make_up(made, made_there, remote));
   auto endpoint = std::make_unique<UcxEndpoint>(*this, peer);
-  MUSTER_RETURN_IF_ERROR(
-      endpoint->connect(reinterpret_cast<const ucp_address_t*>(body_of_envelope(address).data())));
+  ++made.endpoints;
+  write_address();
+  MUSTER_RETURN_IF_ERROR(endpoint->connect(remote));
   return endpoint;
+}
+
+Status UcxNetwork::make_up(Made& made, std::uint64_t endpoints, const ucp_address_t* address) const {
+  if (endpoints > made.endpoints + kAheadMax)
+    return failure(Code::kBadArgument, "UCX: the peer has made {} endpoints, and this node {}", endpoints,
+                   made.endpoints);
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = address;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};
+  for (; made.endpoints < endpoints; ++made.endpoints) {
+    ucp_ep_h endpoint = nullptr;
+    MUSTER_RETURN_IF_ERROR(status_of(ucp_ep_create(worker_, &params, &endpoint), "connecting"));
+    close(endpoint);
+  }
+  return {};
 }
 
 Result<std::unique_ptr<RegisteredMemory>> UcxNetwork::register_memory(WritableBytes memory) {

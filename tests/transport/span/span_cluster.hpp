@@ -81,8 +81,9 @@ class SpanCluster {
 
  public:
   void connect(std::uint32_t one, std::uint32_t other, std::uint32_t generation) {
-    for (const auto& [from, to] : {std::pair(one, other), std::pair(other, one)})
-      EXPECT_TRUE((*this)[from].connect(NodeIndex(to), (*this)[to].address(), generation).ok());
+    const auto of_one = (*this)[one].address(), of_other = (*this)[other].address();
+    EXPECT_TRUE((*this)[one].connect(NodeIndex(other), of_other, generation).ok());
+    EXPECT_TRUE((*this)[other].connect(NodeIndex(one), of_one, generation).ok());
   }
   bool are_connected(std::uint32_t one, std::uint32_t other) {
     return (*this)[one].link(NodeIndex(other)).status.ok() && (*this)[other].link(NodeIndex(one)).status.ok();
