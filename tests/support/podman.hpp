@@ -26,7 +26,7 @@ class Podman {
     for (const std::string each : {"bin", "sbin", "lib", "lib64"})
       std::filesystem::create_symlink("usr/" + each, place_ + "/image/" + each);
   }
-  ~Podman() { muster::test::run(command({"rm", "--force", "--all", "--time", "0"})); }
+  ~Podman() { run(command({"rm", "--force", "--all", "--time", "0"})); }
   Podman(const Podman&) = delete;
   Podman& operator=(const Podman&) = delete;
 
@@ -35,25 +35,24 @@ class Podman {
     if (geteuid() != 0) return "needs root, to make containers";
     if (!std::filesystem::exists("/usr/bin/podman"))
       return "podman is not installed (deploy/setup.sh containers)";
-    const Ran ran = muster::test::run(run({}, "true"));
+    const Ran ran = run(start({}, "true"));
     return ran.code == 0 ? "" : "podman starts no container here: " + ran.err;
   }
 
-  // The shell's text in a container with these options. Its variables stand in no command line.
-  Start run(const std::vector<std::string>& options, const std::string& text,
-            const std::vector<std::string>& environment = {}) const {
+  // The shell's text in a container with these options. Its variables but PATH, which podman itself needs,
+  // are passed by name, and stand in no command line.
+  Start start(const std::vector<std::string>& options, const std::string& text,
+              const std::vector<std::string>& environment = {}) const {
     rlimit limit{};
-    getrlimit(RLIMIT_NOFILE, &limit);  // crun may raise none everywhere
+    getrlimit(RLIMIT_NOFILE, &limit);  // crun asks for more by itself, and may not get it
     const std::string files = std::to_string(limit.rlim_max);
-    std::vector<std::string> words{"run",       "--rm",
-                                   "--network", "none",
-                                   "--tmpfs",   "/tmp",
-                                   "--ulimit",  "nofile=" + files + ":" + files,
-                                   "--ulimit",  "nproc=4096:4096",
-                                   "--volume",  "/usr:/usr:ro",
-                                   "--volume",  "/etc/alternatives:/etc/alternatives:ro",
-                                   "--volume",  built_ + ":" + built_ + ":ro",
-                                   "--volume",  folder_ + ":" + folder_};
+    std::vector<std::string> words{"run", "--rm",
+                                   // It ends also if the test is killed.
+                                   "--timeout", "300", "--network", "none", "--tmpfs", "/tmp", "--ulimit",
+                                   "nofile=" + files + ":" + files, "--ulimit", "nproc=4096:4096", "--volume",
+                                   "/usr:/usr:ro", "--volume", "/etc/alternatives:/etc/alternatives:ro",
+                                   "--volume", built_ + ":" + built_ + ":ro", "--volume",
+                                   folder_ + ":" + folder_};
     words.insert(words.end(), options.begin(), options.end());
     for (const std::string& each : environment)
       words.insert(words.end(), {"--env", each.starts_with("PATH=") ? each : each.substr(0, each.find('='))});
@@ -63,10 +62,10 @@ class Podman {
     return start;
   }
 
-  void kill_all() const { muster::test::run(command({"kill", "--all"})); }
+  void kill_all() const { run(command({"kill", "--all"})); }
 
  private:
-  // crun of Debian 12 refuses where both versions of cgroups are mounted, so podman runs without the second.
+  // crun of Debian 12 refuses a system with both versions of cgroups, so version 2 is hidden from it.
   Start command(const std::vector<std::string>& words) const {
     std::vector<std::string> all{
         "/usr/bin/unshare",

@@ -180,7 +180,7 @@ class Containers : public ::testing::Test {
     if (container.users)
       for (const std::string each : {"--uidmap", "--gidmap"})
         options.insert(options.end(), {each, fmt::format("0:{}:65536", kMappedRoot)});
-    return podman_->run(options, text, environment);
+    return podman_->start(options, text, environment);
   }
 };
 

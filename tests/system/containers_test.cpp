@@ -45,6 +45,7 @@ TEST_P(EachContainer, GovernNothing) {
       SCOPED_TRACE(command);
       const Ran ran = run(in(container, "muster " + command));
       EXPECT_NE(ran.code, 0) << ran.out;
+      EXPECT_LT(ran.code, 125) << "the container did not start: " << ran.err;
     }
     const Ran kept = run(in(container, "muster run --keep --job stays -n 1 -- true"));
     EXPECT_THAT(kept.err, HasSubstr("only users of this node keep a job beyond its run (--keep), not user "));

@@ -176,7 +176,7 @@ int another(Rank& rank) {
 
 // A file that others map: they see how far this rank has come.
 muster::test::Progress* publish(const std::string& path) {
-  unlink(path.c_str());  // of a process that had the same number, in another container for one
+  unlink(path.c_str());  // a process with this number in another container may have left it
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0 || ftruncate(file, sizeof(muster::test::Progress)) != 0) return nullptr;
   void* address = mmap(nullptr, sizeof(muster::test::Progress), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);

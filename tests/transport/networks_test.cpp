@@ -3,10 +3,12 @@
 #include "tests/support/fault_seeds.hpp"
 #include "tests/transport/memory_network.hpp"
 #include "tests/transport/network_conformance.hpp"
+#include "transport/endpoint/envelope.hpp"
 #include "transport/endpoint/library.hpp"
 #include "transport/endpoint/trial.hpp"
 
 #include <cstdlib>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -105,6 +107,59 @@ TEST(Networks, SayThatTheChosenInterfaceIsNotUsed) {
   EXPECT_EQ(opened.error().code(), Code::kUnsupported);
   EXPECT_THAT(opened.error().message(), ::testing::HasSubstr("interface eth7 with address 10.66.0.1"));
   EXPECT_THAT(opened.error().message(), ::testing::HasSubstr("cluster.interfaces"));
+}
+
+// Goal:   a node that is far behind its peer makes up in several attempts, and endpoints that were closed
+// right
+//         before their network ends do no harm.
+TEST(Networks, OfUcxMakeUpInSteps) {
+  const auto one = *open_network(MUSTER_NETWORKS, "ucx", NodeIndex(0));
+  auto two = *open_network(MUSTER_NETWORKS, "ucx", NodeIndex(1));
+  for (int times = 0; times < 100; ++times) ASSERT_TRUE(one->connect(NodeIndex(1), two->address()));
+  const auto behind = two->connect(NodeIndex(0), one->address());
+  ASSERT_FALSE(behind);
+  EXPECT_EQ(behind.error().code(), Code::kNoResource) << behind.error().text();
+  const std::vector<std::byte> address(one->address().begin(), one->address().end());
+  const auto to_two = one->connect(NodeIndex(1), two->address());
+  const auto to_one = two->connect(NodeIndex(0), address);
+  ASSERT_TRUE(to_two && to_one) << to_one.error().text();
+  std::vector<std::byte> sent(1'000'000, std::byte{7}), came(sent.size());
+  Told sends, receives;
+  ASSERT_TRUE((*to_one)->receive(1, came, receives).ok() && (*to_two)->send(1, sent, sends).ok());
+  for (int turns = 0; turns < 1'000'000 && !(sends.over() && receives.over()); ++turns) {
+    one->progress();
+    two->progress();
+  }
+  EXPECT_TRUE(receives.over() && receives.status.ok()) << receives.status.text();
+  EXPECT_TRUE(came == sent);
+  const auto last = *open_network(MUSTER_NETWORKS, "ucx", NodeIndex(1));
+  for (int times = 0; times < 10; ++times) ASSERT_TRUE(one->connect(NodeIndex(1), last->address()));
+  EXPECT_TRUE(last->connect(NodeIndex(0), one->address()));
+}
+
+// Goal:   an address whose checksum is right and whose body is not one is refused.
+TEST(Networks, OfUcxTakeNoAddressOfAnotherForm) {
+  const auto one = *open_network(MUSTER_NETWORKS, "ucx", NodeIndex(0));
+  const auto two = *open_network(MUSTER_NETWORKS, "ucx", NodeIndex(1));
+  const std::vector<std::byte> address(one->address().begin(), one->address().end());
+  Envelope head;
+  std::memcpy(&head, address.data(), sizeof(head));
+  const Bytes body = body_of_envelope(address);
+  const auto with_size = [&](std::uint64_t own_bytes) {
+    std::vector<std::byte> changed(body.begin(), body.end());
+    std::memcpy(changed.data() + sizeof(std::uint64_t), &own_bytes, sizeof(own_bytes));
+    return changed;
+  };
+  for (const std::vector<std::byte>& bad :
+       {std::vector<std::byte>(), std::vector<std::byte>(15), std::vector<std::byte>(16), with_size(0),
+        with_size(body.size()), with_size(body.size() - 15), with_size(UINT64_MAX)}) {
+    const auto refused = two->connect(NodeIndex(0), seal_envelope(head, bad));
+    ASSERT_FALSE(refused) << bad.size();
+    EXPECT_EQ(refused.error().code(), Code::kBadArgument) << refused.error().text();
+  }
+  std::vector<std::byte> torn(body.begin(), body.end());
+  torn.resize(torn.size() + 9);
+  EXPECT_TRUE(two->connect(NodeIndex(0), seal_envelope(head, torn))) << "it tells nothing in those bytes";
 }
 
 TEST(Networks, SayWhyTheyAreNotThere) {

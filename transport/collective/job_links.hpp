@@ -51,7 +51,8 @@ class JobLinks {
   using Messages = std::function<void(NodeIndex, std::uint32_t generation, std::span<const std::byte>)>;
 
   virtual ~JobLinks() = default;
-  // The address at which other engines reach this one; empty: they need none.
+  // The address at which other engines reach this one; empty: they need none. Two nodes take both addresses
+  // anew for each attempt, before either of them connects.
   virtual std::vector<std::byte> address() const { return {}; }
   // Begins to connect to a node of the job. An earlier connection to it is lost by that. Both nodes give the
   // same generation, which no earlier connection of the two has had, so late traffic of an earlier one is

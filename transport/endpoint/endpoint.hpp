@@ -101,8 +101,9 @@ class Endpoint {
 class Network {
  public:
   virtual ~Network() = default;
-  // This node's address, for connect() at a peer. Two nodes take both addresses anew before either of them
-  // connects: an address may tell of former connections. Valid until the next connect().
+  // This node's address, for connect() at a peer. It tells of former connections: two nodes take both
+  // addresses anew for each attempt, before either of them connects. The bytes are valid until the next
+  // connect().
   virtual Bytes address() const noexcept = 0;
   // `peer`: that node's index. The two ends find each other with the first operations.
   virtual Result<std::unique_ptr<Endpoint>> connect(NodeIndex peer, Bytes address) = 0;

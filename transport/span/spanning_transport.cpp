@@ -98,7 +98,7 @@ class SpanningTransport final : public JobLinks, public CommunicatorFactory {
 
   // The network's thread alone uses these. They are declared before `network_` to outlive it: a library may
   // touch them until the network has ended. Operations end before what they use.
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   span::RecycledMemory memory_;
   span::Staging staging_;
   span::NodeLinks links_;
@@ -206,6 +206,7 @@ Result<std::unique_ptr<Communicator>> SpanningTransport::open(const Span& span, 
 // ---- links --------------------------------------------------------------------------------------
 
 std::vector<std::byte> SpanningTransport::address() const {
+  const std::lock_guard lock(mutex_);
   const Bytes bytes = network_->address();
   return {bytes.begin(), bytes.end()};
 }

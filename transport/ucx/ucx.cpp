@@ -29,10 +29,10 @@ ucp_tag_t greeting_tag(NodeIndex sender) {
 }
 
 constexpr int kTurnsToEnd = 10'000;
-constexpr std::uint64_t kAheadMax = 4096;  // endpoints that a peer has made and this node has not
+constexpr std::uint64_t kMakeUpMax = 64;  // endpoints in one call of connect()
 constexpr ucp_tag_t kWholeTag = std::numeric_limits<ucp_tag_t>::max();
 
-constexpr std::uint64_t kAddressKind = 0x3152444158435555ULL;
+constexpr std::uint64_t kAddressKind = 0x3252444158435555ULL;
 constexpr std::uint64_t kKeyKind = 0x3159454b58435555ULL;
 
 Status status_of(ucs_status_t status, const char* what) {
@@ -140,15 +140,16 @@ class UcxNetwork final : public Network {
   ucp_worker_h worker() const { return worker_; }
   NodeIndex here() const { return here_; }
 
-  // UCX joins the n-th endpoint that one worker makes for another with the n-th of the other. If one of the
-  // two has made more, a message would go to an endpoint that its owner has closed: UCX cancels the receive.
-  // So an address tells how many endpoints its worker has made for which other; who has made fewer makes up.
-  // Source: ucp_ep_match_get_sn() and ucp_tag_rndv_process_rts() of UCX 1.13.
+  // How many endpoints one worker has made for another. UCX joins the n-th endpoint of a worker with the n-th
+  // of the other worker. If the two numbers differ, long messages go to endpoints that their owner has
+  // closed, and UCX cancels their receives. So an address tells the numbers of its worker. The worker with
+  // the smaller number makes up: it makes endpoints and closes them. Source: ucp_ep_match_get_sn() and
+  // ucp_tag_rndv_process_rts() of UCX 1.13.
   struct Made {
-    std::uint64_t worker = 0;
+    std::uint64_t worker = 0;  // the other one
     std::uint64_t endpoints = 0;
   };
-  // The body of an address: this, UCX's own bytes, and a Made for each peer.
+  // The body of an address: this, UCX's own bytes, and Made for each peer.
   struct AddressHead {
     std::uint64_t worker = 0;
     std::uint64_t own_bytes = 0;
@@ -170,7 +171,8 @@ class UcxNetwork final : public Network {
 
  private:
   void write_address();
-  // Makes and closes endpoints until there were so many.
+  // Brings the number up to `endpoints`, or by kMakeUpMax: then it is kNoResource, and the next attempt goes
+  // on.
   Status make_up(Made& made, std::uint64_t endpoints, const ucp_address_t* address) const;
 
   const NodeIndex here_;
@@ -381,7 +383,7 @@ Status UcxNetwork::open(const InterfaceChoice& choice) {
   const Bytes own(reinterpret_cast<const std::byte*>(address), bytes);
   own_.assign(own.begin(), own.end());
   ucp_worker_release_address(worker_, address);
-  // UCX's address has a random number.
+  // UCX's address has a random number, so this sum is the worker's alone.
   id_ = open_envelope(seal_envelope({.kind = kAddressKind}, own_), kAddressKind, "address of UCX")->sum;
   write_address();
   return devices.empty() ? Status() : check_address(choice, own_);
@@ -428,25 +430,28 @@ Result<std::unique_ptr<Endpoint>> UcxNetwork::connect(NodeIndex peer, Bytes addr
   Made& made = made_[peer.value];
   if (made.worker != head.worker) made = {head.worker, 0};
   const auto* const remote = reinterpret_cast<const ucp_address_t*>(own.data());
-  MUSTER_RETURN_IF_ERROR(make_up(made, made_there, remote));
-  auto endpoint = std::make_unique<UcxEndpoint>(*this, peer);
-  ++made.endpoints;
+  const Status even = make_up(made, made_there, remote);
+  if (even.ok()) ++made.endpoints;  // of the one that is made now
   write_address();
+  MUSTER_RETURN_IF_ERROR(even);
+  auto endpoint = std::make_unique<UcxEndpoint>(*this, peer);
   MUSTER_RETURN_IF_ERROR(endpoint->connect(remote));
   return endpoint;
 }
 
+// UCX counts an endpoint also if making it fails.
 Status UcxNetwork::make_up(Made& made, std::uint64_t endpoints, const ucp_address_t* address) const {
-  if (endpoints > made.endpoints + kAheadMax)
-    return failure(Code::kBadArgument, "UCX: the peer has made {} endpoints, and this node {}", endpoints,
-                   made.endpoints);
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                       UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = address;
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};
-  for (; made.endpoints < endpoints; ++made.endpoints) {
+  for (std::uint64_t each = 0; made.endpoints < endpoints; ++each) {
+    if (each == kMakeUpMax)
+      return failure(Code::kNoResource, "UCX: the peer has made {} endpoints, and this node {}", endpoints,
+                     made.endpoints);
+    ++made.endpoints;
     ucp_ep_h endpoint = nullptr;
     MUSTER_RETURN_IF_ERROR(status_of(ucp_ep_create(worker_, &params, &endpoint), "connecting"));
     close(endpoint);
