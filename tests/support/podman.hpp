@@ -6,7 +6,6 @@
 
 #include <filesystem>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <sys/resource.h>
@@ -19,8 +18,10 @@ namespace muster::test {
 class Podman {
  public:
   // Containers see /usr, the folder of the test and that of what was built.
-  Podman(const std::string& folder, std::string built)
-      : folder_(folder), built_(std::move(built)), place_(folder + "/podman") {
+  explicit Podman(const std::string& folder)
+      : folder_(folder),
+        built_(std::filesystem::path(MUSTER_PROGRAMS).parent_path()),
+        place_(folder + "/podman") {
     for (const char* each : {"usr", "etc", "tmp", "proc", "sys", "dev", "run", "mnt"})
       std::filesystem::create_directories(place_ + "/image/" + each);
     for (const std::string each : {"bin", "sbin", "lib", "lib64"})

@@ -46,7 +46,7 @@ class Containers : public ::testing::Test {
   void set_up(Make make) {
     if (geteuid() != 0) GTEST_SKIP() << "needs root, to make containers";
     if (make == Make::kPodman) {
-      podman_ = std::make_unique<Podman>(folder_.path(), MUSTER_BUILT);
+      podman_ = std::make_unique<Podman>(folder_.path());
       if (const std::string why = podman_->refusal(); !why.empty()) GTEST_SKIP() << why;
     } else if (run({{"/usr/bin/unshare", "--pid", "--fork", "--mount", "--user", "--map-root-user",
                      "/bin/true"},

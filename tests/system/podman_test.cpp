@@ -90,7 +90,7 @@ TEST_F(ContainedDaemon, WithoutThemServesAndIsGovernedByNobody) {
 
 class ContainersOfNodes : public NodesAsPrograms {
  protected:
-  ContainersOfNodes() : podman_(open_.path(), MUSTER_BUILT) {
+  ContainersOfNodes() : podman_(open_.path()) {
     std::filesystem::permissions(open_.path(), std::filesystem::perms(0777));
   }
   void SetUp() override {
