@@ -107,6 +107,20 @@ class Containers : public ::testing::Test {
     return fmt::format("MUSTER_JOB={} MUSTER_RANK={} MUSTER_WORLD_SIZE={} exec " MUSTER_RANK_PROGRAM " {}/{}",
                        job, number, world, folder_.path(), stop);
   }
+  // Two ranks, of which the second dies: the first hears of it.
+  std::string pair_of_which_one_dies() const {
+    return fmt::format(
+        "R={}; sleep 100 | $R $MUSTER_ENDPOINT pair 1 2 tp=2 20000 run:tp listen >/dev/null & victim=$!\n"
+        "$R $MUSTER_ENDPOINT pair 0 2 tp=2 20000 run:tp run:tp & other=$!\n"
+        "sleep 1.5; kill -9 $victim; wait $other",
+        MUSTER_SCRIPTED_RANK);
+  }
+  void expect_blame(const Start& start) const {
+    Running ran(start);
+    EXPECT_TRUE(ran.printed("run:tp MUSTER_OK")) << ran.out() << ran.err() << daemon_->err();
+    EXPECT_TRUE(ran.printed("run:tp MUSTER_ERR_PEER_LOST")) << ran.out() << ran.err();
+    EXPECT_NE(ran.out().find("rank 1"), std::string::npos) << ran.out();
+  }
   Json job(const std::string& name) const {
     const Json status = host({"status", "--json"}).json();
     for (const Json& each : status.at("jobs"))

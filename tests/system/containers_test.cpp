@@ -386,17 +386,8 @@ TEST_F(Containers, OfOneUsersOwnMakingAreThatUser) {
 
 // Goal:   ranks in a container work, die and are blamed as others are.
 TEST_P(EachContainer, HaveRanksThatAreBlamedRightly) {
-  for (const Container& container : {kRoot, kUsers, kApart}) {
-    const std::string both = fmt::format(
-        "R={}; sleep 100 | $R $MUSTER_ENDPOINT pair 1 2 tp=2 20000 run:tp listen >/dev/null & victim=$!\n"
-        "$R $MUSTER_ENDPOINT pair 0 2 tp=2 20000 run:tp run:tp & other=$!\n"
-        "sleep 1.5; kill -9 $victim; wait $other",
-        MUSTER_SCRIPTED_RANK);
-    Running ran(in(container, both));
-    EXPECT_TRUE(ran.printed("run:tp MUSTER_OK")) << ran.out() << ran.err() << daemon_->err();
-    EXPECT_TRUE(ran.printed("run:tp MUSTER_ERR_PEER_LOST")) << ran.out() << ran.err();
-    EXPECT_THAT(ran.out(), HasSubstr("rank 1"));
-  }
+  for (const Container& container : {kRoot, kUsers, kApart})
+    expect_blame(in(container, pair_of_which_one_dies()));
 }
 
 // Goal:   a daemon that may not look at its clients trusts none of them with governing, and says so.

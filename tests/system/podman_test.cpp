@@ -28,20 +28,6 @@ class ContainedDaemon : public Containers {
                                             program("musterd"), directory(), folder_.path())));
     ASSERT_TRUE(until([this] { return host({"status"}).code == 0; })) << daemon_->err();
   }
-  // Two ranks, of which the second dies: the first hears of it.
-  std::string pair_of_which_one_dies() const {
-    return fmt::format(
-        "R={}; sleep 100 | $R $MUSTER_ENDPOINT pair 1 2 tp=2 20000 run:tp listen >/dev/null & victim=$!\n"
-        "$R $MUSTER_ENDPOINT pair 0 2 tp=2 20000 run:tp run:tp & other=$!\n"
-        "sleep 1.5; kill -9 $victim; wait $other",
-        MUSTER_SCRIPTED_RANK);
-  }
-  void expect_blame(const Start& start) const {
-    Running ran(start);
-    EXPECT_TRUE(ran.printed("run:tp MUSTER_OK")) << ran.out() << ran.err() << daemon_->err();
-    EXPECT_TRUE(ran.printed("run:tp MUSTER_ERR_PEER_LOST")) << ran.out() << ran.err();
-    EXPECT_THAT(ran.out(), HasSubstr("rank 1"));
-  }
 };
 
 bool has_peer_pidfd() {

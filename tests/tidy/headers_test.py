@@ -30,7 +30,7 @@ WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-fsyntax-only", "-fope
 DEFINES = ["-DASIO_STANDALONE", "-DASIO_NO_DEPRECATED",
            '-DMUSTER_PROGRAMS="bin"', '-DMUSTER_RANK_PROGRAM="rank"', '-DMUSTER_NEXT_PROGRAM="next"',
            '-DMUSTER_BYSTANDER_PROGRAM="bystander"', '-DMUSTER_PYTHON="python3"',
-           '-DMUSTER_CONFIGS="configs"']
+           '-DMUSTER_CONFIGS="configs"', '-DMUSTER_SCRIPTED_RANK="scripted"']
 
 PUBLIC = "api/include/"
 LARGE = ["fmt/format.h", "gmock/gmock.h", "gtest/gtest.h", "nlohmann/json.hpp", "tl/expected.hpp"]

@@ -218,6 +218,16 @@ ucp_request_param_t parameters(UcxNetwork::Operation& operation) {
   return param;
 }
 
+// The caller sets its err_handler.
+ucp_ep_params_t endpoint_at(const ucp_address_t* address) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = address;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  return params;
+}
+
 // ---- endpoint ----------------------------------------------------------------------------------
 
 UcxEndpoint::~UcxEndpoint() {
@@ -227,11 +237,7 @@ UcxEndpoint::~UcxEndpoint() {
 }
 
 Status UcxEndpoint::connect(const ucp_address_t* address) {
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = address;
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  ucp_ep_params_t params = endpoint_at(address);
   params.err_handler.cb = [](void* self, ucp_ep_h, ucs_status_t status) {
     auto& endpoint = *static_cast<UcxEndpoint*>(self);
     if (!endpoint.failed_.ok()) return;
@@ -441,11 +447,7 @@ Result<std::unique_ptr<Endpoint>> UcxNetwork::connect(NodeIndex peer, Bytes addr
 
 // UCX counts an endpoint also if making it fails.
 Status UcxNetwork::make_up(Made& made, std::uint64_t endpoints, const ucp_address_t* address) const {
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = address;
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  ucp_ep_params_t params = endpoint_at(address);
   params.err_handler.cb = [](void*, ucp_ep_h, ucs_status_t) {};
   for (std::uint64_t each = 0; made.endpoints < endpoints; ++each) {
     if (each == kMakeUpMax)
