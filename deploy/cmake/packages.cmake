@@ -5,8 +5,8 @@ find_package(tl-expected REQUIRED)           # Result<T>
 find_package(yaml-cpp 0.7 REQUIRED)          # daemon/config only
 find_package(nlohmann_json 3.11 REQUIRED)    # daemon: JSON output and CBOR control messages
 find_package(CLI11 2.1 REQUIRED)             # daemon/cli and the programs
-find_package(dnnl 2.6 CONFIG REQUIRED)       # kernels/*/host: matrix products
-find_package(OpenMP REQUIRED COMPONENTS CXX) # kernels/linear/host: keeps oneDNN on the calling thread
+find_package(dnnl 2.6 CONFIG REQUIRED)       # kernels/onednn: matrix products
+find_package(OpenMP REQUIRED COMPONENTS CXX) # kernels/onednn: keeps oneDNN on the calling thread
 find_package(hwy CONFIG REQUIRED)            # kernels/math: SIMD with run-time dispatch
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(SYSTEMD REQUIRED IMPORTED_TARGET libsystemd>=252)   # daemon/supervisor: sd_notify

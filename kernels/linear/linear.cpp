@@ -2,9 +2,9 @@
 
 #include "kernels/check.hpp"
 #include "kernels/element.hpp"
-#include "kernels/linear/host/product.hpp"
 #include "kernels/linear/tiling.hpp"
 #include "kernels/on_host.hpp"
+#include "kernels/onednn/product.hpp"
 #include "kernels/wide.hpp"
 
 #include <muster/kernels.h>
@@ -12,8 +12,8 @@
 namespace muster::kernels::linear {
 namespace {
 
-using host::Matrix;
-using host::Product;
+using onednn::Matrix;
+using onednn::Product;
 
 constexpr std::array<Operand, 4> kForwardOperands{
     {{"x", Operand::kRead}, {"w", Operand::kRead}, {"bias", Operand::kRead, true}, {"y", Operand::kWrite}}};
@@ -61,7 +61,7 @@ void run_tile(const Product& whole, const Tiling& tiling, std::uint32_t tile) {
   p.b = whole.b.block({0, whole.b.rows}, columns);
   p.c = whole.c.block(rows, columns);
   if (p.bias.data != nullptr) p.bias = whole.bias.block({0, 1}, columns);
-  host::multiply(p, host::bf16_path_of_this_machine());
+  onednn::multiply(p, onednn::bf16_path_of_this_machine());
 }
 
 void run_forward(const Args& args, std::uint32_t part) {

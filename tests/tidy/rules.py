@@ -25,7 +25,7 @@ PUBLIC_LINE_CHARACTERS_MAX = 140
 VENDORS = [
     ("CUDA", r"(cuda|cublas|cudnn|cufft|curand|nvrtc|nvml|nvtx3?/|cooperative_groups|cub/|thrust/)",
      r"^kernels/[^/]+/cuda/"),
-    ("oneDNN or BLAS", r"(oneapi/dnnl|dnnl|cblas|openblas|f77blas)", r"^kernels/(?!math/)[^/]+/(?!cuda/)"),
+    ("oneDNN or BLAS", r"(oneapi/dnnl|dnnl|cblas|openblas|f77blas)", r"^kernels/onednn/"),
     ("Highway", r"hwy/", r"^kernels/(?!.*/cuda/)"),
     # Nothing links these yet. Each gets a folder below transport/, and its pattern here, when it comes.
     ("NCCL", r"nccl", None),

@@ -96,7 +96,7 @@ PLANTED = {
     "vendor-confinement": [
         ("scheduler/x.cpp", "#include <cuda_runtime.h>\n", 1),
         ("kernels/linear/linear.cpp", "#include <cublas_v2.h>\n", 1),
-        ("kernels/linear/cuda/linear.cu", "#include <cblas.h>\n", 1),
+        ("kernels/linear/linear.cpp", "#include <cblas.h>\n", 1),
         ("daemon/engine/x.cpp", "#include <asio.hpp>\n", 1),
         ("scheduler/x.cpp", "#include <yaml-cpp/yaml.h>\n", 1),
         ("transport/collective/x.cpp", "#include <nccl.h>\n", 1),
@@ -244,7 +244,7 @@ CLEAN = {
     "floor-table": [(floors.PAGE, TABLE), ("README.md", "# x\n")],
     "vendor-confinement": [
         ("kernels/linear/cuda/linear.cu", "#include <cuda_runtime.h>\n"),
-        ("kernels/linear/linear.cpp", "#include <cblas.h>\n"),
+        ("kernels/onednn/product.cpp", "#include <cblas.h>\n"),
         ("daemon/control/x.cpp", "#include <asio.hpp>\n"),
         ("daemon/supervisor/program/main.cpp", "#include <CLI/CLI.hpp>\n"),
         ("kernels/math/x.cpp", "#include <hwy/highway.h>\n"),

@@ -7,16 +7,17 @@
 
 namespace muster::client {
 
-// A parameter that fails check_dims() is left out: it is not known which dims cut it. Members along the dim
-// have equal shards: if one of them is empty, all are.
+// A parameter of which it is not known which dims cut it is left out. Members along the dim have equal
+// shards: if one of them is empty, all are.
 std::vector<ComparedReplicas::Parameter> ComparedReplicas::shared_along(const char* dim, bool local) const {
   std::vector<Parameter> all;
   for (std::size_t u = 0; u < set_.units.size(); ++u) {
     const std::vector<UnitFacts::Parameter>& parameters = set_.units[u]->facts().parameters;
-    for (std::size_t p = 0; p < parameters.size(); ++p)
-      if (parameters[p].local == local && parameters[p].places.shard_elements() > 0 &&
-          check_dims(parameters[p]).ok() && !is_cut_by(parameters[p], dim))
-        all.push_back({u, p});
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      if (parameters[p].local != local || parameters[p].places.shard_elements() == 0) continue;
+      const auto cut = dims_that_cut(set_.session, parameters[p]);
+      if (cut && !has(*cut, dim)) all.push_back({u, p});
+    }
   }
   return all;
 }
@@ -82,7 +83,7 @@ Status ComparedReplicas::compare_along(const char* dim, bool local) {
 Status ComparedReplicas::compare() {
   if (!set_.shared) return {};
   Status alike;
-  for (const char* dim : ReplicaBroadcast::kDims)
+  for (const char* dim : kStageDims)
     for (const bool local : {false, true})
       if (alike.ok()) alike = compare_along(dim, local);
   expects_aborts_ = false;

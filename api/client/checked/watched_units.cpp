@@ -1,5 +1,7 @@
 #include "api/client/checked/watched_units.hpp"
 
+#include "api/client/units/unit_starts.hpp"
+
 #include "api/base/dtype.hpp"
 #include "api/client/session/session.hpp"
 
@@ -38,7 +40,7 @@ WatchedUnits::WatchedUnits(CheckMode& check, const UnitWatch::Set& set)
     : check_(check),
       set_(set),
       watched_(set.units.size()),
-      lanes_(set.session),
+      lanes_(set.session, kUnitLanes),
       memory_(set.session),
       replicas_(check, set) {}
 
@@ -68,7 +70,7 @@ Status WatchedUnits::prepare(std::size_t unit) {
     watched.place_bytes = facts.whole_bytes;
     check_.open(watched.place, watched.place + watched.place_bytes);  // another unit's, perhaps
     MUSTER_ASSIGN_OR_RETURN(watched.spoil_place, spoil(whole, facts.whole_bytes));
-    MUSTER_ASSIGN_OR_RETURN(watched.spoilt, lanes_.start(watched.spoil_place, UnitLanes::Lane::kGather, {}));
+    MUSTER_ASSIGN_OR_RETURN(watched.spoilt, lanes_.start(watched.spoil_place, MUSTER_LANE_GATHER, {}));
     close(unit);
   }
   check_.buffers().name(its.shards(), fmt::format("shards of unit \"{}\"", facts.name));
@@ -116,7 +118,7 @@ void WatchedUnits::given_up(std::size_t unit, const shard::UnitSchedule& schedul
                                      fmt::format("unit \"{}\"", set_.units[unit]->facts().name));
       !used.ok() && finding_.ok())
     finding_ = std::move(used);
-  const auto spoilt = lanes_.start(watched.spoil_place, UnitLanes::Lane::kGather, uses.points());
+  const auto spoilt = lanes_.start(watched.spoil_place, MUSTER_LANE_GATHER, uses.points());
   if (spoilt) watched.spoilt = *spoilt;
   close(unit);
 }
@@ -150,12 +152,12 @@ Status WatchedUnits::begin_backward(std::size_t unit, std::span<muster_point, 2>
   before.add(ready);
   if (!begins || set_.units[unit]->reduction().keeps()) {
     before.add(watched.copied);
-    MUSTER_ASSIGN_OR_RETURN(ready[1], lanes_.join(UnitLanes::Lane::kAllReduce, before.points()));
+    MUSTER_ASSIGN_OR_RETURN(ready[1], lanes_.join(MUSTER_LANE_ALLREDUCE, before.points()));
     return {};
   }
   before.add(changed_.points());  // gradients may lie where their shards do, which the optimiser reads
-  MUSTER_ASSIGN_OR_RETURN(
-      const auto spoilt, lanes_.start(watched.spoil_gradients, UnitLanes::Lane::kAllReduce, before.points()));
+  MUSTER_ASSIGN_OR_RETURN(const auto spoilt,
+                          lanes_.start(watched.spoil_gradients, MUSTER_LANE_ALLREDUCE, before.points()));
   ready[1] = watched.gradients_spoilt = spoilt;
   return {};
 }
@@ -170,7 +172,7 @@ Status WatchedUnits::copy(std::size_t unit, std::span<const muster_point> waits,
   MUSTER_RETURN_IF_ERROR(look_at_copy(unit));
   if (watched.copied != MUSTER_POINT_NONE) return {};
   before.add(watched.gradients_spoilt);  // even if no caller has waited for it
-  auto copied = lanes_.start(watched.copy_gradients, UnitLanes::Lane::kReduce, before.points());
+  auto copied = lanes_.start(watched.copy_gradients, MUSTER_LANE_REDUCE, before.points());
   if (!copied) return std::move(copied).error();
   watched.copied = *copied;
   before.add(*copied);

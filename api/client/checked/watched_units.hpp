@@ -3,8 +3,8 @@
 
 #include "api/client/check/check_mode.hpp"
 #include "api/client/checked/compared_replicas.hpp"
-#include "api/client/units/lanes.hpp"
-#include "api/client/units/resources.hpp"
+#include "api/client/set/lanes.hpp"
+#include "api/client/set/resources.hpp"
 #include "api/client/units/unit_watch.hpp"
 
 #include <muster/units.h>
@@ -71,7 +71,7 @@ class WatchedUnits final : public UnitWatch {
   CheckMode& check_;
   UnitWatch::Set set_;
   std::vector<Watched> watched_;  // by unit
-  UnitLanes lanes_;
+  SetLanes lanes_;
   Resources memory_;
   ComparedReplicas replicas_;
   shard::PointSet changed_;  // after them shards may be read

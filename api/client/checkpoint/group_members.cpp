@@ -1,6 +1,6 @@
 #include "api/client/checkpoint/group_members.hpp"
 
-#include "api/client/units/resources.hpp"
+#include "api/client/set/resources.hpp"
 
 #include <cstring>
 #include <utility>

@@ -4,7 +4,7 @@
 #include "api/base/dtype.hpp"
 #include "api/base/empty_view.hpp"
 #include "api/client/layout_handle.hpp"
-#include "api/client/units/resources.hpp"
+#include "api/client/set/resources.hpp"
 
 #include <algorithm>
 #include <optional>

@@ -1,7 +1,7 @@
 // Checkpoints of the C API.
 #include "api/client/checkpoint/checkpoints.hpp"
 #include "api/client/error.hpp"
-#include "api/client/units/resources.hpp"
+#include "api/client/set/resources.hpp"
 
 #include <span>
 #include <utility>
@@ -17,8 +17,8 @@ namespace {
 
 // Runs `body` if neither the object nor the needed argument is NULL.
 template<class F>
-muster_status_t with_checkpoints(muster_checkpoints* checkpoints,
-                                 std::pair<const char*, const void*> needed, F&& body) noexcept {
+muster_status_t with_checkpoints(muster_checkpoints* checkpoints, std::pair<const char*, const void*> needed,
+                                 F&& body) noexcept {
   return guarded([&]() -> Status {
     MUSTER_RETURN_IF_ERROR(muster::client::check_given({{"checkpoints", checkpoints}, needed}));
     return body();

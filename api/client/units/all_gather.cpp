@@ -83,21 +83,21 @@ Status UnitAllGather::plan_slices(muster_range slice, muster_group group) {
   return {};
 }
 
-Result<muster_point> UnitAllGather::gather(UnitLanes& lanes, GatherFrom from,
+Result<muster_point> UnitAllGather::gather(SetLanes& lanes, GatherFrom from,
                                            std::span<const muster_point> waits) {
-  if (from == GatherFrom::kSlices) return lanes.start(gather_slices_, UnitLanes::Lane::kGather, waits);
+  if (from == GatherFrom::kSlices) return lanes.start(gather_slices_, MUSTER_LANE_GATHER, waits);
   std::vector<muster_point> before(waits.begin(), waits.end());
   if (from == GatherFrom::kChangedShards)
     for (const muster_plan copy : copy_plans_) {
-      MUSTER_ASSIGN_OR_RETURN(const muster_point copied, lanes.start(copy, UnitLanes::Lane::kGather, before));
+      MUSTER_ASSIGN_OR_RETURN(const muster_point copied, lanes.start(copy, MUSTER_LANE_GATHER, before));
       before = {copied};
     }
-  if (gather_ == 0) return lanes.join(UnitLanes::Lane::kGather, before);
-  return lanes.start(gather_, UnitLanes::Lane::kGather, before);
+  if (gather_ == 0) return lanes.join(MUSTER_LANE_GATHER, before);
+  return lanes.start(gather_, MUSTER_LANE_GATHER, before);
 }
 
-Result<muster_point> UnitAllGather::slice(UnitLanes& lanes, std::span<const muster_point> waits) {
-  return lanes.start(slice_, UnitLanes::Lane::kGather, waits);
+Result<muster_point> UnitAllGather::slice(SetLanes& lanes, std::span<const muster_point> waits) {
+  return lanes.start(slice_, MUSTER_LANE_GATHER, waits);
 }
 
 }  // namespace muster::client

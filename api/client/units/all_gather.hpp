@@ -2,9 +2,9 @@
 #pragma once
 
 #include "api/base/shard/schedule.hpp"
+#include "api/client/set/lanes.hpp"
+#include "api/client/set/resources.hpp"
 #include "api/client/units/facts.hpp"
-#include "api/client/units/lanes.hpp"
-#include "api/client/units/resources.hpp"
 
 #include <muster/muster.h>
 
@@ -38,9 +38,9 @@ class UnitAllGather {
   // that shares lies whole in memory of all its ranks; its gather moves nothing, but waits for them.
   muster_range whole() const { return whole_; }
 
-  Result<muster_point> gather(UnitLanes& lanes, shard::UnitOperations::GatherFrom from,
+  Result<muster_point> gather(SetLanes& lanes, shard::UnitOperations::GatherFrom from,
                               std::span<const muster_point> waits);
-  Result<muster_point> slice(UnitLanes& lanes, std::span<const muster_point> waits);
+  Result<muster_point> slice(SetLanes& lanes, std::span<const muster_point> waits);
 
  private:
   Result<muster_plan> plan_gather(muster_group group, muster_range source, const UnitFacts::Pieces& pieces);

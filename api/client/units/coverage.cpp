@@ -1,7 +1,7 @@
 #include "api/client/units/coverage.hpp"
 
+#include "api/client/set/resources.hpp"
 #include "api/client/units/mesh_dims.hpp"
-#include "api/client/units/resources.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,8 +14,6 @@
 
 namespace muster::client {
 namespace {
-
-constexpr const char* kDims[] = {"dp_replicate", "dp_shard", "cp", "domain", "tp"};
 
 // The groups of this rank along which a unit's ranks have different parts, or reduce.
 //
@@ -79,7 +77,7 @@ Status check_covered(muster_session* session, const UnitFacts& unit) {
   for (const std::size_t i : unit.trainable) {
     if (unit.parameters[i].local) continue;
     MUSTER_ASSIGN_OR_RETURN(const Covered alone, covered_by(session, unit, std::span(&i, 1)));
-    for (const char* dim : kDims) {
+    for (const char* dim : kStageDims) {
       std::int32_t ranks = 1;
       MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, dim, nullptr, &ranks)));
       if (ranks == 1) continue;

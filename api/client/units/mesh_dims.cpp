@@ -1,26 +1,12 @@
 #include "api/client/units/mesh_dims.hpp"
 
-#include "api/client/units/resources.hpp"
+#include "api/client/set/resources.hpp"
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 namespace muster::client {
 namespace {
-
-// A dim of the mesh that is made of others, or one of those by itself.
-bool contains(std::string_view axis, std::string_view dim) {
-  const bool is_dp_shard_or_cp = dim == "dp_shard" || dim == "cp";
-  if (axis == "weight") return is_dp_shard_or_cp || dim == "tp";
-  if (axis == "dp_shard_cp" || axis == "fsdp") return is_dp_shard_or_cp;
-  return axis == dim;
-}
-
-bool is_known(std::string_view axis) {
-  return std::ranges::any_of(std::array{"dp_shard", "cp", "tp"},
-                             [&](const char* dim) { return contains(axis, dim); });
-}
 
 // Whether this rank meets another one along both: dims that are products may have a dim in common.
 Result<bool> have_ranks_in_common(muster_session* session, muster_group one, muster_group other) {
@@ -51,14 +37,6 @@ Status check_not_cut(muster_session* session, const UnitFacts& unit, const UnitF
 
 }  // namespace
 
-Result<std::vector<std::int32_t>> ranks_of(muster_session* session, muster_group group) {
-  std::size_t count = 0;
-  MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, group, nullptr, 0, &count)));
-  std::vector<std::int32_t> ranks(count);
-  MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, group, ranks.data(), ranks.size(), &count)));
-  return ranks;
-}
-
 Status check_reduced(muster_session* session, const UnitFacts& unit, const UnitFacts::Parameter& parameter) {
   if (!parameter.trains) return {};
   MUSTER_RETURN_IF_ERROR(check_not_cut(session, unit, parameter, unit.replicate, "reduced"));
@@ -66,20 +44,33 @@ Status check_reduced(muster_session* session, const UnitFacts& unit, const UnitF
   return check_not_cut(session, unit, parameter, unit.tensor, "summed");
 }
 
-bool is_cut_by(const UnitFacts::Parameter& parameter, std::string_view dim) {
-  return std::ranges::any_of(parameter.places.layout().axes(), [&](const Layout::Axis& axis) {
-    return axis.placement.kind == Placement::Kind::kShard && contains(axis.name, dim);
-  });
-}
-
-Status check_dims(const UnitFacts::Parameter& parameter) {
-  for (const Layout::Axis& axis : parameter.places.layout().axes())
-    if (axis.placement.kind == Placement::Kind::kShard && axis.ranks > 1 && !is_known(axis.name))
-      return failure(Code::kUnsupported,
-                     "parameter \"{}\" is sharded over \"{}\"; its replicas are known where dp_shard, cp, tp "
-                     "and what is made of them shard it",
-                     parameter.name, axis.name);
-  return {};
+Result<std::vector<std::string_view>> dims_that_cut(muster_session* session,
+                                                    const UnitFacts::Parameter& parameter) {
+  std::vector<std::string_view> dims;
+  for (const Layout::Axis& axis : parameter.places.layout().axes()) {
+    if (axis.placement.kind != Placement::Kind::kShard || axis.ranks == 1) continue;
+    muster_group group = MUSTER_GROUP_SELF;
+    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session, axis.name.c_str(), &group)));
+    std::int64_t ranks = 1;  // of the dims that the axis has
+    for (const char* dim : kStageDims) {
+      std::int32_t size = 1;
+      muster_group along = MUSTER_GROUP_SELF;
+      MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session, dim, nullptr, &size)));
+      if (size == 1) continue;
+      MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session, dim, &along)));
+      MUSTER_ASSIGN_OR_RETURN(const bool has_dim, have_ranks_in_common(session, group, along));
+      if (!has_dim) continue;
+      ranks *= size;
+      dims.emplace_back(dim);
+    }
+    if (ranks != axis.ranks)
+      return fail(
+          Code::kUnsupported,
+          "parameter \"{}\" is sharded over \"{}\", which is not made of whole dims of a stage ({}); so "
+          "it is not known which ranks have the same part of it",
+          parameter.name, axis.name, fmt::join(kStageDims, ", "));
+  }
+  return dims;
 }
 
 }  // namespace muster::client

@@ -12,7 +12,6 @@
 
 namespace muster::client {
 
-using Lane = UnitLanes::Lane;
 using Segment = UnitFacts::Segment;
 
 using shard::PointSet;
@@ -193,20 +192,20 @@ muster_tensor GradientReduction::sums(Segment segment) const {
 
 // ---- the reduction -----------------------------------------------------------------------------
 
-Result<muster_point> GradientReduction::keep(UnitLanes& lanes, std::span<const muster_point> waits) {
+Result<muster_point> GradientReduction::keep(SetLanes& lanes, std::span<const muster_point> waits) {
   const auto is_unused = [&](std::size_t k) { return !kept_ && unused_[facts_.trainable[k]]; };
   muster_point zeroed = MUSTER_POINT_NONE;
   for (const Segment segment : segments_where({0, facts_.trainable.size()}, is_unused)) {
     if (whole_elements(segment) == 0) continue;
     MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZeroWhole, segment));
-    MUSTER_ASSIGN_OR_RETURN(zeroed, lanes.start(zero, Lane::kReduce, waits));
+    MUSTER_ASSIGN_OR_RETURN(zeroed, lanes.start(zero, MUSTER_LANE_REDUCE, waits));
   }
   kept_ = true;
   unused_.assign(unused_.size(), false);
   return zeroed;
 }
 
-Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, Reduction how,
+Result<GradientReduction::Reduced> GradientReduction::reduce(SetLanes& lanes, Reduction how,
                                                              std::span<const muster_point> waits) {
   if ((how.add || how.add_partial || !how.all_reduce) && !facts_.keeps_sums)
     return fail(Code::kState,
@@ -226,7 +225,7 @@ Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, R
   for (std::size_t k = 0; k < all.last; ++k) {
     if (is_used(k) || how.add || facts_.elements({k, k + 1}) == 0) continue;
     MUSTER_ASSIGN_OR_RETURN(const muster_plan zero, plan(Step::kZero, {k, k + 1}));
-    MUSTER_ASSIGN_OR_RETURN(points.sent, lanes.start(zero, Lane::kReduce, before.points()));
+    MUSTER_ASSIGN_OR_RETURN(points.sent, lanes.start(zero, MUSTER_LANE_REDUCE, before.points()));
     points.ready = points.sent;
     before.add(points.sent);  // also where nothing is sent, whoever reads the gradients waits for the zeros
   }
@@ -241,10 +240,10 @@ Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, R
   return points;
 }
 
-Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, Reduction how, Segment segment,
+Result<GradientReduction::Reduced> GradientReduction::reduce(SetLanes& lanes, Reduction how, Segment segment,
                                                              std::span<const muster_point> waits) {
   std::vector<muster_point> before(waits.begin(), waits.end());
-  const auto start = [&](Step step, Lane lane) -> Status {
+  const auto start = [&](Step step, muster_lane lane) -> Status {
     MUSTER_ASSIGN_OR_RETURN(const auto made, plan(step, segment));
     MUSTER_ASSIGN_OR_RETURN(const auto point, lanes.start(made, lane, before));
     before = {point};
@@ -255,7 +254,7 @@ Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, R
   };
   for (const Segment summed : segments_where(segment, is_addend)) {
     MUSTER_ASSIGN_OR_RETURN(const muster_plan sum, plan(Step::kSumOverTp, summed));
-    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(sum, Lane::kReduce, before));
+    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(sum, MUSTER_LANE_REDUCE, before));
     before = {point};
   }
   Reduced points;
@@ -263,17 +262,17 @@ Result<GradientReduction::Reduced> GradientReduction::reduce(UnitLanes& lanes, R
   const bool is_replicated = facts_.replicate.ranks > 1;
   const bool is_summed = is_sharded || how.add_partial || !how.all_reduce;  // before the replicas
   if (is_summed) {
-    MUSTER_RETURN_IF_ERROR(start(is_sharded ? Step::kScatter : Step::kTake, Lane::kReduce));
+    MUSTER_RETURN_IF_ERROR(start(is_sharded ? Step::kScatter : Step::kTake, MUSTER_LANE_REDUCE));
     points.sent = before.front();
   }
-  if (how.add_partial) MUSTER_RETURN_IF_ERROR(start(Step::kAddPartial, Lane::kReduce));
+  if (how.add_partial) MUSTER_RETURN_IF_ERROR(start(Step::kAddPartial, MUSTER_LANE_REDUCE));
   if (!how.all_reduce) {
-    MUSTER_RETURN_IF_ERROR(start(Step::kKeepPartial, Lane::kReduce));
+    MUSTER_RETURN_IF_ERROR(start(Step::kKeepPartial, MUSTER_LANE_REDUCE));
     points.ready = before.front();
     return points;
   }
   // Whole gradients of all units are sent on one lane, so an all-reduce that reads them runs there.
-  const Lane last = is_summed && is_replicated ? Lane::kAllReduce : Lane::kReduce;
+  const muster_lane last = is_summed && is_replicated ? MUSTER_LANE_ALLREDUCE : MUSTER_LANE_REDUCE;
   if (is_replicated) MUSTER_RETURN_IF_ERROR(start(is_summed ? Step::kReduce : Step::kReduceWhole, last));
   if (facts_.keeps_sums) MUSTER_RETURN_IF_ERROR(start(how.add ? Step::kAdd : Step::kFinish, last));
   MUSTER_ASSIGN_OR_RETURN(points.ready, lanes.join(last, before));

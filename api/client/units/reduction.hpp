@@ -2,9 +2,9 @@
 #pragma once
 
 #include "api/base/shard/schedule.hpp"
+#include "api/client/set/lanes.hpp"
+#include "api/client/set/resources.hpp"
 #include "api/client/units/facts.hpp"
-#include "api/client/units/lanes.hpp"
-#include "api/client/units/resources.hpp"
 
 #include <muster/muster.h>
 
@@ -55,8 +55,8 @@ class GradientReduction {
   bool keeps() const { return kept_; }
   // Keeps the whole gradients for later backwards to add to. Unused parameters get zeros, unless they have
   // earlier gradients. Returns the point at which these lie there; NONE if there are none.
-  Result<muster_point> keep(UnitLanes& lanes, std::span<const muster_point> waits);
-  Result<Reduced> reduce(UnitLanes& lanes, Reduction how, std::span<const muster_point> waits);
+  Result<muster_point> keep(SetLanes& lanes, std::span<const muster_point> waits);
+  Result<Reduced> reduce(SetLanes& lanes, Reduction how, std::span<const muster_point> waits);
   // unchanged: shards are those of the step before.
   void begin_step(bool unchanged) {
     step_ = 1 - step_;
@@ -89,7 +89,7 @@ class GradientReduction {
     kZeroWhole,    // there is none, but others are added to it
   };
 
-  Result<Reduced> reduce(UnitLanes& lanes, Reduction how, Segment segment,
+  Result<Reduced> reduce(SetLanes& lanes, Reduction how, Segment segment,
                          std::span<const muster_point> waits);
   static std::size_t collective_of(Step step) {
     return step == Step::kSumOverTp ? 0 : step == Step::kScatter ? 1 : 2;

@@ -26,13 +26,14 @@ bool is_even(const UnitFacts& unit) {
 // The pieces of the parameters that the dim does not cut, in runs. In a run all ranks of the dim have equal
 // pieces at equal distances. The beginning of a run is each rank's own: the dim may cut parameters before it
 // unevenly, and the gaps that align wider elements may differ then.
-UnitFacts::Pieces runs_of(const UnitFacts& unit, const char* dim) {
+Result<UnitFacts::Pieces> runs_of(muster_session* session, const UnitFacts& unit, const char* dim) {
   const bool even = is_even(unit);
   UnitFacts::Pieces runs(1);
   const UnitFacts::Parameter* before = nullptr;
   for (const std::size_t i : unit.order) {
     const UnitFacts::Parameter& p = unit.parameters[i];
-    const bool is_cut = is_cut_by(p, dim);
+    MUSTER_ASSIGN_OR_RETURN(const auto dims, dims_that_cut(session, p));
+    const bool is_cut = has(dims, dim);
     const bool is_wider = before != nullptr && dtype_bytes(before->dtype) != dtype_bytes(p.dtype);
     if (!even && (is_cut || is_wider) && !runs.back().empty()) runs.emplace_back();
     before = &p;
@@ -54,7 +55,8 @@ Status ReplicaBroadcast::plan(const Unit& unit, const char* dim) {
   MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(plans_.session(), dim, nullptr, &ranks)));
   if (ranks == 1) return {};
   MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(plans_.session(), dim, &group)));
-  for (std::vector<muster_piece>& run : runs_of(facts, dim)) {
+  MUSTER_ASSIGN_OR_RETURN(UnitFacts::Pieces runs, runs_of(plans_.session(), facts, dim));
+  for (std::vector<muster_piece>& run : runs) {
     const std::uint64_t first = run.front().offset;
     for (muster_piece& piece : run) piece.offset -= first;
     UnitFacts::Pieces pieces(static_cast<std::size_t>(ranks));
@@ -74,16 +76,16 @@ Status ReplicaBroadcast::plan(const Unit& unit, const char* dim) {
 }
 
 Status ReplicaBroadcast::prepare(std::span<const std::unique_ptr<Unit>> units) {
-  for (const auto& unit : units)
+  for (const auto& unit : units)  // along all dims alike, so that all ranks are refused alike
     for (const UnitFacts::Parameter& parameter : unit->facts().parameters)
-      MUSTER_RETURN_IF_ERROR(check_dims(parameter));
-  for (const char* dim : kDims)
+      if (auto dims = dims_that_cut(plans_.session(), parameter); !dims) return std::move(dims).error();
+  for (const char* dim : kStageDims)
     for (const auto& unit : units) MUSTER_RETURN_IF_ERROR(plan(*unit, dim));
   is_prepared_ = true;
   return {};
 }
 
-Result<muster_point> ReplicaBroadcast::start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units,
+Result<muster_point> ReplicaBroadcast::start(SetLanes& lanes, std::span<const std::unique_ptr<Unit>> units,
                                              bool shared, muster_point after) {
   if (shared && !is_prepared_) {
     MUSTER_RETURN_IF_ERROR(withdraw());  // the plans that a failed call has left
@@ -91,7 +93,7 @@ Result<muster_point> ReplicaBroadcast::start(UnitLanes& lanes, std::span<const s
   }
   muster_point done = after;
   for (const muster_plan step : steps_) {
-    MUSTER_ASSIGN_OR_RETURN(done, lanes.start(step, UnitLanes::Lane::kGather, std::span(&after, 1)));
+    MUSTER_ASSIGN_OR_RETURN(done, lanes.start(step, MUSTER_LANE_GATHER, std::span(&after, 1)));
   }
   return done;
 }

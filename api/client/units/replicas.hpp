@@ -1,8 +1,8 @@
 // ReplicaBroadcast: makes the replicas of all shards equal.
 #pragma once
 
-#include "api/client/units/lanes.hpp"
-#include "api/client/units/resources.hpp"
+#include "api/client/set/lanes.hpp"
+#include "api/client/set/resources.hpp"
 #include "api/client/units/unit.hpp"
 
 #include <muster/muster.h>
@@ -20,15 +20,13 @@ namespace muster::client {
 // Thread  the session's.
 // Bound   a plan for each unit and each dim; in a unit that ranks have uneven parts of, for each run of
 //         parameters that the dim does not cut.
-// Fails   as the calls of the C API that it makes; kUnsupported for parameters over other dims.
+// Fails   as the calls of the C API that it makes; kUnsupported as dims_that_cut().
 class ReplicaBroadcast {
  public:
-  static constexpr const char* kDims[] = {"dp_replicate", "dp_shard", "cp", "domain", "tp"};
-
   explicit ReplicaBroadcast(muster_session* session) : plans_(session) {}
 
   // A collective. shared: the units lie over the mesh. Returns the point after which shards may be read.
-  Result<muster_point> start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units, bool shared,
+  Result<muster_point> start(SetLanes& lanes, std::span<const std::unique_ptr<Unit>> units, bool shared,
                              muster_point after);
   Status withdraw();  // Errors: BUSY
 

@@ -16,12 +16,24 @@ muster_tensor number(muster_range out, std::uint64_t index) {
 
 }  // namespace
 
+// All ranks of the stage find the same, for they have agreed on its units.
+Status GradientTotal::find_summed(std::span<const std::unique_ptr<Unit>> units) {
+  summed_ = {"dp_shard", "cp", "tp"};
+  for (const auto& unit : units)
+    for (const std::size_t i : unit->facts().trainable) {
+      MUSTER_ASSIGN_OR_RETURN(const auto cut, dims_that_cut(session(), unit->facts().parameters[i]));
+      for (const std::string_view dim : cut)
+        if (!has(summed_, dim)) summed_.push_back(dim);
+    }
+  return {};
+}
+
 Result<bool> GradientTotal::counts(const UnitFacts::Parameter& parameter) const {
-  MUSTER_RETURN_IF_ERROR(check_dims(parameter));
-  for (const char* dim : {"dp_shard", "cp", "tp"}) {
+  MUSTER_ASSIGN_OR_RETURN(const auto cut, dims_that_cut(session(), parameter));
+  for (const char* dim : kStageDims) {
     std::int32_t coordinate = 0;
     MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_coords(session(), dim, &coordinate, nullptr)));
-    if (coordinate != 0 && !is_cut_by(parameter, dim)) return false;
+    if (coordinate != 0 && has(summed_, dim) && !has(cut, dim)) return false;
   }
   return true;
 }
@@ -76,6 +88,7 @@ Status GradientTotal::prepare(std::span<const std::unique_ptr<Unit>> units, cons
   out_ = {out.buffer, out.offset_bytes};
   MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 0), 0.0)));
   std::int64_t elements = 0;
+  if (shared) MUSTER_RETURN_IF_ERROR(find_summed(units));
   for (const auto& unit : units) {
     MUSTER_ASSIGN_OR_RETURN(const std::vector<Run> all, runs(*unit, shared));
     for (const Run& run : all) {
@@ -91,11 +104,12 @@ Status GradientTotal::prepare(std::span<const std::unique_ptr<Unit>> units, cons
   if (figure_ == Figure::kZeroCount)
     MUSTER_RETURN_IF_ERROR(add(muster_fill(number(out_, 1), static_cast<double>(elements))));
   if (!shared) return {};
-  for (const char* dim : kDims) MUSTER_RETURN_IF_ERROR(reduce_over(dim));
+  for (const std::string_view dim : kDims)
+    if (dim == "weight" || dim == "pp" || has(summed_, dim)) MUSTER_RETURN_IF_ERROR(reduce_over(dim.data()));
   return {};
 }
 
-Result<muster_point> GradientTotal::start(UnitLanes& lanes, std::span<const std::unique_ptr<Unit>> units,
+Result<muster_point> GradientTotal::start(SetLanes& lanes, std::span<const std::unique_ptr<Unit>> units,
                                           const muster_tensor& out, bool shared,
                                           std::span<const muster_point> waits) {
   if (steps_.empty() || out.buffer != out_.buffer || out.offset_bytes != out_.offset_bytes)
@@ -105,7 +119,7 @@ Result<muster_point> GradientTotal::start(UnitLanes& lanes, std::span<const std:
     }
   std::vector<muster_point> before(waits.begin(), waits.end());
   for (const muster_plan step : steps_) {
-    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(step, UnitLanes::Lane::kReduce, before));
+    MUSTER_ASSIGN_OR_RETURN(const muster_point point, lanes.start(step, MUSTER_LANE_REDUCE, before));
     before = {point};
   }
   return before.front();

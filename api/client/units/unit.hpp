@@ -2,10 +2,10 @@
 #pragma once
 
 #include "api/base/result.hpp"
+#include "api/client/set/resources.hpp"
 #include "api/client/units/all_gather.hpp"
 #include "api/client/units/facts.hpp"
 #include "api/client/units/reduction.hpp"
-#include "api/client/units/resources.hpp"
 
 #include <muster/units.h>
 

@@ -4,7 +4,7 @@
 #include "api/base/result.hpp"
 #include "api/base/shard/arrange.hpp"
 #include "api/base/shard/schedule.hpp"
-#include "api/client/units/resources.hpp"
+#include "api/client/set/resources.hpp"
 #include "api/client/units/unit.hpp"
 
 #include <muster/units.h>

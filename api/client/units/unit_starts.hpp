@@ -2,17 +2,22 @@
 #pragma once
 
 #include "api/base/shard/schedule.hpp"
-#include "api/client/units/lanes.hpp"
+#include "api/client/set/lanes.hpp"
 #include "api/client/units/unit.hpp"
 
 #include <muster/muster.h>
 
+#include <array>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace muster::client {
+
+// The lanes of a set of units.
+inline constexpr std::array<muster_lane, 3> kUnitLanes{MUSTER_LANE_GATHER, MUSTER_LANE_REDUCE,
+                                                       MUSTER_LANE_ALLREDUCE};
 
 // Owns    nothing.
 // Thread  the session's.
@@ -21,7 +26,7 @@ namespace muster::client {
 class UnitStarts final : public shard::UnitOperations {
  public:
   // Both outlive it.
-  UnitStarts(const std::vector<std::unique_ptr<Unit>>& units, UnitLanes& lanes)
+  UnitStarts(const std::vector<std::unique_ptr<Unit>>& units, SetLanes& lanes)
       : units_(units), lanes_(lanes) {}
 
   Result<muster_point> gather(std::size_t unit, GatherFrom from,
@@ -40,7 +45,7 @@ class UnitStarts final : public shard::UnitOperations {
 
  private:
   const std::vector<std::unique_ptr<Unit>>& units_;
-  UnitLanes& lanes_;
+  SetLanes& lanes_;
 };
 
 }  // namespace muster::client

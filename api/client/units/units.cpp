@@ -1,7 +1,7 @@
 #include "api/client/units/units.hpp"
 
 #include "api/client/error.hpp"
-#include "api/client/units/agreement.hpp"
+#include "api/client/set/agreement.hpp"
 #include "api/client/units/coverage.hpp"
 #include "api/client/units/mesh_dims.hpp"
 
@@ -17,11 +17,10 @@ using muster::client::agree;
 using Figure = muster::client::GradientTotal::Figure;
 using muster::client::GradientTotal;
 using muster::client::guarded;
+using muster::client::SetMeetings;
 using muster::client::status_of;
 using muster::client::Unit;
 using muster::client::UnitFacts;
-using Lane = muster::client::UnitLanes::Lane;
-using muster::client::UnitMeetings;
 using Places = muster::client::Unit::Places;
 using Facts = muster::shard::UnitSchedule::Facts;
 
@@ -53,13 +52,24 @@ std::string warning_of_empty_parts(const UnitFacts& unit) {
   return warning;
 }
 
+// Where the ranks of a unit meet in its gathers and reductions.
+void add_meetings(const UnitFacts& unit, SetMeetings& meetings) {
+  meetings.add(MUSTER_LANE_GATHER, unit.shard.group);
+  meetings.add(MUSTER_LANE_REDUCE, unit.shard.group);
+  if (std::ranges::any_of(unit.parameters, &UnitFacts::Parameter::summed_over_tp))
+    meetings.add(MUSTER_LANE_REDUCE, unit.tensor.group);
+  // Whole gradients are summed on the one, sums on the other.
+  if (unit.shard.ranks == 1) meetings.add(MUSTER_LANE_REDUCE, unit.replicate.group);
+  meetings.add(MUSTER_LANE_ALLREDUCE, unit.replicate.group);
+}
+
 }  // namespace
 
 muster_units::muster_units(muster_session* session, const muster_units_options& options)
     : session_(session),
       name_(options.name == nullptr ? "units" : options.name),
       flags_(options.flags),
-      lanes_(session),
+      lanes_(session, muster::client::kUnitLanes),
       starts_(units_, lanes_),
       memory_(session, options),
       square_sum_(session, Figure::kSquareSum),
@@ -184,13 +194,12 @@ Status muster_units::prepare(std::string& facts) {
     MUSTER_RETURN_IF_ERROR(units_[i]->prepare(places[i]));
     if (unit.shares && std::ranges::find(sharing_groups_, unit.shard.group) == sharing_groups_.end())
       sharing_groups_.push_back(unit.shard.group);
-    in_steps_.add(unit);
+    add_meetings(unit, in_steps_);
   }
-  for (const muster_group group : slice_groups_) in_steps_.add(Lane::kGather, group);
+  for (const muster_group group : slice_groups_) in_steps_.add(MUSTER_LANE_GATHER, group);
   if (is_shared()) {
-    MUSTER_RETURN_IF_ERROR(
-        between_steps_.add(session_, Lane::kGather, muster::client::ReplicaBroadcast::kDims));
-    MUSTER_RETURN_IF_ERROR(between_steps_.add(session_, Lane::kReduce, GradientTotal::kDims));
+    MUSTER_RETURN_IF_ERROR(between_steps_.add(session_, MUSTER_LANE_GATHER, muster::client::kStageDims));
+    MUSTER_RETURN_IF_ERROR(between_steps_.add(session_, MUSTER_LANE_REDUCE, GradientTotal::kDims));
   }
   MUSTER_ASSIGN_OR_RETURN(watch_,
                           muster::client::watch_units({session_, name_, units_, is_shared(), starts_}));
@@ -211,7 +220,7 @@ Status muster_units::make_ready() {
   }));
   muster_group group = MUSTER_GROUP_SELF;
   if (is_shared()) MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session_, "non_pp", &group)));
-  Status agreed = agree(session_, group, own, facts);
+  Status agreed = agree(session_, group, "units", own, facts);
   if (!agreed.ok()) (void)withdraw();
   return agreed;
 }
@@ -250,7 +259,7 @@ Status muster_units::end_step(muster_point after, muster_point* done) {
   ended.add(*read);
   if (ended.points().empty()) return {};
   done[0] = ended.points().front();
-  MUSTER_ASSIGN_OR_RETURN(done[1], lanes_.join(Lane::kReduce, ended.points().subspan(1)));
+  MUSTER_ASSIGN_OR_RETURN(done[1], lanes_.join(MUSTER_LANE_REDUCE, ended.points().subspan(1)));
   return {};
 }
 
@@ -261,7 +270,7 @@ Result<muster_point> muster_units::meet_after_reads() {
     if (units_[i]->facts().shares) schedule_->add_uses(i, reads);
   muster_point met = MUSTER_POINT_NONE;
   for (const muster_group group : sharing_groups_) {
-    MUSTER_ASSIGN_OR_RETURN(met, lanes_.barrier(Lane::kReduce, group, reads.points()));
+    MUSTER_ASSIGN_OR_RETURN(met, lanes_.barrier(MUSTER_LANE_REDUCE, group, reads.points()));
   }
   return met;
 }
@@ -314,7 +323,7 @@ void muster_units::break_step(const Status& why) {
 }
 
 // A call that is refused for its arguments has done nothing, and may be repeated.
-void muster_units::break_off(const UnitMeetings& meetings, const Status& why) {
+void muster_units::break_off(const SetMeetings& meetings, const Status& why) {
   if (why.ok() || why.code() == Code::kBadArgument || muster::is_session_end(why.code())) return;
   schedule_->break_step();
   if (!std::exchange(told_, true)) meetings.abort(session_, why);

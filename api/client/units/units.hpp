@@ -3,8 +3,8 @@
 
 #include "api/base/result.hpp"
 #include "api/base/shard/schedule.hpp"
-#include "api/client/units/lanes.hpp"
-#include "api/client/units/meetings.hpp"
+#include "api/client/set/lanes.hpp"
+#include "api/client/set/meetings.hpp"
 #include "api/client/units/replicas.hpp"
 #include "api/client/units/totals.hpp"
 #include "api/client/units/unit.hpp"
@@ -63,7 +63,7 @@ struct muster_units {
   muster::Status prepare(std::string& facts);       // adds the facts on which ranks must agree
   muster::Status withdraw();                        // undoes prepare()
   muster::Result<muster_point> meet_after_reads();  // of shared units; NONE: there are none
-  void break_off(const muster::client::UnitMeetings& meetings, const muster::Status& why);
+  void break_off(const muster::client::SetMeetings& meetings, const muster::Status& why);
   bool is_shared() const { return (flags_ & MUSTER_UNITS_ALONE) == 0; }
   muster::Result<muster_group> slice_group(const muster::client::Unit& unit);
   std::string description() const;
@@ -73,14 +73,14 @@ struct muster_units {
   std::uint32_t flags_;
   std::vector<std::unique_ptr<muster::client::Unit>> units_;
   std::vector<std::size_t> modules_;  // by unit
-  muster::client::UnitLanes lanes_;
+  muster::client::SetLanes lanes_;
   muster::client::UnitStarts starts_;
   muster::client::UnitMemory memory_;
   muster::client::GradientTotal square_sum_, zero_count_;
   muster::client::ReplicaBroadcast replicas_;
   std::vector<muster_group> slice_groups_;
   std::vector<muster_group> sharing_groups_;  // whose members share units, in the order of units
-  muster::client::UnitMeetings in_steps_, between_steps_;
+  muster::client::SetMeetings in_steps_, between_steps_;
   bool told_ = false;        // the other ranks know that the step is broken
   std::uint64_t steps_ = 0;  // that have begun
   std::string warning_;

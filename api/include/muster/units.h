@@ -250,9 +250,9 @@ MUSTER_API muster_status_t muster_step_abandon(muster_units* units);
 /* Between muster_step_end and the optimiser: out (F64[1]) = the sum of squares of all gradient shards, each element counted once. A
  * parameter that is replicated over a dim is counted on one rank of that dim. The same number on all ranks. Its root is the norm to
  * clip by. It is infinite or NaN if any gradient of any rank is, also where it is not counted. So it is the check for overflow too: it
- * adds in F64, which finite gradients of F32, BF16 and F16 do not overflow. A collective over "weight" and "pp". *done: the point at
- * which it is there. Errors: BAD_ARGUMENT (out), STATE (in a step, or before the first), UNSUPPORTED (units over dims that are not part
- * of "weight"). */
+ * adds in F64, which finite gradients of F32, BF16 and F16 do not overflow. A collective over "weight", "pp", and "domain" and
+ * "dp_replicate" where they cut a parameter. *done: the point at which it is there. Errors: BAD_ARGUMENT (out), STATE (in a step, or
+ * before the first), UNSUPPORTED (a parameter that is sharded over a part of a dim, as over efsdp where ep > 1). */
 MUSTER_API muster_status_t muster_units_square_sum(muster_units* units, const muster_tensor* out, muster_point* done);
 /* Likewise: out (F64[2]) = how many elements of all gradients are zero (-0.0 is, a NaN is not), and how many elements there are, each
  * counted once. Frozen parameters have none. A collective, with the errors of muster_units_square_sum. Reference: count_zeros_fp32 of
@@ -267,7 +267,7 @@ MUSTER_API muster_status_t muster_units_zero_count(muster_units* units, const mu
  * All ranks of the set call it between two steps, or before the first one. Then it begins with what the first muster_step_begin would
  * do, and may fail as that. `after`: the point after which shards may be read and written; NONE: at once. *done: the point after which
  * shards may be read; the next step waits for it by itself. A collective over the dims. Errors: BAD_ARGUMENT (done), STATE (in a step),
- * UNSUPPORTED (units over dims that are not part of "weight"), those of muster_step_begin. Reference: init_sync of PyTorch's
+ * UNSUPPORTED (as muster_units_square_sum), those of muster_step_begin. Reference: init_sync of PyTorch's
  * DistributedDataParallel. */
 MUSTER_API muster_status_t muster_units_broadcast(muster_units* units, muster_point after, muster_point* done);
 

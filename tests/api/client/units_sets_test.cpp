@@ -42,7 +42,7 @@ class Plain {
 
   // axis: what cuts the vector; NULL: nothing.
   muster_status_t add(const char* name, const char* axis, const char* shard = nullptr,
-                      const char* tensor = nullptr) {
+                      const char* tensor = nullptr, const char* replicate = nullptr) {
     muster_layout_options said = MUSTER_LAYOUT_OPTIONS_INIT;
     said.dims = 1;
     said.shape[0] = 6;
@@ -56,6 +56,7 @@ class Plain {
     options.name = name;
     options.shard = shard;
     options.tensor = tensor;
+    options.replicate = replicate;
     options.parameters = &parameter;
     options.parameter_count = 1;
     muster_unit unit = 0;
@@ -119,6 +120,61 @@ TEST_F(UnitSets, AreAllRanksAlsoWhereUnitsNameNoDim) {
     EXPECT_EQ(*static_cast<const double*>(address), 3 * 1 + 3 * 4 + 6 * 1);
     meet_and_leave(member);
   });
+}
+
+// Goal:   what domain, dp_replicate, or a product of dims cuts has other replicas than what they do not cut:
+//         figures count each element once, and a broadcast leaves each rank its own part.
+TEST_F(UnitSets, KnowReplicasWhateverDimCutsAParameter) {
+  struct Case {
+    const char* mesh;
+    int world;
+    const char* axis;       // of "cut"
+    const char* replicate;  // of "cut"
+    const char* all;        // the ranks that have the same of "whole"
+    int parts;              // ranks of the axis, the innermost of the mesh
+    double squares;         // of a gradient that is part + 1 in "cut", and 1 in "whole"
+  };
+  for (const Case& c : {Case{"dp_shard=1,domain=2", 2, "domain", nullptr, "domain", 2, 3 * 1 + 3 * 4 + 6},
+                        Case{"dp_replicate=2,dp_shard=1,domain=2", 4, "domain", "dp_replicate", "non_pp", 2,
+                             3 * 1 + 3 * 4 + 6},
+                        Case{"dp_replicate=2,dp_shard=1,domain=2", 4, "non_pp", nullptr, "non_pp", 4,
+                             2 * 1 + 2 * 4 + 2 * 9 + 6}}) {
+    SCOPED_TRACE(testing::Message() << c.mesh << " cut by " << c.axis);
+    mesh = c.mesh;
+    with_ranks(c.world, [&](Member& member) {
+      Plain set(member);
+      ok(set.add("cut", c.axis, nullptr, nullptr, c.replicate));
+      ok(set.add("whole", nullptr, nullptr, nullptr, c.all));
+      for (const muster_unit unit : {0U, 1U})
+        for (float* element : set.elements(unit, MUSTER_UNIT_SHARD))
+          *element = static_cast<float>(member.rank + 1);
+      muster_point done[2] = {};
+      ok(muster_units_broadcast(set.units, MUSTER_POINT_NONE, done));
+      ok(muster_point_wait(member.session, done[0], -1));
+      const auto part = static_cast<float>(member.rank % c.parts);
+      for (const float* element : set.elements(0, MUSTER_UNIT_SHARD)) EXPECT_EQ(*element, part + 1);
+      for (const float* element : set.elements(1, MUSTER_UNIT_SHARD)) EXPECT_EQ(*element, 1);
+
+      ok(muster_step_begin(set.units, MUSTER_POINT_NONE, 0));
+      set.use(0, part + 1);
+      set.use(1, 1);
+      ok(muster_step_end(set.units, MUSTER_POINT_NONE, done));
+      muster_buffer buffer = 0;
+      void* address = nullptr;
+      ok(muster_buffer_alloc(member.session, 2 * sizeof(double), &buffer, &address));
+      const auto* figures = static_cast<const double*>(address);
+      const muster_tensor square = muster_view1(buffer, 0, MUSTER_F64, 1);
+      ok(muster_units_square_sum(set.units, &square, done));
+      ok(muster_point_wait(member.session, done[0], -1));
+      EXPECT_EQ(figures[0], c.squares);
+      const muster_tensor zeros = muster_view1(buffer, 0, MUSTER_F64, 2);
+      ok(muster_units_zero_count(set.units, &zeros, done));
+      ok(muster_point_wait(member.session, done[0], -1));
+      EXPECT_EQ(figures[0], 0);
+      EXPECT_EQ(figures[1], 12);
+      meet_and_leave(member);
+    });
+  }
 }
 
 // Goal:   case T4: 6 elements over 8 ranks, as heads of which there are too few, leave two ranks nothing.

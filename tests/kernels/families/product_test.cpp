@@ -1,4 +1,4 @@
-#include "kernels/linear/host/product.hpp"
+#include "kernels/onednn/product.hpp"
 
 #include "tests/kernels/families/tensor_fixture.hpp"
 #include "tests/kernels/families/twin/linear.hpp"
@@ -11,10 +11,10 @@
 namespace muster::kernels::test {
 namespace {
 
-using linear::host::Bf16Path;
-using linear::host::Matrix;
-using linear::host::multiply;
-using linear::host::Product;
+using onednn::Bf16Path;
+using onednn::Matrix;
+using onednn::multiply;
+using onednn::Product;
 
 constexpr std::initializer_list<Bf16Path> kPaths{Bf16Path::kNative, Bf16Path::kConvert};
 
@@ -102,7 +102,7 @@ TEST(Product, StaysOnTheCallingThread) {
     std::ptrdiff_t after = 0;
     std::thread worker([&] {
       before = threads_of_this_process();
-      multiply(p, linear::host::bf16_path_of_this_machine());
+      multiply(p, onednn::bf16_path_of_this_machine());
       after = threads_of_this_process();
     });
     worker.join();

@@ -1,7 +1,6 @@
-#include "api/client/units/agreement.hpp"
+#include "api/client/set/agreement.hpp"
 
-#include "api/client/units/mesh_dims.hpp"
-#include "api/client/units/resources.hpp"
+#include "api/client/set/resources.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -51,7 +50,8 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, std::string_view b) {
+Status difference(const char* what, std::int32_t a_rank, std::string_view a, std::int32_t b_rank,
+                  std::string_view b) {
   const std::vector<std::string_view> of_a = lines_of(a);
   const std::vector<std::string_view> of_b = lines_of(b);
   std::size_t at = 0;
@@ -59,7 +59,7 @@ Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, 
   const auto line = [&](const std::vector<std::string_view>& lines) {
     return at < lines.size() ? lines[at] : std::string_view("nothing more");
   };
-  return failure(Code::kMismatch, "ranks have made different units. Rank {}: {}. Rank {}: {}", a_rank,
+  return failure(Code::kMismatch, "ranks have made different {}. Rank {}: {}. Rank {}: {}", what, a_rank,
                  line(of_a), b_rank, line(of_b));
 }
 
@@ -72,11 +72,11 @@ Status difference(std::int32_t a_rank, std::string_view a, std::int32_t b_rank, 
 // Fails   make(): as muster_group_make.
 class MatchPlace {
  public:
-  static Result<MatchPlace> make(muster_session* session, muster_group others) {
+  static Result<MatchPlace> make(muster_session* session, muster_group others, const char* what) {
     MUSTER_ASSIGN_OR_RETURN(const std::vector<std::int32_t> ranks, ranks_of(session, others));
     MatchPlace place(session, ranks.size());
-    MUSTER_RETURN_IF_ERROR(
-        status_of(muster_group_make(session, ranks.data(), ranks.size(), "units agree", &place.group_)));
+    MUSTER_RETURN_IF_ERROR(status_of(muster_group_make(
+        session, ranks.data(), ranks.size(), fmt::format("{} agree", what).c_str(), &place.group_)));
     return place;
   }
   MatchPlace(MatchPlace&& other) noexcept
@@ -98,8 +98,8 @@ class MatchPlace {
   muster_group group_ = MUSTER_GROUP_SELF;
 };
 
-Status compare_all(muster_session* session, muster_group group, std::size_t members, const Status& own,
-                   const std::string& description) {
+Status compare_all(muster_session* session, muster_group group, std::size_t members, const char* what,
+                   const Status& own, const std::string& description) {
   muster_session_info info = MUSTER_SESSION_INFO_INIT;
   MUSTER_RETURN_IF_ERROR(status_of(muster_session_query(session, &info)));
   const XXH128_hash_t digest = XXH3_128bits(description.data(), description.size());
@@ -121,8 +121,8 @@ Status compare_all(muster_session* session, muster_group group, std::size_t memb
   for (std::size_t i = 0; i < members; ++i) {
     const std::string_view text = first.of(i);
     if (text.size() < sizeof(Opening))
-      return failure(Code::kProtocol, "member {} has sent {} bytes where its units are compared", i,
-                     text.size());
+      return failure(Code::kProtocol, "member {} has sent {} bytes where its {} are compared", i, text.size(),
+                     what);
     std::memcpy(&openings[i], text.data(), sizeof(Opening));
     if (openings[i].code == MUSTER_OK) continue;
     const Code code = is_known(openings[i].code) ? static_cast<Code>(openings[i].code) : Code::kProtocol;
@@ -133,16 +133,17 @@ Status compare_all(muster_session* session, muster_group group, std::size_t memb
   });
   if (other == openings.end()) return {};
   MUSTER_ASSIGN_OR_RETURN(const MemberTexts all, gather(session, group, members, description));
-  return difference(openings[0].rank, all.of(0), other->rank,
+  return difference(what, openings[0].rank, all.of(0), other->rank,
                     all.of(static_cast<std::size_t>(other - openings.begin())));
 }
 
 }  // namespace
 
-Status agree(muster_session* session, muster_group group, const Status& own, const std::string& description) {
+Status agree(muster_session* session, muster_group group, const char* what, const Status& own,
+             const std::string& description) {
   if (group == MUSTER_GROUP_SELF) return own;
-  MUSTER_ASSIGN_OR_RETURN(const MatchPlace place, MatchPlace::make(session, group));
-  return compare_all(session, place.group(), place.members(), own, description);
+  MUSTER_ASSIGN_OR_RETURN(const MatchPlace place, MatchPlace::make(session, group, what));
+  return compare_all(session, place.group(), place.members(), what, own, description);
 }
 
 }  // namespace muster::client

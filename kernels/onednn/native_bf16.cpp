@@ -1,4 +1,4 @@
-#include "kernels/linear/host/native_bf16.hpp"
+#include "kernels/onednn/native_bf16.hpp"
 
 #include "api/base/assert.hpp"
 
@@ -9,7 +9,7 @@
 
 #include <dnnl.h>
 
-namespace muster::kernels::linear::host {
+namespace muster::kernels::onednn {
 namespace {
 
 // Shapes that a thread remembers; a training step of a transformer block uses about thirty.
@@ -225,4 +225,4 @@ bool multiply_native_bf16(const Product& p) {
   return true;
 }
 
-}  // namespace muster::kernels::linear::host
+}  // namespace muster::kernels::onednn

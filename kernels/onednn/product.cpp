@@ -1,6 +1,7 @@
-#include "kernels/linear/host/product.hpp"
+#include "kernels/onednn/product.hpp"
 
-#include "kernels/linear/host/native_bf16.hpp"
+#include "kernels/onednn/native_bf16.hpp"
+#include "kernels/onednn/this_thread.hpp"
 #include "kernels/row.hpp"
 #include "kernels/wide.hpp"
 
@@ -9,9 +10,8 @@
 #include <cstring>
 
 #include <dnnl.h>
-#include <omp.h>
 
-namespace muster::kernels::linear::host {
+namespace muster::kernels::onednn {
 namespace {
 
 // Terms that are packed at a time: two blocks of 256 rows take 2 MiB.
@@ -22,16 +22,6 @@ constexpr std::int64_t kPackedElements = 1024 * 1024;
 struct PackedLeft;
 struct PackedRight;
 struct RoundedTile;
-
-// The library uses OpenMP, and would start a team for each worker. The number of threads is set per calling
-// thread, so one call in each is enough.
-void stay_on_this_thread() {
-  thread_local const bool done = [] {
-    omp_set_num_threads(1);
-    return true;
-  }();
-  (void)done;
-}
 
 // An operand in the form that sgemm takes.
 struct Operand32 {
@@ -183,4 +173,4 @@ void multiply(const Product& p, Bf16Path bf16_path) {
   unpack_rows(tile, p.c);
 }
 
-}  // namespace muster::kernels::linear::host
+}  // namespace muster::kernels::onednn

@@ -1,4 +1,4 @@
-#include "api/client/units/resources.hpp"
+#include "api/client/set/resources.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +14,14 @@ muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call) 
     code = call();
   }
   return code;
+}
+
+Result<std::vector<std::int32_t>> ranks_of(muster_session* session, muster_group group) {
+  std::size_t count = 0;
+  MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, group, nullptr, 0, &count)));
+  std::vector<std::int32_t> ranks(count);
+  MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, group, ranks.data(), ranks.size(), &count)));
+  return ranks;
 }
 
 Result<muster_buffer> Resources::buffer(std::uint64_t bytes) {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace muster::kernels::linear::host {
+namespace muster::kernels::onednn {
 
 // A strided view of two dims. Strides in elements.
 struct Matrix {
@@ -40,4 +40,4 @@ struct Product {
   bool accumulate = false;
 };
 
-}  // namespace muster::kernels::linear::host
+}  // namespace muster::kernels::onednn

@@ -1,4 +1,4 @@
-// Buffers and plans of the C API that a set of units owns.
+// Calls of the C API that every set makes, and the buffers and plans that it owns.
 #pragma once
 
 #include "api/base/result.hpp"
@@ -20,6 +20,10 @@ inline Status status_of(muster_status_t code) {
 // Repeats a call as long as it returns BUSY, for some seconds. For a start that has failed has its outcome a
 // moment before the daemon has given it up.
 muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call);
+
+// The world ranks of a group, in its order. Asks the daemon the first time. Errors: those of
+// muster_group_ranks.
+Result<std::vector<std::int32_t>> ranks_of(muster_session* session, muster_group group);
 
 // Owns    the objects that it has made, until release(). A session that ends takes them all.
 // Thread  the session's.

@@ -1,5 +1,6 @@
-#include "api/client/units/lanes.hpp"
+#include "api/client/set/lanes.hpp"
 
+#include "api/base/assert.hpp"
 #include "api/client/session/shown_units.hpp"
 
 #include <algorithm>
@@ -9,8 +10,6 @@
 
 namespace muster::client {
 namespace {
-
-constexpr std::array<muster_lane, 3> kClasses{MUSTER_LANE_GATHER, MUSTER_LANE_REDUCE, MUSTER_LANE_ALLREDUCE};
 
 // Then the ring has been full for a minute, and the daemon takes nothing in.
 constexpr int kNapsMax = 60'000;
@@ -22,20 +21,33 @@ bool is_on(muster_point point, muster_lane lane) {
 
 }  // namespace
 
-Status UnitLanes::open(const std::string& name) {
-  for (std::size_t i = 0; i < lanes_.size(); ++i)
-    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_create(session_, kClasses[i], name.c_str(), &lanes_[i])));
+SetLanes::SetLanes(muster_session* session, std::span<const muster_lane> classes)
+    : session_(session), plans_(session) {
+  for (const muster_lane lane : classes) lanes_.push_back({lane});
+}
+
+SetLanes::Opened& SetLanes::of_class(muster_lane lane) {
+  const auto found = std::ranges::find(lanes_, lane, &Opened::lane_class);
+  MUSTER_ASSERT(found != lanes_.end());
+  return *found;
+}
+
+Status SetLanes::open(const std::string& name) {
+  for (Opened& lane : lanes_)
+    MUSTER_RETURN_IF_ERROR(
+        status_of(muster_lane_create(session_, lane.lane_class, name.c_str(), &lane.number)));
   muster_collective barrier = MUSTER_COLLECTIVE_INIT;
   barrier.op = MUSTER_BARRIER;
   barrier.group = MUSTER_GROUP_SELF;
   return status_of(muster_plan_collective(session_, &barrier, &join_));
 }
 
-Status UnitLanes::close() {
-  for (muster_lane& lane : lanes_) {
-    if (lane == MUSTER_LANE_NONE) continue;
-    MUSTER_RETURN_IF_ERROR(status_of(repeat_while_busy([&] { return muster_lane_destroy(session_, lane); })));
-    lane = MUSTER_LANE_NONE;
+Status SetLanes::close() {
+  for (Opened& lane : lanes_) {
+    if (lane.number == MUSTER_LANE_NONE) continue;
+    MUSTER_RETURN_IF_ERROR(
+        status_of(repeat_while_busy([&] { return muster_lane_destroy(session_, lane.number); })));
+    lane.number = MUSTER_LANE_NONE;
   }
   if (join_ != 0)
     MUSTER_RETURN_IF_ERROR(
@@ -48,7 +60,7 @@ Status UnitLanes::close() {
 
 // Repeats a call while the ring is full.
 template<class Call>
-Status UnitLanes::with_room(Call&& call) {
+Status SetLanes::with_room(Call&& call) {
   muster_status_t code = call();
   for (int naps = 0; code == MUSTER_ERR_BUSY && naps < kNapsMax; ++naps) {
     MUSTER_RETURN_IF_ERROR(make_room());
@@ -57,12 +69,14 @@ Status UnitLanes::with_room(Call&& call) {
   return status_of(code);
 }
 
-Status UnitLanes::mark_step(std::uint64_t step) {
+Status SetLanes::mark_step(std::uint64_t step) {
   return with_room([&] { return client::mark_step(session_, step); });
 }
 
-Result<muster_point> UnitLanes::start(muster_plan plan, Lane lane, std::span<const muster_point> waits) {
-  const muster_lane number = lanes_[static_cast<std::size_t>(lane)];
+Result<muster_point> SetLanes::start(muster_plan plan, muster_lane lane,
+                                     std::span<const muster_point> waits) {
+  Opened& opened = of_class(lane);
+  const muster_lane number = opened.number;
   std::vector<muster_point> others;
   for (const muster_point wait : waits)
     if (wait != MUSTER_POINT_NONE && !is_on(wait, number)) others.push_back(wait);
@@ -70,18 +84,19 @@ Result<muster_point> UnitLanes::start(muster_plan plan, Lane lane, std::span<con
   for (; left.size() > MUSTER_WAITS_MAX; left = left.subspan(MUSTER_WAITS_MAX))
     if (auto joined = start_one(join_, number, left.first(MUSTER_WAITS_MAX)); !joined) return joined;
   auto point = start_one(plan, number, left);
-  if (point) latest_[static_cast<std::size_t>(lane)] = *point;
+  if (point) opened.latest = *point;
   return point;
 }
 
-Result<muster_point> UnitLanes::join(Lane lane, std::span<const muster_point> waits) {
+Result<muster_point> SetLanes::join(muster_lane lane, std::span<const muster_point> waits) {
   if (waits.empty()) return MUSTER_POINT_NONE;
   if (waits.size() == 1) return waits.front();
   return start(join_, lane, waits);
 }
 
 // The plan stays for the next time: an operation that a wait was interrupted in may still use it.
-Result<muster_point> UnitLanes::barrier(Lane lane, muster_group group, std::span<const muster_point> waits) {
+Result<muster_point> SetLanes::barrier(muster_lane lane, muster_group group,
+                                       std::span<const muster_point> waits) {
   auto known = barriers_.find(group);
   if (known == barriers_.end()) {
     muster_collective barrier = MUSTER_COLLECTIVE_INIT;
@@ -93,10 +108,10 @@ Result<muster_point> UnitLanes::barrier(Lane lane, muster_group group, std::span
   return start(known->second, lane, waits);
 }
 
-Result<muster_point> UnitLanes::start_one(muster_plan plan, muster_lane lane,
-                                          std::span<const muster_point> waits) {
+Result<muster_point> SetLanes::start_one(muster_plan plan, muster_lane number,
+                                         std::span<const muster_point> waits) {
   muster_submit submit = MUSTER_SUBMIT_INIT;
-  submit.lane = lane;
+  submit.lane = number;
   submit.wait_count = static_cast<std::uint32_t>(waits.size());
   std::ranges::copy(waits, submit.waits);
   muster_point point = MUSTER_POINT_NONE;
@@ -107,7 +122,7 @@ Result<muster_point> UnitLanes::start_one(muster_plan plan, muster_lane lane,
 }
 
 // Waits for a point, whatever its outcome. Errors: those of the wait itself.
-Status UnitLanes::wait(muster_point point, Status& outcome) {
+Status SetLanes::wait(muster_point point, Status& outcome) {
   outcome = status_of(muster_point_wait(session_, point, -1));
   const Code code = outcome.code();
   if (is_session_end(code) || code == Code::kWaitTimeout || code == Code::kWaitInterrupted) return outcome;
@@ -115,7 +130,7 @@ Status UnitLanes::wait(muster_point point, Status& outcome) {
 }
 
 // The starts that fill the ring may be the caller's own. Then the daemon takes them in soon.
-Status UnitLanes::make_room() {
+Status SetLanes::make_room() {
   if (recent_.empty()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return {};
@@ -126,22 +141,22 @@ Status UnitLanes::make_room() {
   return wait(oldest, outcome);
 }
 
-Status UnitLanes::reset() {
+Status SetLanes::reset() {
   Status lost;
   MUSTER_RETURN_IF_ERROR(drain());
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i] == MUSTER_LANE_NONE) continue;
+  for (const Opened& lane : lanes_) {
+    if (lane.number == MUSTER_LANE_NONE) continue;
     muster_failure failure = MUSTER_FAILURE_INIT;
-    if (muster_lane_failure(session_, lanes_[i], &failure) == MUSTER_OK &&
+    if (muster_lane_failure(session_, lane.number, &failure) == MUSTER_OK &&
         failure.status == MUSTER_ERR_PEER_LOST)
       lost = Status(Code::kPeerLost, failure.text, failure.culprit_rank);
-    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lanes_[i])));
+    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lane.number)));
   }
   recent_.clear();
   return lost;
 }
 
-Status UnitLanes::meet(Lane lane, muster_group group) {
+Status SetLanes::meet(muster_lane lane, muster_group group) {
   constexpr int kCausesMax = 32;  // more than a group keeps
   Status outcome;
   for (int i = 0; i < kCausesMax; ++i) {
@@ -153,16 +168,16 @@ Status UnitLanes::meet(Lane lane, muster_group group) {
     MUSTER_RETURN_IF_ERROR(wait(met, outcome));
     met = MUSTER_POINT_NONE;
     if (outcome.ok()) break;
-    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lanes_[static_cast<std::size_t>(lane)])));
+    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, of_class(lane).number)));
     if (outcome.code() == Code::kPeerLost) break;
   }
   return outcome;
 }
 
-Status UnitLanes::drain() {
+Status SetLanes::drain() {
   Status outcome;
-  for (const muster_point point : latest_)
-    if (point != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(point, outcome));
+  for (const Opened& lane : lanes_)
+    if (lane.latest != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(lane.latest, outcome));
   return {};
 }
 

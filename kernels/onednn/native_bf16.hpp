@@ -2,9 +2,9 @@
 // that it used.
 #pragma once
 
-#include "kernels/linear/host/matrix.hpp"
+#include "kernels/onednn/matrix.hpp"
 
-namespace muster::kernels::linear::host {
+namespace muster::kernels::onednn {
 
 // Whether the processor has bf16 dot products. Without them the library emulates, more slowly than f32.
 bool native_bf16_is_fast();
@@ -13,4 +13,4 @@ bool native_bf16_is_fast();
 // caller then converts. No size of the product may be zero.
 bool multiply_native_bf16(const Product& product);
 
-}  // namespace muster::kernels::linear::host
+}  // namespace muster::kernels::onednn

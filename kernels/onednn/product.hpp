@@ -1,12 +1,11 @@
-// One matrix product on one host thread: c = a·b (+ c) (+ bias), for any strides, in f32 or bf16. Only this
-// folder of the family uses oneDNN.
+// One matrix product on one host thread: c = a·b (+ c) (+ bias), for any strides, in f32 or bf16.
 #pragma once
 
-#include "kernels/linear/host/matrix.hpp"
+#include "kernels/onednn/matrix.hpp"
 
 #include <cstdint>
 
-namespace muster::kernels::linear::host {
+namespace muster::kernels::onednn {
 
 // How bf16 inputs are multiplied: by the library's bf16 product, or converted to f32 block by block first.
 enum class Bf16Path : std::uint8_t { kNative, kConvert };
@@ -18,4 +17,4 @@ Bf16Path bf16_path_of_this_machine();
 // written. Allocates only memory that the thread keeps for its next call. f32 ignores bf16_path.
 void multiply(const Product& product, Bf16Path bf16_path);
 
-}  // namespace muster::kernels::linear::host
+}  // namespace muster::kernels::onednn

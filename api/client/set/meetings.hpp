@@ -1,9 +1,8 @@
-// UnitMeetings: where the ranks of a set of units wait for each other.
+// SetMeetings: where the ranks of a set wait for each other.
 #pragma once
 
 #include "api/base/result.hpp"
-#include "api/client/units/facts.hpp"
-#include "api/client/units/lanes.hpp"
+#include "api/client/set/lanes.hpp"
 
 #include <muster/muster.h>
 
@@ -20,21 +19,20 @@ namespace muster::client {
 // Thread  the session's.
 // Bound   one entry for each lane and group.
 // Fails   as the calls of the C API that it makes.
-class UnitMeetings {
+class SetMeetings {
  public:
-  void add(UnitLanes::Lane lane, muster_group group);  // once; of this rank alone never
-  void add(const UnitFacts& unit);                     // of its gathers and reductions
+  void add(muster_lane lane, muster_group group);  // once; of this rank alone never
   // The groups of dims, where the mesh has them.
-  Status add(muster_session* session, UnitLanes::Lane lane, std::span<const char* const> dims);
+  Status add(muster_session* session, muster_lane lane, std::span<const char* const> dims);
   void clear() { list_.clear(); }
 
   // Where ranks have failed in different operations, they begin together again.
-  Status meet(UnitLanes& lanes) const;
+  Status meet(SetLanes& lanes) const;
   // Ends the operations for which the other ranks wait, and tells them why.
   void abort(muster_session* session, const Status& why) const;
 
  private:
-  std::vector<std::pair<UnitLanes::Lane, muster_group>> list_;
+  std::vector<std::pair<muster_lane, muster_group>> list_;
 };
 
 }  // namespace muster::client
