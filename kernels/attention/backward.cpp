@@ -13,7 +13,7 @@ namespace {
 struct BackwardScratch;
 
 // The extent of a part.
-struct Extent {
+struct GradientExtent {
   enum Gradients : std::uint8_t { kAll, kQueries, kKeys };
   Gradients gradients;  // that it writes
   std::int64_t batch;
@@ -56,9 +56,9 @@ struct BackwardWorkspace {
   float* dvalues;        // [kTileKeys, width]
   float* dqueries;       // [heads, queries, width] of the part
 
-  BackwardWorkspace(const Problem& p, const Extent& extent) {
+  BackwardWorkspace(const Problem& p, const GradientExtent& extent) {
     const std::int64_t dq_rows =
-        extent.gradients == Extent::kKeys
+        extent.gradients == GradientExtent::kKeys
             ? 0
             : (extent.heads.end - extent.heads.begin) * (extent.queries.end - extent.queries.begin);
     float* at =
@@ -96,8 +96,8 @@ void differentiate(float* chance, float* slope, std::int64_t visible, std::int64
 }
 
 // One tile of queries against one tile of keys; dq points to the tile's first row of dqueries.
-void pair(const Problem& p, const BackwardWorkspace& w, const Extent& extent, std::int64_t head, Range tile,
-          Range keys, Factor key_rows, float* dq) {
+void pair(const Problem& p, const BackwardWorkspace& w, const GradientExtent& extent, std::int64_t head,
+          Range tile, Range keys, Factor key_rows, float* dq) {
   const std::int64_t seen = p.shape.visible(tile.end - 1, keys);
   if (seen == 0) return;
   const std::int64_t rows = tile.end - tile.begin;
@@ -117,11 +117,11 @@ void pair(const Problem& p, const BackwardWorkspace& w, const Extent& extent, st
     differentiate(w.chances + i * kTileKeys, w.slopes + i * kTileKeys, p.shape.visible(tile.begin + i, keys),
                   columns, p.scale, p.lse(extent.batch, head, tile.begin + i), static_cast<float>(level));
   }
-  if (extent.gradients != Extent::kQueries) {
+  if (extent.gradients != GradientExtent::kQueries) {
     multiply({w.chances, 1, kTileKeys}, douts, w.dvalues, p.width, seen, rows, p.width, Onto::kResult);
     multiply({w.slopes, 1, kTileKeys}, queries, w.dkeys, p.width, seen, rows, p.width, Onto::kResult);
   }
-  if (extent.gradients != Extent::kKeys)
+  if (extent.gradients != GradientExtent::kKeys)
     multiply({w.slopes, kTileKeys, 1}, key_rows, dq, p.width, rows, seen, p.width, Onto::kResult);
 }
 
@@ -130,7 +130,7 @@ void write_rows(const HeadView& to, Range range, const float* from, std::int64_t
     write(to.row(i), Write::kReplace, from + (i - range.begin) * width);
 }
 
-void differentiate_extent(const Problem& p, const Extent& extent) {
+void differentiate_extent(const Problem& p, const GradientExtent& extent) {
   const BackwardWorkspace w(p, extent);
   const std::int64_t key_head = extent.key_head;
   const std::int64_t queries = extent.queries.end - extent.queries.begin;
@@ -149,12 +149,12 @@ void differentiate_extent(const Problem& p, const Extent& extent) {
         pair(p, w, extent, head, tile, keys, key_rows, w.dqueries + row * p.width);
       }
     }
-    if (extent.gradients != Extent::kQueries) {
+    if (extent.gradients != GradientExtent::kQueries) {
       write_rows({p.dkey(), extent.batch, key_head}, keys, w.dkeys, p.width);
       write_rows({p.dvalue(), extent.batch, key_head}, keys, w.dvalues, p.width);
     }
   }
-  if (extent.gradients == Extent::kKeys) return;
+  if (extent.gradients == GradientExtent::kKeys) return;
   for (std::int64_t head = extent.heads.begin; head < extent.heads.end; ++head)
     write_rows({p.dq(), extent.batch, head}, extent.queries,
                w.dqueries + (head - extent.heads.begin) * queries * p.width, p.width);
@@ -168,7 +168,7 @@ std::uint32_t key_ranges(const AttentionShape& shape) {
   return parts_of(shape.keys, shape.keys_per_part());
 }
 
-Extent extent_of(const AttentionShape& shape, std::uint32_t part) {
+GradientExtent extent_of(const AttentionShape& shape, std::uint32_t part) {
   const Range all_queries{0, shape.queries};
   const Range all_keys{0, shape.keys};
   const auto group_of = [&shape](std::int64_t key_head) {
@@ -176,13 +176,14 @@ Extent extent_of(const AttentionShape& shape, std::uint32_t part) {
   };
   if (shape.backward_is_short()) {
     const std::int64_t key_head = part % shape.key_heads;
-    return {Extent::kAll, part / shape.key_heads, key_head, group_of(key_head), all_queries, all_keys};
+    return {
+        GradientExtent::kAll, part / shape.key_heads, key_head, group_of(key_head), all_queries, all_keys};
   }
   const std::uint32_t per_head = query_ranges(shape);
   const auto query_parts = static_cast<std::uint32_t>(shape.batch * shape.heads) * per_head;
   if (part < query_parts) {
     const std::int64_t head = part / per_head % shape.heads;
-    return {Extent::kQueries,
+    return {GradientExtent::kQueries,
             part / per_head / shape.heads,
             shape.key_head_of(head),
             {head, head + 1},
@@ -192,9 +193,12 @@ Extent extent_of(const AttentionShape& shape, std::uint32_t part) {
   const std::uint32_t rest = part - query_parts;
   const std::uint32_t per_key_head = key_ranges(shape);
   const std::int64_t key_head = rest / per_key_head % shape.key_heads;
-  return {Extent::kKeys, rest / per_key_head / shape.key_heads,
-          key_head,      group_of(key_head),
-          all_queries,   range_of(shape.keys, shape.keys_per_part(), rest % per_key_head)};
+  return {GradientExtent::kKeys,
+          rest / per_key_head / shape.key_heads,
+          key_head,
+          group_of(key_head),
+          all_queries,
+          range_of(shape.keys, shape.keys_per_part(), rest % per_key_head)};
 }
 
 }  // namespace
@@ -210,7 +214,7 @@ std::uint32_t backward_parts(const Args& args) {
 void backward_part(const Args& args, std::uint32_t part) {
   const AttentionShape shape = AttentionShape::of(args, 1);
   const Problem problem{args, shape, static_cast<float>(args.reals[0]), padded(shape.features)};
-  const Extent extent = extent_of(shape, part);
+  const GradientExtent extent = extent_of(shape, part);
   wide([&] { differentiate_extent(problem, extent); });
 }
 

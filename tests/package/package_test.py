@@ -121,7 +121,7 @@ def main(arguments):
     work.mkdir()
     run(cmake, "--install", build, "--prefix", work / "first")
     prefix = (work / "first").rename(work / "moved")
-    for header in ("muster.h", "collectives.h", "kernels.h", "layouts.h", "tensor_parallel.h",
+    for header in ("muster.h", "collectives.h", "kernels.h", "halo.h", "layouts.h", "tensor_parallel.h",
                    "units.h", "checkpoint.h"):
         if not (prefix / "include" / "muster" / header).is_file():
             sys.exit(f"{header} was not installed")

@@ -119,6 +119,26 @@ Status Layout::check_axes() const {
   return Status();
 }
 
+std::string Layout::text() const {
+  std::string text = "shape " + to_text(std::span(shape_).first(dims_));
+  for (const Axis& axis : axes_) {
+    const Placement& placement = axis.placement;
+    text += fmt::format(", {} ({}) ", axis.name, axis.ranks);
+    switch (placement.kind) {
+      case Placement::Kind::kReplicate:
+        text += "replicates";
+        break;
+      case Placement::Kind::kShard:
+        text += fmt::format("shards dim {} {}", placement.dim, placement.split.name());
+        break;
+      case Placement::Kind::kPartial:
+        text += fmt::format("is partial by {}", redop_name(placement.redop));
+        break;
+    }
+  }
+  return text + (order_ == Order::kInnermostFirst ? ", cut innermost first" : ", cut outermost first");
+}
+
 Result<Layout::Cut> Layout::cut(std::size_t dim) const {
   Cut cut;
   append(cut.intervals, {0, shape_[dim]});

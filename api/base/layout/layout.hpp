@@ -83,6 +83,7 @@ class Layout {
   Order order() const { return order_; }
   std::int64_t ranks() const { return ranks_; }   // the product of the axes'; 1 without axes
   std::string axis_text(std::size_t axis) const;  // "axis 1 (tp)"
+  std::string text() const;  // "shape [9, 4], tp (2) shards dim 0 ceil, cut innermost first"
 
   // How far apart two ranks are whose coordinates along the axis differ by 1.
   std::int64_t stride(std::size_t axis) const { return strides_[axis]; }

@@ -346,22 +346,12 @@ std::string UnitFacts::description() const {
       name, module, shard.name, shard.ranks, replicate.name, replicate.ranks, tensor.name, tensor.ranks,
       dtype_text(reduce_dtype), after_forward, parts, divisor, root, whole_in_backward);
   for (const Parameter& p : parameters) {
-    const Layout& layout = p.places.layout();
-    text += fmt::format("parameter \"{}\" of unit \"{}\": {}{}{} as {}, shape {}", p.name, name,
+    text += fmt::format("parameter \"{}\" of unit \"{}\": {}{}{} as {}, {}\n", p.name, name,
                         p.local ? "local, " : "",
                         p.summed_over_tp ? "summed over tp, "
                         : p.trains       ? ""
                                          : "frozen ",
-                        dtype_text(p.dtype), dtype_text(p.whole_dtype),
-                        to_text(std::span(layout.shape()).first(layout.dims())));
-    for (const Layout::Axis& axis : layout.axes())
-      text +=
-          fmt::format(", {} ({}) {}", axis.name, axis.ranks,
-                      axis.placement.kind == Placement::Kind::kShard
-                          ? fmt::format("shards dim {} {}", axis.placement.dim, axis.placement.split.name())
-                          : "replicates");
-    text += layout.order() == Layout::Order::kInnermostFirst ? ", cut innermost first\n"
-                                                             : ", cut outermost first\n";
+                        dtype_text(p.dtype), dtype_text(p.whole_dtype), p.places.layout().text());
   }
   return text;
 }

@@ -5,6 +5,7 @@
 #include "api/base/nodes/choice.hpp"
 #include "api/base/spelling.hpp"
 #include "api/shm/endpoint.hpp"
+#include "daemon/cli/local/numbered.hpp"
 #include "daemon/config/cluster.hpp"
 #include "daemon/config/load.hpp"
 #include "daemon/config/table.hpp"
@@ -23,20 +24,6 @@ namespace {
 constexpr std::uint64_t kTableBytes[] = {8,        1 << 10, 8 << 10,  16 << 10,
                                          64 << 10, 1 << 20, 16 << 20, 256 << 20};
 
-// The number in 1 … last whose name is `text`. `what` says what was named: "'x' is no collective".
-template<class Name>
-OrTrouble<std::int32_t> numbered(const std::string& text, std::int32_t last, Name name,
-                                 const std::string& what) {
-  std::vector<std::string> all;
-  for (std::int32_t i = 1; i <= last; ++i) {
-    if (text == name(i)) return i;
-    all.emplace_back(name(i));
-  }
-  const std::string hint = did_you_mean(closest(text, all));
-  return usage(fmt::format("{}; {} {}", what,
-                           hint.empty() ? "there are:" : hint + " There are:", fmt::join(all, ", ")));
-}
-
 // "all_reduce, all_gather and broadcast"
 std::string those_that_share() {
   std::vector<std::string_view> names;
@@ -51,8 +38,7 @@ OrTrouble<Collective> collective_of(const PlanQuestion& question) {
   const auto op =
       numbered(question.op, kOperations, op_name, fmt::format("'{}' is no collective", question.op));
   if (!op) return tl::unexpected(op.error());
-  const auto dtype = numbered(question.dtype, MUSTER_F8_E5M2, dtype_name,
-                              fmt::format("--dtype '{}' is no dtype", question.dtype));
+  const auto dtype = dtype_named(question.dtype);
   if (!dtype) return tl::unexpected(dtype.error());
   if (!has_data(*op) && question.sized)
     return usage(fmt::format("a {} has no data; leave --count and --dtype out", question.op));

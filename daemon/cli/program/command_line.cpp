@@ -1,6 +1,7 @@
 #include "daemon/cli/program/command_line.hpp"
 
 #include "api/base/bootstrap.hpp"
+#include "api/base/layout/split.hpp"
 #include "api/base/node_limits.hpp"
 #include "api/base/variables.hpp"
 #include "daemon/cli/ask/ask_commands.hpp"
@@ -253,6 +254,32 @@ void add_config(CLI::App& app, Line& line) {
       });
 }
 
+void add_plan_halo(CLI::App* plan, Line& line) {
+  CLI::App* halo =
+      with_json(add(*plan, line, "halo", "Who needs what of whom where a field is cut; needs no daemon",
+                    [&line] { return run_plan_halo(line.halo, line.output()); }),
+                line);
+  HaloQuestion& question = line.halo;
+  const auto numbers = [&](const char* name, std::string& text, const char* what) {
+    return filled(halo->add_option(name, text, what), "NxN")->capture_default_str();
+  };
+  numbers("--shape", question.shape, "Items of the field's dims: 241x480")->required();
+  numbers("--cut", question.cut, "Ranks along each dim: 4x2")->required();
+  numbers("--kernel", question.kernel, "Of the convolution");
+  numbers("--stride", question.stride, "Of the convolution");
+  numbers("--dilation", question.dilation, "Of the kernel");
+  numbers("--pad", question.pad, "Items on both sides");
+  filled(halo->add_option("--pads", question.pads, "zeros, circular, reflect or replicate"))
+      ->capture_default_str();
+  halo->add_flag("--transposed", question.transposed, "A transposed convolution; --pad crops its result");
+  halo->add_flag("--by-dims", question.by_dims,
+                 "One exchange for each dim; else one in all, also with corners");
+  halo->add_option("--dtype", question.dtype, "Of the elements")
+      ->type_name(control::kDtype)
+      ->capture_default_str();
+  whole(halo->add_option("--rank", question.rank, "Only this one"), 0, Split::kRanksMax - 1);
+}
+
 void add_local(CLI::App& app, Line& line) {
   with_json(add(app, line, "env", "Which rank this process would be, and why",
                 [&line] { return run_env(bootstrap::process_environment(), line.output()); }),
@@ -273,6 +300,7 @@ void add_local(CLI::App& app, Line& line) {
       add(*plan, line, "costs", "Measure what parts of a collective cost here, as lines for musterd.yaml",
           [&line] { return run_plan_costs(line.output()); }),
       line);
+  add_plan_halo(plan, line);
   CLI::App* explain = with_address(
       with_json(add(*plan, line, "explain", "Path, algorithm and predicted cost of a collective that is run",
                     [&line] { return run_plan_explain(line.plan, line.address(), line.output()); }),

@@ -7,6 +7,7 @@
 #include "daemon/cli/local/certs_command.hpp"
 #include "daemon/cli/local/checkpoint_command.hpp"
 #include "daemon/cli/local/mesh_command.hpp"
+#include "daemon/cli/local/halo_command.hpp"
 #include "daemon/cli/local/plan_command.hpp"
 #include "daemon/cli/run/run_command.hpp"
 
@@ -49,6 +50,7 @@ struct Line {
   TopOptions top;
   MeshQuestion mesh;
   PlanQuestion plan;
+  HaloQuestion halo;
   RunPlan::Options run;
   double grace = 10;
   bool asks_daemon = false;

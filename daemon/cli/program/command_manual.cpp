@@ -46,6 +46,8 @@ const std::vector<control::Fact>& command_examples() {
        "The groups of eight ranks, two of which share each layer."},
       {"muster plan costs > costs.yaml", "Lines for musterd.yaml, as measured here."},
       {"muster plan explain all_reduce --ranks 8", "Which way a collective goes, and what it should cost."},
+      {"muster plan halo --shape 241x480 --cut 4x2 --kernel 3 --stride 2 --pad 1",
+       "Who needs what of whom where eight ranks cut a field."},
       {"muster checkpoint inspect run", "The checkpoints of a run, and what is in the newest."},
       {"muster checkpoint verify run", "Whether each byte of them is as it was saved."},
       {"muster checkpoint export run -o model.safetensors", "The newest checkpoint of a run as one file."},
