@@ -60,12 +60,13 @@ TWO_NODES = {"MUSTER_TEST_NODES": "2"}
 NO_LONG_VECTORS = "Faulty/*-*OnLongVectors*:*StreamsLarge*"
 
 # Programs of the client's tests whose ranks may be on several nodes.
-CLIENT = ["batch_test", "buffers_test", "checkpoint_test", "collectives_test", "compare_test",
-          "ghosted_test", "groups_test", "interrupt_test", "introspect_test", "lanes_test",
+CLIENT = ["batch_test", "buffers_test", "checkpoint_test", "collectives_test", "compare_test", "ghosted_test",
+          "groups_test", "halo_test", "interrupt_test", "introspect_test", "lanes_test",
           "last_failure_test", "layouts_test", "mesh_calls_test", "objects_test", "offsets_test",
           "open_test", "pieces_test", "recount_test", "refusal_test", "run_test", "session_test",
-          "tags_test", "tensor_parallel_layers_test", "tensor_parallel_test", "units_broadcast_test",
-          "units_rules_test", "units_sets_test", "units_test", "units_unused_test"]
+          "tags_test", "tensor_parallel_layers_test", "tensor_parallel_test",
+          "units_broadcast_test", "units_rules_test", "units_sets_test", "units_test",
+          "units_unused_test"]
 
 PROOFS = [
     *(Proof(f"two-nodes-{name.removesuffix('_test')}", 1, name, TWO_NODES) for name in CLIENT),
@@ -88,6 +89,9 @@ PROOFS = [
     Proof("random-direct", 2, "direct_conformance_test", CASES, "*Random*"),
     Proof("conformance-public", 6, "random_collectives_test", FULL, "*AtEachLength"),
     Proof("random-public", 1, "random_collectives_test", CASES, "*GiveTheBitsOfTheOracle"),
+    Proof("stencils", 2, "base_halo_test", _cases(20_000), "HaloCases*"),
+    Proof("halos", 1, "halo_test", _cases(2_000), "*CarryWhatOneRankWouldRead"),
+    Proof("two-nodes-halos", 1, "halo_test", {**TWO_NODES, **_cases(2_000)}, "*CarryWhatOneRankWouldRead"),
     Proof("redistributions", 1, "redistribution_test", _cases(20_000), "*Any*"),
     Proof("two-nodes-random-public", 2, "random_collectives_test", {**TWO_NODES, **_cases(5_000)},
           "*GiveTheBitsOfTheOracle:*ReduceEveryDtype*"),

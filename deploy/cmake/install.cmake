@@ -96,8 +96,8 @@ if(TARGET muster)
 
   # As sources, to be copied: their Makefile builds them with what is installed.
   set(_examples ${PROJECT_SOURCE_DIR}/api/examples)
-  install(FILES ${_examples}/Makefile ${_examples}/README.md ${_examples}/all_reduce.c ${_examples}/kernels.c
-                ${_examples}/mlp.c ${_examples}/overlap.c ${_examples}/recover.c
+  install(FILES ${_examples}/Makefile ${_examples}/README.md ${_examples}/all_reduce.c ${_examples}/heat.c
+                ${_examples}/kernels.c ${_examples}/mlp.c ${_examples}/overlap.c ${_examples}/recover.c
           DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
   install(DIRECTORY ${_examples}/train_lm DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
           COMPONENT development)

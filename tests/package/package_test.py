@@ -25,7 +25,7 @@ SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/
           ("DOCDIR", "examples/cluster.two-nodes.yaml"), ("DOCDIR", "README.md"), ("DOCDIR", "cluster.md"),
           ("DOCDIR", "concepts.md"), ("DOCDIR", "launchers.md"), ("DOCDIR", "mpi-and-nccl.md"),
           ("DOCDIR", "examples/train_lm/model.cpp"))
-EXAMPLES = ("all_reduce", "overlap", "recover", "kernels", "mlp")
+EXAMPLES = ("all_reduce", "overlap", "recover", "kernels", "mlp", "heat")
 DEFAULTS = {"DATADIR": "share", "MANDIR": "share/man",  # empty in the cache: made from others
             "DOCDIR": "share/doc/muster"}
 FORBIDDEN_NEEDS = ("cuda", "nccl", "ucp", "fabric", "yaml", "dnnl", "openblas", "ssl", "systemd")

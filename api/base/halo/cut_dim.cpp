@@ -26,6 +26,10 @@ Extent CutDim::interior(std::size_t cell) const {
   return {begin, first_where(begin, all.end, [&](std::int64_t o) { return read(o).end > mine.end; })};
 }
 
+bool CutDim::has_ghosts() const {
+  return std::ranges::any_of(computing_, [&](std::size_t cell) { return !own(cell).has(needed(cell)); });
+}
+
 // An empty cell may begin at the item, but does not have it.
 std::size_t CutDim::owner_of(std::int64_t item) const {
   return static_cast<std::size_t>(std::ranges::upper_bound(starts_, item) - starts_.begin()) - 1;

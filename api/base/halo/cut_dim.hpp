@@ -41,6 +41,8 @@ class CutDim {
   Extent held(std::size_t cell) const;      // the least that has own and needed
   Extent interior(std::size_t cell) const;  // the results that read nothing but own items
 
+  bool has_ghosts() const;  // any cell
+
   // They make up what the cell reads, end to end.
   std::vector<Run> runs(std::size_t cell) const;
   // The cells, in rising order, of whose runs this one may be the owner; perhaps itself.

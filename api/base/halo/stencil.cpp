@@ -139,6 +139,18 @@ Result<Stencil> Stencil::gradient() const {
   return stencil;
 }
 
+std::vector<std::size_t> Stencil::phases(Corners corners) const {
+  std::vector<std::size_t> phases;
+  std::size_t phase = 0;
+  for (const Dim& dim : dims_) {
+    if (!dim.cells) continue;
+    if (dim.cells->has_ghosts()) phases.push_back(phase);
+    if (corners == Corners::kByDims) ++phase;
+  }
+  if (corners == Corners::kDirect && phases.size() > 1) phases.resize(1);
+  return phases;
+}
+
 std::string Stencil::text() const {
   std::string text = fmt::format("{}; results {}", items_.text(), results_.text());
   for (std::size_t d = 0; d < dims_.size(); ++d)

@@ -38,6 +38,8 @@ class Stencil {
   const Layout& result() const { return results_; }
   std::size_t layers() const { return layers_; }
   std::string text() const;  // all that ranks must have alike
+  // The phases in which some rank gets something, in rising order: the same on every rank.
+  std::vector<std::size_t> phases(Corners corners) const;
 
   // `rank`: of the layout.
   Result<Halo> halo(std::int64_t rank, Corners corners = Corners::kDirect) const;

@@ -76,16 +76,28 @@ Status SetLanes::mark_step(std::uint64_t step) {
 Result<muster_point> SetLanes::start(muster_plan plan, muster_lane lane,
                                      std::span<const muster_point> waits) {
   Opened& opened = of_class(lane);
-  const muster_lane number = opened.number;
+  auto point = start_after(plan, opened.number, waits);
+  if (point) opened.latest = *point;
+  return point;
+}
+
+Result<muster_point> SetLanes::start_on(muster_plan plan, muster_lane number,
+                                        std::span<const muster_point> waits) {
+  auto point = start_after(plan, number, waits);
+  if (point) latest_elsewhere_[number] = *point;
+  return point;
+}
+
+// Any number of waits.
+Result<muster_point> SetLanes::start_after(muster_plan plan, muster_lane number,
+                                           std::span<const muster_point> waits) {
   std::vector<muster_point> others;
   for (const muster_point wait : waits)
     if (wait != MUSTER_POINT_NONE && !is_on(wait, number)) others.push_back(wait);
   std::span<const muster_point> left = others;
   for (; left.size() > MUSTER_WAITS_MAX; left = left.subspan(MUSTER_WAITS_MAX))
     if (auto joined = start_one(join_, number, left.first(MUSTER_WAITS_MAX)); !joined) return joined;
-  auto point = start_one(plan, number, left);
-  if (point) opened.latest = *point;
-  return point;
+  return start_one(plan, number, left);
 }
 
 Result<muster_point> SetLanes::join(muster_lane lane, std::span<const muster_point> waits) {
@@ -152,6 +164,8 @@ Status SetLanes::reset() {
       lost = Status(Code::kPeerLost, failure.text, failure.culprit_rank);
     MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lane.number)));
   }
+  for (const auto& [lane, latest] : latest_elsewhere_)
+    MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lane)));
   recent_.clear();
   return lost;
 }
@@ -178,6 +192,7 @@ Status SetLanes::drain() {
   Status outcome;
   for (const Opened& lane : lanes_)
     if (lane.latest != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(lane.latest, outcome));
+  for (const auto& [lane, latest] : latest_elsewhere_) MUSTER_RETURN_IF_ERROR(wait(latest, outcome));
   return {};
 }
 

@@ -36,6 +36,12 @@ class SetLanes {
   Status mark_step(std::uint64_t step);
   // `waits`: any number.
   Result<muster_point> start(muster_plan plan, muster_lane lane, std::span<const muster_point> waits);
+  // On a lane of the caller's, by its number: kernels that belong to the set.
+  Result<muster_point> start_on(muster_plan plan, muster_lane number, std::span<const muster_point> waits);
+  // A point on that lane after all of `waits`, and after all that was started on it before.
+  Result<muster_point> join_on(muster_lane number, std::span<const muster_point> waits) {
+    return start_on(join_, number, waits);
+  }
   // A point after all of `waits`: NONE if there are none, the one if there is one.
   Result<muster_point> join(muster_lane lane, std::span<const muster_point> waits);
 
@@ -44,8 +50,8 @@ class SetLanes {
 
   // Waits until all starts have their outcome, whatever it is. Errors: those of the wait itself.
   Status drain();
-  // As above, and lets the lanes run again. Errors: those of a session's end, and interrupts; PEER_LOST if
-  // that stopped a lane, which runs again all the same.
+  // As above, and lets the lanes run again, also those of start_on(). Errors: those of a session's end, and
+  // interrupts; PEER_LOST if that stopped a lane, which runs again all the same.
   Status reset();
   // Meets all members of a group on a lane, once each has got there the cause of the group's failures.
   // Errors: PEER_LOST, and those of reset().
@@ -59,6 +65,7 @@ class SetLanes {
     muster_point latest = MUSTER_POINT_NONE;
   };
   Opened& of_class(muster_lane lane);
+  Result<muster_point> start_after(muster_plan plan, muster_lane number, std::span<const muster_point> waits);
   Result<muster_point> start_one(muster_plan plan, muster_lane number, std::span<const muster_point> waits);
   template<class Call>
   Status with_room(Call&& call);
@@ -67,6 +74,7 @@ class SetLanes {
 
   muster_session* session_;
   std::vector<Opened> lanes_;
+  std::map<muster_lane, muster_point> latest_elsewhere_;  // of start_on()
   std::deque<muster_point> recent_;
   muster_plan join_ = 0;  // a barrier of this rank alone: it does nothing but wait
   Resources plans_;

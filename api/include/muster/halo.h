@@ -64,6 +64,19 @@ typedef struct muster_window {
   int32_t ceil;                     /* POOL: 0 or 1                                                          */
 } muster_window;
 #define MUSTER_WINDOW_INIT {MUSTER_WINDOW_EACH, MUSTER_PAD_ZEROS, 1, 1, 1, 0, 0, 0, 0, 0.0, NULL, 0, 0}
+/* A convolution's window along one dim. */
+static inline muster_window muster_window_convolution(int64_t kernel, int64_t stride, int64_t dilation, int64_t before, int64_t after,
+                                                      muster_pad pad) {
+  muster_window window = MUSTER_WINDOW_INIT;
+  window.kind = MUSTER_WINDOW_CONVOLUTION;
+  window.pad = pad;
+  window.kernel = kernel;
+  window.stride = stride;
+  window.dilation = dilation;
+  window.before = before;
+  window.after = after;
+  return window;
+}
 
 typedef struct muster_stencil_options {
   uint32_t size;
@@ -141,6 +154,99 @@ MUSTER_API muster_status_t muster_stencil_boxes(const muster_stencil* stencil, i
 /* The segments that the rank gets (gives 0), or gives (1): by phase, by peer, and by where it lands, so that both ends count alike. */
 MUSTER_API muster_status_t muster_stencil_segments(const muster_stencil* stencil, int32_t rank, muster_corners corners, int32_t gives,
                                                    muster_segment* segments, size_t capacity, size_t* count);
+
+/* ---- sets of halos --------------------------------------------------------------------------------------------- */
+
+/* The halos of one model: a halo for each place in it where ranks exchange. All members of the group make such a set, with the same
+ * halos in the same order, and start the same ones in the same order. Opaque; used by the session's thread. */
+typedef struct muster_halos muster_halos;
+typedef uint32_t muster_halo; /* an index in its set */
+
+typedef struct muster_halos_options {
+  uint32_t size;
+  muster_group group; /* the ranks of the stencils' layouts, in their order: muster_mesh_group(session, "domain", ...) */
+  const char* name;   /* of the set and its lane, for messages; NULL: "halos". Copied, 47 bytes at most                 */
+} muster_halos_options;
+#define MUSTER_HALOS_OPTIONS_INIT {sizeof(muster_halos_options), MUSTER_GROUP_SELF, NULL}
+
+/* How gradients cross the cuts. */
+typedef int32_t muster_halo_gradients;
+enum {
+  MUSTER_HALO_FORWARD_ONLY = 0,
+  MUSTER_HALO_RETURN = 1, /* those of ghosts go back to their owners, who add them: their own first, then by rank, and of one rank in
+                           * the order of its ghosts. They land in memory of the set, so nothing is overwritten              */
+  MUSTER_HALO_FETCH = 2   /* those of the results that read a rank's items come to it: as a forward exchange of the gradient stencil */
+};
+
+/* Kernels of one pass, as plans (muster_plan_kernel) that start in this order on the halo's lane. The lists are copied; the plans
+ * stay the caller's, and must outlive the halo. */
+typedef struct muster_halo_kernels {
+  const muster_plan* interior; /* they run while ghosts travel. RETURN: they touch no gradient of a ghost                      */
+  const muster_plan* boundary; /* forward and FETCH: they run when ghosts have come. RETURN: they run first, and then the
+                                * gradients of all ghosts are complete                                                         */
+  uint32_t interior_count;
+  uint32_t boundary_count;
+} muster_halo_kernels;
+#define MUSTER_HALO_KERNELS_INIT {NULL, NULL, 0, 0}
+
+typedef struct muster_halo_options {
+  uint32_t size;
+  muster_lane lane;              /* of the kernels                                                                                  */
+  const char* name;              /* for messages and traces; 47 bytes at most. Copied                                               */
+  const muster_stencil* stencil; /* Copied                                                                                          */
+  muster_corners corners;
+  muster_halo_gradients gradients;
+  muster_tensor held;            /* the array that the rank holds: any strides. Its ghosts are written by each forward              */
+  muster_tensor held_gradients;  /* RETURN: of the same shape; F32, BF16 or F16. FETCH: the array that the rank holds of the gradient
+                                  * stencil, with the gradients of its results in it                                                */
+  muster_halo_kernels forward;
+  muster_halo_kernels backward;
+} muster_halo_options;
+#define MUSTER_HALO_OPTIONS_INIT                                                                                            \
+  {                                                                                                                         \
+    sizeof(muster_halo_options), MUSTER_LANE_COMPUTE, NULL, NULL, MUSTER_CORNERS_DIRECT, MUSTER_HALO_FORWARD_ONLY,          \
+        {0, 0, 0, 0, {0}, {0}}, {0, 0, 0, 0, {0}, {0}}, MUSTER_HALO_KERNELS_INIT, MUSTER_HALO_KERNELS_INIT                  \
+  }
+
+typedef struct muster_halos_info {
+  uint32_t size;
+  uint32_t halos;
+  uint64_t forward_bytes_in;   /* from other ranks, in one forward of every halo; likewise below */
+  uint64_t forward_bytes_out;
+  uint64_t backward_bytes_in;
+  uint64_t backward_bytes_out;
+  uint64_t inbox_bytes;        /* memory of the rank where returned gradients land               */
+  uint64_t exchanges;          /* that this rank has started                                     */
+} muster_halos_info;
+#define MUSTER_HALOS_INFO_INIT {sizeof(muster_halos_info), 0, 0, 0, 0, 0, 0, 0}
+
+/* Local: no other rank hears of it before the first start. Errors: BAD_ARGUMENT (a group without this rank, a name), STALE (group). */
+MUSTER_API muster_status_t muster_halos_create(muster_session* session, const muster_halos_options* options, muster_halos** halos);
+/* Waits for what is in flight. NULL is allowed. Errors: BUSY. */
+MUSTER_API muster_status_t muster_halos_destroy(muster_halos* halos);
+MUSTER_API muster_status_t muster_halos_query(muster_halos* halos, muster_halos_info* info);
+/* Add a halo; before the first start. Local. Errors: BAD_ARGUMENT naming halo and field (a layout of another number of ranks than the
+ * group has; an array whose shape is not that of held.length; dtypes), STATE (the set has started), UNSUPPORTED (FETCH where the
+ * stencil has no gradient), NO_RESOURCE. */
+MUSTER_API muster_status_t muster_halo_create(muster_halos* halos, const muster_halo_options* options, muster_halo* halo);
+
+/* Start a halo's forward: its exchange, its interior kernels beside that, and then its boundary kernels. Asynchronous. after: the
+ * point at which the rank's items are there, and the last use of its ghosts is over; NONE: now. *done: the point at which all that has
+ * run, and the neighbours have read: then the array may be written or freed. An array that is computed anew, as where activations are
+ * recomputed, is exchanged again by another forward.
+ *
+ * The first start of a set compares the sets of all ranks, and waits for them: MISMATCH at all of them if these differ, and the
+ * refusal of the first rank that was refused anything (memory, or more than 680 faces: NO_RESOURCE). Then no byte has moved. Later a
+ * rank that fails alone aborts the group, so that the others hear of it; then all call muster_halos_abandon. Errors: BAD_ARGUMENT (no
+ * such halo), those of muster_plan_start, and, at the first start, those of muster_object_gather. */
+MUSTER_API muster_status_t muster_halo_forward(muster_halos* halos, muster_halo halo, muster_point after, muster_point* done);
+/* Start its backward likewise. *done: the point at which the gradients of the rank's own items are whole. Errors: STATE (the halo is
+ * forward only), as above. */
+MUSTER_API muster_status_t muster_halo_backward(muster_halos* halos, muster_halo halo, muster_point after, muster_point* done);
+/* After a failure: end what is in flight, let the lanes run again, also those of the kernels, and meet the other ranks of the
+ * set, who all call it. Then the set can be used again. Before the first start it does nothing. Errors: PEER_LOST (a member is gone:
+ * give the set back), those of waiting. */
+MUSTER_API muster_status_t muster_halos_abandon(muster_halos* halos);
 
 #ifdef __cplusplus
 }

@@ -11,9 +11,6 @@ namespace {
 
 constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 
-Items index_of(const Index& index, std::size_t dims) {
-  return Items(index.begin(), index.begin() + static_cast<std::ptrdiff_t>(dims));
-}
 Items sum(Items one, const Items& other) {
   for (std::size_t d = 0; d < one.size(); ++d) one[d] += other[d];
   return one;
@@ -21,11 +18,6 @@ Items sum(Items one, const Items& other) {
 Items difference(Items one, const Items& other) {
   for (std::size_t d = 0; d < one.size(); ++d) one[d] -= other[d];
   return one;
-}
-
-void each_of(const Box& box, const std::function<void(const Items&)>& visit) {
-  Grid::each(index_of(box.length, box.dims),
-             [&](const Items& i) { visit(sum(i, index_of(box.offset, box.dims))); });
 }
 
 std::int64_t product(const Items& shape) {
@@ -59,6 +51,14 @@ void Grid::each(const Items& shape, const std::function<void(const Items&)>& vis
     visit(at);
     for (d = shape.size(); d > 0 && ++at[d - 1] == shape[d - 1]; --d) at[d - 1] = 0;
   }
+}
+
+Items index_of(const Index& index, std::size_t dims) {
+  return Items(index.begin(), index.begin() + static_cast<std::ptrdiff_t>(dims));
+}
+void each_of(const Box& box, const std::function<void(const Items&)>& visit) {
+  Grid::each(index_of(box.length, box.dims),
+             [&](const Items& i) { visit(sum(i, index_of(box.offset, box.dims))); });
 }
 
 // Where an item is in the array that a rank holds.

@@ -59,12 +59,14 @@ class Played {
   };
   Outcome on(const Stencil& stencil, Corners corners, const Grid& x, const Grid& dy) const;
 
- private:
-  void fetch(const Stencil& stencil, Corners corners, const Grid& dy, Outcome& outcome) const;
-  std::vector<Tap> taps_of(std::size_t dim, std::int64_t result) const;
   // Visits the weight and the item of each tap of a result: items are in coordinates of the dim, pads among
   // them where they are not zeros.
   void each_tap(const Items& result, const std::function<void(const Items&, const Items&)>& visit) const;
+  double weight(const Items& index) const { return weights_.at(index); }
+
+ private:
+  void fetch(const Stencil& stencil, Corners corners, const Grid& dy, Outcome& outcome) const;
+  std::vector<Tap> taps_of(std::size_t dim, std::int64_t result) const;
   std::int64_t real(std::size_t dim, std::int64_t item) const;  // which item a pad repeats
 
   std::vector<Window> windows_;
@@ -72,6 +74,12 @@ class Played {
   Grid weights_;
   std::vector<std::vector<std::vector<Tap>>> taps_;  // by dim and result
 };
+
+// The dims of an index, and an item's index in the array that a rank holds.
+Items index_of(const Index& index, std::size_t dims);
+Items place(const Halo& halo, const Items& item);
+// Visits each item of a box.
+void each_of(const Box& box, const std::function<void(const Items&)>& visit);
 
 // Carries what the ranks of a stencil get. Each rank's array is of its `held` box. Fails the test where the
 // lists of the two ends do not fit each other.
