@@ -90,8 +90,7 @@ std::vector<std::size_t> CutDim::readers(std::size_t cell) const {
     for (std::int64_t i = first; i < end; ++i) readers.push_back(computing_[static_cast<std::size_t>(i)]);
   }
   std::ranges::sort(readers);
-  const auto rest = std::ranges::unique(readers);
-  readers.erase(rest.begin(), rest.end());
+  readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
   return readers;
 }
 
