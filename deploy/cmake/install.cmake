@@ -33,8 +33,8 @@ install(TARGETS muster_network_ofi muster_network_ucx LIBRARY DESTINATION ${MUST
         COMPONENT programs)
 
 set(_headers api/include/muster/muster.h api/include/muster/collectives.h api/include/muster/kernels.h
-    api/include/muster/halo.h api/include/muster/layouts.h api/include/muster/tensor_parallel.h
-    api/include/muster/units.h api/include/muster/checkpoint.h)
+    api/include/muster/field_kernels.h api/include/muster/halo.h api/include/muster/layouts.h
+    api/include/muster/tensor_parallel.h api/include/muster/units.h api/include/muster/checkpoint.h)
 install(FILES ${_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/muster COMPONENT development)
 install(FILES configs/schema/musterd.schema.json configs/schema/cluster.schema.json
         DESTINATION ${CMAKE_INSTALL_DATADIR}/muster/schema COMPONENT programs)

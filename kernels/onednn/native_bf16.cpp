@@ -1,9 +1,10 @@
 #include "kernels/onednn/native_bf16.hpp"
 
+#include "kernels/onednn/objects.hpp"
+
 #include "api/base/assert.hpp"
 
 #include <array>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -30,25 +31,6 @@ std::optional<std::array<std::int64_t, 2>> strides_of(const Matrix& m) {
   return std::nullopt;
 }
 
-struct DnnlDestroyed {
-  void operator()(dnnl_memory_t memory) const { (void)dnnl_memory_destroy(memory); }
-  void operator()(dnnl_primitive_t primitive) const { (void)dnnl_primitive_destroy(primitive); }
-  void operator()(dnnl_primitive_desc_t descriptor) const { (void)dnnl_primitive_desc_destroy(descriptor); }
-  void operator()(dnnl_primitive_attr_t attributes) const { (void)dnnl_primitive_attr_destroy(attributes); }
-  void operator()(dnnl_post_ops_t operations) const { (void)dnnl_post_ops_destroy(operations); }
-};
-template<class Object>
-using DnnlOwned = std::unique_ptr<Object, DnnlDestroyed>;
-
-dnnl_engine_t engine() {
-  static const dnnl_engine_t cpu = [] {
-    dnnl_engine_t e = nullptr;
-    MUSTER_ASSERT(dnnl_engine_create(&e, dnnl_cpu, 0) == dnnl_success);
-    return e;
-  }();
-  return cpu;
-}
-
 dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t columns,
                             const std::array<std::int64_t, 2>& strides, dnnl_data_type_t type) {
   dnnl_memory_desc_t d;
@@ -56,30 +38,6 @@ dnnl_memory_desc_t describe(std::int64_t rows, std::int64_t columns,
   const dnnl_dims_t steps{strides[0], strides[1]};
   MUSTER_ASSERT(dnnl_memory_desc_init_by_strides(&d, 2, sizes, type, steps) == dnnl_success);
   return d;
-}
-
-DnnlOwned<dnnl_memory> memory_of(const dnnl_memory_desc_t& d) {
-  dnnl_memory_t m = nullptr;
-  MUSTER_ASSERT(dnnl_memory_create(&m, &d, engine(), DNNL_MEMORY_NONE) == dnnl_success);
-  return DnnlOwned<dnnl_memory>(m);
-}
-
-// We provide the library's work memory, so that a run allocates nothing. Accumulation adds c before the only
-// rounding.
-DnnlOwned<dnnl_primitive_attr> attributes_of(bool accumulate) {
-  dnnl_primitive_attr_t attributes = nullptr;
-  MUSTER_ASSERT(dnnl_primitive_attr_create(&attributes) == dnnl_success);
-  DnnlOwned<dnnl_primitive_attr> owned(attributes);
-  MUSTER_ASSERT(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user) ==
-                dnnl_success);
-  if (accumulate) {
-    dnnl_post_ops_t operations = nullptr;
-    MUSTER_ASSERT(dnnl_post_ops_create(&operations) == dnnl_success);
-    const DnnlOwned<dnnl_post_ops> owned_operations(operations);
-    MUSTER_ASSERT(dnnl_post_ops_append_sum(operations, 1.0f) == dnnl_success);
-    MUSTER_ASSERT(dnnl_primitive_attr_set_post_ops(attributes, operations) == dnnl_success);
-  }
-  return owned;
 }
 
 // A generated product and the library's names for its operands.
@@ -152,8 +110,7 @@ std::optional<Generated::Key> key_of(const Product& p) {
 // product.
 class ProductCache {
  public:
-  ProductCache() : stream_(create_stream()) { products_.reserve(kRememberedMax); }
-  ~ProductCache() { (void)dnnl_stream_destroy(stream_); }
+  ProductCache() { products_.reserve(kRememberedMax); }
   ProductCache(const ProductCache&) = delete;
   ProductCache& operator=(const ProductCache&) = delete;
 
@@ -168,27 +125,12 @@ class ProductCache {
     oldest = *std::move(made);
     return &oldest;
   }
-  // 64-byte aligned, which is faster for the generated code.
-  void* work(std::size_t bytes) {
-    constexpr std::size_t kAlignment = 64;
-    if (bytes + kAlignment > work_.size()) work_.resize(bytes + kAlignment);
-    void* start = work_.data();
-    std::size_t space = work_.size();
-    return std::align(kAlignment, bytes, start, space);
-  }
-  dnnl_stream_t stream() const { return stream_; }
+  DnnlThread& thread() { return thread_; }
 
  private:
-  static dnnl_stream_t create_stream() {
-    dnnl_stream_t s = nullptr;
-    MUSTER_ASSERT(dnnl_stream_create(&s, engine(), dnnl_stream_default_flags) == dnnl_success);
-    return s;
-  }
-
-  dnnl_stream_t stream_;
+  DnnlThread thread_;
   std::vector<Generated> products_;
   std::size_t next_ = 0;
-  std::vector<std::byte> work_;
 };
 
 }  // namespace
@@ -210,8 +152,8 @@ bool multiply_native_bf16(const Product& p) {
   MUSTER_ASSERT(dnnl_memory_set_data_handle(g->a.get(), p.a.data) == dnnl_success);
   MUSTER_ASSERT(dnnl_memory_set_data_handle(g->b.get(), p.b.data) == dnnl_success);
   MUSTER_ASSERT(dnnl_memory_set_data_handle(g->c.get(), p.c.data) == dnnl_success);
-  MUSTER_ASSERT(dnnl_memory_set_data_handle(g->scratchpad.get(), remembered.work(g->scratchpad_bytes)) ==
-                dnnl_success);
+  MUSTER_ASSERT(dnnl_memory_set_data_handle(g->scratchpad.get(),
+                                            remembered.thread().work(g->scratchpad_bytes)) == dnnl_success);
   std::array<dnnl_exec_arg_t, 5> operands{{{DNNL_ARG_SRC, g->a.get()},
                                            {DNNL_ARG_WEIGHTS, g->b.get()},
                                            {DNNL_ARG_DST, g->c.get()},
@@ -219,9 +161,9 @@ bool multiply_native_bf16(const Product& p) {
                                            {DNNL_ARG_BIAS, g->bias.get()}}};
   if (key->bias) MUSTER_ASSERT(dnnl_memory_set_data_handle(g->bias.get(), p.bias.data) == dnnl_success);
   const int count = key->bias ? 5 : 4;
-  MUSTER_ASSERT(dnnl_primitive_execute(g->primitive.get(), remembered.stream(), count, operands.data()) ==
-                dnnl_success);
-  MUSTER_ASSERT(dnnl_stream_wait(remembered.stream()) == dnnl_success);
+  MUSTER_ASSERT(dnnl_primitive_execute(g->primitive.get(), remembered.thread().stream(), count,
+                                       operands.data()) == dnnl_success);
+  MUSTER_ASSERT(dnnl_stream_wait(remembered.thread().stream()) == dnnl_success);
   return true;
 }
 

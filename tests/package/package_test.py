@@ -121,8 +121,8 @@ def main(arguments):
     work.mkdir()
     run(cmake, "--install", build, "--prefix", work / "first")
     prefix = (work / "first").rename(work / "moved")
-    for header in ("muster.h", "collectives.h", "kernels.h", "halo.h", "layouts.h", "tensor_parallel.h",
-                   "units.h", "checkpoint.h"):
+    for header in ("muster.h", "collectives.h", "kernels.h", "field_kernels.h", "halo.h", "layouts.h",
+                   "tensor_parallel.h", "units.h", "checkpoint.h"):
         if not (prefix / "include" / "muster" / header).is_file():
             sys.exit(f"{header} was not installed")
     soname = soname_of(prefix)

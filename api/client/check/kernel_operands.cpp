@@ -42,6 +42,9 @@ constexpr KernelOperands kKernels[] = {
     {MUSTER_KERNEL_ADAMW, "adamw", 0b1101},
     {MUSTER_KERNEL_DROPOUT_FORWARD, "dropout_forward", 0b10},
     {MUSTER_KERNEL_DROPOUT_BACKWARD, "dropout_backward", 0b10},
+    {MUSTER_KERNEL_CONVOLUTION_FORWARD, "convolution_forward", 0b1000},
+    {MUSTER_KERNEL_CONVOLUTION_DGRAD, "convolution_dgrad", 0b100},
+    {MUSTER_KERNEL_CONVOLUTION_WGRAD, "convolution_wgrad", 0b1100},
 };
 
 }  // namespace

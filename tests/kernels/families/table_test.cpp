@@ -1,6 +1,6 @@
 #include "kernels/table.hpp"
 
-#include <muster/kernels.h>
+#include <muster/field_kernels.h>
 
 #include <set>
 #include <string>
@@ -48,6 +48,9 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
       MUSTER_KERNEL_ADAMW,
       MUSTER_KERNEL_DROPOUT_FORWARD,
       MUSTER_KERNEL_DROPOUT_BACKWARD,
+      MUSTER_KERNEL_CONVOLUTION_FORWARD,
+      MUSTER_KERNEL_CONVOLUTION_DGRAD,
+      MUSTER_KERNEL_CONVOLUTION_WGRAD,
   };
   std::vector<std::int32_t> listed;
   std::set<std::string> names;
@@ -73,6 +76,7 @@ TEST(Table, FindsNothingForANumberThatIsNoKernel) {
 //       ones optional.
 TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
   const muster_tensor t = muster_none();
+  const muster_convolution field = MUSTER_CONVOLUTION_INIT;
   const std::vector<muster_kernel> built{
       muster_copy(t, t),
       muster_fill(t, 0.0),
@@ -106,12 +110,15 @@ TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
       muster_adamw(t, t, t, t, t, muster_adamw_options{0, 0, 0, 0, 0}),
       muster_dropout_forward(t, t, 0.1, 0, 0),
       muster_dropout_backward(t, t, 0.1, 0, 0),
+      muster_convolution_forward(&field, t, t, t, t),
+      muster_convolution_dgrad(&field, t, t, t, 0),
+      muster_convolution_wgrad(&field, t, t, t, t, 0),
   };
   // As the comments of the builders say.
-  const std::set<std::pair<std::int32_t, std::size_t>> optional{{MUSTER_KERNEL_LINEAR_FORWARD, 2},
-                                                                {MUSTER_KERNEL_LINEAR_WGRAD, 3},
-                                                                {MUSTER_KERNEL_LAYER_NORM_FORWARD, 2},
-                                                                {MUSTER_KERNEL_LAYER_NORM_BACKWARD, 7}};
+  const std::set<std::pair<std::int32_t, std::size_t>> optional{
+      {MUSTER_KERNEL_LINEAR_FORWARD, 2},      {MUSTER_KERNEL_LINEAR_WGRAD, 3},
+      {MUSTER_KERNEL_LAYER_NORM_FORWARD, 2},  {MUSTER_KERNEL_LAYER_NORM_BACKWARD, 7},
+      {MUSTER_KERNEL_CONVOLUTION_FORWARD, 2}, {MUSTER_KERNEL_CONVOLUTION_WGRAD, 3}};
   ASSERT_EQ(built.size(), all().size());
   for (std::size_t i = 0; i < built.size(); ++i) {
     const Kernel& row = all()[i];

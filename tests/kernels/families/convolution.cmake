@@ -1,0 +1,4 @@
+muster_test(kernel_convolution_test
+  SOURCES convolution_test.cpp twin/convolution.cpp
+  ON muster::kernels_convolution kernel_fixture
+  LABELS tsan HOT)
