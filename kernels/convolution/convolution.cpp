@@ -6,7 +6,7 @@
 #include "kernels/on_host.hpp"
 #include "kernels/wide.hpp"
 
-#include <muster/kernels.h>
+#include <muster/field_kernels.h>
 
 #include <array>
 #include <vector>

@@ -13,18 +13,23 @@ std::int64_t floor_ratio(Wide number, Wide by) {
   return static_cast<std::int64_t>(quotient - (number % by != 0 && (number < 0) != (by < 0) ? 1 : 0));
 }
 
-// A place between two items.
+// A place between two items: at one of them, or so far on to the next one.
 struct Position {
-  std::int64_t item = 0;  // at it or before it
-  bool between = false;   // it and the next one
+  std::int64_t item = 0;
+  double between = 0;
 };
 Position position_of(Wide number, Wide by) {
   const std::int64_t item = floor_ratio(number, by);
-  return {item, number != Wide{item} * by};
+  return {item, static_cast<double>(number - Wide{item} * by) / static_cast<double>(by)};
 }
 Position position_of(double place) {
   const double item = std::floor(place);
-  return {static_cast<std::int64_t>(item), item != place};
+  return {static_cast<std::int64_t>(item), place - item};
+}
+// The centre of a result, where items have their centres at whole numbers.
+Position centre_of(const Window& w, std::int64_t result, std::int64_t items) {
+  if (w.length == 0) return position_of((static_cast<double>(result) + 0.5) / w.scale - 0.5);
+  return position_of((2 * Wide{result} + 1) * items - w.length, 2 * Wide{w.length});
 }
 
 }  // namespace
@@ -178,42 +183,42 @@ std::int64_t Window::results(std::int64_t items) const {
   }
 }
 
-Extent Window::taps(std::int64_t result, std::int64_t items) const {
+Window::Mix Window::mix(std::int64_t result, std::int64_t items) const {
   const Wide o = result, n = items, m = length;
   const double step = length != 0 ? 0 : 1 / scale;  // items for each result
   const double at = static_cast<double>(result);
   const std::int64_t last = items - 1;
-  const auto around = [&](Position position) {
+  const auto around = [&](Position position) -> Mix {
     const std::int64_t first = std::clamp<std::int64_t>(position.item, 0, last);
-    const bool next = position.between && position.item >= 0;
-    return Extent{first, std::min(first + (next ? 1 : 0), last) + 1};
-  };
-  const auto centre = [&] {  // of the result, where items have their centres at whole numbers
-    return length != 0 ? position_of((2 * o + 1) * n - m, 2 * m) : position_of((at + 0.5) * step - 0.5);
+    return {first, position.item >= 0 && first < last ? position.between : 0};
   };
   switch (kind) {
-    case Kind::kNearest: {
-      const std::int64_t item = length != 0 ? floor_ratio(o * n, m) : position_of(at * step).item;
-      return {std::min(item, last), std::min(item, last) + 1};
-    }
-    case Kind::kNearestExact: {
-      const std::int64_t item =
-          length != 0 ? floor_ratio((2 * o + 1) * n, 2 * m) : position_of((at + 0.5) * step).item;
-      return {std::min(item, last), std::min(item, last) + 1};
-    }
-    case Kind::kLinear:
-      return around(centre());
+    case Kind::kNearest:
+      return {std::min(length != 0 ? floor_ratio(o * n, m) : position_of(at * step).item, last), 0};
+    case Kind::kNearestExact:
+      return {
+          std::min(length != 0 ? floor_ratio((2 * o + 1) * n, 2 * m) : position_of((at + 0.5) * step).item,
+                   last),
+          0};
     case Kind::kLinearAligned: {
       const std::int64_t all = results(items);
       return around(all == 1 ? Position{} : position_of(o * (n - 1), all - 1));
     }
-    case Kind::kCubic: {
-      const std::int64_t item = centre().item;
-      return {std::clamp<std::int64_t>(item - 1, 0, last), std::clamp<std::int64_t>(item + 2, 0, last) + 1};
-    }
     default:
-      return {floor_ratio(o * n, m), static_cast<std::int64_t>(-floor_ratio(-(o + 1) * n, m))};  // area
+      return around(centre_of(*this, result, items));
   }
+}
+
+Extent Window::taps(std::int64_t result, std::int64_t items) const {
+  const std::int64_t last = items - 1;
+  if (kind == Kind::kArea)
+    return {floor_ratio(Wide{result} * items, length), -floor_ratio(-(Wide{result} + 1) * items, length)};
+  if (kind == Kind::kCubic) {
+    const std::int64_t item = centre_of(*this, result, items).item;
+    return {std::clamp<std::int64_t>(item - 1, 0, last), std::clamp<std::int64_t>(item + 2, 0, last) + 1};
+  }
+  const Mix read = mix(result, items);
+  return {read.first, read.first + (read.next > 0 ? 2 : 1)};
 }
 
 Extent Window::reads(const Extent& results, std::int64_t items) const {

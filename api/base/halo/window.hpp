@@ -83,6 +83,13 @@ struct Window {
   // at both ends. Pads of zeros are left out of it.
   Extent reads(const Extent& results, std::int64_t items) const;
 
+  // A result of nearest, nearest_exact, linear, linear_aligned is (1-next)·item[first] + next·item[first+1].
+  struct Mix {
+    std::int64_t first = 0;
+    double next = 0;  // 0: the other item is not read
+  };
+  Mix mix(std::int64_t result, std::int64_t items) const;
+
   // Where the results of the rank begin whose items begin at `start`, by the rule that keeps shards alike
   // from layer to layer: the rank has the results whose windows are centred in its items. 0 for the first,
   // results() for items(). `aligned`: all shards begin at multiples of the stride.

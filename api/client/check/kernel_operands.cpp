@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include <muster/kernels.h>
+#include <muster/field_kernels.h>
 
 namespace muster::client {
 namespace {
@@ -45,6 +45,13 @@ constexpr KernelOperands kKernels[] = {
     {MUSTER_KERNEL_CONVOLUTION_FORWARD, "convolution_forward", 0b1000},
     {MUSTER_KERNEL_CONVOLUTION_DGRAD, "convolution_dgrad", 0b100},
     {MUSTER_KERNEL_CONVOLUTION_WGRAD, "convolution_wgrad", 0b1100},
+    {MUSTER_KERNEL_GROUP_NORM_STATISTICS, "group_norm_statistics", 0b10},
+    {MUSTER_KERNEL_GROUP_NORM_MERGE, "group_norm_merge", 0b10},
+    {MUSTER_KERNEL_GROUP_NORM_FORWARD, "group_norm_forward", 0b10000},
+    {MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS, "group_norm_backward_sums", 0b1110000},
+    {MUSTER_KERNEL_GROUP_NORM_BACKWARD, "group_norm_backward", 0b100000},
+    {MUSTER_KERNEL_INTERPOLATE_FORWARD, "interpolate_forward", 0b10},
+    {MUSTER_KERNEL_INTERPOLATE_BACKWARD, "interpolate_backward", 0b10},
 };
 
 }  // namespace

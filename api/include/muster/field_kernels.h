@@ -9,6 +9,20 @@
 extern "C" {
 #endif
 
+/* Numbers are part of the ABI: append only. */
+enum {
+  MUSTER_KERNEL_CONVOLUTION_FORWARD = 100,
+  MUSTER_KERNEL_CONVOLUTION_DGRAD = 101,
+  MUSTER_KERNEL_CONVOLUTION_WGRAD = 102,
+  MUSTER_KERNEL_GROUP_NORM_STATISTICS = 110,
+  MUSTER_KERNEL_GROUP_NORM_MERGE = 111,
+  MUSTER_KERNEL_GROUP_NORM_FORWARD = 112,
+  MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS = 113,
+  MUSTER_KERNEL_GROUP_NORM_BACKWARD = 114,
+  MUSTER_KERNEL_INTERPOLATE_FORWARD = 120,
+  MUSTER_KERNEL_INTERPOLATE_BACKWARD = 121
+};
+
 /* ---- convolutions ------------------------------------------------------------------------------------------------- */
 
 /* Which part of a field a convolution kernel computes, in 1 to 3 spatial dims. All numbers are of the whole field. So the interior and
@@ -35,9 +49,9 @@ static inline void muster_kernel_convolution(muster_kernel* k, const muster_conv
   for (i = 0; i < 7; ++i)
     for (d = 0; d < 3; ++d) muster_kernel_int(k, lists[i][d]);
 }
-/* In the box, y[n, o..., k] = bias[k] + sum over taps and channels of w[k, tap..., c] · x[n, o·stride-before+dilation·tap..., c]. The rest
- * of y stays. x [N, items..., C], w [K, kernel..., C/groups], bias (opt) [K], y [N, results..., K]: channels last. Fastest where C and K
- * lie end to end in memory, and the box has whole rows of x and y along all spatial dims but the outermost. */
+/* In the box, y[n, o..., k] = bias[k] + sum over taps and channels of w[k, tap..., c] · x[n, o·stride-before+dilation·tap..., c]. The
+ * rest of y stays. x [N, items..., C], w [K, kernel..., C/groups], bias (opt) [K], y [N, results..., K]: channels last. Fastest where C
+ * and K lie end to end in memory, and the box has whole rows of x and y along all spatial dims but the outermost. */
 static inline muster_kernel muster_convolution_forward(const muster_convolution* c, muster_tensor x, muster_tensor w, muster_tensor bias,
                                                        muster_tensor y) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_CONVOLUTION_FORWARD);
@@ -68,6 +82,116 @@ static inline muster_kernel muster_convolution_wgrad(const muster_convolution* c
   muster_kernel_operand(&k, dw);
   muster_kernel_operand(&k, dbias);
   muster_kernel_convolution(&k, c, accumulate);
+  return k;
+}
+
+/* ---- group norm ---------------------------------------------------------------------------------------------------- */
+
+/* Group norm of a field whose items are cut over ranks; channels come last. Three steps, forward and backward: each rank's own numbers,
+ * their exchange, and a pass over own items.
+ *
+ *   group_norm_statistics, an all-gather of `statistics` over the ranks that cut the items, group_norm_merge, group_norm_forward
+ *   group_norm_backward_sums, an all-reduce (SUM) of `sums` over them, group_norm_backward
+ *
+ * Nothing is lost where values are large beside what they differ by: statistics are the count, the mean and the squared deviations from
+ * it, in F64, and are merged in the order of ranks. An empty shard counts nothing. */
+
+/* statistics [N, G, 3] (F64) = of each sample and group: how many elements, their mean, the sum of squared deviations from it.
+ * x [N, items..., C], C a multiple of G. */
+static inline muster_kernel muster_group_norm_statistics(muster_tensor x, muster_tensor statistics) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_GROUP_NORM_STATISTICS);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, statistics);
+  return k;
+}
+/* merged [N, G, 3] (F64) = of the whole field: mean, 1/sqrt(variance + epsilon), and how many elements. all [ranks, N, G, 3]. */
+static inline muster_kernel muster_group_norm_merge(muster_tensor all, muster_tensor merged, double epsilon) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_GROUP_NORM_MERGE);
+  muster_kernel_operand(&k, all);
+  muster_kernel_operand(&k, merged);
+  muster_kernel_real(&k, epsilon);
+  return k;
+}
+/* y = (x - mean)·rstd·weight + bias. weight and bias (opt) [C], as x. y may be x. */
+static inline muster_kernel muster_group_norm_forward(muster_tensor x, muster_tensor merged, muster_tensor weight, muster_tensor bias,
+                                                      muster_tensor y) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_GROUP_NORM_FORWARD);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, merged);
+  muster_kernel_operand(&k, weight);
+  muster_kernel_operand(&k, bias);
+  muster_kernel_operand(&k, y);
+  return k;
+}
+/* sums [N, G, 2] (F64) = over own items: dy·weight, and dy·weight·(x - mean)·rstd. dweight and dbias (opt) [C], F32 or as x: over own
+ * items, so ranks' add up to the whole field's. */
+static inline muster_kernel muster_group_norm_backward_sums(muster_tensor dy, muster_tensor x, muster_tensor merged, muster_tensor weight,
+                                                            muster_tensor sums, muster_tensor dweight, muster_tensor dbias,
+                                                            int accumulate) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS);
+  muster_kernel_operand(&k, dy);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, merged);
+  muster_kernel_operand(&k, weight);
+  muster_kernel_operand(&k, sums);
+  muster_kernel_operand(&k, dweight);
+  muster_kernel_operand(&k, dbias);
+  muster_kernel_int(&k, accumulate);
+  return k;
+}
+/* dx, from the sums of all ranks. dx may be dy. */
+static inline muster_kernel muster_group_norm_backward(muster_tensor dy, muster_tensor x, muster_tensor merged, muster_tensor weight,
+                                                       muster_tensor sums, muster_tensor dx) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_GROUP_NORM_BACKWARD);
+  muster_kernel_operand(&k, dy);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, merged);
+  muster_kernel_operand(&k, weight);
+  muster_kernel_operand(&k, sums);
+  muster_kernel_operand(&k, dx);
+  return k;
+}
+
+/* ---- interpolation -------------------------------------------------------------------------------------------------- */
+
+/* Which part of an interpolated field a kernel computes, in 1 to 3 spatial dims. All numbers are of the whole field, so a rank takes the
+ * same items with the same weights as one rank would. Entries from the number of spatial dims on stay as in INIT. */
+typedef struct muster_interpolation {
+  int32_t mode;        /* MUSTER_WINDOW_NEAREST (5), NEAREST_EXACT (6), LINEAR (7) or LINEAR_ALIGNED (8) of halo.h, in all dims */
+  int64_t items[3];    /* of the field                                                                                      */
+  int64_t results[3];  /* of its interpolation; 0: as scale says                                                           */
+  double scale[3];     /* results for each item, rounded down; 0: as results says                                          */
+  int64_t x_offset[3]; /* the item with which x, or dx, begins                                                             */
+  int64_t y_offset[3]; /* the result with which y, or dy, begins                                                           */
+  int64_t offset[3];   /* the box that is computed: of results; BACKWARD: of items                                         */
+  int64_t length[3];
+} muster_interpolation;
+#define MUSTER_INTERPOLATION_INIT {5, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}
+
+static inline void muster_kernel_interpolation(muster_kernel* k, const muster_interpolation* n, int accumulate) {
+  const int64_t* const lists[6] = {n->items, n->results, n->x_offset, n->y_offset, n->offset, n->length};
+  int i, d;
+  muster_kernel_int(k, n->mode);
+  muster_kernel_int(k, accumulate);
+  for (i = 0; i < 6; ++i)
+    for (d = 0; d < 3; ++d) muster_kernel_int(k, lists[i][d]);
+  for (d = 0; d < 3; ++d) muster_kernel_real(k, n->scale[d]);
+}
+/* In the box, y = the interpolation of x; the rest of y stays. x [N, items..., C], y [N, results..., C]. */
+static inline muster_kernel muster_interpolate_forward(const muster_interpolation* n, muster_tensor x, muster_tensor y) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_INTERPOLATE_FORWARD);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, y);
+  muster_kernel_interpolation(&k, n, 0);
+  return k;
+}
+/* In the box, dx = what the results of dy give to these items. */
+static inline muster_kernel muster_interpolate_backward(const muster_interpolation* n, muster_tensor dy, muster_tensor dx,
+                                                        int accumulate) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_INTERPOLATE_BACKWARD);
+  muster_kernel_operand(&k, dy);
+  muster_kernel_operand(&k, dx);
+  muster_kernel_interpolation(&k, n, accumulate);
   return k;
 }
 

@@ -51,6 +51,13 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
       MUSTER_KERNEL_CONVOLUTION_FORWARD,
       MUSTER_KERNEL_CONVOLUTION_DGRAD,
       MUSTER_KERNEL_CONVOLUTION_WGRAD,
+      MUSTER_KERNEL_GROUP_NORM_STATISTICS,
+      MUSTER_KERNEL_GROUP_NORM_MERGE,
+      MUSTER_KERNEL_GROUP_NORM_FORWARD,
+      MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS,
+      MUSTER_KERNEL_GROUP_NORM_BACKWARD,
+      MUSTER_KERNEL_INTERPOLATE_FORWARD,
+      MUSTER_KERNEL_INTERPOLATE_BACKWARD,
   };
   std::vector<std::int32_t> listed;
   std::set<std::string> names;
@@ -77,6 +84,7 @@ TEST(Table, FindsNothingForANumberThatIsNoKernel) {
 TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
   const muster_tensor t = muster_none();
   const muster_convolution field = MUSTER_CONVOLUTION_INIT;
+  const muster_interpolation interpolated = MUSTER_INTERPOLATION_INIT;
   const std::vector<muster_kernel> built{
       muster_copy(t, t),
       muster_fill(t, 0.0),
@@ -113,12 +121,22 @@ TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
       muster_convolution_forward(&field, t, t, t, t),
       muster_convolution_dgrad(&field, t, t, t, 0),
       muster_convolution_wgrad(&field, t, t, t, t, 0),
+      muster_group_norm_statistics(t, t),
+      muster_group_norm_merge(t, t, 1e-5),
+      muster_group_norm_forward(t, t, t, t, t),
+      muster_group_norm_backward_sums(t, t, t, t, t, t, t, 0),
+      muster_group_norm_backward(t, t, t, t, t, t),
+      muster_interpolate_forward(&interpolated, t, t),
+      muster_interpolate_backward(&interpolated, t, t, 0),
   };
   // As the comments of the builders say.
   const std::set<std::pair<std::int32_t, std::size_t>> optional{
-      {MUSTER_KERNEL_LINEAR_FORWARD, 2},      {MUSTER_KERNEL_LINEAR_WGRAD, 3},
-      {MUSTER_KERNEL_LAYER_NORM_FORWARD, 2},  {MUSTER_KERNEL_LAYER_NORM_BACKWARD, 7},
-      {MUSTER_KERNEL_CONVOLUTION_FORWARD, 2}, {MUSTER_KERNEL_CONVOLUTION_WGRAD, 3}};
+      {MUSTER_KERNEL_LINEAR_FORWARD, 2},           {MUSTER_KERNEL_LINEAR_WGRAD, 3},
+      {MUSTER_KERNEL_LAYER_NORM_FORWARD, 2},       {MUSTER_KERNEL_LAYER_NORM_BACKWARD, 7},
+      {MUSTER_KERNEL_CONVOLUTION_FORWARD, 2},      {MUSTER_KERNEL_CONVOLUTION_WGRAD, 3},
+      {MUSTER_KERNEL_GROUP_NORM_FORWARD, 2},       {MUSTER_KERNEL_GROUP_NORM_FORWARD, 3},
+      {MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS, 3}, {MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS, 5},
+      {MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS, 6}, {MUSTER_KERNEL_GROUP_NORM_BACKWARD, 3}};
   ASSERT_EQ(built.size(), all().size());
   for (std::size_t i = 0; i < built.size(); ++i) {
     const Kernel& row = all()[i];
