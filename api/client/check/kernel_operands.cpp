@@ -52,6 +52,8 @@ constexpr KernelOperands kKernels[] = {
     {MUSTER_KERNEL_GROUP_NORM_BACKWARD, "group_norm_backward", 0b100000},
     {MUSTER_KERNEL_INTERPOLATE_FORWARD, "interpolate_forward", 0b10},
     {MUSTER_KERNEL_INTERPOLATE_BACKWARD, "interpolate_backward", 0b10},
+    {MUSTER_KERNEL_SUM_OVER, "sum_over", 0b10},
+    {MUSTER_KERNEL_SPREAD, "spread", 0b10},
 };
 
 }  // namespace

@@ -20,7 +20,9 @@ enum {
   MUSTER_KERNEL_GROUP_NORM_BACKWARD_SUMS = 113,
   MUSTER_KERNEL_GROUP_NORM_BACKWARD = 114,
   MUSTER_KERNEL_INTERPOLATE_FORWARD = 120,
-  MUSTER_KERNEL_INTERPOLATE_BACKWARD = 121
+  MUSTER_KERNEL_INTERPOLATE_BACKWARD = 121,
+  MUSTER_KERNEL_SUM_OVER = 130,
+  MUSTER_KERNEL_SPREAD = 131
 };
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------- */
@@ -192,6 +194,30 @@ static inline muster_kernel muster_interpolate_backward(const muster_interpolati
   muster_kernel_operand(&k, dy);
   muster_kernel_operand(&k, dx);
   muster_kernel_interpolation(&k, n, accumulate);
+  return k;
+}
+
+/* ---- sums and means over dims ---------------------------------------------------------------------------------------- */
+
+/* sums = scale · sum of x over the dims in which sums has size 1; other sizes are equal. x F32, BF16 or F64, sums F32 or F64; added in
+ * F64. A mean over items that are cut over ranks is this with scale 1, an all-reduce, and a division by the number of items of the whole
+ * field: an empty shard counts nothing. */
+static inline muster_kernel muster_sum_over(muster_tensor x, muster_tensor sums, double scale, int accumulate) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_SUM_OVER);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, sums);
+  muster_kernel_real(&k, scale);
+  muster_kernel_int(&k, accumulate);
+  return k;
+}
+/* y = scale · x, where x has size 1 in the dims over which it is spread; its gradient is muster_sum_over, and the other way. x F32, BF16
+ * or F64, y F32 or BF16. */
+static inline muster_kernel muster_spread(muster_tensor x, muster_tensor y, double scale, int accumulate) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_SPREAD);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, y);
+  muster_kernel_real(&k, scale);
+  muster_kernel_int(&k, accumulate);
   return k;
 }
 

@@ -58,6 +58,8 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
       MUSTER_KERNEL_GROUP_NORM_BACKWARD,
       MUSTER_KERNEL_INTERPOLATE_FORWARD,
       MUSTER_KERNEL_INTERPOLATE_BACKWARD,
+      MUSTER_KERNEL_SUM_OVER,
+      MUSTER_KERNEL_SPREAD,
   };
   std::vector<std::int32_t> listed;
   std::set<std::string> names;
@@ -128,6 +130,8 @@ TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
       muster_group_norm_backward(t, t, t, t, t, t),
       muster_interpolate_forward(&interpolated, t, t),
       muster_interpolate_backward(&interpolated, t, t, 0),
+      muster_sum_over(t, t, 1.0, 0),
+      muster_spread(t, t, 1.0, 0),
   };
   // As the comments of the builders say.
   const std::set<std::pair<std::int32_t, std::size_t>> optional{

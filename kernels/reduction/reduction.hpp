@@ -1,0 +1,14 @@
+// Sums over chosen dims of a view, and their gradient: a view spread over dims.
+#pragma once
+
+#include <span>
+
+#include "kernels/kernel.hpp"
+
+namespace muster::kernels::reduction {
+
+// Rows in order of op. Parts are ranges of what is kept, each computed by one thread in one order, so its
+// bits do not depend on how many workers there are.
+std::span<const Kernel> rows();
+
+}  // namespace muster::kernels::reduction
