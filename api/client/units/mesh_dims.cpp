@@ -50,8 +50,10 @@ Result<std::vector<std::string_view>> dims_that_cut(muster_session* session,
   for (const Layout::Axis& axis : parameter.places.layout().axes()) {
     if (axis.placement.kind != Placement::Kind::kShard || axis.ranks == 1) continue;
     muster_group group = MUSTER_GROUP_SELF;
-    MUSTER_RETURN_IF_ERROR(status_of(muster_mesh_group(session, axis.name.c_str(), &group)));
-    std::int64_t ranks = 1;  // of the dims that the axis has
+    const muster_status_t named = muster_mesh_group(session, axis.name.c_str(), &group);
+    const bool is_of_mesh = named != MUSTER_ERR_NOT_FOUND && named != MUSTER_ERR_BAD_ARGUMENT;
+    if (is_of_mesh) MUSTER_RETURN_IF_ERROR(status_of(named));
+    std::int64_t ranks = is_of_mesh ? 1 : 0;  // of the dims that the axis has
     for (const char* dim : kStageDims) {
       std::int32_t size = 1;
       muster_group along = MUSTER_GROUP_SELF;
