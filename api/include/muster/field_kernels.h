@@ -43,6 +43,7 @@ typedef struct muster_convolution {
 } muster_convolution;
 #define MUSTER_CONVOLUTION_INIT {1, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}
 
+/* Appends the numbers of c to the ints of k; for the builders below. */
 static inline void muster_kernel_convolution(muster_kernel* k, const muster_convolution* c, int accumulate) {
   const int64_t* const lists[7] = {c->stride, c->dilation, c->before, c->x_offset, c->y_offset, c->offset, c->length};
   int i, d;
@@ -170,6 +171,7 @@ typedef struct muster_interpolation {
 } muster_interpolation;
 #define MUSTER_INTERPOLATION_INIT {5, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}}
 
+/* Appends the numbers of n to the ints and the reals of k; for the builders below. */
 static inline void muster_kernel_interpolation(muster_kernel* k, const muster_interpolation* n, int accumulate) {
   const int64_t* const lists[6] = {n->items, n->results, n->x_offset, n->y_offset, n->offset, n->length};
   int i, d;
