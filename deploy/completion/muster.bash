@@ -4,7 +4,7 @@
 _muster_commands() {
   case $1 in
   'muster') echo 'run status jobs groups hang flight top doctor token end trace version upgrade shutdown env mesh plan checkpoint certs config' ;;
-  'muster plan') echo 'costs explain' ;;
+  'muster plan') echo 'costs halo explain' ;;
   'muster checkpoint') echo 'inspect verify export import' ;;
   'muster certs') echo 'init node check' ;;
   'muster config') echo 'check show explain schema' ;;
@@ -33,6 +33,7 @@ _muster_options() {
   'muster mesh') echo '-h --help --json --world --mesh --flatten --config --job --manifest' ;;
   'muster plan') echo '-h --help' ;;
   'muster plan costs') echo '-h --help --json' ;;
+  'muster plan halo') echo '-h --help --json --shape --cut --kernel --stride --dilation --pad --pads --transposed --by-dims --dtype --rank' ;;
   'muster plan explain') echo '-h --help --json --endpoint --timeout --ranks --dtype --count --world --cores --shared --nodes --config' ;;
   'muster checkpoint') echo '-h --help' ;;
   'muster checkpoint inspect') echo '-h --help --json' ;;
@@ -117,6 +118,15 @@ _muster_kind() {
   'muster mesh --flatten') echo 'NONE' ;;
   'muster mesh --config') echo 'FILE' ;;
   'muster mesh --job') echo 'NONE' ;;
+  'muster plan halo --shape') echo 'NONE' ;;
+  'muster plan halo --cut') echo 'NONE' ;;
+  'muster plan halo --kernel') echo 'NONE' ;;
+  'muster plan halo --stride') echo 'NONE' ;;
+  'muster plan halo --dilation') echo 'NONE' ;;
+  'muster plan halo --pad') echo 'NONE' ;;
+  'muster plan halo --pads') echo 'NONE' ;;
+  'muster plan halo --dtype') echo 'DTYPE' ;;
+  'muster plan halo --rank') echo 'NONE' ;;
   'muster plan explain --endpoint') echo 'FILE' ;;
   'muster plan explain --timeout') echo 'NONE' ;;
   'muster plan explain 0') echo 'OP' ;;
