@@ -1,5 +1,7 @@
 #include "kernels/convolution/geometry.hpp"
 
+#include "api/base/halo/window.hpp"
+
 #include <algorithm>
 
 namespace muster::kernels::convolution {
@@ -8,13 +10,6 @@ namespace {
 // Each tile brings the weights into the library's order, which takes the time of some hundred operations
 // each.
 constexpr double kOperationsPerWeight = 2000;
-
-std::int64_t floor_divided(std::int64_t number, std::int64_t by) {
-  return number / by - (number % by < 0 ? 1 : 0);
-}
-std::int64_t ceil_divided(std::int64_t number, std::int64_t by) {
-  return -floor_divided(-number, by);
-}
 
 }  // namespace
 
@@ -47,41 +42,19 @@ Geometry Geometry::of(const Args& args, const Tensor& x, const Tensor& w, const 
   return g;
 }
 
-Geometry::Part Geometry::results(const Region& wanted) const {
+Geometry::Part Geometry::part(const Region& items, const Region& results) const {
   Part part;
   part.problem = {dims, channels, outputs, groups, {}, {}, kernel, stride, dilation, {}, {}, false};
   for (std::size_t d = 0; d < dims; ++d) {
-    // Results whose windows have an item of the array.
-    const std::int64_t first = floor_divided(source.begin[d] + before[d] - span(d), stride[d]) + 1;
-    const std::int64_t last = floor_divided(source.end[d] - 1 + before[d], stride[d]);
-    part.result.begin[d] = std::max(wanted.begin[d], first);
-    part.result.end[d] = std::min(wanted.end[d], last + 1);
+    // Results whose windows have one of the items.
+    const std::int64_t first = halo::floor_divided(items.begin[d] + before[d] - span(d), stride[d]) + 1;
+    const std::int64_t last = halo::floor_divided(items.end[d] - 1 + before[d], stride[d]);
+    part.result.begin[d] = std::max(results.begin[d], first);
+    part.result.end[d] = std::min(results.end[d], last + 1);
     const std::int64_t low = part.result.begin[d] * stride[d] - before[d];
     const std::int64_t high = (part.result.end[d] - 1) * stride[d] - before[d] + span(d);
-    part.source.begin[d] = std::max(low, source.begin[d]);
-    part.source.end[d] = std::min(high, source.end[d]);
-    part.problem.before[d] = part.source.begin[d] - low;
-    part.problem.after[d] = high - part.source.end[d];
-    part.problem.source[d] = part.source.end[d] - part.source.begin[d];
-    part.problem.result[d] = part.result.end[d] - part.result.begin[d];
-  }
-  part.empty = part.result.empty(dims) || part.source.empty(dims);
-  return part;
-}
-
-Geometry::Part Geometry::items(const Region& wanted) const {
-  Part part;
-  part.problem = {dims, channels, outputs, groups, {}, {}, kernel, stride, dilation, {}, {}, false};
-  for (std::size_t d = 0; d < dims; ++d) {
-    // Results of the array whose windows have a wanted item.
-    const std::int64_t first = ceil_divided(wanted.begin[d] + before[d] - span(d) + 1, stride[d]);
-    const std::int64_t last = floor_divided(wanted.end[d] - 1 + before[d], stride[d]);
-    part.result.begin[d] = std::max(result.begin[d], first);
-    part.result.end[d] = std::min(result.end[d], last + 1);
-    const std::int64_t low = part.result.begin[d] * stride[d] - before[d];
-    const std::int64_t high = (part.result.end[d] - 1) * stride[d] - before[d] + span(d);
-    part.source.begin[d] = std::max(low, wanted.begin[d]);
-    part.source.end[d] = std::min(high, wanted.end[d]);
+    part.source.begin[d] = std::max(low, items.begin[d]);
+    part.source.end[d] = std::min(high, items.end[d]);
     part.problem.before[d] = part.source.begin[d] - low;
     part.problem.after[d] = high - part.source.end[d];
     part.problem.source[d] = part.source.end[d] - part.source.begin[d];

@@ -46,13 +46,18 @@ struct Geometry {
     Region source, result;
     bool empty = false;
   };
-  Part results(const Region& wanted) const;  // computes results
-  Part items(const Region& wanted) const;    // computes gradients of items
+  // Wanted results, from the items of the array; and wanted items' gradients, from the results of the array.
+  Part results(const Region& wanted) const { return part(source, wanted); }
+  Part items(const Region& wanted) const { return part(wanted, result); }
 
   // Rows of the box along the outermost spatial dim that make a tile of about so many operations.
   std::int64_t tile_rows(std::int64_t operations) const;
   std::uint32_t tiles(std::int64_t operations) const;  // of one sample
   Region tile(std::int64_t rows, std::uint32_t number) const;
+
+ private:
+  // Those of the items and results that have a window in common.
+  Part part(const Region& items, const Region& results) const;
 };
 
 }  // namespace muster::kernels::convolution

@@ -11,17 +11,12 @@ using muster::Code;
 using muster::failure;
 using muster::Result;
 using muster::Status;
+using muster::client::check_session;
 using muster::client::guarded;
 using muster::client::HaloGroup;
 using muster::client::status_of;
 
 namespace {
-
-// Why no call of the session can succeed any more.
-Status check_session(muster_session* session) {
-  muster_session_info info = MUSTER_SESSION_INFO_INIT;
-  return status_of(muster_session_query(session, &info));
-}
 
 template<class F>
 muster_status_t with_halos(muster_halos* halos, F&& body) noexcept {
@@ -47,9 +42,7 @@ muster_status_t start(muster_halos* halos, muster_halo halo, muster_point* done,
 // Names are sites of exchanges, which have 47 bytes at most.
 Status check_name(const char* what, const char* name) {
   const std::string_view text = name;
-  if (!text.empty() && text.size() < 48 &&
-      std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < 32; }))
-    return {};
+  if (muster::client::is_site(text)) return {};
   return failure(Code::kBadArgument,
                  "{} has a name of {} bytes; 1 to 47 are possible, and no control characters", what,
                  text.size());

@@ -18,6 +18,7 @@ using muster::Code;
 using muster::failure;
 using muster::Status;
 using Figure = muster::client::GradientTotal::Figure;
+using muster::client::check_session;
 using muster::client::guarded;
 using muster::client::status_of;
 using AfterForward = muster::shard::UnitSchedule::AfterForward;
@@ -25,12 +26,6 @@ using BackwardEnd = muster::shard::UnitSchedule::BackwardEnd;
 using Pass = muster::shard::UnitSchedule::Pass;
 
 namespace {
-
-// Why no call of the session can succeed any more.
-Status check_session(muster_session* session) {
-  muster_session_info info = MUSTER_SESSION_INFO_INIT;
-  return status_of(muster_session_query(session, &info));
-}
 
 void show(muster_units& units) {
   const muster::shm::UnitFigures figures = units.figures();
@@ -80,9 +75,7 @@ Status check_flags(const char* what, std::uint32_t flags, std::uint32_t known) {
 Status check_name(const char* what, const char* name) {
   if (name == nullptr || *name == '\0') return failure(Code::kBadArgument, "{} has no name", what);
   const std::string_view text = name;
-  if (text.size() < 48 &&
-      std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < 32; }))
-    return {};
+  if (muster::client::is_site(text)) return {};
   return failure(Code::kBadArgument,
                  "{} has a name of {} bytes; at most 47 are possible, and no control characters", what,
                  text.size());

@@ -16,6 +16,16 @@ muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call) 
   return code;
 }
 
+Status check_session(muster_session* session) {
+  muster_session_info info = MUSTER_SESSION_INFO_INIT;
+  return status_of(muster_session_query(session, &info));
+}
+
+bool is_site(std::string_view text) {
+  return !text.empty() && text.size() < 48 &&
+         std::ranges::none_of(text, [](char c) { return static_cast<unsigned char>(c) < 32; });
+}
+
 Result<std::vector<std::int32_t>> ranks_of(muster_session* session, muster_group group) {
   std::size_t count = 0;
   MUSTER_RETURN_IF_ERROR(status_of(muster_group_ranks(session, group, nullptr, 0, &count)));

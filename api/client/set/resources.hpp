@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace muster::client {
@@ -20,6 +21,13 @@ inline Status status_of(muster_status_t code) {
 // Repeats a call as long as it returns BUSY, for some seconds. For a start that has failed has its outcome a
 // moment before the daemon has given it up.
 muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call);
+
+// Why no call of the session can succeed any more.
+Status check_session(muster_session* session);
+
+// Whether the text may name a place in a program, in messages and traces: 1 to 47 bytes without control
+// characters.
+bool is_site(std::string_view text);
 
 // The world ranks of a group, in its order. Asks the daemon the first time. Errors: those of
 // muster_group_ranks.

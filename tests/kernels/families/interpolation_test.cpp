@@ -171,7 +171,7 @@ TEST(Interpolation, IsThatOfTheWholeFieldFromWhatThePlannerSays) {
           expect_close(to.values(), p.rows_of(y, results, true),
                        {4e-7 + (dtype == MUSTER_BF16 ? 1e-2 : 0), half_ulp(dtype) * 1.01});
           OwnedTensor given(dtype, p.shape(results, true), in, p.rows_of(dy, results, true));
-          OwnedTensor back(MUSTER_F32 == dtype ? dtype : dtype, p.shape(held, false), in,
+          OwnedTensor back(dtype, p.shape(held, false), in,
                            Values(static_cast<std::size_t>(from.count()), 1.0));
           run_in_any_order(row(MUSTER_KERNEL_INTERPOLATE_BACKWARD),
                            p.args(given.view(), back.view(), held, results, held, false, 1), {&back});
