@@ -84,8 +84,7 @@ TEST_P(EachContainer, HarmNothingByTheMountedFolder) {
 }
 
 // Goal:   a process of the daemon's own user gets none of its descriptors by the handle that the socket
-// gives.
-//         In a container the kernel asks the same: whether it might ptrace the daemon.
+//         gives. In a container the kernel asks the same: whether it might ptrace the daemon.
 TEST_F(Containers, TakeNoDescriptorOfADaemonOfTheirUser) {
   const std::string place = folder_.path() + "/users", socket = place + "/ranks/musterd.sock";
   std::filesystem::create_directory(place);

@@ -435,8 +435,7 @@ TEST_F(Halos, NameWhatIsWrongWithAHalo) {
 }
 
 // Goal:   a rank that leaves in the middle is named at the others, within the job's deadline; and where a
-// group
-//         was aborted, all meet again, and the next exchange is right.
+//         group was aborted, all meet again, and the next exchange is right.
 TEST_F(Halos, HearOfARankThatLeavesAndGoOnAfterAnAbort) {
   with_ranks(3, [&](Member& member) {
     const muster_stencil stencil = rows(member);

@@ -158,8 +158,7 @@ double tolerance_of(std::int64_t terms, muster_dtype dtype) {
 }
 
 // Goal:   a box of a rank's part, computed from what the rank holds, is what one rank computes of the whole
-// field;
-//         whole numbers are equal to the bit. The rest of the outputs stays.
+//         field; whole numbers are equal to the bit. The rest of the outputs stays.
 TEST(Convolution, ComputesABoxOfTheWholeField) {
   const std::uint64_t cases = muster::test::property_cases(400);
   for (std::uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
@@ -214,8 +213,7 @@ TEST(Convolution, ComputesABoxOfTheWholeField) {
 }
 
 // Goal:   likewise gradients of items from the results that a rank holds, and of weights over its own
-// results,
-//         which add up over ranks; each replaces, or adds.
+//         results, which add up over ranks; each replaces, or adds.
 TEST(Convolution, HasTheGradientsOfTheWholeField) {
   const std::uint64_t cases = muster::test::property_cases(400);
   for (std::uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
@@ -341,8 +339,7 @@ class RandomField {
 };
 
 // Goal:   random f32: rows of the forward pass from what a rank holds, in one launch or as interior and
-// boundaries,
-//         and rows of the gradient from fetched results, are those of one rank to the bit.
+//         boundaries, and rows of the gradient from fetched results, are those of one rank to the bit.
 TEST(Convolution, GivesTheBitsOfOneRankHoweverRowsAreCut) {
   for (const BitCase& c : {BitCase{3, 16, 3, 1, 1}, BitCase{5, 17, 3, 1, 1}, BitCase{16, 32, 3, 2, 1},
                            BitCase{17, 5, 5, 1, 1}, BitCase{32, 32, 3, 1, 1}, BitCase{48, 64, 1, 1, 1},

@@ -126,8 +126,7 @@ void expect_as_whole(const CutField& f, const Values& x, double tolerance, Rando
 }
 
 // Goal:   cases G1 and G3: however rows are cut, ranks compute what one rank computes of the whole field,
-// forward
-//         and backward; an empty shard counts nothing.
+//         forward and backward; an empty shard counts nothing.
 TEST(GroupNorm, IsThatOfTheWholeField) {
   Random random(31);
   for (const auto& rows : {std::vector<std::int64_t>{9}, {4, 5}, {1, 0, 7, 1}, {0, 9}, {3, 3, 3}})
@@ -145,8 +144,7 @@ TEST(GroupNorm, IsThatOfTheWholeField) {
 }
 
 // Goal:   case G2: values near 10,000 that differ by 0.01 have a variance of 0.0341, as they do in f64, and
-// not one
-//         of roundings.
+//         not one of roundings.
 TEST(GroupNorm, KeepsSmallDifferencesOfLargeValues) {
   Values x;
   for (int i = 0; i < 64; ++i) x.push_back(1e4 + 0.01 * i);

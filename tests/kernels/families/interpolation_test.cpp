@@ -136,8 +136,8 @@ const Played kPlayed[] = {
 };
 
 // Goal:   cases I1 to I3 and I6: each rank, from the items that the planner says it needs and no other,
-// computes what
-//         one rank computes; and gradients that it gives to its items and ghosts add up to those of one rank.
+//         computes what one rank computes; and gradients that it gives to its items and ghosts add up to
+//         those of one rank.
 TEST(Interpolation, IsThatOfTheWholeFieldFromWhatThePlannerSays) {
   Random random(5);
   for (const Played& p : kPlayed)

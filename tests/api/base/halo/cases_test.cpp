@@ -22,10 +22,9 @@ void play(std::uint64_t seed) {
   }
 }
 
-// Goal:   whatever the shape, the shards and the windows: what the ranks compute from what they hold is what
-// one
-//         rank computes, forward and backward, by either way of corners; and the lists of all ranks fit
-//         together.
+// Goal:   whatever the shape, the shards and the windows: what the ranks compute from what they hold is
+//         what one rank computes, forward and backward, by either way of corners; and the lists of all
+//         ranks fit together.
 TEST(HaloCases, AreWhatOneRankComputes) {
   const std::uint64_t cases = muster::test::property_cases(3'000);
   for (std::uint64_t seed = 0; seed < cases && !::testing::Test::HasFailure(); ++seed) play(seed);
