@@ -4,7 +4,8 @@
 // One operation after the other: an all-reduce in place, then in turn an all-gather, a reduce-scatter, and a
 // ring of sends and receives. Every result is checked. All ranks leave after the same operation: each says
 // whether it has seen the file, and the reduction tells all. Exits 0 after printing the number of operations,
-// 1 for anything else. Meanwhile whoever likes sees them grow, in STOP_FILE.PID.progress (steady_rank.hpp).
+// 1 for anything else. Meanwhile whoever likes sees them grow, in STOP_FILE.RANK.PID.progress
+// (steady_rank.hpp).
 #include "tests/system/steady_rank.hpp"
 
 #include <algorithm>
@@ -176,7 +177,7 @@ int another(Rank& rank) {
 
 // A file that others map: they see how far this rank has come.
 muster::test::Progress* publish(const std::string& path) {
-  unlink(path.c_str());  // a process with this number in another container may have left it
+  unlink(path.c_str());  // the same rank of an earlier container may have left it
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (file < 0 || ftruncate(file, sizeof(muster::test::Progress)) != 0) return nullptr;
   void* address = mmap(nullptr, sizeof(muster::test::Progress), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
@@ -218,7 +219,9 @@ int main(int argc, char** argv) {
   rank.rank = info.rank;
   rank.world = info.world_size;
   if (prepare(rank) != 0) return 1;
-  rank.progress = publish(argv[1] + ("." + std::to_string(getpid())) + muster::test::kProgressSuffix);
+  // By the rank too: in containers of their own several have one process number.
+  rank.progress = publish(argv[1] + ("." + std::to_string(rank.rank)) + "." + std::to_string(getpid()) +
+                          muster::test::kProgressSuffix);
   if (rank.progress == nullptr) return fail("progress", 0);
   if (work(rank, argv[1]) != 0) return 1;
   if (muster_close(rank.session) != MUSTER_OK) return fail("close", rank.operations);
