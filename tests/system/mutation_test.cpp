@@ -12,6 +12,7 @@
 #include <cstring>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
 #include <gmock/gmock.h>
@@ -278,6 +279,27 @@ Saying* of_rank(std::vector<Saying>& all, int rank) {
   return mine == all.end() ? nullptr : &*mine;
 }
 
+// One member's faces with another as both would describe them: tag, dtype and elements.
+using Edge = std::vector<std::tuple<std::uint64_t, muster_dtype, std::uint64_t>>;
+Edge edge(const Saying& of, const std::vector<FacePlace>& faces, std::int32_t with) {
+  Edge edge;
+  for (const FacePlace& face : faces)
+    if (face.peer == with) edge.emplace_back(face.tag, of.c.dtype, face.count());
+  std::sort(edge.begin(), edge.end());
+  return edge;
+}
+
+// An EXCHANGE in which all members that this one names, itself too, say the same as it.
+bool has_all_neighbours_agree(const std::vector<Saying>& all, const Saying& mine) {
+  return mine.c.op == MUSTER_EXCHANGE && std::all_of(all.begin(), all.end(), [&](const Saying& other) {
+           const Edge to = edge(mine, mine.p.sends, other.p.index);
+           const Edge from = edge(mine, mine.p.receives, other.p.index);
+           if (to.empty() && from.empty()) return true;
+           return other.c.op == MUSTER_EXCHANGE && to == edge(other, other.p.receives, mine.p.index) &&
+                  from == edge(other, other.p.sends, mine.p.index);
+         });
+}
+
 class Mutation : public muster::test::RunningRanks {
  protected:
   Memory memory_of(const Member& member) const {
@@ -366,7 +388,8 @@ class Mutation : public muster::test::RunningRanks {
 };
 
 // Goal:   every single difference is found by every member, before any target is written.
-// Method: with MUSTER_TEST_NODES=2 the members are on two nodes.
+// Method: with MUSTER_TEST_NODES=2 the members are on two nodes. There an EXCHANGE asks neighbours alone: a
+//         member that agrees with all of its own may get its right data.
 TEST_F(Mutation, FindsEveryMutatedField) {
   const bool several = node_.several();
   const std::vector<int> worlds = several ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};
@@ -388,11 +411,13 @@ TEST_F(Mutation, FindsEveryMutatedField) {
         if (Saying* mine = of_rank(all, member.rank)) {
           const muster_collective& c = mine->in(member, memory);
           const muster_status_t status = engine ? on_engine(member, c) : directly(member, c);
-          ASSERT_EQ(status, MUSTER_ERR_MISMATCH)
+          const bool went_on = several && status == MUSTER_OK && has_all_neighbours_agree(all, *mine);
+          if (went_on) clear(memory);
+          ASSERT_TRUE(went_on || status == MUSTER_ERR_MISMATCH)
               << "world " << world << ", case " << i << (engine ? " on the engine" : " directly") << ", op "
               << right << ", as member " << all[odd].p.index << " has it " << all[odd].c.op << ": "
-              << member.error;
-          expect_named(member.error, change, all[odd].p.index);
+              << muster_status_name(status) << " " << member.error;
+          if (!went_on) expect_named(member.error, change, all[odd].p.index);
           ASSERT_FALSE(HasFailure()) << "world " << world << ", case " << i
                                      << (engine ? " on the engine" : " directly") << ", op " << right;
           ASSERT_TRUE(untouched(memory)) << "case " << i << ": " << member.error;

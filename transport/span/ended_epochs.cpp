@@ -40,14 +40,23 @@ void EndedEpochs::tell_all(NodeConnection& to, const SpanGroups& groups) const {
   }
 }
 
-void EndedEpochs::done(std::uint64_t group, std::uint64_t epoch) {
-  std::uint64_t& latest = done_[group];
-  latest = std::max(latest, epoch);
+void EndedEpochs::done(const OperationKey& operation, bool is_exchange) {
+  std::uint64_t& latest = done_[operation.place.group];
+  latest = std::max(latest, operation.epoch);
+  if (!is_exchange) return;
+  auto& exchanged = exchanged_[operation.place];
+  exchanged = std::max(exchanged, std::pair(operation.epoch, operation.number));
 }
 
 bool EndedEpochs::was_done_in(std::uint64_t group, std::uint64_t epoch) const {
   const auto latest = done_.find(group);
   return latest != done_.end() && latest->second == epoch;
+}
+
+bool EndedEpochs::was_exchange(const OperationKey& operation) const {
+  const auto latest = exchanged_.find(operation.place);
+  return latest != exchanged_.end() && latest->second.first == operation.epoch &&
+         operation.number <= latest->second.second;
 }
 
 }  // namespace muster::transport::span

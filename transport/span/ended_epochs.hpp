@@ -13,9 +13,9 @@
 
 namespace muster::transport::span {
 
-// Owns    the latest end of each group, and the ends that other nodes have told in this turn.
+// Owns    the latest end of each group, its latest operations, and the ends told by other nodes in this turn.
 // Thread  that of the network.
-// Bound   the job's groups, and kUnknownGroupsMax that this node does not have.
+// Bound   the job's groups and their places, and kUnknownGroupsMax groups that this node does not have.
 // Fails   never.
 class EndedEpochs {
  public:
@@ -35,12 +35,16 @@ class EndedEpochs {
   // Tells a node that is connected now the latest ends of its groups.
   void tell_all(NodeConnection& to, const SpanGroups& groups) const;
   // An operation that had agreed is over; and whether one was in that epoch, the latest in which any was.
-  void done(std::uint64_t group, std::uint64_t epoch);
+  void done(const OperationKey& operation, bool is_exchange);
   bool was_done_in(std::uint64_t group, std::uint64_t epoch) const;
+  // Whether an EXCHANGE that is over had this number or a later one. The nodes with which it had faces have
+  // come to it.
+  bool was_exchange(const OperationKey& operation) const;
 
  private:
-  std::map<std::uint64_t, EpochEnd> ended_;      // by group
-  std::map<std::uint64_t, std::uint64_t> done_;  // by group: the latest epoch
+  std::map<std::uint64_t, EpochEnd> ended_;                                // by group
+  std::map<std::uint64_t, std::uint64_t> done_;                            // by group: the latest epoch
+  std::map<PlaceKey, std::pair<std::uint64_t, std::uint64_t>> exchanged_;  // epoch and number of the latest
   std::vector<Told> told_;
 };
 

@@ -18,6 +18,17 @@ std::optional<EarlyRequests::Keyed> read_refusal(NodeIndex from, Bytes message) 
   return EarlyRequests::Keyed(key_of(*head), {from, {}, why, head->standing});
 }
 
+// The operation is here, or was, as an EXCHANGE in which no member of this node has a face with that one.
+std::vector<std::byte> no_face(const OperationKey& key, NodeIndex with, const SpanningOptions& options) {
+  const auto name = [&](NodeIndex node) { return options.nodes[node.value]; };
+  return refusal_of(key,
+                    failure(Code::kMismatch,
+                            "nodes disagree on their faces: node {} has one with node {}, which "
+                            "has none with it in this exchange; no data was moved",
+                            name(with), name(options.here)),
+                    Standing::kGone);
+}
+
 }  // namespace
 
 SpanOperation* OperationsInFlight::find(const OperationKey& key) const {
@@ -61,6 +72,8 @@ bool OperationsInFlight::request(NodeConnection& from, Bytes message) {
   if (operation == nullptr) return too_late ? false : keep(key, {from.peer(), std::move(request)});
   if (const auto node = operation->prepared().find(from.peer()))
     operation->peers().came(*node, std::move(request));
+  else if (!too_late)
+    from.tell(no_face(key, from.peer(), context_.options));
   return !too_late;
 }
 
@@ -85,23 +98,25 @@ bool OperationsInFlight::refusal(NodeConnection& from, Bytes message) {
   return false;
 }
 
-// A node that takes no part here, but expects to, waits until its deadline. It is told then that there is
-// nothing to drain.
+// A node that takes no part here, but expects to, is told so.
 void OperationsInFlight::hand_over(SpanOperation& operation, EarlyRequests::Request request) {
   const auto node = operation.prepared().find(request.from);
   if (node && request.refusal.ok()) return operation.peers().came(*node, std::move(request.request));
   if (node) return operation.refused(*node, request.refusal, request.standing);
-  if (request.refusal.ok() || request.standing != Standing::kOpen) return;
-  context_.connection_to(request.from)
-      .tell(refusal_of(operation.launched().key, request.refusal, Standing::kGone));
+  if (request.asks())
+    context_.connection_to(request.from)
+        .tell(no_face(operation.launched().key, request.from, context_.options));
 }
 
 bool OperationsInFlight::keep(const OperationKey& key, EarlyRequests::Request request) {
   const NodeIndex from = request.from;
-  if (SpanOperation* const operation = find(key))
+  if (SpanOperation* const operation = find(key)) {
     hand_over(*operation, std::move(request));
-  else if (const Status kept = early_.keep(key, std::move(request)); !kept.ok())
+  } else if (ended_.was_exchange(key)) {
+    if (request.asks()) context_.connection_to(from).tell(no_face(key, from, context_.options));
+  } else if (const Status kept = early_.keep(key, std::move(request)); !kept.ok()) {
     context_.connection_to(from).fail(kept);
+  }
   return true;
 }
 
@@ -137,7 +152,7 @@ void OperationsInFlight::forget_past() {
   std::erase_if(operations_, [this](const auto& each) {
     if (!each->is_past() || !each->quiet()) return false;
     const Launched& launched = each->launched();
-    if (each->agreed()) ended_.done(launched.key.place.group, launched.key.epoch);
+    if (each->agreed()) ended_.done(launched.key, launched.prepared->collective().op == MUSTER_EXCHANGE);
     launched.prepared->traffic().ended(each->peers().bulk_ahead());
     return true;
   });

@@ -89,8 +89,8 @@ typedef struct muster_face {
  *                  edges of all members together must match, each in tag, dtype and elements; the dtypes of edges may
  *                  differ. `dtype`, `source`, `target` and `count` are not used. One member has at most 680 faces, sends and
  *                  receives together. A received face must not overlap any other face. In a group with members on several
- *                  nodes, nodes ask those alone with which they share a face: if one expects a node that does not expect it,
- *                  that is no MISMATCH but a deadline, whose verdict names both.
+ *                  nodes, nodes ask those alone with which they share a face. If one names a node that does not name it, that
+ *                  is MISMATCH for the first; the other may have gone on, and hears of it by its next operation.
  *  BARRIER         no data.
  *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`, equally many. Starts match by pair and
  *                  `tag`, in the order of their starts, whatever their lanes: a receive that is posted early on one lane does
