@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup build reference demo demo-cluster test prove prove-sanitized fuzz fuzz-wire bench lint
+.PHONY: help setup build reference demo demo-cluster demo-domain test prove prove-sanitized fuzz
+.PHONY: fuzz-wire bench lint
 .PHONY: format clean
 
 export CCACHE_BASEDIR := $(CURDIR)
@@ -33,6 +34,11 @@ demo-cluster: setup ## The same over two and four nodes: network namespaces, wit
 	$(STEP) "build" cmake --build --preset release --target muster-cli musterd muster-engine train_lm \
 	  muster_network_ucx muster_network_ofi
 	$(STEP) "train" deploy/demo_cluster.py
+
+demo-domain: setup ## Learn the winds of a field that is cut over ranks: demo/domain.html; FIELD=months.npy
+	$(STEP) "configure" cmake --preset release
+	$(STEP) "build" cmake --build --preset release --target muster-cli musterd muster-engine winds
+	$(STEP) "train" env FIELD="$(FIELD)" deploy/demo_domain.sh
 
 test: ## Every test: release, sanitizers, races; ends with "N passed, N failed"; LEAN=1 keeps no build
 	$(STEP) "packages" deploy/setup.sh clang reference

@@ -42,6 +42,7 @@ set(_configs configs/musterd.yaml configs/cluster.one-node.yaml configs/cluster.
 install(FILES ${_configs} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT programs)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT programs)
 set(_places api/examples=examples api/examples/train_lm=examples/train_lm
+    api/examples/training=examples/training api/examples/winds=examples/winds
     api/examples/all_reduce.c=examples/all_reduce.c api/examples/mlp.c=examples/mlp.c
     api/examples/README.md=examples/README.md)
 foreach(_config IN LISTS _configs)
@@ -99,6 +100,6 @@ if(TARGET muster)
   install(FILES ${_examples}/Makefile ${_examples}/README.md ${_examples}/all_reduce.c ${_examples}/heat.c
                 ${_examples}/kernels.c ${_examples}/mlp.c ${_examples}/overlap.c ${_examples}/recover.c
           DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
-  install(DIRECTORY ${_examples}/train_lm DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples
-          COMPONENT development)
+  install(DIRECTORY ${_examples}/train_lm ${_examples}/training ${_examples}/winds
+          DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
 endif()

@@ -8,6 +8,7 @@
 #include <muster/field_kernels.h>
 
 #include <array>
+#include <tuple>
 #include <vector>
 
 namespace muster::kernels::reduction {
@@ -15,6 +16,9 @@ namespace {
 
 constexpr std::array<Operand, 2> kSumOperands{{{"x", Operand::kRead}, {"sums", Operand::kReadWrite}}};
 constexpr std::array<Operand, 2> kSpreadOperands{{{"x", Operand::kRead}, {"y", Operand::kReadWrite}}};
+
+constexpr std::array<Operand, 3> kProductOperands{
+    {{"x", Operand::kRead}, {"w", Operand::kRead}, {"y", Operand::kReadWrite}}};
 
 constexpr std::int64_t kElementsPerPart = 1 << 16;
 
@@ -72,14 +76,23 @@ struct Dims {
 
 // ---- checks ------------------------------------------------------------------------------------
 
-Status check_dims(const Subject& s, std::size_t wide, std::size_t narrow) {
+Status check_sizes(const Subject& s, std::size_t wide, std::size_t narrow) {
   MUSTER_RETURN_IF_ERROR(expect_size_in(s, wide, -1, 0, kRowElementsMax));
   MUSTER_RETURN_IF_ERROR(expect_dims(s, narrow, s.tensor(wide).dims));
   for (std::int32_t d = 0; d < s.tensor(wide).dims; ++d)
     if (s.tensor(narrow).size[static_cast<std::size_t>(d)] != 1)
       MUSTER_RETURN_IF_ERROR(expect_equal_size(s, narrow, d, wide, d));
+  return {};
+}
+
+Status check_numbers(const Subject& s) {
   MUSTER_RETURN_IF_ERROR(expect_finite(s, 0, "scale"));
   return expect_int(s, 0, "accumulate", 0, 1);
+}
+
+Status check_dims(const Subject& s, std::size_t wide, std::size_t narrow) {
+  MUSTER_RETURN_IF_ERROR(check_sizes(s, wide, narrow));
+  return check_numbers(s);
 }
 
 Status check_sum(const Args& args) {
@@ -98,6 +111,19 @@ Status check_spread(const Args& args) {
   if (args.tensors[1].dims == 0)
     return failure(Code::kBadArgument, "spread: y is a scalar; it has no dim to spread over");
   return check_dims(s, 1, 0);
+}
+
+Status check_product(const Args& args) {
+  const Subject s{"product", kProductOperands, args};
+  for (const std::size_t read : {std::size_t{0}, std::size_t{1}})
+    MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, read, {MUSTER_F32, MUSTER_BF16, MUSTER_F64}));
+  MUSTER_RETURN_IF_ERROR(expect_dtype_in(s, 2, {MUSTER_F32, MUSTER_BF16}));
+  if (args.tensors[2].dims == 0) return failure(Code::kBadArgument, "product: y is a scalar; it needs a dim");
+  MUSTER_RETURN_IF_ERROR(check_sizes(s, 2, 1));
+  MUSTER_RETURN_IF_ERROR(expect_dims(s, 0, args.tensors[2].dims));
+  for (std::int32_t d = 0; d < args.tensors[2].dims; ++d)
+    MUSTER_RETURN_IF_ERROR(expect_equal_size(s, 0, d, 2, d));
+  return check_numbers(s);
 }
 
 // ---- parts -------------------------------------------------------------------------------------
@@ -163,14 +189,66 @@ void run_spread(const Args& args, std::uint32_t part) {
   });
 }
 
+// Rows of y, which are all its dims but the last.
+std::int64_t rows_of(const Tensor& y) {
+  std::int64_t rows = 1;
+  for (std::int32_t d = 0; d + 1 < y.dims; ++d) rows *= y.size[static_cast<std::size_t>(d)];
+  return rows;
+}
+std::int64_t rows_per_part(const Tensor& y) {
+  const std::int64_t run = y.size[static_cast<std::size_t>(y.dims - 1)];
+  return std::max<std::int64_t>(1, kElementsPerPart / std::max<std::int64_t>(1, run));
+}
+std::int64_t step_of(const Tensor& view, std::size_t d) {
+  return view.size[d] == 1 ? 0 : view.stride[d];
+}
+// Where row `index` of y lies in a view that may be spread over some of its dims.
+std::int64_t row_in(const Tensor& view, const Tensor& y, std::int64_t index) {
+  std::int64_t at = 0;
+  for (auto d = static_cast<std::size_t>(y.dims - 1); d-- > 0; index /= y.size[d])
+    at += index % y.size[d] * step_of(view, d);
+  return at;
+}
+
+std::uint32_t parts_product(const Args& args) {
+  return parts_of(rows_of(args.tensors[2]), rows_per_part(args.tensors[2]));
+}
+
+void run_product(const Args& args, std::uint32_t part) {
+  const auto& [x, w, y] = std::tie(args.tensors[0], args.tensors[1], args.tensors[2]);
+  const Range range = range_of(rows_of(y), rows_per_part(y), part);
+  const auto last = static_cast<std::size_t>(y.dims - 1);
+  const std::int64_t run = y.size[last], x_step = x.stride[last], w_step = step_of(w, last),
+                     y_step = y.stride[last];
+  dispatch<float, Bf16, double>(x.dtype, [&]<class E>(std::type_identity<E>) {
+    dispatch<float, Bf16, double>(w.dtype, [&]<class W>(std::type_identity<W>) {
+      dispatch_float(y.dtype, [&]<class O>(std::type_identity<O>) {
+        for (std::int64_t row = range.begin; row < range.end; ++row) {
+          const E* const from = elements<E>(x) + row_in(x, y, row);
+          const W* const weights = elements<W>(w) + row_in(w, y, row);
+          O* const to = elements<O>(y) + row_in(y, y, row);
+          for (std::int64_t i = 0; i < run; ++i) {
+            const double value = args.reals[0] * static_cast<double>(load(from + i * x_step)) *
+                                 static_cast<double>(load(weights + i * w_step));
+            O* const element = to + i * y_step;
+            store(element, value + (args.ints[0] != 0 ? static_cast<double>(load(element)) : 0.0));
+          }
+        }
+      });
+    });
+  });
+}
+
 }  // namespace
 
 std::span<const Kernel> rows() {
-  static constexpr std::array<Kernel, 2> kRows{{
+  static constexpr std::array<Kernel, 3> kRows{{
       {MUSTER_KERNEL_SUM_OVER, "sum_over", kSumOperands, 1, 1, check_sum, parts_sum,
        launchers(on_host<run_sum>)},
       {MUSTER_KERNEL_SPREAD, "spread", kSpreadOperands, 1, 1, check_spread, parts_spread,
        launchers(on_host<run_spread>)},
+      {MUSTER_KERNEL_PRODUCT, "product", kProductOperands, 1, 1, check_product, parts_product,
+       launchers(on_host<run_product>)},
   }};
   return kRows;
 }

@@ -1,4 +1,5 @@
-// Sums over chosen dims of a view, and their gradient: a view spread over dims.
+// Sums over chosen dims of a view, their gradient, which spreads a view over dims, and products with such a
+// view.
 #pragma once
 
 #include <span>

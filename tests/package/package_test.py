@@ -24,7 +24,7 @@ SHARED = (("DATADIR", "muster/schema/musterd.schema.json"), ("DATADIR", "muster/
           ("DOCDIR", "examples/musterd.yaml"), ("DOCDIR", "examples/cluster.one-node.yaml"),
           ("DOCDIR", "examples/cluster.two-nodes.yaml"), ("DOCDIR", "README.md"), ("DOCDIR", "cluster.md"),
           ("DOCDIR", "concepts.md"), ("DOCDIR", "launchers.md"), ("DOCDIR", "mpi-and-nccl.md"),
-          ("DOCDIR", "examples/train_lm/model.cpp"))
+          ("DOCDIR", "examples/train_lm/model.cpp"), ("DOCDIR", "examples/winds/model.cpp"))
 EXAMPLES = ("all_reduce", "overlap", "recover", "kernels", "mlp", "heat")
 DEFAULTS = {"DATADIR": "share", "MANDIR": "share/man",  # empty in the cache: made from others
             "DOCDIR": "share/doc/muster"}
@@ -105,13 +105,18 @@ def check_examples(examples_test, installed, programs, work, environment):
     run("make", "-C", work, "CFLAGS=-O2 -Wall -Wextra -Wpedantic -Werror", env=environment)
     print(run(sys.executable, examples_test, work / "README.md", programs, work, work, *EXAMPLES,
               env=environment), end="")
-    run("make", "-C", work, "-j", str(os.cpu_count()), "CXXFLAGS=-O0", "train_lm/train_lm", env=environment)
+    run("make", "-C", work, "-j", str(os.cpu_count()), "CXXFLAGS=-O0", "train_lm/train_lm", "winds/winds",
+        env=environment)
     page = work / "page.html"
     trained = run(programs / "muster", "run", "--private", "-n", "2", "--mesh", "dp_shard=2", "--",
                   work / "train_lm" / "train_lm", "--steps", "2", "--layers", "1", "--width", "16",
                   "--context", "8", "--batch", "2", "--html", page, env=environment)
     if "step 2/2" not in trained or not page.read_text().rstrip().endswith("</html>"):
         sys.exit(f"the language model did not train or wrote no page:\n{trained}")
+    trained = run(programs / "muster", "run", "--private", "-n", "2", "--mesh", "domain=2", "--",
+                  work / "winds" / "winds", "--steps", "2", "--width", "4", "--html", page, env=environment)
+    if "upper u" not in trained or not page.read_text().rstrip().endswith("</html>"):
+        sys.exit(f"winds did not train or wrote no page:\n{trained}")
 
 
 def main(arguments):

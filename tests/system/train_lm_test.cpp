@@ -1,7 +1,7 @@
 // train_lm as its users start it: `muster run -n N --mesh … -- train_lm …`, real processes, a private daemon
 // for each run.
 #include "api/examples/train_lm/options.hpp"
-#include "api/examples/train_lm/random.hpp"
+#include "api/examples/training/random.hpp"
 #include "api/examples/train_lm/text.hpp"
 #include "tests/api/examples/reference_model.hpp"
 #include "tests/support/folder.hpp"
@@ -113,7 +113,7 @@ reference::Parameters initial_parameters(const Options& options) {
       const CounterRandom random(options.seed, parameter.name);
       for (std::int64_t i = 0; i < parameter.rows * parameter.columns; ++i)
         values.push_back(
-            parameter.is_norm()
+            parameter.is_vector()
                 ? 1.0
                 : static_cast<float>(parameter.deviation * random.normal(static_cast<std::uint64_t>(i))));
     }

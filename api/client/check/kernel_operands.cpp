@@ -54,6 +54,7 @@ constexpr KernelOperands kKernels[] = {
     {MUSTER_KERNEL_INTERPOLATE_BACKWARD, "interpolate_backward", 0b10},
     {MUSTER_KERNEL_SUM_OVER, "sum_over", 0b10},
     {MUSTER_KERNEL_SPREAD, "spread", 0b10},
+    {MUSTER_KERNEL_PRODUCT, "product", 0b100},
 };
 
 }  // namespace

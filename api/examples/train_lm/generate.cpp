@@ -1,11 +1,14 @@
 #include "api/examples/train_lm/generate.hpp"
 
-#include "api/examples/train_lm/random.hpp"
+#include "api/examples/training/random.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 constexpr double kTemperature = 0.8;

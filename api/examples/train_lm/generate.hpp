@@ -9,6 +9,8 @@
 
 namespace train_lm {
 
+using training::Runtime;
+
 // Continues the prompt of `text` by options.generate bytes and returns those. Every rank of the mesh calls
 // it.
 std::string generate(Runtime& runtime, const Mesh& mesh, const Options& options, const Text& text,

@@ -3,12 +3,12 @@
 // (the kernels), units.* (parameters, sharded by the runtime, and the optimiser), mesh.* (which rank
 // computes what), program.* (a part of a step recorded once and replayed) and runtime.* (the session, buffers
 // and plans).
-#include "api/examples/train_lm/checkpoint.hpp"
-#include "api/examples/train_lm/folder_lock.hpp"
 #include "api/examples/train_lm/generate.hpp"
-#include "api/examples/train_lm/output.hpp"
 #include "api/examples/train_lm/page.hpp"
+#include "api/examples/train_lm/run_state.hpp"
 #include "api/examples/train_lm/trainer.hpp"
+#include "api/examples/training/folder_lock.hpp"
+#include "api/examples/training/output.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -21,9 +21,13 @@
 #include <optional>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 constexpr std::int64_t kTracedSteps = 2;
+constexpr const char* kGroups[] = {"dp_replicate", "dp_shard", "dp_shard_cp", "dp_cp", "cp", "tp"};  // in use
 
 // One rank's run from the first step to the report.
 class Run {
@@ -32,7 +36,7 @@ class Run {
       : runtime_(runtime),
         options_(options),
         text_(text),
-        mesh_(runtime.mesh()),
+        mesh_(mesh_of(runtime)),
         progress_("train", options.steps, tokens_per_step()),
         exposed_before_(runtime.counter("exposed_ns")) {}
 
@@ -64,7 +68,7 @@ class Run {
     if (options_.save.empty()) return;
     std::string refusal;
     try {
-      if (first() && !held_) held_.emplace(options_.save);
+      if (first() && !held_) held_.emplace(options_.save, "train_lm");
     } catch (const std::runtime_error& error) {
       refusal = error.what();
       if (has_lost_) std::cerr << "train_lm: " + refusal + "\n";  // else main() says it
@@ -76,7 +80,10 @@ class Run {
   void train() {
     hold_folder();
     Trainer trainer(runtime_, mesh_, options_, text_, true);
-    Checkpoint checkpoint(runtime_, trainer.units(), options_, text_);
+    const RunState state(options_, text_);
+    const CheckpointOptions how{"train_lm",          options_.save, options_.resume,
+                                options_.save_every, options_.keep, options_.steps};
+    Checkpoint checkpoint(runtime_, trainer.units(), how, state);
     const std::int64_t start = checkpoint.resume(has_lost_);
     if (figures_.losses.empty() || start < first_) first_ = start;
     figures_.losses.resize(static_cast<std::size_t>(start - first_));
@@ -128,7 +135,7 @@ class Run {
   // if no rank was lost.
   bool go_on_after(const RuntimeError& error) {
     if (!options_.elastic || error.status() > -200 || error.status() <= -300) throw error;
-    if (!runtime_.gather_survivors()) throw error;
+    if (!runtime_.gather_survivors(kGroups)) throw error;
     has_lost_ = true;
     const Mesh smaller = smaller_mesh(mesh_, runtime_.ranks(),
                                       [&](const Mesh& mesh) { return mesh_fault(options_, mesh).empty(); });
@@ -136,8 +143,8 @@ class Run {
       std::cerr << "train_lm: " + std::string(error.what()) + "; goes on with " + smaller.text() + ", " +
                        std::to_string(smaller.size()) + " of " + std::to_string(runtime_.ranks()) +
                        " that are left\n";
-    if (!runtime_.go_on(smaller)) return false;
-    mesh_ = runtime_.mesh();
+    if (!runtime_.go_on(smaller.size(), smaller.text())) return false;
+    mesh_ = mesh_of(runtime_);
     return true;
   }
 
@@ -244,7 +251,8 @@ void run(const Options& options) {
   check_outputs(options);
   const Text text = Text::load(options.text, options.context);
   Runtime runtime = Runtime::open(options.delay_ranks);
-  if (const std::string fault = mesh_fault(options, runtime.mesh()); !fault.empty()) throw UsageError(fault);
+  if (const std::string fault = mesh_fault(options, mesh_of(runtime)); !fault.empty())
+    throw UsageError(fault);
   Run(runtime, options, text).all();
 }
 

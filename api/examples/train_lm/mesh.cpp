@@ -5,6 +5,8 @@
 
 namespace train_lm {
 
+using namespace training;
+
 Chunk ceil_chunk(std::int64_t total, std::int64_t parts, std::int64_t index) {
   const std::int64_t size = ceil_div(total, parts);
   const std::int64_t begin = std::min(total, index * size);

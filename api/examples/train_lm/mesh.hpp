@@ -1,18 +1,17 @@
 // Mesh: how the ranks of a mesh share the work. Pure arithmetic; no call of the runtime.
 //
-// A batch is shared by rows over dp_replicate and dp_shard, and each sequence over cp. A parameter is a
-// matrix (a norm's weight is a vector). Tensor parallelism cuts it by rows or by columns. The units of the
-// runtime (units.hpp) shard what it leaves.
+// A batch is shared by rows over dp_replicate and dp_shard, and each sequence over cp.
 #pragma once
+
+#include "api/examples/training/runtime.hpp"
 
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
-
-#include <muster/muster.h>
 
 namespace train_lm {
+
+using training::Axis;
 
 constexpr std::int64_t ceil_div(std::int64_t total, std::int64_t parts) {
   return (total + parts - 1) / parts;
@@ -27,13 +26,6 @@ struct Chunk {
 Chunk ceil_chunk(std::int64_t total, std::int64_t parts, std::int64_t index);
 // Likewise, but no part has more than one thing more than another: 4 in 3 parts are 2, 1, 1.
 Chunk even_chunk(std::int64_t total, std::int64_t parts, std::int64_t index);
-
-// One mesh dim as a rank sees it.
-struct Axis {
-  std::int64_t size = 1;
-  std::int64_t coordinate = 0;
-  muster_group group = MUSTER_GROUP_SELF;
-};
 
 // The whole mesh as a rank sees it. A default Mesh is one rank with whole tensors and no collective at all.
 struct Mesh {
@@ -59,21 +51,5 @@ struct Mesh {
 // them. Without tp, dp_shard is as large as can be: each rank has room for a part of the model alone. `suits`
 // says which meshes can be at all; that of one rank can.
 Mesh smaller_mesh(const Mesh& mesh, std::int64_t ranks, const std::function<bool(const Mesh&)>& suits);
-
-// How tensor parallelism cuts a parameter. Rows of a weight [out, in] are output features, so a
-// column-parallel layer is kRows here, and a row-parallel one kColumns.
-enum class Cut : std::uint8_t { kRows, kColumns, kNone };
-
-struct Parameter {
-  std::string name;
-  std::int64_t rows = 0;
-  std::int64_t columns = 0;
-  Cut cut = Cut::kNone;
-  double deviation = 0.0;  // of its initial normal distribution; 0: it starts as ones
-  std::int64_t head = 0;   // tensor parallelism cuts whole heads of so many features; 0: single features
-
-  // Norms start as ones, are not cut by tp, do not decay.
-  bool is_norm() const { return deviation == 0.0; }
-};
 
 }  // namespace train_lm

@@ -3,6 +3,9 @@
 #include <cmath>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 constexpr double kNormEpsilon = 1e-5;

@@ -17,13 +17,18 @@
 #pragma once
 
 #include "api/examples/train_lm/options.hpp"
-#include "api/examples/train_lm/units.hpp"
+#include "api/examples/training/units.hpp"
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace train_lm {
+
+using training::Mark;
+using training::Program;
+using training::Runtime;
+using training::Units;
 
 // Owns    the activations of one pass and the gradients on their way back.
 // Thread  one.

@@ -1,22 +1,18 @@
 #include "api/examples/train_lm/options.hpp"
 
-#include <algorithm>
-#include <charconv>
+#include "api/examples/training/command_line.hpp"
+
 #include <cmath>
-#include <functional>
-#include <iostream>
 #include <limits>
 #include <map>
-#include <numeric>
-#include <set>
-#include <sstream>
-#include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 constexpr const char* kDescription =
@@ -26,40 +22,6 @@ constexpr const char* kDescription =
 constexpr const char* kFooter =
     "Exit status: 0 done, 1 a file could not be written, 2 wrong option, text, mesh or MUSTER_ variable, "
     "3 the runtime reported a failure (a lost peer, no daemon).";
-
-template<class Number>
-std::string text_of(Number value) {
-  std::ostringstream out;
-  out << value;
-  return out.str();
-}
-
-// The fault in the text of a number; empty: none.
-template<class Number>
-std::string number_fault(const std::string& text, Number low, Number high) {
-  Number value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  const bool shape = stop == end && error != std::errc::invalid_argument;
-  // Refuses 010, which some read as eight and some as ten.
-  if (!shape || (std::is_integral_v<Number> && text.size() > 1 && text.front() == '0'))
-    return "'" + text + "' is not a " +
-           (!std::is_integral_v<Number> ? "number"
-            : std::is_signed_v<Number>  ? "whole number"
-                                        : "whole number without a sign");
-  if (error != std::errc() || !(value >= low && value <= high))
-    return text + " is not in the range " + text_of(low) + " to " + text_of(high);
-  return "";
-}
-
-template<class Number>
-std::function<std::string(const std::string&)> in_range(Number low, Number high) {
-  return [low, high](const std::string& text) { return number_fault(text, low, high); };
-}
-
-std::string empty_fault(const std::string& text) {
-  return text.empty() ? "the value is empty; give one, or leave the option out" : "";
-}
 
 void add_files(CLI::App& app, Options& o) {
   app.add_option("--text", o.text, "File to learn; default: the licence texts in /usr/share/common-licenses")
@@ -136,66 +98,6 @@ void add_options(CLI::App& app, Options& o, std::string& dtype, std::string& res
   throw UsageError(message);
 }
 
-// How many letters differ: those to add, to leave out or to replace.
-std::size_t edits(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t least = std::min({row[j + 1] + 1, row[j] + 1, diagonal + (a[i] == b[j] ? 0 : 1)});
-      diagonal = std::exchange(row[j + 1], least);
-    }
-  }
-  return row.back();
-}
-
-// The option that was probably meant.
-std::string suggestion(const CLI::App& app, const std::string& word) {
-  constexpr std::size_t kEditsMax = 2;
-  std::string best;
-  std::size_t least = kEditsMax + 1;
-  for (const CLI::Option* option : app.get_options())
-    for (const std::string& name : option->get_lnames())
-      if (const std::size_t n = edits(word.substr(0, word.find('=')), "--" + name); n < least) {
-        best = "; did you mean --" + name + "?";
-        least = n;
-      }
-  return best;
-}
-
-// Whether the word is an option of the launcher that has been put behind its "--".
-bool is_of_muster_run(const std::string& word) {
-  static const std::set<std::string> names{"--check",   "--config", "--endpoint", "--env",  "--flatten",
-                                           "--grace",   "--hosts",  "--job",      "--mesh", "--no-prefix",
-                                           "--private", "--ranks",  "--timeout"};
-  return word.starts_with("-n") || names.contains(word.substr(0, word.find('=')));
-}
-
-std::string unknown_text(const CLI::App& app, const std::string& word) {
-  if (!word.starts_with("-")) return "unexpected argument " + word;
-  if (is_of_muster_run(word))
-    return word.substr(0, word.find('=')) +
-           " is an option of muster run, which starts the ranks: `muster run -n 4 --mesh dp_shard=2,tp=2 -- "
-           "train_lm`";
-  return "unknown option " + word + suggestion(app, word);
-}
-
-// The text of a parse error: CLI11's own where it is plain.
-std::string in_words(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> unknown = app.remaining();  // in their order; CLI11 names the last one first
-  if (!unknown.empty()) return unknown_text(app, unknown.front());
-  const std::string text = error.what();
-  if (error.get_name() == "ArgumentMismatch") {
-    if (text.ends_with(" missing")) return text.substr(0, text.find(':')) + " needs a value";
-    for (const CLI::Option* option : app.get_options())
-      if (option->count() > 1 && option->get_expected_max() == 1)
-        return option->get_name() + " given " +
-               (option->count() == 2 ? "twice" : std::to_string(option->count()) + " times");
-  }
-  return text;
-}
-
 void check(const Options& o) {
   if (o.width % o.heads != 0)
     refuse("--width " + text_of(o.width) + " is not a multiple of --heads " + text_of(o.heads));
@@ -238,15 +140,7 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   add_files(app, options);
   add_checkpoints(app, options);
   add_options(app, options, dtype, reshard);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    const std::string fault = in_words(app, error);
-    refuse(fault + (fault.ends_with("?") ? "" : ";") + " train_lm --help lists the options");
-  }
+  if (!parse(app, argc, argv)) return std::nullopt;
   const std::map<std::string, muster_dtype> dtypes{{"f32", MUSTER_F32}, {"bf16", MUSTER_BF16}};
   const auto found = dtypes.find(dtype);
   if (found == dtypes.end()) refuse("--dtype is \"" + dtype + "\"; it must be f32 or bf16");

@@ -2,16 +2,19 @@
 #pragma once
 
 #include "api/examples/train_lm/mesh.hpp"
+#include "api/examples/training/errors.hpp"
+#include "api/examples/training/parameter.hpp"
 
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include <muster/units.h>
 
 namespace train_lm {
+
+using training::Parameter;
 
 // Bytes are the vocabulary.
 inline constexpr std::int64_t kVocabulary = 256;
@@ -52,21 +55,6 @@ struct Options {
   // Inner features of the feed-forward part: 8/3 of the width, as usual with three matrices.
   std::int64_t hidden() const { return ceil_div(ceil_div(8 * width, 3), 32) * 32; }
 };
-
-// A mistake of the user: the program prints what() and ends with kExitUsage.
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// The launcher's environment makes no sense. Each rank has its own environment, so each reports its own.
-class LaunchError : public UsageError {
- public:
-  using UsageError::UsageError;
-};
-
-inline constexpr int kExitUsage = 2;    // wrong option, text, mesh or environment: nothing ran
-inline constexpr int kExitRuntime = 3;  // the runtime reported a failure, such as a lost peer
 
 // nullopt after --help has been printed. Throws UsageError.
 std::optional<Options> parse_options(int argc, const char* const* argv);

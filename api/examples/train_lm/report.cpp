@@ -1,5 +1,7 @@
 #include "api/examples/train_lm/report.hpp"
 
+#include "api/examples/training/drawings.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -10,6 +12,9 @@
 #include <nlohmann/json.hpp>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 constexpr std::int64_t kStepsPerLine = 10;
@@ -32,16 +37,6 @@ float Figures::max_loss_difference() const {
     if (std::isnan(most)) break;
   }
   return most;
-}
-
-std::string bytes_text(std::int64_t bytes) {
-  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
-  double value = static_cast<double>(bytes);
-  std::size_t unit = 0;
-  for (; value >= 1000.0 && unit + 1 < std::size(units); ++unit) value /= 1000.0;
-  char text[32];
-  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
-  return text;
 }
 
 std::string figures_json(const Figures& figures) {

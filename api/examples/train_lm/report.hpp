@@ -20,8 +20,6 @@ struct Figures {
   float max_loss_difference() const;  // NaN if a loss is NaN
 };
 
-// "1.4 MB".
-std::string bytes_text(std::int64_t bytes);
 // One line of JSON; max_loss_difference is null without --verify.
 std::string figures_json(const Figures& figures);
 // The bytes with '.' for each that is no text, so that a terminal can show them.

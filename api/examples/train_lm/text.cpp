@@ -1,6 +1,6 @@
 #include "api/examples/train_lm/text.hpp"
 
-#include "api/examples/train_lm/random.hpp"
+#include "api/examples/training/random.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -9,6 +9,9 @@
 #include <iterator>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 constexpr std::uintmax_t kTextBytesMax = std::uintmax_t{1} << 30;

@@ -1,22 +1,39 @@
 #include "api/examples/train_lm/trainer.hpp"
 
-#include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <numbers>
 #include <utility>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 constexpr std::size_t kPages = 2;
-constexpr double kFinalMultiplier = 0.1;
 
 muster_tensor floats(const Buffer& buffer, std::int64_t first, std::int64_t count) {
   return muster_view1(buffer.handle, static_cast<std::uint64_t>(first) * sizeof(float), MUSTER_F32, count);
+}
+
+UnitsOptions how_to_share(const Options& options, bool sharded) {
+  UnitsOptions how;
+  how.name = sharded ? "model" : "model alone";
+  how.whole_dtype = options.dtype;
+  how.prefetch = options.prefetch;
+  how.alone = !sharded;
+  // Tied, the first unit is in use from the embedding to the head. Else its backward reads no parameter.
+  how.first_flags = options.tied ? MUSTER_UNIT_ROOT : MUSTER_UNIT_BACKWARD_WITHOUT_WHOLE;
+  if (!sharded) return how;
+  how.shard = how.shard_of_cut = "dp_shard_cp";
+  how.replicate = "dp_replicate";
+  how.cut = "tp";
+  how.budget = options.budget;
+  how.share = options.share;
+  how.reshard = options.reshard;
+  return how;
 }
 
 }  // namespace
@@ -26,17 +43,14 @@ Trainer::Trainer(Runtime& runtime, const Mesh& mesh, const Options& options, con
       mesh_(mesh),
       options_(options),
       text_(text),
-      units_(runtime, options, sharded),
-      optimiser_(runtime) {
+      units_(runtime, model_units(options), how_to_share(options, sharded)),
+      optimiser_(runtime, units_) {
   units_.initialise(options.seed);
-  state_ = runtime.allocate(4 * sizeof(float));
-  square_sum_ = runtime.allocate(sizeof(double));
 }
 
 void Trainer::record() {
   model_ = std::make_unique<Model>(runtime_, mesh_, options_, units_, mesh_.batch_rows(options_.batch).count);
-  optimiser_.kernel(muster_clip_coefficient(square_sum(), floats(state_, 2, 2), options_.clip));
-  units_.update(optimiser_, floats(state_, 0, 3), options_.learning_rate);
+  optimiser_.record(options_.learning_rate, options_.clip);
   pages_.reserve(kPages);
   for (std::size_t i = 0; i < kPages; ++i) record_page(pages_.emplace_back(runtime_));
 }
@@ -52,16 +66,9 @@ void Trainer::record_page(Page& page) {
       page.load.join(page.load.collective(MUSTER_LANE_SMALL, broadcast(mesh_.tp.group, 0, tokens(buffer))));
   page.load.kernel(muster_copy(tokens(page.ids), model_->ids()));
   page.load.kernel(muster_copy(tokens(page.targets), model_->targets()));
-  page.load.kernel(muster_copy(floats(page.schedule, 0, 2), floats(state_, 0, 2)));
+  page.load.kernel(muster_copy(floats(page.schedule, 0, 2), optimiser_.schedule()));
   page.store.kernel(muster_copy(model_->mean_loss(), floats(page.results, 0, 1)));
-  page.store.kernel(muster_copy(floats(state_, 3, 1), floats(page.results, 1, 1)));
-}
-
-double Trainer::learning_rate_multiplier(std::int64_t step) const {
-  if (step < options_.warmup) return static_cast<double>(step + 1) / static_cast<double>(options_.warmup);
-  const double total = static_cast<double>(std::max<std::int64_t>(1, options_.steps - options_.warmup));
-  const double progress = static_cast<double>(step - options_.warmup) / total;
-  return kFinalMultiplier + (1.0 - kFinalMultiplier) * 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  page.store.kernel(muster_copy(optimiser_.gradient_norm(), floats(page.results, 1, 1)));
 }
 
 void Trainer::draw_batch(Page& page, std::int64_t step) const {
@@ -99,7 +106,8 @@ void Trainer::submit(std::int64_t step, const std::function<void()>& before_upda
   Page& page = this->page(step);
   draw_batch(page, step);
   compare_batches(page, step);
-  page.schedule.as<float>()[0] = static_cast<float>(learning_rate_multiplier(step));
+  page.schedule.as<float>()[0] =
+      static_cast<float>(learning_rate_multiplier(step, options_.steps, options_.warmup));
   page.schedule.as<float>()[1] = static_cast<float>(step + 1);
   page.load.replay();
   model_->forward();
@@ -107,7 +115,7 @@ void Trainer::submit(std::int64_t step, const std::function<void()>& before_upda
   model_->backward();
   units_.end_step(runtime_.newest(MUSTER_LANE_COMPUTE));  // the sum of squares waits for all gradients
   if (before_update) before_update();
-  updated_ = optimiser_.replay(std::array{units_.square_sum(square_sum()), model_->loss_ready()});
+  updated_ = optimiser_.update(model_->loss_ready());
   page.done = page.store.replay();
 }
 
@@ -125,7 +133,7 @@ void Trainer::dump_gradients(const std::string& path) const {
       const Parameter& parameter = units_.parameters(unit)[i];
       for (const muster_box& box : units_.boxes(unit, i, MUSTER_UNIT_SHARD))
         file << parameter.name << ' ' << box.offset[0] << ' ' << box.length[0] << ' ' << box.offset[1] << ' '
-             << (parameter.is_norm() ? 1 : box.length[1]);
+             << (parameter.is_vector() ? 1 : box.length[1]);
       units_.each(unit, i, MUSTER_UNIT_GRADIENT_SHARD, [&](float value, std::int64_t, std::int64_t) {
         char text[32];
         std::snprintf(text, sizeof text, " %.9g", static_cast<double>(value));
@@ -136,6 +144,17 @@ void Trainer::dump_gradients(const std::string& path) const {
   errno = 0;
   if (!file.flush())
     throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno != 0 ? errno : EIO));
+}
+
+Mesh mesh_of(Runtime& runtime) {
+  for (const char* name : {"pp", "domain"}) {
+    if (const std::int64_t size = runtime.axis(name).size; size != 1)
+      throw UsageError("mesh " + runtime.mesh_text() + " has " + name + "=" + std::to_string(size) +
+                       "; train_lm shards over dp_replicate, dp_shard, cp and tp only, so set " + name +
+                       " to 1");
+  }
+  return {runtime.axis("dp_replicate"), runtime.axis("dp_shard"), runtime.axis("cp"), runtime.axis("tp"),
+          runtime.group("dp_cp")};
 }
 
 }  // namespace train_lm

@@ -4,6 +4,7 @@
 
 #include "api/examples/train_lm/model.hpp"
 #include "api/examples/train_lm/text.hpp"
+#include "api/examples/training/optimiser.hpp"
 
 #include <array>
 #include <cstdint>
@@ -13,6 +14,12 @@
 #include <vector>
 
 namespace train_lm {
+
+using training::Buffer;
+using training::Optimiser;
+using training::Program;
+using training::Runtime;
+using training::Units;
 
 struct StepResult {
   float loss = 0.0F;
@@ -58,8 +65,6 @@ class Trainer {
   void draw_batch(Page& page, std::int64_t step) const;
   void compare_batches(const Page& page, std::int64_t step);
   Page& page(std::int64_t step) { return pages_[static_cast<std::size_t>(step) % pages_.size()]; }
-  muster_tensor square_sum() const { return muster_view1(square_sum_.handle, 0, MUSTER_F64, 1); }
-  double learning_rate_multiplier(std::int64_t step) const;
 
   Runtime& runtime_;
   Mesh mesh_;
@@ -67,12 +72,13 @@ class Trainer {
   const Text& text_;
   Units units_;
   std::unique_ptr<Model> model_;  // from the first step on, when units have places
-  Buffer state_;  // F32 {learning-rate multiplier, step, clip coefficient, gradient norm}: AdamW reads three
-  Buffer square_sum_;  // F64
-  Program optimiser_;
+  Optimiser optimiser_;
   muster_point updated_ = MUSTER_POINT_NONE;
   std::vector<Page> pages_;
   bool has_compared_ = false;  // a batch with those of the other ranks along tp
 };
+
+// The mesh of the job. UsageError: it has dims over which the model is not cut.
+Mesh mesh_of(Runtime& runtime);
 
 }  // namespace train_lm

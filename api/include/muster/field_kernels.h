@@ -22,7 +22,8 @@ enum {
   MUSTER_KERNEL_INTERPOLATE_FORWARD = 120,
   MUSTER_KERNEL_INTERPOLATE_BACKWARD = 121,
   MUSTER_KERNEL_SUM_OVER = 130,
-  MUSTER_KERNEL_SPREAD = 131
+  MUSTER_KERNEL_SPREAD = 131,
+  MUSTER_KERNEL_PRODUCT = 132
 };
 
 /* ---- convolutions ------------------------------------------------------------------------------------------------- */
@@ -199,7 +200,7 @@ static inline muster_kernel muster_interpolate_backward(const muster_interpolati
   return k;
 }
 
-/* ---- sums and means over dims ---------------------------------------------------------------------------------------- */
+/* ---- sums, means and products over dims ---------------------------------------------------------------------------------------- */
 
 /* sums = scale · sum of x over the dims in which sums has size 1; other sizes are equal. x F32, BF16 or F64, sums F32 or F64; added in
  * F64. A mean over items that are cut over ranks is this with scale 1, an all-reduce, and a division by the number of items of the whole
@@ -217,6 +218,18 @@ static inline muster_kernel muster_sum_over(muster_tensor x, muster_tensor sums,
 static inline muster_kernel muster_spread(muster_tensor x, muster_tensor y, double scale, int accumulate) {
   muster_kernel k = muster_kernel_of(MUSTER_KERNEL_SPREAD);
   muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, y);
+  muster_kernel_real(&k, scale);
+  muster_kernel_int(&k, accumulate);
+  return k;
+}
+/* y = scale · x · w, element by element, where w has size 1 in the dims over which it is spread: a weight for each row of a field, or a
+ * mask. The gradient by x is this kernel with dy; that by w is muster_sum_over of the product with dy. y may be x. x and w F32, BF16 or
+ * F64, y F32 or BF16. */
+static inline muster_kernel muster_product(muster_tensor x, muster_tensor w, muster_tensor y, double scale, int accumulate) {
+  muster_kernel k = muster_kernel_of(MUSTER_KERNEL_PRODUCT);
+  muster_kernel_operand(&k, x);
+  muster_kernel_operand(&k, w);
   muster_kernel_operand(&k, y);
   muster_kernel_real(&k, scale);
   muster_kernel_int(&k, accumulate);

@@ -1,7 +1,7 @@
 #include "api/examples/train_lm/text.hpp"
 
-#include "api/examples/train_lm/output.hpp"
-#include "api/examples/train_lm/random.hpp"
+#include "api/examples/training/output.hpp"
+#include "api/examples/training/random.hpp"
 #include "tests/support/folder.hpp"
 
 #include <cmath>
@@ -13,6 +13,9 @@
 #include <gtest/gtest.h>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 using ::testing::HasSubstr;

@@ -9,6 +9,9 @@
 #include <gtest/gtest.h>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 Mesh mesh_of(std::int64_t dp_replicate, std::int64_t dp_shard, std::int64_t tp, std::int64_t rank) {
@@ -69,7 +72,7 @@ TEST(Mesh, SharesPositionsOverContextParallelRanks) {
 TEST(ModelUnits, KeepNormsBehindMatrices) {
   for (const bool tied : {false, true})
     for (const auto& unit : model_units(Options{.tied = tied}))
-      EXPECT_TRUE(std::ranges::is_partitioned(unit, [](const Parameter& p) { return !p.is_norm(); }))
+      EXPECT_TRUE(std::ranges::is_partitioned(unit, [](const Parameter& p) { return !p.is_vector(); }))
           << unit.front().name;
 }
 

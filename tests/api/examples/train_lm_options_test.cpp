@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 using ::testing::HasSubstr;

@@ -8,6 +8,9 @@
 #include <nlohmann/json.hpp>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 using ::testing::HasSubstr;

@@ -182,6 +182,16 @@ muster_status_t muster_mesh_make(muster_session*, muster_group, const char*, mus
   return not_here("another mesh");
 }
 
+muster_status_t muster_plan_redistribution(muster_session*, muster_group, const muster_layout*,
+                                           const muster_tensor*, const muster_layout*, const muster_tensor*,
+                                           muster_plan*) {
+  return not_here("a redistribution");
+}
+
+muster_status_t muster_mesh_flatten(muster_session*, const char* const*, std::size_t, const char*) {
+  return not_here("a flattened name");
+}
+
 muster_status_t muster_mesh_use(muster_session*, muster_mesh) {
   return MUSTER_OK;
 }

@@ -81,6 +81,30 @@ TEST(Reduction, MakesMeansOfUnevenAndEmptyShards) {
   EXPECT_EQ(dx.values(), (Values{0.25, 0.25, 0.25}));
 }
 
+// Goal:   case R3, a masked loss, mean(sum(m·(o-t)²)/sum(m)): products with a mask that is spread over dims.
+TEST(Reduction, MultipliesByAViewThatIsSpread) {
+  Random random(18);
+  const Shape wide{3, 5, 4, 7};
+  for (int lost = 0; lost < 16; ++lost)
+    for (const Layout layout : kLayouts)
+      for (const muster_dtype dtype : {MUSTER_F32, MUSTER_BF16})
+        for (const bool accumulate : {false, true}) {
+          Shape narrow = wide;
+          for (std::size_t d = 0; d < 4; ++d)
+            if ((lost >> d & 1) != 0) narrow[d] = 1;
+          const Values x = rounded(dtype, random.uniforms(static_cast<std::size_t>(count_of(wide)))),
+                       w = random.uniforms(static_cast<std::size_t>(count_of(narrow)));
+          Values expected(x.size(), accumulate ? 2.0 : 0.0);
+          for (std::size_t i = 0; i < x.size(); ++i)
+            expected[i] += 0.5 * x[i] * w[narrowed(static_cast<std::int64_t>(i), wide, narrow)];
+          OwnedTensor from(dtype, wide, layout, x), weights(MUSTER_F64, narrow, layout, w),
+              to(dtype, wide, layout, Values(x.size(), 2.0));
+          run_in_any_order(row(MUSTER_KERNEL_PRODUCT),
+                           args_of({from.view(), weights.view(), to.view()}, {accumulate}, {0.5}), {&to});
+          expect_close(to.values(), expected, {1e-6, 1.01 * half_ulp(dtype)});
+        }
+}
+
 TEST(Reduction, RefusesByName) {
   OwnedTensor x(MUSTER_F32, {2, 3}), sums(MUSTER_F32, {2, 1}), wrong(MUSTER_F32, {2, 2}),
       less(MUSTER_F32, {2});
@@ -88,6 +112,8 @@ TEST(Reduction, RefusesByName) {
   expect_refused(row(MUSTER_KERNEL_SUM_OVER), args_of({x.view(), less.view()}, {0}, {1.0}), "sums");
   expect_refused(row(MUSTER_KERNEL_SUM_OVER), args_of({x.view(), sums.view()}, {2}, {1.0}), "accumulate");
   expect_refused(row(MUSTER_KERNEL_SPREAD), args_of({wrong.view(), x.view()}, {0}, {1.0}), "x");
+  expect_refused(row(MUSTER_KERNEL_PRODUCT), args_of({x.view(), wrong.view(), x.view()}, {0}, {1.0}), "w");
+  expect_refused(row(MUSTER_KERNEL_PRODUCT), args_of({sums.view(), x.view(), x.view()}, {0}, {1.0}), "x");
 }
 
 }  // namespace

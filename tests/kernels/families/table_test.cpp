@@ -60,6 +60,7 @@ TEST(Table, HasOneRowForEachPublicKernelInOrder) {
       MUSTER_KERNEL_INTERPOLATE_BACKWARD,
       MUSTER_KERNEL_SUM_OVER,
       MUSTER_KERNEL_SPREAD,
+      MUSTER_KERNEL_PRODUCT,
   };
   std::vector<std::int32_t> listed;
   std::set<std::string> names;
@@ -132,6 +133,7 @@ TEST(Table, TakesAsManyOperandsAsTheBuilderAdds) {
       muster_interpolate_backward(&interpolated, t, t, 0),
       muster_sum_over(t, t, 1.0, 0),
       muster_spread(t, t, 1.0, 0),
+      muster_product(t, t, t, 1.0, 0),
   };
   // As the comments of the builders say.
   const std::set<std::pair<std::int32_t, std::size_t>> optional{

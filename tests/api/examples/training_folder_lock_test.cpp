@@ -1,7 +1,7 @@
-#include "api/examples/train_lm/folder_lock.hpp"
+#include "api/examples/training/folder_lock.hpp"
 
-#include "api/examples/train_lm/options.hpp"
-#include "api/examples/train_lm/output.hpp"
+#include "api/examples/training/errors.hpp"
+#include "api/examples/training/output.hpp"
 #include "tests/support/folder.hpp"
 
 #include <string>
@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-namespace train_lm {
+namespace training {
 namespace {
 
 using ::testing::AllOf;
@@ -19,21 +19,21 @@ using ::testing::HasSubstr;
 TEST(FolderLock, IsOfOneHolderAtATime) {
   const muster::test::Folder folder;
   {
-    const FolderLock first(folder.path());
+    const FolderLock first(folder.path(), "train_lm");
     try {
-      const FolderLock second(folder.path());
+      const FolderLock second(folder.path(), "train_lm");
       ADD_FAILURE() << "both hold it";
     } catch (const UsageError& error) {
       EXPECT_THAT(error.what(), AllOf(HasSubstr("process " + std::to_string(getpid()) + " on "),
                                       HasSubstr("saves into " + folder.path())));
     }
   }
-  const FolderLock next(folder.path());
+  const FolderLock next(folder.path(), "train_lm");
 }
 
 TEST(FolderLock, NamesAFolderInWhichItCannotWrite) {
-  EXPECT_THROW(FolderLock("/nonexistent"), OutputError);
+  EXPECT_THROW(FolderLock("/nonexistent", "train_lm"), OutputError);
 }
 
 }  // namespace
-}  // namespace train_lm
+}  // namespace training

@@ -3,16 +3,16 @@
 
 #include <string>
 
-namespace train_lm {
+namespace training {
 
-// Owns    a lock (flock) on FOLDER/.train_lm.lock, in which the holder's process is named. The kernel ends it
+// Owns    a lock (flock) on FOLDER/.PROGRAM.lock, in which the holder's process is named. The kernel ends it
 //         with the process and its writers, however they end. The file stays.
 // Thread  one.
 // Bound   waits a few seconds, because a run that was killed may still be ending.
 // Fails   the constructor: UsageError that names the process that holds it; OutputError.
 class FolderLock {
  public:
-  explicit FolderLock(const std::string& folder);
+  FolderLock(const std::string& folder, const std::string& program);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
@@ -21,4 +21,4 @@ class FolderLock {
   int file_;
 };
 
-}  // namespace train_lm
+}  // namespace training

@@ -1,9 +1,9 @@
-// Units: the model's parameters as units of the runtime: embedding, each block, head. The runtime gathers
-// them for use, frees them, and reduces their gradients. Only the optimiser remains for this program.
+// Units: a model's parameters as units of the runtime, such as one for each block. The runtime gathers them
+// for use, frees them, and reduces their gradients. Only the optimiser remains for the program.
 #pragma once
 
-#include "api/examples/train_lm/options.hpp"
-#include "api/examples/train_lm/program.hpp"
+#include "api/examples/training/parameter.hpp"
+#include "api/examples/training/program.hpp"
 
 #include <array>
 #include <cstdint>
@@ -14,7 +14,25 @@
 
 #include <muster/units.h>
 
-namespace train_lm {
+namespace training {
+
+// Names are those of units.h, and outlive the call.
+struct UnitsOptions {
+  const char* name = "model";          // of the set
+  const char* shard = nullptr;         // dim of the mesh that shards rows; null: this rank has all of them
+  const char* shard_of_cut = nullptr;  // of the units that have a cut parameter
+  const char* replicate = nullptr;     // over which gradients are reduced as well
+  const char* cut = nullptr;           // that cuts parameters as they say
+  muster_split cut_split = MUSTER_SPLIT_CEIL;  // how it does
+  double divisor = 0.0;                        // of the sum of gradients; 0: the ranks that it is over
+  bool alone = false;                          // no other rank makes such a set
+  bool share = false;                          // ranks of a node have one whole copy between them
+  std::uint64_t budget = 0;                    // bytes of whole parameters; 0: what prefetch needs
+  std::uint32_t prefetch = 1;                  // how many units ahead parameters are gathered
+  std::int32_t reshard = MUSTER_RESHARD_DEFAULT;
+  muster_dtype whole_dtype = MUSTER_F32;
+  std::uint32_t first_flags = 0;  // MUSTER_UNIT_*, of the first unit
+};
 
 // Owns    the set of units, and the moments of AdamW.
 // Thread  one.
@@ -22,8 +40,8 @@ namespace train_lm {
 // Fails   with RuntimeError.
 class Units {
  public:
-  // sharded: over the mesh; else this rank has all, as in a run alone.
-  Units(Runtime& runtime, const Options& options, bool sharded);
+  // `parameters`: by unit; vectors come last in each.
+  Units(Runtime& runtime, std::vector<std::vector<Parameter>> parameters, const UnitsOptions& options);
 
   // Writes the initial weights: functions of (seed, name, position in the whole parameter).
   void initialise(std::uint64_t seed);
@@ -38,8 +56,7 @@ class Units {
   std::array<muster_point, 2> end_step(muster_point after);
 
   // ---- views, from the first begin_step() on ---------------------------------------------------
-  // Parameters [first, first + count), which lie one below the other, as one matrix. A norm's weight is a
-  // vector.
+  // Parameters [first, first + count), which lie one below the other, as one matrix; or a vector.
   muster_tensor weight(std::size_t unit, std::size_t first, std::size_t count = 1) const;
   muster_tensor gradient(std::size_t unit, std::size_t first, std::size_t count = 1) const;  // F32
   std::int64_t first_row(std::size_t unit,
@@ -74,13 +91,13 @@ class Units {
   struct Moments {
     Buffer first, second;
   };
-  void add(const std::vector<Parameter>& parameters, const Options& options, bool sharded);
+  void add(const std::vector<Parameter>& parameters, const UnitsOptions& options);
   muster_tensor view(std::size_t unit, std::size_t parameter, std::int32_t which) const;
   muster_tensor stacked(std::size_t unit, std::size_t first, std::size_t count, std::int32_t which) const;
   // The shards of the parameters [first, last), as few vectors as they lie in.
   std::vector<muster_tensor> shards(std::size_t unit, std::size_t first, std::size_t last,
                                     std::int32_t which) const;
-  std::size_t matrices(std::size_t unit) const;  // norms come last
+  std::size_t matrices(std::size_t unit) const;  // vectors come last
 
   Runtime& runtime_;
   std::vector<std::vector<Parameter>> parameters_;
@@ -93,9 +110,9 @@ void Units::each(std::size_t unit, std::size_t parameter, std::int32_t which, Bo
   auto* element = static_cast<float*>(runtime_.address(view(unit, parameter, which)));
   for (const muster_box& box : boxes(unit, parameter, MUSTER_UNIT_SHARD))
     for (std::int64_t row = 0; row < box.length[0]; ++row)
-      for (std::int64_t column = 0; column < (parameters_[unit][parameter].is_norm() ? 1 : box.length[1]);
+      for (std::int64_t column = 0; column < (parameters_[unit][parameter].is_vector() ? 1 : box.length[1]);
            ++column)
         body(*element++, box.offset[0] + row, box.offset[1] + column);
 }
 
-}  // namespace train_lm
+}  // namespace training

@@ -1,7 +1,7 @@
-#include "api/examples/train_lm/folder_lock.hpp"
+#include "api/examples/training/folder_lock.hpp"
 
-#include "api/examples/train_lm/options.hpp"
-#include "api/examples/train_lm/output.hpp"
+#include "api/examples/training/errors.hpp"
+#include "api/examples/training/output.hpp"
 
 #include <cerrno>
 #include <chrono>
@@ -13,7 +13,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-namespace train_lm {
+namespace training {
 namespace {
 
 constexpr int kNaps = 300;
@@ -43,8 +43,8 @@ std::string holder(const std::string& path) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::string& folder) {
-  const std::string path = folder + "/.train_lm.lock";
+FolderLock::FolderLock(const std::string& folder, const std::string& program) {
+  const std::string path = folder + "/." + program + ".lock";
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (file_ < 0) throw OutputError(path, std::strerror(errno));
   int error = lock(file_) ? 0 : errno;
@@ -63,4 +63,4 @@ FolderLock::~FolderLock() {
   ::close(file_);
 }
 
-}  // namespace train_lm
+}  // namespace training

@@ -3,34 +3,47 @@
 // else.
 #pragma once
 
-#include "api/examples/train_lm/options.hpp"
-#include "api/examples/train_lm/text.hpp"
-#include "api/examples/train_lm/units.hpp"
+#include "api/examples/training/units.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include <muster/checkpoint.h>
 
-namespace train_lm {
+namespace training {
 
-// The user's state of a checkpoint, as its bytes are: what a run must have in common with the one that it
-// goes on from. Older checkpoints end before text_hash.
-struct RunState {
-  std::int64_t next_step;
-  std::uint64_t seed;
-  std::int64_t batch, context;
-  std::uint64_t text_bytes;
-  std::uint64_t text_hash;
-  std::int64_t layers, width, heads, vocabulary;
-  std::int64_t tied;   // 1 or 0
-  std::int64_t dtype;  // of activations and gathered weights
+// The state that a program keeps beside its parameters, with the step that comes next.
+//
+// Owns    nothing that changes. Thread  one.
+// Bound   4096 bytes. Fails   next_step, as it says.
+class SavedState {
+ public:
+  virtual ~SavedState() = default;
+  virtual std::vector<std::byte> bytes(std::int64_t next_step) const = 0;
+  // The next step of a state that was saved. UsageError: another run made it. `shown` names the checkpoint.
+  virtual std::int64_t next_step(std::span<const std::byte> saved, const std::string& shown) const = 0;
 };
-static_assert(sizeof(RunState) == 96 && offsetof(RunState, text_hash) == 40);
+
+struct CheckpointOptions {
+  std::string program;          // for messages
+  std::string save, resume;     // folders, or one checkpoint; empty: none
+  std::int64_t save_every = 0;  // steps; 0: at the end alone
+  std::uint32_t keep = 2;       // how many of the newest stay; 0: all
+  std::int64_t steps = 0;       // of the whole run
+};
+
+// The refusal of a checkpoint that was made with something else.
+[[noreturn]] void refuse_made_otherwise(const std::string& shown, const std::string& what,
+                                        const std::string& saved, const std::string& said);
+template<class Number>
+void check_same(const char* what, Number saved, Number said, const std::string& shown) {
+  if (saved != said) refuse_made_otherwise(shown, what, std::to_string(saved), std::to_string(said));
+}
 
 // Owns    the folders' handles, and the layouts of what is saved.
 // Thread  one. All ranks make the same calls.
@@ -38,7 +51,8 @@ static_assert(sizeof(RunState) == 96 && offsetof(RunState, text_hash) == 40);
 // Fails   with RuntimeError; resume() also with UsageError, if the checkpoint is of other options.
 class Checkpoint {
  public:
-  Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text);
+  // All outlive it.
+  Checkpoint(Runtime& runtime, const Units& units, const CheckpointOptions& options, const SavedState& state);
 
   // Loads the checkpoint that --resume names, or the newest of that folder. Returns the step with which the
   // run goes on; 0 if there is none. After a loss (`again`) that of --save comes before that of --resume. The
@@ -59,14 +73,14 @@ class Checkpoint {
   Folder open(const std::string& path, std::uint32_t keep) const;
   void refuse_another_run() const;
   std::optional<std::int64_t> load(const std::string& path, std::int64_t most_steps) const;
-  RunState load_state(muster_checkpoints* folder, const muster_checkpoint_info& info,
-                      const std::string& shown) const;
+  std::int64_t load_state(muster_checkpoints* folder, const muster_checkpoint_info& info,
+                          const std::string& shown) const;
   void load_tensors(muster_checkpoints* folder, const muster_checkpoint_info& info,
                     const std::string& shown) const;
 
   Runtime& runtime_;
-  const Options& options_;
-  RunState own_{};
+  const CheckpointOptions options_;
+  const SavedState& state_;
   std::int64_t start_ = 0;  // what was resumed is there already
   std::vector<std::unique_ptr<muster_layout, Close>> layouts_;
   std::vector<std::string> names_;
@@ -74,4 +88,4 @@ class Checkpoint {
   Folder folder_;  // of --save
 };
 
-}  // namespace train_lm
+}  // namespace training

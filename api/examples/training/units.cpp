@@ -1,17 +1,17 @@
-#include "api/examples/train_lm/units.hpp"
+#include "api/examples/training/units.hpp"
 
-#include "api/examples/train_lm/random.hpp"
+#include "api/examples/training/random.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace train_lm {
+namespace training {
 namespace {
 
 constexpr double kBeta1 = 0.9;
 constexpr double kBeta2 = 0.95;
 constexpr double kAdamEpsilon = 1e-8;
-constexpr double kWeightDecay = 0.1;  // of matrices; norms do not decay
+constexpr double kWeightDecay = 0.1;  // of matrices; vectors do not decay
 
 std::int64_t elements_of(const muster_tensor& tensor) {
   std::int64_t elements = 1;
@@ -21,25 +21,27 @@ std::int64_t elements_of(const muster_tensor& tensor) {
 
 using LayoutHandle = std::unique_ptr<muster_layout, muster_status_t (*)(muster_layout*)>;
 
-// Tensor parallelism cuts a parameter, and units cut the rows of what it leaves.
-LayoutHandle layout_of(Runtime& runtime, const Parameter& parameter, bool sharded) {
+// The other dim cuts a parameter, and units cut the rows of what it leaves.
+LayoutHandle layout_of(Runtime& runtime, const Parameter& parameter, const UnitsOptions& how,
+                       const char* shard) {
   muster_layout_options options = MUSTER_LAYOUT_OPTIONS_INIT;
-  options.dims = parameter.is_norm() ? 1 : 2;
+  options.dims = parameter.is_vector() ? 1 : 2;
   options.shape[0] = parameter.rows;
-  options.shape[1] = parameter.is_norm() ? 0 : parameter.columns;
-  if (sharded) {
-    options.axes[0].name = "dp_shard_cp";
-    options.axes[0].placement = MUSTER_SHARD;
-    options.axis_count = 1;
-    if (parameter.cut != Cut::kNone) {
-      options.axes[1].name = "tp";
-      options.axes[1].placement = MUSTER_SHARD;
-      options.axes[1].dim = parameter.cut == Cut::kRows ? 0 : 1;
-      if (parameter.head > 0) {
-        options.axes[1].split = MUSTER_SPLIT_ALIGNED;
-        options.axes[1].grain = parameter.head;
-      }
-      options.axis_count = 2;
+  options.shape[1] = parameter.is_vector() ? 0 : parameter.columns;
+  const auto add = [&](const char* dim) -> muster_layout_axis& {
+    muster_layout_axis& axis = options.axes[options.axis_count++];
+    axis.name = dim;
+    axis.placement = MUSTER_SHARD;
+    return axis;
+  };
+  if (shard != nullptr) add(shard);
+  if (how.cut != nullptr && parameter.cut != Cut::kNone) {
+    muster_layout_axis& axis = add(how.cut);
+    axis.dim = parameter.cut == Cut::kRows ? 0 : 1;
+    axis.split = how.cut_split;
+    if (parameter.head > 0) {
+      axis.split = MUSTER_SPLIT_ALIGNED;
+      axis.grain = parameter.head;
     }
   }
   muster_layout* layout = nullptr;
@@ -49,38 +51,38 @@ LayoutHandle layout_of(Runtime& runtime, const Parameter& parameter, bool sharde
 
 }  // namespace
 
-Units::Units(Runtime& runtime, const Options& options, bool sharded)
-    : runtime_(runtime), parameters_(model_units(options)) {
+Units::Units(Runtime& runtime, std::vector<std::vector<Parameter>> parameters, const UnitsOptions& options)
+    : runtime_(runtime), parameters_(std::move(parameters)) {
   muster_units_options said = MUSTER_UNITS_OPTIONS_INIT;
-  said.name = sharded ? "model" : "model alone";
-  if (sharded) said.budget_bytes = options.budget;
+  said.name = options.name;
+  said.budget_bytes = options.budget;
   said.prefetch = options.prefetch;
-  if (!sharded) said.flags = MUSTER_UNITS_ALONE;
-  if (sharded && options.share) said.flags = MUSTER_UNITS_SHARE_ON_NODE;
+  if (options.alone) said.flags |= MUSTER_UNITS_ALONE;
+  if (options.share) said.flags |= MUSTER_UNITS_SHARE_ON_NODE;
   muster_units* units = nullptr;
   check(muster_units_create(runtime.session(), &said, &units));
   units_.reset(units);
-  for (const std::vector<Parameter>& parameters : parameters_) add(parameters, options, sharded);
+  for (const std::vector<Parameter>& each : parameters_) add(each, options);
 }
 
-void Units::add(const std::vector<Parameter>& parameters, const Options& options, bool sharded) {
+void Units::add(const std::vector<Parameter>& parameters, const UnitsOptions& options) {
+  const bool is_cut = std::ranges::any_of(parameters, [](const Parameter& p) { return p.cut != Cut::kNone; });
+  const char* shard = is_cut ? options.shard_of_cut : options.shard;
   std::vector<LayoutHandle> layouts;
   std::vector<muster_parameter> said;
   for (const Parameter& parameter : parameters) {
-    layouts.push_back(layout_of(runtime_, parameter, sharded));
+    layouts.push_back(layout_of(runtime_, parameter, options, shard));
     said.push_back({parameter.name.c_str(), layouts.back().get(), MUSTER_F32, 0});
   }
   muster_unit_options unit = MUSTER_UNIT_OPTIONS_INIT;
   const std::string name = parameters.front().name.substr(0, parameters.front().name.find('.'));
   unit.name = name.c_str();
-  if (sharded) {
-    unit.shard = "dp_shard_cp";
-    unit.replicate = "dp_replicate";
-    unit.after_forward = options.reshard;
-  }
-  if (options.dtype != MUSTER_F32) unit.whole_dtype = options.dtype;
-  // Tied, the first unit is in use from the embedding to the head. Else its backward reads no parameter.
-  if (moments_.empty()) unit.flags = options.tied ? MUSTER_UNIT_ROOT : MUSTER_UNIT_BACKWARD_WITHOUT_WHOLE;
+  unit.shard = shard;
+  unit.replicate = options.replicate;
+  unit.divisor = options.divisor;
+  unit.after_forward = options.reshard;
+  if (options.whole_dtype != MUSTER_F32) unit.whole_dtype = options.whole_dtype;
+  if (moments_.empty()) unit.flags = options.first_flags;
   unit.parameters = said.data();
   unit.parameter_count = static_cast<std::uint32_t>(said.size());
   muster_unit index = 0;
@@ -99,8 +101,8 @@ void Units::initialise(std::uint64_t seed) {
       const CounterRandom random(seed, parameter.name);
       each(unit, i, MUSTER_UNIT_SHARD, [&](float& element, std::int64_t row, std::int64_t column) {
         const auto position = static_cast<std::uint64_t>(row * parameter.columns + column);
-        element =
-            parameter.is_norm() ? 1.0F : static_cast<float>(parameter.deviation * random.normal(position));
+        element = static_cast<float>(parameter.is_vector() ? parameter.start
+                                                           : parameter.deviation * random.normal(position));
       });
     }
 }
@@ -194,7 +196,7 @@ std::vector<muster_tensor> Units::shards(std::size_t unit, std::size_t first, st
 }
 
 std::size_t Units::matrices(std::size_t unit) const {
-  return static_cast<std::size_t>(std::ranges::count(parameters_[unit], false, &Parameter::is_norm));
+  return static_cast<std::size_t>(std::ranges::count(parameters_[unit], false, &Parameter::is_vector));
 }
 
 muster_units_info Units::info() const {
@@ -271,4 +273,4 @@ void Units::update(Program& program, const muster_tensor& state, double learning
   }
 }
 
-}  // namespace train_lm
+}  // namespace training

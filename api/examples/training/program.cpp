@@ -1,9 +1,9 @@
-#include "api/examples/train_lm/program.hpp"
+#include "api/examples/training/program.hpp"
 
 #include <algorithm>
 #include <utility>
 
-namespace train_lm {
+namespace training {
 
 void Program::kernel(const muster_kernel& kernel) {
   newest_kernel_ = add(runtime_.plan(kernel), MUSTER_LANE_COMPUTE, std::exchange(joined_, {}));
@@ -26,10 +26,19 @@ void Program::join(Mark mark) {
     same->entry = std::max(same->entry, mark.entry);
 }
 
+// A kernel in front takes what a first kernel, or one after a join, would wait for.
+void Program::call(Call start) {
+  if (entries_.empty() || !joined_.empty()) kernel(runtime_.nothing());
+  const Mark done = add(0, MUSTER_LANE_COMPUTE, {newest_kernel_});
+  entries_.back().start = std::move(start);
+  newest_kernel_ = done;
+  joined_ = {done};
+}
+
 Mark Program::add(muster_plan plan, muster_lane lane, std::vector<Mark> waits) {
   if (waits.size() > MUSTER_WAITS_MAX)
     throw std::logic_error("an entry waits for more points than a start can name");
-  entries_.push_back({plan, lane, std::move(waits)});
+  entries_.push_back({plan, lane, std::move(waits), {}});
   return {static_cast<std::int32_t>(entries_.size() - 1), lane};
 }
 
@@ -54,6 +63,11 @@ muster_point Program::replay(std::span<const muster_point> after) {
     for (const Mark mark : entry.waits) add(resolve(mark, before));
     if (entry.lane == MUSTER_LANE_COMPUTE)
       for (const muster_point point : std::exchange(after, {})) add(point);
+    if (entry.start != nullptr) {
+      points_.push_back(entry.start(waits.front()));
+      runtime_.note(entry.lane, points_.back());
+      continue;
+    }
     points_.push_back(runtime_.start(entry.plan, entry.lane, waits));
   }
   return runtime_.newest(MUSTER_LANE_COMPUTE);
@@ -120,4 +134,4 @@ muster_collective reduce_scatter(muster_group group, muster_range source, const 
   return collective;
 }
 
-}  // namespace train_lm
+}  // namespace training

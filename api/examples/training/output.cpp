@@ -1,4 +1,4 @@
-#include "api/examples/train_lm/output.hpp"
+#include "api/examples/training/output.hpp"
 
 #include <cerrno>
 #include <cstring>
@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace train_lm {
+namespace training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,4 +65,4 @@ void finish_output() {
   if (!std::cout.flush()) throw OutputError("standard output", std::strerror(errno != 0 ? errno : EIO));
 }
 
-}  // namespace train_lm
+}  // namespace training

@@ -1,53 +1,17 @@
-#include "api/examples/train_lm/checkpoint.hpp"
+#include "api/examples/training/checkpoint.hpp"
 
-#include <cstddef>
-#include <cstring>
+#include "api/examples/training/errors.hpp"
+
 #include <filesystem>
 #include <iostream>
 #include <string_view>
 
-namespace train_lm {
+namespace training {
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr const char* kParts[] = {"", ".moment1", ".moment2"};
-
-[[noreturn]] void refuse_made_otherwise(const std::string& folder, const std::string& what,
-                                        const std::string& saved, const std::string& said) {
-  throw UsageError("the checkpoint in " + folder + " was made with " + what + " " + saved +
-                   ", but this run has " + said);
-}
-
-template<class Number>
-void check_same(const char* what, Number saved, Number said, const std::string& folder) {
-  if (saved != said) refuse_made_otherwise(folder, what, std::to_string(saved), std::to_string(said));
-}
-
-std::string dtype_text(std::int64_t dtype) {
-  return dtype == MUSTER_F32 ? "f32" : dtype == MUSTER_BF16 ? "bf16" : std::to_string(dtype);
-}
-
-// Batches depend on these.
-void check_same_batches(const RunState& saved, const RunState& own, const std::string& folder) {
-  check_same("--seed", saved.seed, own.seed, folder);
-  check_same("--batch", saved.batch, own.batch, folder);
-  check_same("--context", saved.context, own.context, folder);
-  check_same("a text of bytes", saved.text_bytes, own.text_bytes, folder);
-}
-
-void check_same_run(const RunState& saved, const RunState& own, const std::string& folder) {
-  check_same("a text of the hash", saved.text_hash, own.text_hash, folder);
-  check_same("--layers", saved.layers, own.layers, folder);
-  check_same("--width", saved.width, own.width, folder);
-  check_same("--heads", saved.heads, own.heads, folder);
-  check_same("a vocabulary of", saved.vocabulary, own.vocabulary, folder);
-  if (saved.tied != own.tied)
-    refuse_made_otherwise(folder, "--tied", saved.tied != 0 ? "given" : "left out",
-                          own.tied != 0 ? "it given" : "it left out");
-  if (saved.dtype != own.dtype)
-    refuse_made_otherwise(folder, "--dtype", dtype_text(saved.dtype), dtype_text(own.dtype));
-}
 
 // Two paths may name one folder.
 bool is_same_folder(const std::string& a, const std::string& b) {
@@ -76,21 +40,16 @@ Named named_by(const std::string& path) {
 
 }  // namespace
 
-Checkpoint::Checkpoint(Runtime& runtime, const Units& units, const Options& options, const Text& text)
-    : runtime_(runtime), options_(options) {
+void refuse_made_otherwise(const std::string& shown, const std::string& what, const std::string& saved,
+                           const std::string& said) {
+  throw UsageError("the checkpoint in " + shown + " was made with " + what + " " + saved +
+                   ", but this run has " + said);
+}
+
+Checkpoint::Checkpoint(Runtime& runtime, const Units& units, const CheckpointOptions& options,
+                       const SavedState& state)
+    : runtime_(runtime), options_(options), state_(state) {
   if (options.save.empty() && options.resume.empty()) return;
-  own_ = {.next_step = 0,
-          .seed = options.seed,
-          .batch = options.batch,
-          .context = options.context,
-          .text_bytes = text.size(),
-          .text_hash = text.hash(),
-          .layers = options.layers,
-          .width = options.width,
-          .heads = options.heads,
-          .vocabulary = kVocabulary,
-          .tied = options.tied ? 1 : 0,
-          .dtype = options.dtype};
   std::vector<muster_tensor> arrays;
   for (std::size_t unit = 0; unit < units.count(); ++unit)
     for (std::size_t i = 0; i < units.parameters(unit).size(); ++i) {
@@ -126,8 +85,8 @@ std::int64_t Checkpoint::resume(bool again) {
         ": name the folder of a run, or leave --resume out to begin at the first step; with --save "
         "of the same folder, a first run may have --resume too");
   if (!found && (again || !options_.resume.empty()) && runtime_.rank() == 0)
-    std::cerr << "train_lm: there is no checkpoint in " + (again ? options_.save : options_.resume) +
-                     "; begins at the first step\n";
+    std::cerr << options_.program + ": there is no checkpoint in " +
+                     (again ? options_.save : options_.resume) + "; begins at the first step\n";
   return start_ = found.value_or(0);
 }
 
@@ -152,33 +111,31 @@ std::optional<std::int64_t> Checkpoint::load(const std::string& path, std::int64
   if (found == MUSTER_ERR_NOT_FOUND && name == nullptr) return std::nullopt;
   check(found);
   const std::string shown = named.folder + "/" + info.name;
-  const RunState saved = load_state(folder.get(), info, shown);
-  if (saved.next_step > most_steps)
-    throw UsageError("the checkpoint in " + path + " has done " + std::to_string(saved.next_step) +
+  const std::int64_t next_step = load_state(folder.get(), info, shown);
+  if (next_step > most_steps)
+    throw UsageError("the checkpoint in " + path + " has done " + std::to_string(next_step) +
                      " steps; choose more --steps");
   load_tensors(folder.get(), info, shown);
   if (runtime_.rank() == 0)
-    std::cerr << "train_lm: goes on from " + shown +
+    std::cerr << options_.program + ": goes on from " + shown +
                      (info.damaged == 0 ? ""
                                         : ", after " + std::to_string(info.damaged) + " that are damaged") +
                      "\n";
-  return saved.next_step;
+  return next_step;
 }
 
-// Refuses what another model, text or batch has made, before anything of it is loaded.
-RunState Checkpoint::load_state(muster_checkpoints* folder, const muster_checkpoint_info& info,
-                                const std::string& shown) const {
-  RunState saved{};
-  const bool older = info.user_bytes == offsetof(RunState, text_hash);
-  if (info.user_bytes != sizeof saved && !older) throw UsageError(shown + " was not made by train_lm");
+// Refuses what another run has made, before anything of it is loaded.
+std::int64_t Checkpoint::load_state(muster_checkpoints* folder, const muster_checkpoint_info& info,
+                                    const std::string& shown) const {
+  constexpr std::uint64_t kStateMax = 4096;
+  if (info.user_bytes > kStateMax) throw UsageError(shown + " was not made by " + options_.program);
+  std::vector<std::byte> saved(static_cast<std::size_t>(info.user_bytes));
   muster_checkpoint_load_options said = MUSTER_CHECKPOINT_LOAD_OPTIONS_INIT;
   said.name = info.name;
-  said.user = &saved;
-  said.user_capacity = sizeof saved;
+  said.user = saved.data();
+  said.user_capacity = saved.size();
   check(muster_checkpoint_load(folder, &said, nullptr));
-  check_same_batches(saved, own_, shown);
-  if (!older) check_same_run(saved, own_, shown);
-  return saved;
+  return state_.next_step(saved, shown);
 }
 
 // A checkpoint that says nothing of its model must have its tensors, and no others.
@@ -205,15 +162,14 @@ bool Checkpoint::is_due(std::int64_t steps_done) const {
 void Checkpoint::save(std::int64_t steps_done, muster_point updated) {
   check(muster_checkpoint_wait(folder_.get()));  // one save in flight
   runtime_.wait(updated);
-  RunState state = own_;
-  state.next_step = steps_done;
+  const std::vector<std::byte> state = state_.bytes(steps_done);
   muster_checkpoint_save_options said = MUSTER_CHECKPOINT_SAVE_OPTIONS_INIT;
   said.flags = MUSTER_CHECKPOINT_REPLACE;  // of a run that has come this far already, and was resumed before
   said.step = static_cast<std::uint64_t>(steps_done);
   said.tensors = tensors_.data();
   said.tensor_count = tensors_.size();
-  said.user = &state;
-  said.user_bytes = sizeof state;
+  said.user = state.data();
+  said.user_bytes = state.size();
   check(muster_checkpoint_save_async(folder_.get(), &said));
 }
 
@@ -221,4 +177,4 @@ void Checkpoint::finish() {
   if (folder_ != nullptr) check(muster_checkpoint_wait(folder_.get()));
 }
 
-}  // namespace train_lm
+}  // namespace training

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace train_lm {
+namespace training {
 
 // Owns    a key. Thread  a value; any.
 // Bound   one hash a call.  Fails   never.
@@ -21,4 +21,4 @@ class CounterRandom {
   std::uint64_t key_;
 };
 
-}  // namespace train_lm
+}  // namespace training

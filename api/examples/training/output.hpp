@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace train_lm {
+namespace training {
 
 // "cannot write FILE: reason". The program prints what() and ends with status 1.
 class OutputError : public std::runtime_error {
@@ -23,4 +23,4 @@ void check_folder(const std::string& path);
 // Flushes standard output. Throws OutputError if anything written there was lost.
 void finish_output();
 
-}  // namespace train_lm
+}  // namespace training

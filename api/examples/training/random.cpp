@@ -1,9 +1,9 @@
-#include "api/examples/train_lm/random.hpp"
+#include "api/examples/training/random.hpp"
 
 #include <cmath>
 #include <numbers>
 
-namespace train_lm {
+namespace training {
 namespace {
 
 // The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection whose output bits all depend on all
@@ -36,4 +36,4 @@ double CounterRandom::normal(std::uint64_t index) const {
   return radius * std::cos(2.0 * std::numbers::pi * uniform(2 * index + 1));
 }
 
-}  // namespace train_lm
+}  // namespace training

@@ -1,12 +1,12 @@
-#include "api/examples/train_lm/runtime.hpp"
+#include "api/examples/training/runtime.hpp"
 
-#include "api/examples/train_lm/options.hpp"
+#include "api/examples/training/errors.hpp"
 
 #include <chrono>
 #include <functional>
 #include <thread>
 
-namespace train_lm {
+namespace training {
 namespace {
 
 std::string why(muster_status_t status) {
@@ -57,8 +57,8 @@ void Runtime::use(muster_group all) {
 }
 
 // Others may wait for what this rank will not begin, so it aborts the groups first.
-void Runtime::forget_work() {
-  for (const char* name : {"dp_replicate", "dp_shard", "dp_shard_cp", "dp_cp", "cp", "tp"})
+void Runtime::forget_work(std::span<const char* const> groups) {
+  for (const char* name : groups)
     if (const muster_group others = group(name); others != MUSTER_GROUP_SELF)
       check(muster_group_abort(session_.get(), others));
   for (muster_lane lane = 0; lane < MUSTER_LANE_CLASSES; ++lane) {
@@ -72,10 +72,11 @@ void Runtime::forget_work() {
     check(repeat_while_busy([&] { return muster_plan_destroy(session_.get(), plans_.back()); }));
   for (; !buffers_.empty(); buffers_.pop_back())
     check(repeat_while_busy([&] { return muster_buffer_free(session_.get(), buffers_.back()); }));
+  scratch_ = {};
 }
 
-bool Runtime::gather_survivors() {
-  forget_work();
+bool Runtime::gather_survivors(std::span<const char* const> groups) {
+  forget_work(groups);
   muster_group left = MUSTER_GROUP_SELF;
   check(muster_group_shrink(session_.get(), all_, 0, &left));
   if (left == all_) return false;
@@ -89,8 +90,7 @@ bool Runtime::gather_survivors() {
   return true;
 }
 
-bool Runtime::go_on(const Mesh& mesh) {
-  const std::int64_t count = mesh.size();
+bool Runtime::go_on(std::int64_t count, const std::string& mesh) {
   if (rank_ >= count) return false;
   if (ranks_ > count) {
     std::vector<std::int32_t> ranks(static_cast<std::size_t>(ranks_));
@@ -102,18 +102,17 @@ bool Runtime::go_on(const Mesh& mesh) {
     check(muster_group_free(session_.get(), all_));
     use(needed);
   }
-  mesh_text_ = mesh.text();
+  mesh_text_ = mesh;
   check(muster_mesh_make(session_.get(), all_, mesh_text_.c_str(), &mesh_));
   check(muster_mesh_use(session_.get(), mesh_));
   return true;
 }
 
-std::int64_t Runtime::dim(const char* name, Axis* axis) {
+Axis Runtime::axis(const char* name) {
   std::int32_t coordinate = 0;
   std::int32_t size = 1;
   check(muster_mesh_coords(session_.get(), name, &coordinate, &size));
-  if (axis != nullptr) *axis = {size, coordinate, group(name)};
-  return size;
+  return {size, coordinate, group(name)};
 }
 
 muster_group Runtime::group(const char* name) {
@@ -122,20 +121,8 @@ muster_group Runtime::group(const char* name) {
   return group;
 }
 
-Mesh Runtime::mesh() {
-  for (const char* name : {"pp", "domain"}) {
-    if (const std::int64_t size = dim(name, nullptr); size != 1)
-      throw UsageError("mesh " + mesh_text() + " has " + name + "=" + std::to_string(size) +
-                       "; train_lm shards over dp_replicate, dp_shard, cp and tp only, so set " + name +
-                       " to 1");
-  }
-  Mesh mesh;
-  dim("dp_replicate", &mesh.dp_replicate);
-  dim("dp_shard", &mesh.dp_shard);
-  dim("cp", &mesh.cp);
-  dim("tp", &mesh.tp);
-  mesh.loss = group("dp_cp");
-  return mesh;
+void Runtime::flatten(std::span<const char* const> dims, const char* name) {
+  check(muster_mesh_flatten(session_.get(), dims.data(), dims.size(), name));
 }
 
 void* Runtime::address(const muster_tensor& tensor) {
@@ -151,10 +138,15 @@ Buffer Runtime::allocate(std::uint64_t bytes) {
   if (buffer.address == nullptr)
     throw RuntimeError(
         MUSTER_ERR_UNSUPPORTED,
-        "this job's devices are not of kind host; train_lm fills its buffers from the process and needs "
+        "this job's devices are not of kind host; the program fills its buffers from the process and needs "
         "memory that it can see");
   buffers_.push_back(buffer.handle);
   return buffer;
+}
+
+muster_kernel Runtime::nothing() {
+  if (scratch_.handle == 0) scratch_ = allocate(sizeof(float));
+  return muster_fill(muster_view1(scratch_.handle, 0, MUSTER_F32, 1), 0.0);
 }
 
 muster_plan Runtime::plan(const muster_kernel& kernel) {
@@ -167,6 +159,15 @@ muster_plan Runtime::plan(const muster_kernel& kernel) {
 muster_plan Runtime::plan(const muster_collective& collective) {
   muster_plan plan = 0;
   check(muster_plan_collective(session_.get(), &collective, &plan));
+  plans_.push_back(plan);
+  return plan;
+}
+
+muster_plan Runtime::redistribution(muster_group group, const muster_layout* from,
+                                    const muster_tensor& source, const muster_layout* to,
+                                    const muster_tensor& target) {
+  muster_plan plan = 0;
+  check(muster_plan_redistribution(session_.get(), group, from, &source, to, &target, &plan));
   plans_.push_back(plan);
   return plan;
 }
@@ -235,4 +236,4 @@ void Runtime::trace_end(const std::string& path) {
   check(muster_trace_end(session_.get(), path.c_str()));
 }
 
-}  // namespace train_lm
+}  // namespace training

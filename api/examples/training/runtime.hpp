@@ -1,8 +1,7 @@
 // Runtime: one rank's session, with failures as exceptions and a full ring as a short wait.
 #pragma once
 
-#include "api/examples/train_lm/mesh.hpp"
-#include "api/examples/train_lm/random.hpp"
+#include "api/examples/training/random.hpp"
 
 #include <array>
 #include <cstdint>
@@ -15,9 +14,17 @@
 #include <vector>
 
 #include <muster/kernels.h>
+#include <muster/layouts.h>
 #include <muster/muster.h>
 
-namespace train_lm {
+namespace training {
+
+// One mesh dim as a rank sees it.
+struct Axis {
+  std::int64_t size = 1;
+  std::int64_t coordinate = 0;
+  muster_group group = MUSTER_GROUP_SELF;
+};
 
 // A failure that the runtime reported; what() is muster_last_error().
 //
@@ -49,8 +56,7 @@ struct Buffer {
 // Owns    the session, and all plans and buffers of it.
 // Thread  one.
 // Bound   remembers the points of the last kRecentMax starts.
-// Fails   every call with RuntimeError; open() also with UsageError for a mesh or device that the program
-//         cannot use.
+// Fails   every call with RuntimeError; open() also with LaunchError.
 class Runtime {
  public:
   // Attaches as the rank of the launcher's environment. `delays`, if set, is the seed of random sleeps
@@ -61,25 +67,32 @@ class Runtime {
   std::int32_t rank() const { return rank_; }
   std::int32_t ranks() const { return ranks_; }
   std::string mesh_text() const { return mesh_text_; }
-  Mesh mesh();
+  Axis axis(const char* name);  // a dim of the mesh, or a flattened name
   muster_group group(const char* name);
+  // The dims become one, by that name; nothing happens if it is there. All ranks of the mesh call.
+  void flatten(std::span<const char* const> dims, const char* name);
 
-  // After a failure in which ranks may have been lost. All that are left call. Gives back all plans and
-  // buffers, and waits for the others. False: nobody was lost.
-  bool gather_survivors();
-  // Then: the first of them go on in a mesh. False: this rank is not needed.
-  bool go_on(const Mesh& mesh);
+  // After a failure in which ranks may have been lost. All that are left call. Aborts the groups, gives back
+  // all plans and buffers, and waits for the others. False: nobody was lost.
+  bool gather_survivors(std::span<const char* const> groups);
+  // Then: the first `count` of them go on in that mesh. False: this rank is not needed.
+  bool go_on(std::int64_t count, const std::string& mesh);
 
   muster_session* session() { return session_.get(); }
   Buffer allocate(std::uint64_t bytes);
   void* address(const muster_tensor& tensor);  // where this process sees its first element
   muster_plan plan(const muster_kernel& kernel);
+  muster_kernel nothing();  // which has points to wait for, and no other work
   muster_plan plan(const muster_collective& collective);
+  muster_plan redistribution(muster_group group, const muster_layout* from, const muster_tensor& source,
+                             const muster_layout* to, const muster_tensor& target);
 
   // Asynchronous. `waits`: at most MUSTER_WAITS_MAX points.
   muster_point start(muster_plan plan, muster_lane lane, std::span<const muster_point> waits);
   // The point of the newest start on a lane; MUSTER_POINT_NONE before the first.
   muster_point newest(muster_lane lane) const { return newest_[lane]; }
+  // Something else has started work on the lane, which ends with that point.
+  void note(muster_lane lane, muster_point point) { newest_[lane] = point; }
   void wait(muster_point point);
   void meet_all();                                  // a barrier of all that train
   std::string from_first(const std::string& text);  // that of rank 0, at all that train
@@ -95,8 +108,7 @@ class Runtime {
   static constexpr std::size_t kRecentMax = 1024;
 
   explicit Runtime(std::optional<std::uint64_t> delays) : delays_(delays) {}
-  std::int64_t dim(const char* name, Axis* axis);
-  void forget_work();
+  void forget_work(std::span<const char* const> groups);
   void use(muster_group all);
   void make_room();
   void perhaps_sleep();
@@ -109,10 +121,11 @@ class Runtime {
   muster_mesh mesh_ = MUSTER_MESH_JOB;
   std::vector<muster_plan> plans_;
   std::vector<muster_buffer> buffers_;
+  Buffer scratch_;  // of nothing()
   std::array<muster_point, MUSTER_LANE_CLASSES> newest_{};
   std::deque<muster_point> recent_;
   std::optional<std::uint64_t> delays_;
   std::uint64_t starts_ = 0;
 };
 
-}  // namespace train_lm
+}  // namespace training

@@ -3,21 +3,24 @@
 // Recording reads like eager code: kernel() and collective() create a plan each and note what it waits for.
 // Replaying is nothing but muster_plan_start, one ring write for each entry.
 //
-// Three rules give the whole order:
+// Four rules give the whole order:
 //   1. Kernels run on the compute lane, one after the other.
 //   2. A collective runs on its own lane and waits for every kernel recorded before it.
 //   3. The next kernel waits for a collective's mark after join(mark); without that they overlap.
+//   4. A call starts work of another part of the library, such as a halo. It waits for the kernels before
+//      it, and the next kernel waits for it.
 // By rule 2 the first collective of a replay waits for the last kernel before the replay, of this program or
 // another, so replays may use the same buffers.
 #pragma once
 
-#include "api/examples/train_lm/runtime.hpp"
+#include "api/examples/training/runtime.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
-namespace train_lm {
+namespace training {
 
 // The end of one recorded entry. A default Mark is reached from the start.
 struct Mark {
@@ -40,6 +43,10 @@ class Program {
   // lane to wait for as well.
   Mark collective(muster_lane lane, const muster_collective& collective, Mark after = {});
   void join(Mark mark);
+  // Starts something after a point, and returns the point at which all of it is over. Its kernels run on the
+  // compute lane.
+  using Call = std::function<muster_point(muster_point after)>;
+  void call(Call start);
 
   // Starts everything; returns the point of the last kernel. The first kernel waits for `after`, where they
   // are not NONE.
@@ -53,6 +60,7 @@ class Program {
     muster_plan plan = 0;
     muster_lane lane = MUSTER_LANE_COMPUTE;
     std::vector<Mark> waits;
+    Call start;  // in place of a plan
   };
   Mark add(muster_plan plan, muster_lane lane, std::vector<Mark> waits);
   muster_point resolve(Mark mark, std::span<const muster_point> before) const;
@@ -75,4 +83,4 @@ muster_collective broadcast(muster_group group, std::int32_t root, const muster_
 muster_collective reduce_scatter(muster_group group, muster_range source, const muster_blocks& blocks,
                                  const muster_tensor& own);
 
-}  // namespace train_lm
+}  // namespace training
