@@ -1,8 +1,8 @@
 // train_lm as its users start it: `muster run -n N --mesh … -- train_lm …`, real processes, a private daemon
 // for each run.
 #include "api/examples/train_lm/options.hpp"
-#include "api/examples/training/random.hpp"
 #include "api/examples/train_lm/text.hpp"
+#include "api/examples/training/random.hpp"
 #include "tests/api/examples/reference_model.hpp"
 #include "tests/support/folder.hpp"
 
@@ -24,6 +24,9 @@
 #include <nlohmann/json.hpp>
 
 namespace train_lm {
+
+using namespace training;
+
 namespace {
 
 using ::testing::ContainsRegex;
