@@ -2,6 +2,7 @@
 
 #include "api/base/collective/overlap.hpp"
 #include "api/base/dtype.hpp"
+#include "api/client/check/field_boxes.hpp"
 #include "api/client/check/kernel_operands.hpp"
 
 #include <algorithm>
@@ -82,8 +83,8 @@ MemoryUses uses_of(const muster_kernel& kernel,
   const KernelOperands* const operands = operands_of(kernel.op);
   if (operands == nullptr) return uses;
   for (std::uint32_t i = 0; i < kernel.tensor_count; ++i) {
-    const muster_tensor& tensor = kernel.tensors[i];
-    if (tensor.buffer == 0) continue;
+    if (kernel.tensors[i].buffer == 0) continue;
+    const muster_tensor tensor = used_part(kernel, i);
     std::byte* const data = address_of({tensor.buffer, tensor.offset_bytes});
     add_face(uses, make_face({0, 0, tensor}, data), (operands->written >> i & 1U) != 0);
   }

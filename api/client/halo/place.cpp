@@ -1,9 +1,11 @@
 #include "api/client/halo/place.hpp"
 
 #include "api/base/dtype.hpp"
+#include "api/client/session/session.hpp"
 #include "api/client/stencil_handle.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -42,6 +44,12 @@ class FaceList {
   std::map<std::int64_t, std::uint32_t> tags_;
 };
 
+constexpr double kSpoilt = std::numeric_limits<double>::quiet_NaN();
+
+bool is_float(muster_dtype dtype) {
+  return dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_F16 || dtype == MUSTER_F64;
+}
+
 std::vector<muster_plan> list_of(const muster_plan* plans, std::uint32_t count) {
   return {plans, plans + count};
 }
@@ -54,6 +62,7 @@ HaloPlace::HaloPlace(muster_session* session, const HaloGroup& group, const must
     : group_(group),
       name_(options.name),
       lane_(options.lane),
+      spoils_(session->check() != nullptr),
       corners_(options.corners == MUSTER_CORNERS_DIRECT ? Corners::kDirect : Corners::kByDims),
       gradients_(options.gradients),
       stencil_(options.stencil->stencil),
@@ -162,6 +171,12 @@ Status HaloPlace::prepare_exchanges(const Array& array, std::vector<Phase>& phas
         receives.add(segment, view_of_block(array.tensor, segment.at, segment.length));
     Phase made;
     MUSTER_ASSIGN_OR_RETURN(made.exchange, exchange(sends.all(), receives.all()));
+    if (spoils_ && is_float(array.tensor.dtype)) {
+      for (const muster_face& face : receives.all()) {
+        MUSTER_ASSIGN_OR_RETURN(const muster_plan spoil, plans_.plan(muster_fill(face.view, kSpoilt)));
+        made.spoils.push_back(spoil);
+      }
+    }
     phases.push_back(std::move(made));
   }
   return {};
@@ -220,9 +235,13 @@ Status HaloPlace::withdraw() {
 
 Result<muster_point> HaloPlace::run(SetLanes& lanes, const std::vector<Phase>& phases, const Kernels& kernels,
                                     muster_point after) {
-  muster_point arrived = MUSTER_POINT_NONE;
+  muster_point arrived = MUSTER_POINT_NONE, begin = after;
+  for (const Phase& phase : phases)
+    for (const muster_plan spoil : phase.spoils) {
+      MUSTER_ASSIGN_OR_RETURN(begin, lanes.start_on(spoil, lane_, {&after, 1}));
+    }
   for (const Phase& phase : phases) {
-    MUSTER_ASSIGN_OR_RETURN(arrived, lanes.start(phase.exchange, MUSTER_LANE_HALO, {&after, 1}));
+    MUSTER_ASSIGN_OR_RETURN(arrived, lanes.start(phase.exchange, MUSTER_LANE_HALO, {&begin, 1}));
     ++exchanges_;
   }
   for (const muster_plan kernel : kernels.interior) {

@@ -55,10 +55,10 @@ class HaloPlace {
   struct Kernels {
     std::vector<muster_plan> interior, boundary;
   };
-  // One exchange, and the additions to what came.
+  // One exchange, and the additions to what came. In check mode ghosts are made NaN before the first one.
   struct Phase {
     muster_plan exchange = 0;
-    std::vector<muster_plan> adds;
+    std::vector<muster_plan> adds, spoils;
   };
   // An array that takes part, and what of it travels.
   struct Array {
@@ -80,6 +80,7 @@ class HaloPlace {
   HaloGroup group_;
   std::string name_;
   muster_lane lane_;
+  bool spoils_;  // check mode: a kernel that reads ghosts too early, or too late, computes NaN
   halo::Corners corners_;
   muster_halo_gradients gradients_;
   halo::Stencil stencil_;
