@@ -389,7 +389,7 @@ class Mutation : public muster::test::RunningRanks {
 
 // Goal:   every single difference is found by every member, before any target is written.
 // Method: with MUSTER_TEST_NODES=2 the members are on two nodes. There an EXCHANGE asks neighbours alone: a
-//         member that agrees with all of its own may get its right data.
+//         member that agrees with all of its own may go on.
 TEST_F(Mutation, FindsEveryMutatedField) {
   const bool several = node_.several();
   const std::vector<int> worlds = several ? std::vector<int>{2, 3, 4} : std::vector<int>{2, 3};

@@ -30,7 +30,7 @@ double loss_at(Trainer& trainer, std::size_t unit, const std::vector<float>& dir
   };
   move(step);
   trainer.submit(0);
-  const double loss = static_cast<double>(trainer.collect(0));
+  const double loss = static_cast<double>(trainer.collect(0).loss);
   move(-step);
   return loss;
 }

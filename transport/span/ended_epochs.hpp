@@ -37,8 +37,8 @@ class EndedEpochs {
   // An operation that had agreed is over; and whether one was in that epoch, the latest in which any was.
   void done(const OperationKey& operation, bool is_exchange);
   bool was_done_in(std::uint64_t group, std::uint64_t epoch) const;
-  // Whether an EXCHANGE that is over had this number or a later one. The nodes with which it had faces have
-  // come to it.
+  // Whether an EXCHANGE that is over had this number or a later one. All nodes with which it had faces have
+  // come to it, so a node that asks now has none here.
   bool was_exchange(const OperationKey& operation) const;
 
  private:

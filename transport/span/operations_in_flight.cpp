@@ -108,11 +108,18 @@ void OperationsInFlight::hand_over(SpanOperation& operation, EarlyRequests::Requ
         .tell(no_face(operation.launched().key, request.from, context_.options));
 }
 
+// Messages of it may still be on their way.
+bool OperationsInFlight::is_past_without(NodeIndex node, const OperationKey& key) const {
+  return std::any_of(operations_.begin(), operations_.end(), [&](const auto& each) {
+    return each->is_past() && each->launched().key == key && !each->prepared().find(node);
+  });
+}
+
 bool OperationsInFlight::keep(const OperationKey& key, EarlyRequests::Request request) {
   const NodeIndex from = request.from;
   if (SpanOperation* const operation = find(key)) {
     hand_over(*operation, std::move(request));
-  } else if (ended_.was_exchange(key)) {
+  } else if (ended_.was_exchange(key) || is_past_without(from, key)) {
     if (request.asks()) context_.connection_to(from).tell(no_face(key, from, context_.options));
   } else if (const Status kept = early_.keep(key, std::move(request)); !kept.ok()) {
     context_.connection_to(from).fail(kept);

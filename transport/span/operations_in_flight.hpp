@@ -49,8 +49,9 @@ class OperationsInFlight {
   bool in_use(std::uint64_t group, std::uint64_t epoch) const;
 
  private:
-  SpanOperation* find(const OperationKey& key) const;     // if it is not past
-  SpanOperation* find(const StepOutcome& outcome) const;  // if it is not over
+  SpanOperation* find(const OperationKey& key) const;                   // if it is not past
+  SpanOperation* find(const StepOutcome& outcome) const;                // if it is not over
+  bool is_past_without(NodeIndex node, const OperationKey& key) const;  // it took no part
   void hand_over(SpanOperation& operation, EarlyRequests::Request request);
   // Hands it to the operation, or keeps it until this node comes to that. True.
   bool keep(const OperationKey& key, EarlyRequests::Request request);

@@ -55,13 +55,15 @@ class FieldDim {
             halo::floor_divided(items.end - 1 + before(), stride()) + 1};
   }
   bool makes_sense() const {
-    if (!convolves_)
-      return kernel_.ints[0] >= kNearest && kernel_.ints[0] <= kLinearAligned &&
-             window().check(number(0)).ok();
-    return stride() > 0 && number(1) > 0 && before() >= 0;
+    constexpr std::int64_t kMost = std::int64_t{1} << 40;  // so that no sum or product here overflows
+    for (int list = 0; list < (convolves_ ? 7 : 6); ++list)
+      if (number(list) < -kMost || number(list) > kMost) return false;
+    if (convolves_) return stride() > 0 && stride() < kStepMax && number(1) > 0 && number(1) < kStepMax;
+    return kernel_.ints[0] >= kNearest && kernel_.ints[0] <= kLinearAligned && window().check(number(0)).ok();
   }
 
  private:
+  static constexpr std::int64_t kStepMax = 1 << 20;
   // The modes of an interpolation are the numbers of halo.h, and those of Window::Kind.
   static constexpr auto kNearest = static_cast<std::int64_t>(Window::Kind::kNearest);
   static constexpr auto kLinearAligned = static_cast<std::int64_t>(Window::Kind::kLinearAligned);

@@ -173,7 +173,8 @@ std::vector<muster_box> Units::boxes(std::size_t unit, std::size_t parameter, st
 }
 
 std::int64_t Units::first_row(std::size_t unit, std::size_t parameter) const {
-  return boxes(unit, parameter, MUSTER_UNIT_WHOLE).front().offset[0];
+  const std::vector<muster_box> all = boxes(unit, parameter, MUSTER_UNIT_WHOLE);
+  return all.empty() ? 0 : all.front().offset[0];
 }
 
 std::vector<muster_tensor> Units::shards(std::size_t unit, std::size_t first, std::size_t last,

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <numbers>
-#include <regex>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <fcntl.h>
@@ -24,6 +26,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 constexpr std::int64_t kRowsMin = 16;  // three levels, each with a window
 constexpr std::int64_t kColumnsMin = 16;
+constexpr std::int64_t kHeaderMax = 4096;  // bytes; NumPy's has some 100
 constexpr std::int64_t kPointsMax = std::int64_t{1} << 40;
 
 class File {
@@ -80,19 +83,33 @@ Header header_of(const File& file) {
     length |= static_cast<std::int64_t>(start[10]) << 16 | static_cast<std::int64_t>(start[11]) << 24;
   const std::int64_t first = is_long ? 12 : 10;
   if (length > size - first) throw UsageError("the field " + file.path() + " ends within its header");
+  if (length > kHeaderMax)
+    throw UsageError("the field " + file.path() + " has a header of " + std::to_string(length) +
+                     " bytes; it must be " + std::to_string(kHeaderMax) + " at most");
   Header header{std::string(static_cast<std::size_t>(length), ' '), first + length};
   file.read(first, header.text.data(), header.text.size());
   return header;
 }
 
+// The numbers of "'shape': (2, 9, 241, 480)"; none, if it is not of that form.
 std::vector<std::int64_t> shape_of(const std::string& header) {
-  std::smatch found;
+  constexpr std::string_view kName = "'shape':";
   std::vector<std::int64_t> shape;
-  if (!std::regex_search(header, found, std::regex(R"('shape': *\(([0-9, ]*)\))"))) return shape;
-  const std::string list = found[1];
-  static const std::regex number("[0-9]{1,12}");
-  for (std::sregex_iterator each(list.begin(), list.end(), number); each != std::sregex_iterator(); ++each)
-    shape.push_back(std::stoll(each->str()));
+  std::size_t at = header.find(kName);
+  if (at == std::string::npos) return {};
+  const std::size_t begin = header.find_first_not_of(' ', at + kName.size());
+  if (begin == std::string::npos || header[begin] != '(') return {};
+  const std::size_t end = header.find(')', begin);
+  if (end == std::string::npos) return {};
+  for (at = begin + 1; at < end;) {
+    std::int64_t number = 0;
+    const auto [stop, error] = std::from_chars(header.data() + at, header.data() + end, number);
+    if (error != std::errc()) return {};
+    shape.push_back(number);
+    at = static_cast<std::size_t>(stop - header.data());
+    if (at < end && header[at] != ',') return {};
+    at = std::min(end, header.find_first_not_of(' ', at + 1));
+  }
   return shape;
 }
 

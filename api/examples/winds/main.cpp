@@ -34,8 +34,15 @@ constexpr std::int64_t kStepsPerLine = 10;
 // Bound   fixed. Fails   next_step: UsageError.
 class WindsState final : public SavedState {
  public:
-  WindsState(const Options& options, const Grid& grid)
-      : own_{0, options.seed, options.batch, options.width, options.month, grid.rows, grid.columns} {}
+  WindsState(const Options& options, const Samples& samples)
+      : own_{0,
+             options.seed,
+             options.batch,
+             options.width,
+             options.month,
+             samples.grid().rows,
+             samples.grid().columns,
+             samples.digest()} {}
   std::vector<std::byte> bytes(std::int64_t next_step) const override {
     Content content = own_;
     content.next_step = next_step;
@@ -53,6 +60,7 @@ class WindsState final : public SavedState {
     check_same("--month", content.month, own_.month, shown);
     check_same("a field of latitudes", content.rows, own_.rows, shown);
     check_same("a field of longitudes", content.columns, own_.columns, shown);
+    check_same("a field of the digest", content.field, own_.field, shown);
     return content.next_step;
   }
 
@@ -61,6 +69,7 @@ class WindsState final : public SavedState {
     std::int64_t next_step;
     std::uint64_t seed;
     std::int64_t batch, width, month, rows, columns;
+    std::uint64_t field;
   };
   Content own_;
 };
@@ -73,7 +82,7 @@ class WindsRun {
   void all() {
     hold_folder();
     Trainer trainer(runtime_, sharing_, options_, samples_);
-    const WindsState state(options_, samples_.grid());
+    const WindsState state(options_, samples_);
     const CheckpointOptions how{"winds",       options_.save, options_.resume, options_.save_every,
                                 options_.keep, options_.steps};
     Checkpoint checkpoint(runtime_, trainer.units(), how, state);
@@ -136,7 +145,9 @@ class WindsRun {
   void collect(Trainer& trainer, std::int64_t end) {
     for (std::int64_t step = first_step_ + static_cast<std::int64_t>(figures_.losses.size()); step < end;
          ++step) {
-      figures_.losses.push_back(trainer.collect(step));
+      const StepResult result = trainer.collect(step);
+      figures_.losses.push_back(result.loss);
+      figures_.gradient_norms.push_back(result.gradient_norm);
       show("train", step, figures_.losses.back());
     }
   }
@@ -166,7 +177,9 @@ class WindsRun {
     for (std::int64_t step = 0; step < options_.steps; ++step) {
       if (first()) {
         trainer->submit(step);
-        figures_.alone.push_back(trainer->collect(step));
+        const StepResult result = trainer->collect(step);
+        figures_.alone.push_back(result.loss);
+        figures_.alone_gradient_norms.push_back(result.gradient_norm);
         show("alone", step, figures_.alone.back());
       }
       runtime_.meet_all();
@@ -242,15 +255,11 @@ int main(int argc, char** argv) {
     if (const auto options = parse_options(argc, argv)) run(*options);
     finish_output();  // of --help
     return EXIT_SUCCESS;
-  } catch (const LaunchError& error) {
+  } catch (const UsageError& error) {  // muster run shows a line that several ranks say once
     say(std::string("winds: ") + error.what());
     return kExitUsage;
-  } catch (const UsageError& error) {
-    // All ranks find the same mistake; one of them reports it.
-    if (rank_name() == "0") say(std::string("winds: ") + error.what());
-    return kExitUsage;
   } catch (const OutputError& error) {
-    if (rank_name() == "0") say(std::string("winds: ") + error.what());
+    say(std::string("winds: ") + error.what());
     return EXIT_FAILURE;
   } catch (const RuntimeError& error) {
     say("rank " + rank_name() + ": " + error.what());

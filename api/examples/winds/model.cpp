@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace winds {
@@ -19,7 +20,7 @@ enum LayerParameter : std::size_t { kWeight, kScale, kShift };
 constexpr std::size_t kBias = 1;  // of a layer without a norm
 
 std::int64_t groups_of(std::int64_t channels) {
-  return std::min<std::int64_t>(8, channels / 4);
+  return std::gcd(std::int64_t{8}, channels / 4);
 }
 
 std::uint64_t bytes_of(const std::vector<std::int64_t>& shape, muster_dtype dtype) {
@@ -202,7 +203,7 @@ muster_tensor Model::weight_gradient(const Layer& layer) const {
 
 // The whole position is this rank's rows alone where units cut it over `domain`.
 muster_tensor Model::position(const muster_tensor& whole) const {
-  const std::int64_t first = patch_.row - units_.first_row(0, 0);
+  const std::int64_t first = patch_.rows == 0 ? 0 : patch_.row - units_.first_row(0, 0);
   return muster_view4(whole.buffer,
                       whole.offset_bytes + static_cast<std::uint64_t>(first * kPlaces) * sizeof(float),
                       whole.dtype, 1, patch_.rows, 1, kPlaces);
@@ -306,7 +307,7 @@ void Model::record_input(std::size_t index) {
   switch (layer.spec.input) {
     case LayerSpec::Input::kField:
       program.kernel(muster_copy(inputs_, channels_of(own, 0, kInputs)));
-      for (std::int64_t sample = 0; sample < samples_; ++sample) {
+      for (std::int64_t sample = 0; sample < samples_ && patch_.points() > 0; ++sample) {
         muster_tensor places = channels_of(own, kInputs, kPlaces);
         places.offset_bytes += static_cast<std::uint64_t>(sample * places.stride[0]) * sizeof(float);
         places.size[0] = 1;

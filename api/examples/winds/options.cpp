@@ -46,7 +46,8 @@ void add_training(CLI::App& app, Options& o, std::string& cut) {
   const auto count = in_range(std::int64_t{1}, std::int64_t{1} << 30);
   const auto seed = in_range(std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max());
   const auto real = in_range(0.0, std::numeric_limits<double>::max());
-  app.add_option("--month", o.month, "Which month of the field is learned, from 0 on; the next one judges")
+  app.add_option("--month", o.month,
+                 "Which month of the field is learned, from 0 on; the next one judges, or the first")
       ->check(in_range(std::int64_t{0}, std::int64_t{1} << 30));
   app.add_option("--steps", o.steps, "Optimiser steps")->check(count);
   app.add_option("--seed", o.seed, "Of weights and samples")->check(seed);
@@ -70,9 +71,9 @@ void add_training(CLI::App& app, Options& o, std::string& cut) {
   app.add_flag(
       "--recompute", o.recompute,
       "Keep the inputs of layers alone, and compute the rest again in the backward, with their ghosts");
-  app.add_flag(
-      "--scatter", o.scatter,
-      "The first rank of each field reads it, in chunks, and scatters them; else each reads its own part");
+  app.add_flag("--scatter", o.scatter,
+               "The first rank of each field reads its samples, in chunks, and scatters them; else each "
+               "reads its part");
   app.add_flag("--verify", o.verify,
                "Train again on rank 0 alone and report the largest difference of the losses");
   app.add_flag("--json", o.json, "End the standard output of rank 0 with one line of JSON");

@@ -105,16 +105,19 @@ Windows raising_windows(const std::vector<std::int64_t>& rows, const std::vector
 
 muster_tensor box_of(muster_tensor array, const muster_halo_box& first, const muster_halo_box& box) {
   std::int64_t elements = 0;
+  bool is_empty = false;  // then it lies nowhere, perhaps not even in the array
   for (std::size_t dim = 0; dim < kDims; ++dim) {
+    is_empty = is_empty || box.length[dim] == 0;
     elements += (box.offset[dim] - first.offset[dim]) * array.stride[dim];
     array.size[dim] = box.length[dim];
   }
-  array.offset_bytes += static_cast<std::uint64_t>(elements) * muster_dtype_bytes(array.dtype);
+  if (!is_empty) array.offset_bytes += static_cast<std::uint64_t>(elements) * muster_dtype_bytes(array.dtype);
   return array;
 }
 
 muster_tensor channels_of(muster_tensor field, std::int64_t first, std::int64_t count) {
-  field.offset_bytes += static_cast<std::uint64_t>(first) * muster_dtype_bytes(field.dtype);
+  const bool is_empty = std::find(field.size, field.size + kDims, 0) != field.size + kDims;
+  if (!is_empty) field.offset_bytes += static_cast<std::uint64_t>(first) * muster_dtype_bytes(field.dtype);
   field.size[kDims - 1] = count;
   return field;
 }

@@ -24,7 +24,7 @@ using FieldLayout = std::unique_ptr<muster_layout, DestroyLayout>;
 // How the ranks of `domain` cut a field: in their order, row by row of a grid of ranks.
 struct RankGrid {
   std::int32_t rows = 1, columns = 1;
-  std::int32_t ranks() const { return rows * columns; }
+  std::int64_t ranks() const { return std::int64_t{rows} * columns; }
 };
 FieldLayout layout_of(const Shape& shape, const RankGrid& cut);
 

@@ -38,14 +38,26 @@ std::string judgement_html(const Judgement& j) {
 
 }  // namespace
 
-float Figures::max_loss_difference() const {
+namespace {
+
+// The largest difference of two lists, or NaN if one has a NaN.
+float largest(const std::vector<float>& one, const std::vector<float>& other, bool as_a_part) {
   float most = 0.0F;
-  for (std::size_t i = 0; i < std::min(losses.size(), alone.size()); ++i) {
-    const float difference = std::fabs(losses[i] - alone[i]);
+  for (std::size_t i = 0; i < std::min(one.size(), other.size()); ++i) {
+    const float difference = std::fabs(one[i] - other[i]) / (as_a_part ? other[i] : 1.0F);
     if (!(difference <= most)) most = difference;
     if (std::isnan(most)) break;
   }
   return most;
+}
+
+}  // namespace
+
+float Figures::max_loss_difference() const {
+  return largest(losses, alone, false);
+}
+float Figures::max_norm_difference() const {
+  return largest(gradient_norms, alone_gradient_norms, true);
 }
 
 std::string judgement_text(const Judgement& j) {
@@ -64,7 +76,11 @@ std::string figures_json(const Figures& f) {
   json["steps"] = f.losses.size();
   json["losses"] = f.losses;
   json["max_loss_difference"] = nullptr;
-  if (!f.alone.empty()) json["max_loss_difference"] = f.max_loss_difference();
+  json["max_norm_difference"] = nullptr;
+  if (!f.alone.empty()) {
+    json["max_loss_difference"] = f.max_loss_difference();
+    json["max_norm_difference"] = f.max_norm_difference();
+  }
   json["seconds"] = f.seconds;
   json["exposed_fraction"] = f.exposed_fraction;
   json["activation_bytes"] = f.activation_bytes;
@@ -89,7 +105,7 @@ std::string page_of(const PageContent& content) {
       {"seconds", fixed(f.seconds, 1)},
       {"exposed communication", fixed(100.0 * f.exposed_fraction, 1) + " %"},
       {"activations of a rank", bytes_text(static_cast<std::int64_t>(f.activation_bytes))},
-      {"halos of rank 0 in a step",
+      {"halos of rank 0, of one forward and one backward",
        bytes_text(static_cast<std::int64_t>(f.halos.forward_bytes_in + f.halos.backward_bytes_in))}};
   if (!f.alone.empty()) {
     rows.emplace_back("activations of one rank alone",

@@ -13,8 +13,9 @@ namespace winds {
 using training::LaneEvent;
 
 struct Figures {
-  std::vector<float> losses = {};  // one for each step
-  std::vector<float> alone = {};   // --verify: the same run on one rank
+  std::vector<float> losses = {};                                     // one for each step
+  std::vector<float> alone = {};                                      // --verify: the same run on one rank
+  std::vector<float> gradient_norms = {}, alone_gradient_norms = {};  // likewise, before clipping
   Judgement judgement = {};
   double seconds = 0.0;
   double exposed_fraction =
@@ -24,6 +25,7 @@ struct Figures {
   muster_halos_info halos = MUSTER_HALOS_INFO_INIT;  // of rank 0
 
   float max_loss_difference() const;  // NaN if a loss is NaN
+  float max_norm_difference() const;  // as a part of the norm
 };
 
 std::string judgement_text(const Judgement& judgement);  // a table

@@ -3,6 +3,7 @@
 #include "api/examples/training/random.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace winds {
@@ -26,6 +27,15 @@ Samples::Samples(const Field& field, std::int64_t month, std::uint64_t seed)
     const double deviation = std::sqrt(std::max(0.0, squares / weights - mean * mean));
     scales_[static_cast<std::size_t>(variable)] = {mean, deviation > 0.0 ? deviation : 1.0};
   }
+}
+
+// FNV-1a.
+std::uint64_t Samples::digest() const {
+  std::uint64_t digest = 0xcbf29ce484222325U;
+  for (const Scale& scale : scales_)
+    for (const double number : {scale.mean, scale.deviation})
+      digest = (digest ^ std::bit_cast<std::uint64_t>(number)) * 0x100000001b3U;
+  return digest;
 }
 
 Sample Samples::draw(std::int64_t step, std::int64_t batch, std::int64_t index) const {

@@ -47,6 +47,7 @@ class Samples {
   Sample draw(std::int64_t step, std::int64_t batch, std::int64_t index) const;
   // inputs [rows, columns, kInputs], winds [rows, columns, kWinds], both scaled. Either may be null.
   void read(const Sample& sample, const Patch& patch, float* inputs, float* winds) const;
+  std::uint64_t digest() const;  // of the learned month's scales: other data have others
   double wind_scale(std::int64_t wind) const { return scales_[static_cast<std::size_t>(wind)].deviation; }
 
  private:

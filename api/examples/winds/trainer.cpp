@@ -107,6 +107,7 @@ void Trainer::record_page(Page& page) {
   page.load.kernel(muster_copy(like(model_->truth(), page.truth), model_->truth()));
   page.load.kernel(muster_copy(like(optimiser_.schedule(), page.schedule), optimiser_.schedule()));
   page.store.kernel(muster_copy(model_->mean_loss(), like(model_->mean_loss(), page.loss)));
+  page.store.kernel(muster_copy(optimiser_.gradient_norm(), like(optimiser_.gradient_norm(), page.norm)));
   if (options_.scatter && sharing_.domain.size > 1)
     page.scatter = std::make_unique<Scatter>(runtime_, sharing_.domain, model_->rows_of_ranks(), samples_,
                                              page.inputs, page.truth, local_);
@@ -141,10 +142,10 @@ void Trainer::submit(std::int64_t step, const std::function<void()>& before_upda
   page.done = page.store.replay();
 }
 
-float Trainer::collect(std::int64_t step) {
+StepResult Trainer::collect(std::int64_t step) {
   const Page& page = this->page(step);
   runtime_.wait(page.done);
-  return page.loss.as<const float>()[0];
+  return {page.loss.as<const float>()[0], page.norm.as<const float>()[0]};
 }
 
 // ---- judgement ---------------------------------------------------------------------------------------
@@ -196,16 +197,17 @@ Judgement Trainer::judge(std::int64_t month) {
   const Grid& grid = samples_.grid();
   const auto* result = static_cast<const float*>(runtime_.address(model_->result()));
   const float* truth = page.truth.as<const float>().data();
-  std::vector<float> usual(static_cast<std::size_t>(patch.columns * kWinds));
-  std::vector<std::vector<float>> balanced(kWinds,
-                                           std::vector<float>(static_cast<std::size_t>(grid.columns)));
+  std::vector<float> learned(static_cast<std::size_t>(patch.columns * kWinds));
+  std::vector<std::vector<float>> geostrophic(kWinds,
+                                              std::vector<float>(static_cast<std::size_t>(grid.columns)));
   const Buffer sums = runtime_.allocate(sizeof(Squares));
   Squares& squares = *new (sums.address) Squares();
   for (std::int64_t row = patch.row; row < patch.row + patch.rows; ++row) {
     const double weight = grid.weight(row);
     const bool outside = std::abs(grid.latitude(row)) >= kEquatorial && row > 0 && row + 1 < grid.rows;
-    samples_.read({.month = samples_.month()}, {row, patch.column, 1, patch.columns}, nullptr, usual.data());
-    if (outside) geostrophic_row(samples_.field(), month, row, balanced);
+    samples_.read({.month = samples_.month()}, {row, patch.column, 1, patch.columns}, nullptr,
+                  learned.data());
+    if (outside) geostrophic_row(samples_.field(), month, row, geostrophic);
     for (std::int64_t column = 0; column < patch.columns; ++column) {
       squares.weight += weight;
       squares.weight_outside += outside ? weight : 0.0;
@@ -215,15 +217,15 @@ Judgement Trainer::judge(std::int64_t month) {
             static_cast<std::size_t>(((row - patch.row) * patch.columns + column) * kWinds) + wind;
         const double right = scale * static_cast<double>(truth[at]);
         const double error = scale * static_cast<double>(result[at]) - right;
-        const double common =
-            scale * static_cast<double>(usual[static_cast<std::size_t>(column * kWinds) + wind]) - right;
+        const double climatology_error =
+            scale * static_cast<double>(learned[static_cast<std::size_t>(column * kWinds) + wind]) - right;
         squares.result[wind] += weight * error * error;
-        squares.climatology[wind] += weight * common * common;
+        squares.climatology[wind] += weight * climatology_error * climatology_error;
         if (!outside) continue;
-        const double ruler =
-            static_cast<double>(balanced[wind][static_cast<std::size_t>(patch.column + column)]) - right;
+        const double geostrophic_error =
+            static_cast<double>(geostrophic[wind][static_cast<std::size_t>(patch.column + column)]) - right;
         squares.result_outside[wind] += weight * error * error;
-        squares.geostrophic[wind] += weight * ruler * ruler;
+        squares.geostrophic[wind] += weight * geostrophic_error * geostrophic_error;
       }
     }
   }

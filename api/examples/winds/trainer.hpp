@@ -27,6 +27,11 @@ struct Judgement {
   std::array<double, kWinds> result_outside{}, geostrophic{};
 };
 
+struct StepResult {
+  float loss = 0.0F;
+  float gradient_norm = 0.0F;  // before clipping
+};
+
 // The sharing of the job's mesh. UsageError: it has dims over which nothing is cut here, or not as --cut
 // says.
 Sharing sharing_of(Runtime& runtime, const Options& options);
@@ -42,9 +47,9 @@ class Trainer {
 
   // `before_update`: as there is nothing in flight that changes weights or moments.
   void submit(std::int64_t step, const std::function<void()>& before_update = {});
-  float collect(std::int64_t step);  // the loss
+  StepResult collect(std::int64_t step);
 
-  // The winds of a month that was not learned, in scale, as model().result() has them.
+  // Errors in a month that was not learned. It leaves that month in the first page.
   Judgement judge(std::int64_t month);
 
   // After judge(): its truth or its result at an own point, in m/s.
@@ -59,7 +64,7 @@ class Trainer {
   // Memory that the host and one step exchange. The host fills one page while the other's step runs.
   struct Page {
     explicit Page(Runtime& runtime) : load(runtime), store(runtime) {}
-    Buffer inputs, truth, schedule, loss;
+    Buffer inputs, truth, schedule, loss, norm;
     std::unique_ptr<Scatter> scatter;  // if one rank reads for all
     Program load, store;
     muster_point done = MUSTER_POINT_NONE;

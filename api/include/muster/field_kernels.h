@@ -200,7 +200,7 @@ static inline muster_kernel muster_interpolate_backward(const muster_interpolati
   return k;
 }
 
-/* ---- sums, means and products over dims ---------------------------------------------------------------------------------------- */
+/* ---- sums over dims, and products with a weight that is spread over dims ------------------------------------------------- */
 
 /* sums = scale · sum of x over the dims in which sums has size 1; other sizes are equal. x F32, BF16 or F64, sums F32 or F64; added in
  * F64. A mean over items that are cut over ranks is this with scale 1, an all-reduce, and a division by the number of items of the whole

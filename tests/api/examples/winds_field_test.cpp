@@ -52,8 +52,10 @@ TEST_F(WindsField, RefusesOthersByName) {
   folder_.write("field.npy", "no field at all");
   EXPECT_THAT(refusal(), AllOf(HasSubstr(path()), HasSubstr("no .npy file")));
   NpyFile file;
-  for (const std::string shape : {"(2, 9, 33)", "(2, 8, 33, 48)", "(1, 9, 33, 48)", "(2, 9, 3, 528)",
-                                  "(33, 9, 2, 48)", "(999999999999, 9, 999999999999, 999999999999)", "()"}) {
+  for (const std::string shape :
+       {"(2, 9, 33)", "(2, 8, 33, 48)", "(1, 9, 33, 48)", "(2, 9, 3, 528)", "(33, 9, 2, 48)",
+        "(999999999999, 9, 999999999999, 999999999999)", "()", "(2 9 33 48)", "(2, 9, 33, 4a8)",
+        "(99999999999999999999, 9, 33, 48)", "(2, 9, 33, -48)"}) {
     file.shape = shape;
     file.write(path());
     EXPECT_THAT(refusal(), AllOf(HasSubstr(path()), HasSubstr("shape"))) << shape;
@@ -77,6 +79,10 @@ TEST_F(WindsField, RefusesOthersByName) {
   EXPECT_THAT(refusal(), HasSubstr("not finite at [1, 2, 4, 5]"));
   folder_.write("field.npy", std::string("\x93NUMPY\x01\x00\xff\xff", 10) + "short");
   EXPECT_THAT(refusal(), HasSubstr("header"));
+  file = {};
+  file.shape = std::string(60'000, ' ') + "(2, 9, 33, 48)";
+  file.write(path());
+  EXPECT_THAT(refusal(), HasSubstr("header of"));
 }
 
 // Goal:   a sample is the month turned and mirrored, in scale, and any patch of it is a part of the whole.

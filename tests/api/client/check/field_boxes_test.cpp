@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -100,6 +101,9 @@ TEST(FieldBoxes, AreTheWholeOperandElsewhere) {
   EXPECT_EQ(span_of(copy, 0), Span(0, 10));
   muster_convolution c = MUSTER_CONVOLUTION_INIT;
   c.stride[0] = 0;
+  EXPECT_EQ(span_of(muster_convolution_forward(&c, x, x, muster_tensor{}, x), 0), Span(0, 10));
+  c.stride[0] = 1;
+  c.offset[0] = std::numeric_limits<std::int64_t>::max();
   EXPECT_EQ(span_of(muster_convolution_forward(&c, x, x, muster_tensor{}, x), 0), Span(0, 10));
 }
 
