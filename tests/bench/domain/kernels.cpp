@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -59,14 +60,19 @@ constexpr std::array<Problem, 12> kProblems{{{120, 240, 32, 32, 3, 1},
                                              {120, 240, 64, 64, 1, 1},
                                              {60, 240, 48, 48, 3, 1}}};
 
-// The best time of some turns, in seconds.
-double best(int turns, const std::function<void()>& body) {
-  double least = 1e9;
-  for (int i = 0; i < turns; ++i) {
-    const auto begin = Clock::now();
-    body();
-    least = std::min(least, std::chrono::duration<double>(Clock::now() - begin).count());
-  }
+using Body = std::function<void()>;
+
+// The best time of each, in seconds. They take turns, so what else runs on the machine meets all alike.
+template<std::size_t N>
+std::array<double, N> best(int turns, const std::array<Body, N>& bodies) {
+  std::array<double, N> least;
+  least.fill(1e9);
+  for (int turn = 0; turn < turns; ++turn)
+    for (std::size_t i = 0; i < N; ++i) {
+      const auto begin = Clock::now();
+      bodies[i]();
+      least[i] = std::min(least[i], std::chrono::duration<double>(Clock::now() - begin).count());
+    }
   return least;
 }
 
@@ -130,62 +136,68 @@ class Rank {
   Tensor x, w, y, dx, dw;
 };
 
-double seconds(int turns, int direction, const std::vector<Args>& launches) {
+Body body_of(int direction, std::vector<Args> launches) {
   const Kernel& row = muster::kernels::convolution::rows()[static_cast<std::size_t>(direction)];
-  HereStream stream;
   for (const Args& args : launches)
     if (const Status status = muster::kernels::validate(row, args); !status.ok()) {
       std::fprintf(stderr, "%s\n", status.text().c_str());
       std::exit(1);
     }
-  return best(turns, [&] {
+  return [&row, launches = std::move(launches)] {
+    HereStream stream;
     for (const Args& args : launches) static_cast<void>(row.launchers[0](stream, row, args));
-  });
+  };
 }
 
-double seconds_of_onednn(int turns, int direction, const Problem& p) {
-  namespace onednn = muster::kernels::onednn;
-  onednn::Convolution c;
-  c.dims = 2;
-  c.channels = p.in;
-  c.outputs = p.out;
-  c.source = {p.rows, p.columns, 0};
-  c.result = {p.result(p.rows), p.result(p.columns), 0};
-  c.kernel = {p.kernel, p.kernel, 0};
-  c.stride = {p.stride, p.stride, 0};
-  c.dilation = {1, 1, 0};
-  c.before = {p.pad(), p.pad(), 0};
-  c.after = {(c.result[0] - 1) * p.stride + p.kernel - p.rows - p.pad(),
-             (c.result[1] - 1) * p.stride + p.kernel - p.columns - p.pad(), 0};
-  std::vector<float> x, w, y;
-  dense(x, {1, p.rows, p.columns, p.in});
-  dense(w, {p.out, p.kernel, p.kernel, p.in});
-  dense(y, {1, c.result[0], c.result[1], p.out});
-  return best(turns, [&] {
-    if (direction == 0) onednn::convolve(c, x.data(), w.data(), nullptr, y.data());
-    if (direction == 1) onednn::convolve_back(c, y.data(), w.data(), x.data());
-    if (direction == 2) onednn::weigh(c, x.data(), y.data(), w.data());
-  });
-}
+// oneDNN on a dense array.
+class Dense {
+ public:
+  explicit Dense(const Problem& p) {
+    c_.dims = 2;
+    c_.channels = p.in;
+    c_.outputs = p.out;
+    c_.source = {p.rows, p.columns, 0};
+    c_.result = {p.result(p.rows), p.result(p.columns), 0};
+    c_.kernel = {p.kernel, p.kernel, 0};
+    c_.stride = {p.stride, p.stride, 0};
+    c_.dilation = {1, 1, 0};
+    c_.before = {p.pad(), p.pad(), 0};
+    c_.after = {(c_.result[0] - 1) * p.stride + p.kernel - p.rows - p.pad(),
+                (c_.result[1] - 1) * p.stride + p.kernel - p.columns - p.pad(), 0};
+    dense(x_, {1, p.rows, p.columns, p.in});
+    dense(w_, {p.out, p.kernel, p.kernel, p.in});
+    dense(y_, {1, c_.result[0], c_.result[1], p.out});
+  }
+  void run(int direction) {
+    namespace onednn = muster::kernels::onednn;
+    if (direction == 0) onednn::convolve(c_, x_.data(), w_.data(), nullptr, y_.data());
+    if (direction == 1) onednn::convolve_back(c_, y_.data(), w_.data(), x_.data());
+    if (direction == 2) onednn::weigh(c_, x_.data(), y_.data(), w_.data());
+  }
+
+ private:
+  muster::kernels::onednn::Convolution c_;
+  std::vector<float> x_, w_, y_;
+};
 
 }  // namespace
 
 int main(int argc, char** /*argv*/) {
-  const int turns = argc > 1 ? 2 : 15;
+  const int turns = argc > 1 ? 2 : 60;
   const std::size_t problems = argc > 1 ? 1 : kProblems.size();
   static constexpr std::array kDirections{"forward", "by items", "by weights"};
   for (std::size_t i = 0; i < problems; ++i) {
     const Problem& p = kProblems[i];
     const Rank rows(p, false), columns(p, true);
+    Dense alone(p);
     for (int direction = 0; direction < 3; ++direction) {
       const std::int64_t end = rows.extent(direction);
-      const double dense_time = seconds_of_onednn(turns, direction, p);
-      const double whole = seconds(turns, direction, {rows.args(direction, 0, end)});
-      const double split = seconds(
-          turns, direction,
-          {rows.args(direction, 1, end - 1), rows.args(direction, 0, 1), rows.args(direction, end - 1, end)});
-      const double sideways =
-          seconds(turns, direction, {columns.args(direction, 0, columns.extent(direction))});
+      const std::vector<Args> parts{rows.args(direction, 1, end - 1), rows.args(direction, 0, 1),
+                                    rows.args(direction, end - 1, end)};
+      const auto [dense_time, whole, split, sideways] =
+          best<4>(turns, {[&] { alone.run(direction); }, body_of(direction, {rows.args(direction, 0, end)}),
+                          body_of(direction, parts),
+                          body_of(direction, {columns.args(direction, 0, columns.extent(direction))})});
       const double giga = p.operations() * 1e-9;
       std::printf(
           "{\"shape\": \"%lldx%lld %lld->%lld k%lld s%lld\", \"direction\": \"%s\", \"onednn\": %.2f, "
