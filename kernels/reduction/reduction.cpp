@@ -8,7 +8,6 @@
 #include <muster/field_kernels.h>
 
 #include <array>
-#include <tuple>
 #include <vector>
 
 namespace muster::kernels::reduction {
@@ -215,7 +214,9 @@ std::uint32_t parts_product(const Args& args) {
 }
 
 void run_product(const Args& args, std::uint32_t part) {
-  const auto& [x, w, y] = std::tie(args.tensors[0], args.tensors[1], args.tensors[2]);
+  const Tensor& x = args.tensors[0];
+  const Tensor& w = args.tensors[1];
+  const Tensor& y = args.tensors[2];
   const Range range = range_of(rows_of(y), rows_per_part(y), part);
   const auto last = static_cast<std::size_t>(y.dims - 1);
   const std::int64_t run = y.size[last], x_step = x.stride[last], w_step = step_of(w, last),

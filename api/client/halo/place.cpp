@@ -44,7 +44,7 @@ class FaceList {
   std::map<std::int64_t, std::uint32_t> tags_;
 };
 
-constexpr double kSpoilt = std::numeric_limits<double>::quiet_NaN();
+constexpr double kSpoiltGhost = std::numeric_limits<double>::quiet_NaN();
 
 bool is_float(muster_dtype dtype) {
   return dtype == MUSTER_F32 || dtype == MUSTER_BF16 || dtype == MUSTER_F16 || dtype == MUSTER_F64;
@@ -173,7 +173,7 @@ Status HaloPlace::prepare_exchanges(const Array& array, std::vector<Phase>& phas
     MUSTER_ASSIGN_OR_RETURN(made.exchange, exchange(sends.all(), receives.all()));
     if (spoils_ && is_float(array.tensor.dtype)) {
       for (const muster_face& face : receives.all()) {
-        MUSTER_ASSIGN_OR_RETURN(const muster_plan spoil, plans_.plan(muster_fill(face.view, kSpoilt)));
+        MUSTER_ASSIGN_OR_RETURN(const muster_plan spoil, plans_.plan(muster_fill(face.view, kSpoiltGhost)));
         made.spoils.push_back(spoil);
       }
     }

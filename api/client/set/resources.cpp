@@ -7,9 +7,9 @@
 namespace muster::client {
 
 muster_status_t repeat_while_busy(const std::function<muster_status_t()>& call) {
-  constexpr int kNapsMax = 10'000;
+  constexpr int kBusyNapsMax = 10'000;
   muster_status_t code = call();
-  for (int naps = 0; code == MUSTER_ERR_BUSY && naps < kNapsMax; ++naps) {
+  for (int naps = 0; code == MUSTER_ERR_BUSY && naps < kBusyNapsMax; ++naps) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     code = call();
   }
