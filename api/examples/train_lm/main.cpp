@@ -232,12 +232,6 @@ class Run {
   std::string lost_trace_;  // why the trace could not be written
 };
 
-// Which rank this is, before and without a session.
-std::string rank_name() {
-  const char* rank = std::getenv("MUSTER_RANK");
-  return rank == nullptr ? "0" : rank;
-}
-
 // All ranks check, so that all end alike before any of them waits for another.
 void check_outputs(const Options& options) {
   for (const std::string& path : {options.trace, options.html})
@@ -261,27 +255,8 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   using namespace train_lm;
-  // One write for each line, because other ranks write to the same terminal.
-  const auto say = [](const std::string& line) { std::cerr << line + "\n"; };
-  try {
+  // All ranks find the same mistake; one of them reports it.
+  return training::run_main("train_lm", training::rank_name() == "0", [&] {
     if (const auto options = parse_options(argc, argv)) run(*options);
-    finish_output();  // of --help
-    return EXIT_SUCCESS;
-  } catch (const LaunchError& error) {
-    say(std::string("train_lm: ") + error.what());
-    return kExitUsage;
-  } catch (const UsageError& error) {
-    // All ranks find the same mistake; one of them reports it.
-    if (rank_name() == "0") say(std::string("train_lm: ") + error.what());
-    return kExitUsage;
-  } catch (const OutputError& error) {
-    if (rank_name() == "0") say(std::string("train_lm: ") + error.what());
-    return EXIT_FAILURE;
-  } catch (const RuntimeError& error) {
-    say("rank " + rank_name() + ": " + error.what());
-    return kExitRuntime;
-  } catch (const std::exception& error) {
-    say("rank " + rank_name() + ": " + error.what());
-    return EXIT_FAILURE;
-  }
+  });
 }

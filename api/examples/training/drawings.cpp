@@ -13,8 +13,8 @@
 
 namespace training {
 
-// page.css, page.js and drawings.html; the build makes the source that defines them.
-extern const std::string_view kPageStyle, kPageScript, kDrawingsTemplate;
+// head.html, page.css, page.js and drawings.html; the build makes the source that defines them.
+extern const std::string_view kPageHead, kPageStyle, kPageScript, kDrawingsTemplate;
 
 std::string escaped(std::string_view text) {
   std::string out;
@@ -364,6 +364,7 @@ std::string facts_html(const std::vector<std::pair<std::string, std::string>>& r
 std::string page_html(std::string_view page, const DrawnRun& run, Values values) {
   add_losses(run, values);
   add_timeline(run, values);
+  values["head"] = kPageHead;
   values["style"] = kPageStyle;
   values["script"] = kPageScript;
   values["drawings"] = filled(kDrawingsTemplate, values);

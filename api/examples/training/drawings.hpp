@@ -49,7 +49,8 @@ std::string bytes_text(std::int64_t bytes);   // "1.4 MB"
 std::string facts_html(const std::vector<std::pair<std::string, std::string>>& rows);  // of a table
 
 // The page with each {{name}} replaced by its value; values are not searched for names. The run gives
-// {{style}}, {{script}}, {{names}} and {{drawings}}. std::logic_error: nobody gives a value that it names.
+// {{head}}, {{style}}, {{script}}, {{names}} and {{drawings}}. std::logic_error: nobody gives a value that it
+// names.
 std::string page_html(std::string_view page, const DrawnRun& run, Values values);
 
 }  // namespace training

@@ -1,9 +1,11 @@
 #include "api/examples/training/runtime.hpp"
 
 #include "api/examples/training/errors.hpp"
+#include "api/examples/training/output.hpp"
 
 #include <chrono>
-#include <functional>
+#include <cstdlib>
+#include <iostream>
 #include <thread>
 
 namespace training {
@@ -234,6 +236,37 @@ void Runtime::trace_begin() {
 
 void Runtime::trace_end(const std::string& path) {
   check(muster_trace_end(session_.get(), path.c_str()));
+}
+
+std::string rank_name() {
+  const char* rank = std::getenv("MUSTER_RANK");
+  return rank == nullptr ? "0" : rank;
+}
+
+int run_main(const char* program, bool says_mistakes, const std::function<void()>& body) {
+  // One write for each line, because other ranks write to the same terminal.
+  const auto say = [](const std::string& line) { std::cerr << line + "\n"; };
+  const std::string name = std::string(program) + ": ";
+  try {
+    body();
+    finish_output();  // of --help
+    return EXIT_SUCCESS;
+  } catch (const LaunchError& error) {
+    say(name + error.what());
+    return kExitUsage;
+  } catch (const UsageError& error) {
+    if (says_mistakes) say(name + error.what());
+    return kExitUsage;
+  } catch (const OutputError& error) {
+    if (says_mistakes) say(name + error.what());
+    return EXIT_FAILURE;
+  } catch (const RuntimeError& error) {
+    say("rank " + rank_name() + ": " + error.what());
+    return kExitRuntime;
+  } catch (const std::exception& error) {
+    say("rank " + rank_name() + ": " + error.what());
+    return EXIT_FAILURE;
+  }
 }
 
 }  // namespace training

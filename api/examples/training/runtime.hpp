@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -127,5 +128,11 @@ class Runtime {
   std::optional<std::uint64_t> delays_;
   std::uint64_t starts_ = 0;
 };
+
+// Which rank this is, before and without a session.
+std::string rank_name();
+// Runs a program's `body` and says on standard error what ended it. Returns its exit status: 0, kExitUsage,
+// kExitRuntime, or 1. `says_mistakes`: whether this rank says those of the user that all ranks find.
+int run_main(const char* program, bool says_mistakes, const std::function<void()>& body);
 
 }  // namespace training

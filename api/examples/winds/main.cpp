@@ -222,12 +222,6 @@ class WindsRun {
   bool recording_ = false;
 };
 
-// Which rank this is, before and without a session.
-std::string rank_name() {
-  const char* rank = std::getenv("MUSTER_RANK");
-  return rank == nullptr ? "0" : rank;
-}
-
 // All ranks check, so that all end alike before any of them waits for another.
 void run(Options options) {
   for (const std::string& path : {options.trace, options.html})
@@ -250,22 +244,8 @@ void run(Options options) {
 
 int main(int argc, char** argv) {
   using namespace winds;
-  const auto say = [](const std::string& line) { std::cerr << line + "\n"; };
-  try {
+  // The field may be missing at some ranks alone. muster run shows a line that several ranks say once.
+  return training::run_main("winds", true, [&] {
     if (const auto options = parse_options(argc, argv)) run(*options);
-    finish_output();  // of --help
-    return EXIT_SUCCESS;
-  } catch (const UsageError& error) {  // muster run shows a line that several ranks say once
-    say(std::string("winds: ") + error.what());
-    return kExitUsage;
-  } catch (const OutputError& error) {
-    say(std::string("winds: ") + error.what());
-    return EXIT_FAILURE;
-  } catch (const RuntimeError& error) {
-    say("rank " + rank_name() + ": " + error.what());
-    return kExitRuntime;
-  } catch (const std::exception& error) {
-    say("rank " + rank_name() + ": " + error.what());
-    return EXIT_FAILURE;
-  }
+  });
 }

@@ -230,6 +230,22 @@ muster_halo_kernels kernels_of(const std::vector<muster_plan>& interior,
 
 }  // namespace
 
+muster_halo Model::add_halo(const std::string& name, const Part& part, const muster_tensor& held,
+                            const muster_tensor& held_gradient, const muster_halo_kernels& forward,
+                            const muster_halo_kernels& backward) {
+  muster_halo_options options = MUSTER_HALO_OPTIONS_INIT;
+  options.name = name.c_str();
+  options.stencil = part.stencil();
+  options.gradients = MUSTER_HALO_RETURN;
+  options.held = held;
+  options.held_gradients = held_gradient;
+  options.forward = forward;
+  options.backward = backward;
+  muster_halo halo = 0;
+  check(muster_halo_create(halos_.get(), &options, &halo));
+  return halo;
+}
+
 void Model::make_halo(Layer& layer) {
   const Part& part = *layer.part;
   const muster_tensor bias = layer.spec.has_norm ? muster_tensor{} : units_.weight(unit_of(layer), kBias);
@@ -250,15 +266,8 @@ void Model::make_halo(Layer& layer) {
   const muster_convolution all = convolution_of(part, layer.windows, part.info().results);
   back_inside.push_back(
       runtime_.plan(muster_convolution_wgrad(&all, dy, layer.held, weight_gradient(layer), dbias, 0)));
-  muster_halo_options options = MUSTER_HALO_OPTIONS_INIT;
-  options.name = layer.spec.name.c_str();
-  options.stencil = part.stencil();
-  options.gradients = MUSTER_HALO_RETURN;
-  options.held = layer.held;
-  options.held_gradients = layer.held_gradient;
-  options.forward = kernels_of(inside, border);
-  options.backward = kernels_of(back_inside, back_border);
-  check(muster_halo_create(halos_.get(), &options, &layer.halo));
+  layer.halo = add_halo(layer.spec.name, part, layer.held, layer.held_gradient, kernels_of(inside, border),
+                        kernels_of(back_inside, back_border));
 }
 
 void Model::make_raising_halo(Layer& layer, const Layer& before) {
@@ -276,16 +285,8 @@ void Model::make_raising_halo(Layer& layer, const Layer& before) {
   const auto border = plans_of(runtime_, part.boundary(), forward);
   const auto back_inside = plans_of(runtime_, {part.info().own}, by_items);
   const auto back_border = plans_of(runtime_, part.rim(), by_items);
-  const std::string name = layer.spec.name + " raised";
-  muster_halo_options options = MUSTER_HALO_OPTIONS_INIT;
-  options.name = name.c_str();
-  options.stencil = part.stencil();
-  options.gradients = MUSTER_HALO_RETURN;
-  options.held = layer.raised;
-  options.held_gradients = layer.raised_gradient;
-  options.forward = kernels_of(inside, border);
-  options.backward = kernels_of(back_inside, back_border);
-  check(muster_halo_create(halos_.get(), &options, &layer.raising_halo));
+  layer.raising_halo = add_halo(layer.spec.name + " raised", part, layer.raised, layer.raised_gradient,
+                                kernels_of(inside, border), kernels_of(back_inside, back_border));
 }
 
 Program::Call Model::halo_call(muster_halo halo, bool back) {

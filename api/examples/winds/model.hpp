@@ -112,6 +112,9 @@ class Model {
   muster_tensor position(const muster_tensor& whole) const;  // own rows, as a field of one sample and column
   void shape(std::size_t index, const LayerSpec& spec);
   void allocate(Layer& layer);
+  muster_halo add_halo(const std::string& name, const Part& part, const muster_tensor& held,
+                       const muster_tensor& held_gradient, const muster_halo_kernels& forward,
+                       const muster_halo_kernels& backward);
   void make_halo(Layer& layer);
   void make_raising_halo(Layer& layer, const Layer& before);
   void record_input(std::size_t index);
