@@ -8,6 +8,7 @@
 
 #include <muster/field_kernels.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -38,6 +39,7 @@ struct ResultBlock;
 struct Weights;
 struct Computed;
 struct BiasRow;
+struct PaddedSource;
 
 // ---- checks ------------------------------------------------------------------------------------
 
@@ -55,6 +57,11 @@ Status check_numbers(const Subject& s, std::size_t dims, const Tensor& boxed, st
       MUSTER_RETURN_IF_ERROR(
           expect_int(s, at(list, d), kNames[list], used ? -kOffsetMax : 0, used ? kOffsetMax : 0));
     if (!used) continue;
+    MUSTER_RETURN_IF_ERROR(expect_int(s, at(6, d), "length", 0, kNumberMax));
+  }
+  for (std::size_t d = 0; d < dims; ++d)
+    if (s.args.ints[at(6, d)] == 0) return {};  // a shard without results lies anywhere
+  for (std::size_t d = 0; d < dims; ++d) {
     const std::int64_t begin = s.args.ints[at(begin_list, d)], size = boxed.size[d + 1];
     MUSTER_RETURN_IF_ERROR(expect_int(s, at(5, d), "offset", begin, begin + size));
     MUSTER_RETURN_IF_ERROR(expect_int(s, at(6, d), "length", 0, begin + size - s.args.ints[at(5, d)]));
@@ -251,6 +258,29 @@ void write_sums(const Tensor& t, Range first, Write how, std::span<const double>
 }
 
 // Tiles of all samples in one order, whose weights' gradients are added in double.
+// Whether one window begins before the planes of the source and ends behind them. The library's code for
+// gradients by weights leaves such windows out, in three dims (seen in oneDNN 2.6.3).
+bool hangs_over(const onednn::Convolution& c) {
+  if (c.dims < 3) return false;
+  for (std::int64_t o = 0; o < c.result[0]; ++o) {
+    const std::int64_t first = o * c.stride[0] - c.before[0];
+    if (first < 0 && first + c.dilation[0] * (c.kernel[0] - 1) + 1 > c.source[0]) return true;
+  }
+  return false;
+}
+// The source with its pads of the outermost dim, in memory of this thread. The problem has none there then.
+const float* with_pads(onednn::Convolution& c, const float* source) {
+  std::int64_t plane = c.channels;
+  for (std::size_t d = 1; d < c.dims; ++d) plane *= c.source[d];
+  const std::int64_t planes = c.before[0] + c.source[0] + c.after[0];
+  float* const padded = scratch<PaddedSource>(planes * plane);
+  std::fill_n(padded, planes * plane, 0.0F);
+  std::copy_n(source, c.source[0] * plane, padded + c.before[0] * plane);
+  c.source[0] = planes;
+  c.before[0] = c.after[0] = 0;
+  return padded;
+}
+
 void run_wgrad(const Args& args, std::uint32_t number) {
   const Geometry g = wgrad_geometry(args);
   const Range outputs = range_of(g.outputs, outputs_per_part(g), number);
@@ -273,8 +303,8 @@ void run_wgrad(const Args& args, std::uint32_t number) {
       Geometry::Part part = g.results(wanted);
       if (part.empty) continue;
       part.problem.outputs = outputs.end - outputs.begin;
-      const float* const source =
-          read_block<SourceBlock>(source_block(g, args.tensors[1], sample, part.source));
+      const float* source = read_block<SourceBlock>(source_block(g, args.tensors[1], sample, part.source));
+      if (hangs_over(part.problem)) source = with_pads(part.problem, source);
       const float* const gradients =
           read_block<ResultBlock>(result_block(g, args.tensors[0], sample, part.result, outputs));
       float* const computed = scratch<Computed>(static_cast<std::int64_t>(count));

@@ -1,5 +1,6 @@
 // One convolution on one host thread: a dense problem of one sample in f32, channels last, and its gradients.
-// The bits of an element do not depend on what else is computed with it.
+// The bits of an element do not depend on what else is computed with it, as long as the library takes the
+// same code: it has several, and chooses by sizes and pads.
 #pragma once
 
 #include <array>

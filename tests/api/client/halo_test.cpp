@@ -476,7 +476,12 @@ TEST_F(Halos, HearOfARankThatLeavesAndGoOnAfterAnAbort) {
       return;  // and closes its session
     }
     forward(4);
-    EXPECT_EQ(muster_point_wait(member.session, done, -1), MUSTER_ERR_DEPENDENCY);
+    muster_status_t ended = muster_point_wait(member.session, done, -1);
+    if (member.rank == 0 && ended == MUSTER_OK) {  // rank 2 is not its neighbour
+      forward(5);
+      ended = muster_point_wait(member.session, done, -1);
+    }
+    EXPECT_EQ(ended, MUSTER_ERR_DEPENDENCY);
     EXPECT_THAT(muster_last_error(), HasSubstr("rank 2"));
     EXPECT_EQ(muster_halos_abandon(halos), MUSTER_ERR_PEER_LOST);
     ok(muster_halos_destroy(halos));

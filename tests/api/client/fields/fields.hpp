@@ -1,0 +1,209 @@
+// Arrays of a field's part at a rank, and ranks that run halos and kernels on them.
+#pragma once
+
+#include "api/client/stencil_handle.hpp"
+#include "tests/api/base/halo/drawn.hpp"
+#include "tests/api/client/ok.hpp"
+#include "tests/api/client/running_ranks.hpp"
+#include "tests/support/property_cases.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <muster/field_kernels.h>
+#include <muster/halo.h>
+
+namespace muster::test {
+
+using halo::Halo;
+using halo::Stencil;
+using halo::Window;
+using halo::test::Draw;
+using halo::test::Grid;
+using halo::test::Items;
+
+inline constexpr std::int64_t kFieldRanks = 8;
+enum class Numbers : std::uint8_t { kWhole, kFloats, kHalves };  // F32 of small integers; F32; BF16
+
+inline std::uint16_t half_of(double value) {  // to nearest, ties to even
+  const auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+// An array [1, items of a box..., channels] of a rank. Items are in coordinates of the field.
+class FieldArray {
+ public:
+  FieldArray(Member& member, const Box& box, std::size_t dims, std::int64_t channels, muster_dtype dtype)
+      : box_(box), dims_(dims), channels_(channels), dtype_(dtype) {
+    std::vector<std::int64_t> shape{1};
+    for (std::size_t d = 0; d < dims; ++d) shape.push_back(box.length[d]);
+    shape.push_back(channels);
+    count_ = std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+    muster_buffer buffer = 0;
+    void* address = nullptr;
+    ok(muster_buffer_alloc(member.session, static_cast<std::uint64_t>(count_) * bytes() + 8, &buffer,
+                           &address));
+    data_ = static_cast<std::byte*>(address);
+    view = muster_view(buffer, 0, dtype, static_cast<std::int32_t>(shape.size()), shape.data());
+    for (std::int64_t i = 0; i < count_; ++i) set(i, std::numeric_limits<double>::quiet_NaN());
+  }
+  double get(const Items& item, std::int64_t channel) const { return get(place(item, channel)); }
+  void set(const Items& item, std::int64_t channel, double value) { set(place(item, channel), value); }
+  double get(std::int64_t i) const {
+    if (dtype_ == MUSTER_F32) return reinterpret_cast<const float*>(data_)[i];
+    return std::bit_cast<float>(std::uint32_t{reinterpret_cast<const std::uint16_t*>(data_)[i]} << 16);
+  }
+  void set(std::int64_t i, double value) {
+    if (dtype_ == MUSTER_F32)
+      reinterpret_cast<float*>(data_)[i] = static_cast<float>(value);
+    else
+      reinterpret_cast<std::uint16_t*>(data_)[i] = half_of(value);
+  }
+  std::int64_t count() const { return count_; }
+  // Without the dim of samples, as halos see it.
+  muster_tensor of_halo() const {
+    muster_tensor t = view;
+    for (int d = 0; d + 1 < t.dims; ++d) {
+      t.size[d] = t.size[d + 1];
+      t.stride[d] = t.stride[d + 1];
+    }
+    t.size[t.dims - 1] = t.stride[t.dims - 1] = 0;
+    --t.dims;
+    return t;
+  }
+
+  muster_tensor view{};
+
+ private:
+  std::size_t bytes() const { return dtype_ == MUSTER_F32 ? 4 : 2; }
+  std::int64_t place(const Items& item, std::int64_t channel) const {
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d < dims_; ++d) at = at * box_.length[d] + item[d] - box_.offset[d];
+    return at * channels_ + channel;
+  }
+
+  Box box_;
+  std::size_t dims_;
+  std::int64_t channels_, count_ = 0;
+  muster_dtype dtype_;
+  std::byte* data_ = nullptr;
+};
+
+inline Box line(std::int64_t length) {
+  Box box;
+  box.dims = 1;
+  box.length[0] = length;
+  return box;
+}
+
+// Visits the items of a box without its last dim, which is of channels.
+template<class Visit>
+void each_item(const Box& box, Visit visit) {
+  Box spatial = box;
+  --spatial.dims;
+  if (spatial.elements() > 0) halo::test::each_of(spatial, visit);
+}
+
+inline std::int64_t flat(const Items& shape, const Items& at) {
+  std::int64_t i = 0;
+  for (std::size_t d = 0; d < shape.size(); ++d) i = i * shape[d] + at[d];
+  return i;
+}
+inline std::int64_t product(const Items& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+inline std::vector<double> values(Draw& draw, std::int64_t count, Numbers numbers) {
+  std::vector<double> all(static_cast<std::size_t>(count));
+  for (double& each : all) {
+    each = static_cast<double>(draw.among(-4, 4));
+    if (numbers == Numbers::kWhole) continue;
+    each = static_cast<double>(draw.among(-1'000'000, 1'000'000)) / 500'000;
+    each = numbers == Numbers::kFloats ? double{static_cast<float>(each)}
+                                       : double{std::bit_cast<float>(std::uint32_t{half_of(each)} << 16)};
+  }
+  return all;
+}
+
+// How far values are from the right ones.
+struct FieldErrors {
+  double most = 0;  // of all, as a part of what the terms of a value add up to
+  std::int64_t unequal = 0;
+  void note(double is, double right, double scale) {
+    if (is != right) ++unequal;
+    most = std::max(most, std::isfinite(is) ? std::abs(is - right) / scale : 1e30);
+  }
+};
+class Fields : public RunningRanks {
+ protected:
+  static muster_group group_of(Member& member, std::int64_t ranks) {
+    std::vector<std::int32_t> world(static_cast<std::size_t>(ranks));
+    std::iota(world.begin(), world.end(), 0);
+    muster_group group = MUSTER_GROUP_SELF;
+    ok(muster_group_make(member.session, world.data(), world.size(), "field", &group));
+    return group;
+  }
+  static void add_up(Member& member, muster_group group, const FieldArray& addends) {
+    muster_collective sum = MUSTER_COLLECTIVE_INIT;
+    sum.op = MUSTER_ALL_REDUCE;
+    sum.group = group;
+    sum.dtype = MUSTER_F32;
+    sum.redop = MUSTER_SUM;
+    sum.source.buffer = sum.target.buffer = addends.view.buffer;
+    sum.count = static_cast<std::uint64_t>(addends.count());
+    EXPECT_EQ(member.run(sum), MUSTER_OK) << member.error;
+  }
+
+  struct Kernels {
+    std::vector<muster_plan> interior, boundary;
+  };
+  // A forward and a backward of one halo, with its kernels.
+  static void travel(Member& member, muster_group group, const Stencil& stencil, muster_halo_gradients how,
+                     const FieldArray& held, const FieldArray& gradients, const Kernels& forward,
+                     const Kernels& backward) {
+    muster_halos_options set = MUSTER_HALOS_OPTIONS_INIT;
+    set.group = group;
+    muster_halos* halos = nullptr;
+    ok(muster_halos_create(member.session, &set, &halos));
+    const muster_stencil cut{stencil};
+    muster_halo_options options = MUSTER_HALO_OPTIONS_INIT;
+    options.name = "field";
+    options.stencil = &cut;
+    options.gradients = how;
+    options.held = held.of_halo();
+    options.held_gradients = gradients.of_halo();
+    const auto list = [](const Kernels& of) {
+      return muster_halo_kernels{of.interior.data(), of.boundary.data(),
+                                 static_cast<std::uint32_t>(of.interior.size()),
+                                 static_cast<std::uint32_t>(of.boundary.size())};
+    };
+    options.forward = list(forward);
+    options.backward = list(backward);
+    muster_halo halo = 0;
+    ok(muster_halo_create(halos, &options, &halo));
+    muster_point done = MUSTER_POINT_NONE;
+    ok(muster_halo_forward(halos, halo, MUSTER_POINT_NONE, &done));
+    ok(muster_halo_backward(halos, halo, done, &done));
+    ok(muster_point_wait(member.session, done, -1));
+    ok(muster_halos_destroy(halos));
+  }
+  static void start(Member& member, const muster_kernel& kernel) {
+    muster_plan plan = 0;
+    ok(muster_plan_kernel(member.session, &kernel, &plan));
+    const muster_submit submit = MUSTER_SUBMIT_INIT;
+    muster_point done = MUSTER_POINT_NONE;
+    ok(muster_plan_start(member.session, plan, &submit, &done));
+    ok(muster_point_wait(member.session, done, -1));
+    ok(muster_plan_destroy(member.session, plan));
+  }
+};
+
+}  // namespace muster::test
