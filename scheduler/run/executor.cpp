@@ -158,7 +158,8 @@ Status Executor::enqueue(device::Stream& stream, transport::StepOutcome& outcome
   members_.clear();
   for (const Step::Part& part : step.parts)
     members_.push_back({&part.plan->collective()->share, lane_of(part).stream.get(), part.bases,
-                        &part.plan->collective()->signature});
+                        &part.plan->collective()->signature,
+                        step.active > 0 && members_.size() >= step.active});
   const CollectiveWork& work = *plan.collective();
   transport::Communicator& communicator = *communicators_[work.group.value];
   const device::Priority priority = lane_of(step.parts.front()).priority;

@@ -67,6 +67,16 @@ CausePtr absence_in(const CollectiveWork& work, std::span<const Rank> members, c
   return absences.first_of(both);
 }
 
+// The member of a step is informed of a failure while the step may still use its memory.
+void give_up(RankLanes& of, Rank rank, std::uint32_t lane, StepTable::Member& member,
+             Graph::Actions& actions) {
+  RankLanes::Load& load = of.load(lane);
+  member.given_up = true;
+  ++load.given_up;
+  if (of.present() && member.generation == of.generation())
+    actions.quarantined(rank, lane, ++load.quarantined);
+}
+
 }  // namespace
 
 Graph::Graph(Options options, std::vector<Group> groups, Actions& actions)
@@ -182,7 +192,7 @@ void Graph::reset_lane(Rank rank, std::uint32_t lane_index, Instant now) {
 }
 
 void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed) {
-  const StepTable::InFlight& flight = steps_.at(step_index);
+  StepTable::InFlight& flight = steps_.at(step_index);
   // Members of a step that was given up have received a fault already.
   const Step::Part& first = flight.step.parts.front();
   CausePtr cause;
@@ -193,22 +203,29 @@ void Graph::finished(std::uint32_t step_index, Instant now, const Status* failed
     cause = new_fault(as_known_here(cause_of(flight.step, groups(), lane_names(), *failed), ranks_.world()));
   for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
     const Step::Part& part = flight.step.parts[i];
+    StepTable::Member& member = flight.members[i];
     RankLanes& rank = ranks_[part.rank];
     LaneQueue& lane = rank.lane(part.lane);
     RankLanes::Load& load = rank.load(part.lane);
     --load.running;
+    member.over = true;
     lane.moved_at(now);
     // A former client launched the part: the lane's queue holds starts of the present client only.
-    const bool of_former = !rank.present() || flight.generations[i] != rank.generation();
-    if (flight.given_up) --load.given_up;
-    if (flight.given_up && !of_former) actions_.quarantined(part.rank, part.lane, --load.quarantined);
-    const bool well = cause == nullptr && (of_former || lane.failures().at(part.value) == nullptr);
-    actions_.retired(part.rank, part.lane, part.value, *part.plan, well);
+    const bool of_former = !rank.present() || member.generation != rank.generation();
+    if (member.given_up) --load.given_up;
+    if (member.given_up && !of_former) actions_.quarantined(part.rank, part.lane, --load.quarantined);
+    const bool queued = !of_former && lane.is_oldest(part.value);  // else it was dropped, or its client left
+    const bool over = queued ? lane.end_piece(part.value)
+                             : steps_.of({part.rank, part.lane, part.value, member.generation}).empty();
+    if (over) {
+      const bool well =
+          cause == nullptr && !member.given_up && (of_former || lane.failures().at(part.value) == nullptr);
+      actions_.retired(part.rank, part.lane, part.value, *part.plan, well);
+      if (queued) lane.finish(part.value, well);
+      if (queued && well) actions_.reached(part.rank, part.lane, part.value, flight.step.key);
+    }
     if (rank.present()) work_list_.mark_runnable(part.rank);
-    if (of_former) continue;
-    lane.finish(part.value, well);
-    if (well) actions_.reached(part.rank, part.lane, part.value, flight.step.key);
-    if (cause == nullptr) continue;
+    if (of_former || cause == nullptr || member.given_up) continue;
     if (const CollectiveWork* work = part.plan->collective()) {
       const Place place = place_of(*work, part.lane_id);
       lane.failures().note(place);
@@ -316,15 +333,14 @@ void Graph::give_up_steps(const std::vector<std::uint32_t>& steps, const CausePt
     for (std::uint32_t i = 0; i < flight.step.parts.size(); ++i) {
       const Step::Part part = flight.step.parts[i];
       RankLanes& rank = ranks_[part.rank];
-      RankLanes::Load& load = rank.load(part.lane);
-      ++load.given_up;
-      if (!rank.present() || flight.generations[i] != rank.generation()) continue;
+      if (flight.members[i].given_up) continue;
+      scheduler::give_up(rank, part.rank, part.lane, flight.members[i], actions_);
+      if (!rank.present() || flight.members[i].generation != rank.generation()) continue;
       if (collective) {
         const Place place = place_of(*part.plan->collective(), part.lane_id);
         rank.lane(part.lane).failures().note(place);
         work_list_.fail(matches_[place.group].end(place, root), root);
       }
-      actions_.quarantined(part.rank, part.lane, ++load.quarantined);
       const bool depends = !failed || flight.step.is_behind(i, *failed, number);
       stop_lane(part.rank, part.lane, depends ? cause : root, part.value);
     }
@@ -385,7 +401,7 @@ bool Graph::pump_lane(Rank rank, std::uint32_t lane_index, Instant now) {
     if (collective) return arrive(rank, lane_index, now) || moved;
     const Arrival alone{rank, lane_index, start.request.value,  start.request.plan,
                         {},   now,        start.request.lane_id};
-    launch(std::span(&alone, 1), 0, now);
+    launch({.kind = GroupPlaces::Match::Kind::kGo, .members = std::span(&alone, 1)}, now);
     moved = true;
   }
   return moved;
@@ -409,22 +425,40 @@ bool Graph::arrive(Rank rank, std::uint32_t lane_index, Instant now) {
       lane.moved_at(now);
       return false;
     case GroupPlaces::Match::Kind::kGo:
-      launch(match.members, match.number, now);
+      launch(match, now);
       return true;
     case GroupPlaces::Match::Kind::kEnded:
       stop_lane(rank, lane_index, match.cause);
       return true;
-    case GroupPlaces::Match::Kind::kDisagree: {
-      const CausePtr cause = new_fault({Code::kMismatch, -1, match.differ});
-      work_list_.fail(match.members, cause);
-      work_list_.fail(matches_[work.group].end(place_of(work, start.request.lane_id), cause), cause);
+    case GroupPlaces::Match::Kind::kDisagree:
+      disagree(match, place_of(work, start.request.lane_id));
       return true;
-    }
   }
   return false;
 }
 
-void Graph::launch(std::span<const Arrival> members, std::uint64_t number, Instant now) {
+void Graph::disagree(const GroupPlaces::Match& match, const Place& place) {
+  const CausePtr cause = new_fault({Code::kMismatch, -1, match.differ});
+  work_list_.fail(match.members, cause);
+  work_list_.fail(matches_[place.group].end(place, cause), cause);
+}
+
+void Graph::meet(Instant now) {
+  while (const auto place = matches_.take_unmatched()) {
+    const auto& [group, lane] = *place;
+    for (bool over = false; !over;) {
+      const GroupPlaces::Match match = matches_[group].meet(lane);
+      over = match.kind != GroupPlaces::Match::Kind::kGo;
+      if (!over) launch(match, now);
+      if (match.kind == GroupPlaces::Match::Kind::kDisagree)
+        disagree(match, {group, lane, -1, -1, 0, false, 0});
+    }
+    resolve(now);
+  }
+}
+
+void Graph::launch(const GroupPlaces::Match& match, Instant now) {
+  const std::span<const Arrival> members = match.members;
   std::uint32_t index = 0;
   StepTable::InFlight& flight =
       steps_.take(members.size(), members.front().lane_id, *members.front().plan, &index);
@@ -439,19 +473,22 @@ void Graph::launch(std::span<const Arrival> members, std::uint64_t number, Insta
         flight.deadline = deadline;
         flight.allowed = request.timeout;
       }
+    const bool waits = member.unmet > 0;
     if (start.on_streams) steps_.add_waits(flight.step, rank, start);
-    rank.lane(member.lane).launch_next(index);
+    rank.lane(member.lane).launch_next(index, !waits);
+    if (waits) rank.lane(member.lane).moved_at(now);
     ++rank.load(member.lane).running;
     flight.step.parts.push_back({member.rank, member.lane, member.value, member.plan, member.at,
-                                 member.lane_id, member.bases, member.stamp});
-    flight.generations.push_back(rank.generation());
+                                 member.lane_id, member.bases, member.stamp, waits});
+    flight.members.push_back({rank.generation()});
   }
   const Arrival& first = members.front();
   const CollectiveWork* const work = first.plan->collective();
+  flight.step.active = match.active;
   flight.step.key = {};
   if (work != nullptr && groups()[work->group.value].spans())
     flight.step.key = {key_of(place_of(*work, first.lane_id), groups(), lane_names()), first.stamp.epoch,
-                       number};
+                       match.number};
   actions_.launch(index, flight.step);
 }
 
@@ -478,25 +515,31 @@ void Graph::stop_lane(Rank rank, std::uint32_t lane_index, const CausePtr& cause
     stop_lane(rank, behind->first, depending_on(*behind->second));
 }
 
-// A start of a stopped lane will not be launched.
+// A start of a stopped lane will not be launched, or not for all whom it was to meet. Launched steps for
+// those whom it has met still use its memory and its plan.
 void Graph::drop(Rank rank, std::uint32_t lane_index, const LaneQueue::Start& start) {
   RankLanes& r = ranks_[rank];
+  const std::uint64_t value = start.request.value;
   const CollectiveWork* work = start.request.plan->collective();
-  if (work != nullptr && start.arrived)
-    matches_[work->group].withdraw(
-        {rank, lane_index, start.request.value, start.request.plan, start.stamp, {}, start.request.lane_id});
+  const bool met = start.arrived &&
+                   matches_[work->group].withdraw(
+                       {rank, lane_index, value, start.request.plan, start.stamp, {}, start.request.lane_id});
   if (work != nullptr && r.present()) {  // if not present, detached() ends all its places
     LaneQueue& lane = r.lane(lane_index);
     const Place place = place_of(*work, start.request.lane_id);
+    GroupPlaces& places = matches_[place.group];
     lane.failures().note(place);
-    if (absence_in(*work, groups()[work->group.value].ranks, absences_) != nullptr) {
-      matches_[place.group].give_back(place, start.stamp);
+    if (!met && absence_in(*work, groups()[work->group.value].ranks, absences_) != nullptr) {
+      places.give_back(place, start.stamp);
     } else {
-      const CausePtr cause = passed_on(lane.failures().cause());
-      work_list_.fail(matches_[place.group].drop(place, start.stamp, cause), cause);
+      CausePtr cause = passed_on(lane.failures().cause());
+      if (met && places.ended_by(place, cause->fault)) cause = new_fault(Cause(*cause));
+      work_list_.fail(places.drop(place, start.stamp, cause), cause);
     }
   }
-  actions_.retired(rank, lane_index, start.request.value, *start.request.plan, false);
+  if (start.pieces == 0) return actions_.retired(rank, lane_index, value, *start.request.plan, false);
+  for (StepTable::Member* const member : steps_.of({rank, lane_index, value, r.generation()}))
+    if (!member->given_up) scheduler::give_up(r, rank, lane_index, *member, actions_);
 }
 
 }  // namespace muster::scheduler

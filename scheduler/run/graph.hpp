@@ -4,8 +4,9 @@
 //
 // Order. A lane is a queue. Its next start is launched when the points it waits for are reached. A kernel may
 // also be launched behind running kernels of its own lane, because the lane's stream keeps them in order. A
-// collective is launched when all members have arrived (MatchQueue) and nothing runs on its lane. Work that
-// former clients of the rank left running counts too, because it lies on the same streams.
+// collective is launched when all members have arrived (MatchQueue) and nothing runs on its lane; an EXCHANGE
+// by neighbours in steps, as its members meet. Work that former clients of the rank left
+// running counts too, because it lies on the same streams.
 //
 // Stream waits. With Options::stream_waits a start need not wait until a point of its rank is reached,
 // if the step that reaches it is launched: it is launched behind that step (Step::after), and its stream
@@ -134,6 +135,9 @@ class Graph {
   // The step has ended. `failed`: why it failed; nullptr: success. A failed step ends its place and stops the
   // lanes of its members.
   void finished(std::uint32_t step_index, Instant now, const Status* failed = nullptr);
+  // Members that have arrived for an EXCHANGE by neighbours meet (lane_place.hpp). Call it at the end of a
+  // turn.
+  void meet(Instant now);
   // An epoch of a group has ended on another node.
   void ended_elsewhere(const transport::EpochEnd& end, Instant now);
   // Ends all places of the groups by one fault. Returns its cause.
@@ -159,7 +163,8 @@ class Graph {
  private:
   bool pump_lane(Rank rank, std::uint32_t lane, Instant now);
   bool arrive(Rank rank, std::uint32_t lane, Instant now);
-  void launch(std::span<const Arrival> members, std::uint64_t number, Instant now);
+  void disagree(const GroupPlaces::Match& match, const Place& place);
+  void launch(const GroupPlaces::Match& match, Instant now);
   // The steps stay launched. Those behind them are given up too.
   void give_up_steps(const std::vector<std::uint32_t>& steps, const CausePtr& cause,
                      std::optional<std::uint32_t> failed);

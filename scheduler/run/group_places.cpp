@@ -16,31 +16,6 @@ const CollectiveWork& work_of(const Arrival& arrival) {
   return *work;
 }
 
-// Says in which arguments the members differ. `members` are in group order.
-std::string difference_of(std::span<const Arrival> members) {
-  std::vector<Party> parties;
-  for (const Arrival& member : members) {
-    const CollectiveWork& work = work_of(member);
-    parties.push_back(
-        {static_cast<std::int32_t>(member.rank.value), &work.collective, &work.share, work.site});
-  }
-  return difference(parties);
-}
-
-// Whether the members mean one operation; compares signatures only (decision D7). Pairwise parts add up only
-// if `all` members are here.
-bool agreed(std::span<const Arrival> members, bool all) {
-  const Signature& first = work_of(members.front()).signature;
-  Hash128 balance;
-  bool common = true;
-  for (const Arrival& member : members) {
-    const Signature& signature = work_of(member).signature;
-    common = common && signature.common == first.common;
-    balance += signature.balance;
-  }
-  return common && (!all || balance.zero());
-}
-
 PairPlace::Side side_of(const Place& place) {
   return place.receives ? PairPlace::Side::kReceiver : PairPlace::Side::kSender;
 }
@@ -52,15 +27,9 @@ bool pair_spans(const Place& place, const Group& group, const World& world) {
   return !world.are_local(both);
 }
 
-// All members are here. Whether they agree decides what follows.
-GroupPlaces::Match match_of(std::span<const Arrival> members, std::uint64_t number, const Group& group) {
-  if (agreed(members, !group.spans())) return {GroupPlaces::Match::Kind::kGo, members, number, {}, {}};
-  return {
-      GroupPlaces::Match::Kind::kDisagree,
-      members,
-      number,
-      {},
-      fmt::format("group {}: ranks disagree on {}; no data was moved", group.name, difference_of(members))};
+GroupPlaces::Match disagreement(const Group& group, const std::string& differ, const char* moved) {
+  return {.kind = GroupPlaces::Match::Kind::kDisagree,
+          .differ = fmt::format("group {}: ranks disagree on {}; {}", group.name, differ, moved)};
 }
 
 }  // namespace
@@ -76,45 +45,55 @@ GroupPlaces::GroupPlaces(GroupId id, const Group& group, Room& room) : id_(id), 
 }
 
 void GroupPlaces::renew() {
-  for (const auto& here : entries_) MUSTER_ASSERT(here == nullptr || here->arrived_count == 0);
-  entries_.clear();
+  for (const auto& here : lanes_) MUSTER_ASSERT(here == nullptr || !here->waits());
+  lanes_.clear();
   std::uint32_t here = 0;
   locals_.clear();
   for (const Rank rank : group_.ranks) locals_.push_back(room_.world.is_local(rank) ? here++ : here);
   const std::uint64_t epoch = group_.first_epoch;
   pairs_ = Pairs{Epochs(epoch), {}, {}};
-  pairs_.members.resize(group_.ranks.size(), Member{Epochs::Member(epoch), 1, {}});
+  pairs_.members.resize(group_.ranks.size(), Epochs::Member(epoch));
   room_.members.reserve(std::max<std::size_t>(here, 2));
 }
 
 void GroupPlaces::open_lane(LaneId lane) {
-  entries_.resize(std::max<std::size_t>(entries_.size(), lane.value + 1));
-  auto& here = entries_[lane.value];
+  lanes_.resize(std::max<std::size_t>(lanes_.size(), lane.value + 1));
+  auto& here = lanes_[lane.value];
   if (here == nullptr) {
-    here = std::make_unique<MatchEntry>();
-    here->epochs = pairs_.epochs;
+    std::vector<Epochs::Member> members;
     for (std::size_t i = 0; i < group_.ranks.size(); ++i)
-      if (room_.world.is_local(group_.ranks[i])) here->members.push_back({pairs_.members[i].stands, 1, {}});
-    here->arrived.resize(here->members.size());
+      if (room_.world.is_local(group_.ranks[i])) members.push_back(pairs_.members[i]);
+    here = std::make_unique<LanePlace>(group_, pairs_.epochs, members);
+    room_.unmatched.reserve(++room_.lanes);
   }
-  ++here->holders;
+  here->open();
 }
 
 void GroupPlaces::close_lane(LaneId lane) {
-  auto& here = entries_[lane.value];
-  MUSTER_ASSERT(here != nullptr && here->holders > 0);
-  if (--here->holders > 0 || group_.spans()) return;
-  MUSTER_ASSERT(here->arrived_count == 0);
+  auto& here = lanes_[lane.value];
+  MUSTER_ASSERT(here != nullptr);
+  if (!here->close() || group_.spans()) return;
+  MUSTER_ASSERT(!here->waits());
   here.reset();
+}
+
+const LanePlace* GroupPlaces::find(LaneId lane) const {
+  return lane.value < lanes_.size() ? lanes_[lane.value].get() : nullptr;
+}
+
+Rank GroupPlaces::rank_of(std::size_t local) const {
+  std::size_t at = 0;
+  for (const Rank rank : group_.ranks)
+    if (room_.world.is_local(rank) && at++ == local) return rank;
+  MUSTER_ASSERT(false);
+  return {};
 }
 
 PairPlace& GroupPlaces::pair(const Place& place) {
   const std::pair members(place.sender, place.receiver);
   const auto found = pairs_.used.find(members);
   if (found != pairs_.used.end()) return found->second;
-  const auto stands = [&](std::int32_t index) {
-    return pairs_.members[static_cast<std::size_t>(index)].stands;
-  };
+  const auto stands = [&](std::int32_t index) { return pairs_.members[static_cast<std::size_t>(index)]; };
   return pairs_.used
       .try_emplace(members, pairs_.epochs, stands(place.sender), stands(place.receiver),
                    pair_spans(place, group_, room_.world))
@@ -125,19 +104,12 @@ PairPlace& GroupPlaces::pair(const Place& place) {
 
 Stamp GroupPlaces::stamp(const Place& place) {
   if (place.is_pair()) return pair(place).stamp(side_of(place), place.tag);
-  Member& mine = member(place);
-  if (mine.given_back.empty()) return {mine.stands.epoch(), mine.next++};
-  const Stamp stamp{mine.stands.epoch(), mine.given_back.front()};
-  mine.given_back.erase(mine.given_back.begin());
-  return stamp;
+  return on_lane(place.lane).stamp(local(place.index));
 }
 
 void GroupPlaces::give_back(const Place& place, const Stamp& stamp) {
   if (place.is_pair()) return pair(place).give_back(side_of(place), stamp);
-  Member& mine = member(place);
-  if (mine.stands.epoch() != stamp.epoch) return;
-  mine.given_back.insert(std::lower_bound(mine.given_back.begin(), mine.given_back.end(), stamp.number),
-                         stamp.number);
+  on_lane(place.lane).give_back(local(place.index), stamp);
 }
 
 // ---- meetings ----------------------------------------------------------------------------------
@@ -147,30 +119,44 @@ GroupPlaces::Match GroupPlaces::arrive(const Arrival& arrival) {
   MUSTER_ASSERT(work.group == id_);
   const Place place = place_of(work, arrival.lane_id);
   if (place.is_pair()) return arrive_at_pair(arrival, place);
-  MatchEntry& here = entry(arrival.lane_id);
-  if (here.epochs.has_ended(arrival.stamp.epoch))
-    return {Match::Kind::kEnded, {}, 0, here.epochs.cause_of(arrival.stamp.epoch), {}};
-  auto& slot = here.arrived[locals_[static_cast<std::size_t>(work.index())]];
-  MUSTER_ASSERT(!slot.has_value());  // a lane holds one collective at its head
-  slot = arrival;
-  if (++here.arrived_count < here.arrived.size()) return {};
-  room_.members.clear();
-  for (auto& each : here.arrived) {
-    MUSTER_ASSERT(room_.members.empty() || each->stamp.number == room_.members.front().stamp.number);
-    room_.members.push_back(*each);
-    each.reset();
+  LanePlace& here = on_lane(arrival.lane_id);
+  if (here.epochs().has_ended(arrival.stamp.epoch))
+    return {.kind = Match::Kind::kEnded, .cause = here.epochs().cause_of(arrival.stamp.epoch)};
+  std::string differ;
+  const bool is_first = !here.may_meet();
+  switch (here.arrive(local(place.index), arrival, room_.members, differ)) {
+    case LanePlace::Meeting::kWait:
+      if (here.may_meet() && is_first) room_.unmatched.emplace_back(id_, arrival.lane_id);
+      return {};
+    case LanePlace::Meeting::kGo:
+      return {.kind = Match::Kind::kGo, .members = room_.members, .number = arrival.stamp.number};
+    case LanePlace::Meeting::kDisagree:
+      break;
   }
-  here.arrived_count = 0;
-  ++here.matched;
-  here.latest = room_.members.front().stamp;
-  return match_of(room_.members, here.latest.number, group_);
+  return disagreement(group_, differ, "no data was moved");
+}
+
+GroupPlaces::Match GroupPlaces::meet(LaneId lane) {
+  while (find(lane) != nullptr && on_lane(lane).may_meet()) {
+    std::size_t active = 0;
+    std::string differ;
+    switch (on_lane(lane).meet(room_.members, &active, differ)) {
+      case LanePlace::Meeting::kWait:
+        break;
+      case LanePlace::Meeting::kGo:
+        return {.kind = Match::Kind::kGo, .members = room_.members, .active = active};
+      case LanePlace::Meeting::kDisagree:
+        return disagreement(group_, differ, "no data was moved between them");
+    }
+  }
+  return {};
 }
 
 GroupPlaces::Match GroupPlaces::arrive_at_pair(const Arrival& arrival, const Place& place) {
   PairPlace& here = pair(place);
   if (here.epochs().has_ended(arrival.stamp.epoch)) {
     here.forget(side_of(place), arrival.stamp);
-    return {Match::Kind::kEnded, {}, 0, here.epochs().cause_of(arrival.stamp.epoch), {}};
+    return {.kind = Match::Kind::kEnded, .cause = here.epochs().cause_of(arrival.stamp.epoch)};
   }
   std::uint64_t number = 0;
   if (pair_spans(place, group_, room_.world)) {
@@ -181,18 +167,18 @@ GroupPlaces::Match GroupPlaces::arrive_at_pair(const Arrival& arrival, const Pla
     if (!met) return {};
     room_.members.assign({met->sender, met->receiver});
   }
-  return match_of(room_.members, number, group_);
+  if (agreed(room_.members, !group_.spans()))
+    return {.kind = Match::Kind::kGo, .members = room_.members, .number = number};
+  Match match = disagreement(group_, difference_of(room_.members, group_.ranks.size()), "no data was moved");
+  match.members = room_.members;
+  return match;
 }
 
-void GroupPlaces::withdraw(const Arrival& arrival) {
-  const CollectiveWork& work = work_of(arrival);
-  const Place place = place_of(work, arrival.lane_id);
-  if (place.is_pair()) return pair(place).withdraw(side_of(place), arrival);
-  MatchEntry& here = entry(arrival.lane_id);
-  auto& slot = here.arrived[locals_[static_cast<std::size_t>(work.index())]];
-  if (!slot || slot->value != arrival.value || slot->rank != arrival.rank) return;
-  slot.reset();
-  --here.arrived_count;
+bool GroupPlaces::withdraw(const Arrival& arrival) {
+  const Place place = place_of(work_of(arrival), arrival.lane_id);
+  if (!place.is_pair()) return on_lane(place.lane).withdraw(local(place.index), arrival);
+  pair(place).withdraw(side_of(place), arrival);
+  return false;
 }
 
 // ---- ends --------------------------------------------------------------------------------------
@@ -204,15 +190,15 @@ std::vector<Arrival> GroupPlaces::end(const Place& place, const CausePtr& cause)
     pair(place).end(cause, Epochs::Why::kOther, waited);
     return waited;
   }
-  return entry(place.lane).end(cause, Epochs::Why::kOther);
+  return on_lane(place.lane).end(cause, Epochs::Why::kOther);
 }
 
 std::vector<Arrival> GroupPlaces::end_up_to(std::uint64_t epoch, const CausePtr& cause, Epochs::Why why) {
   if (pairs_.epochs.present() > epoch) return {};
   std::vector<Arrival> waited = end_all(cause, why);
   room_.ended.pop_back();  // the other node reports it
-  for (const auto& here : entries_)
-    if (here != nullptr) here->epochs.skip_to(epoch + 1);
+  for (const auto& here : lanes_)
+    if (here != nullptr) here->skip_to(epoch + 1);
   for (auto& [members, each] : pairs_.used) each.skip_to(epoch + 1);
   pairs_.epochs.skip_to(epoch + 1);
   return waited;
@@ -223,19 +209,8 @@ CausePtr GroupPlaces::ended(std::uint64_t epoch) const {
   return pairs_.epochs.cause_of(epoch);
 }
 
-std::vector<Arrival> GroupPlaces::MatchEntry::end(const CausePtr& cause, Epochs::Why why) {
-  std::vector<Arrival> waited;
-  if (!epochs.end(cause, why)) return waited;
-  for (auto& slot : arrived) {
-    if (slot) waited.push_back(*slot);
-    slot.reset();
-  }
-  arrived_count = 0;
-  return waited;
-}
-
 std::vector<Arrival> GroupPlaces::drop(const Place& place, const Stamp& stamp, const CausePtr& cause) {
-  const Epochs& epochs = place.is_pair() ? pair(place).epochs() : entry(place.lane).epochs;
+  const Epochs& epochs = place.is_pair() ? pair(place).epochs() : on_lane(place.lane).epochs();
   if (epochs.has_ended(stamp.epoch)) {
     if (place.is_pair()) pair(place).forget(side_of(place), stamp);
     return {};
@@ -245,12 +220,16 @@ std::vector<Arrival> GroupPlaces::drop(const Place& place, const Stamp& stamp, c
   return {};
 }
 
+bool GroupPlaces::ended_by(const Place& place, std::uint64_t fault) {
+  return (place.is_pair() ? pair(place).epochs() : on_lane(place.lane).epochs()).ended_by(fault);
+}
+
 std::vector<Arrival> GroupPlaces::end_all(const CausePtr& cause, Epochs::Why why) {
   std::vector<Arrival> waited;
   const auto add = [&](const std::vector<Arrival>& more) {
     waited.insert(waited.end(), more.begin(), more.end());
   };
-  for (const auto& here : entries_)
+  for (const auto& here : lanes_)
     if (here != nullptr) add(here->end(cause, why));
   for (auto& [members, each] : pairs_.used) each.end(cause, why, waited);
   const std::uint64_t epoch = pairs_.epochs.present();
@@ -260,90 +239,82 @@ std::vector<Arrival> GroupPlaces::end_all(const CausePtr& cause, Epochs::Why why
 
 // ---- where members stand -----------------------------------------------------------------------
 
-// Calls body(epochs, member) for each lane, and once for all pairs that are not used yet. Calls
-// of_pair(place, side) for each pair that is used.
-template<class Body, class OfPair>
-void GroupPlaces::for_each_place(Rank rank, Body body, OfPair of_pair) {
+void GroupPlaces::attached(Rank rank, bool first) {
   const auto index = group_.index_of(rank);
   if (!index) return;
-  for (const auto& here : entries_)
-    if (here != nullptr) body(here->epochs, here->members[locals_[*index]]);
-  body(pairs_.epochs, pairs_.members[*index]);
-  for (auto& [members, each] : pairs_.used) {
-    if (members.first == static_cast<std::int32_t>(*index)) of_pair(each, PairPlace::Side::kSender);
-    if (members.second == static_cast<std::int32_t>(*index)) of_pair(each, PairPlace::Side::kReceiver);
-  }
-}
-
-void GroupPlaces::attached(Rank rank, bool first) {
-  for_each_place(
-      rank,
-      [first](const Epochs& epochs, Member& member) {
-        if (first)
-          member.stands.begin(epochs);
-        else
-          member = {Epochs::Member(epochs.present()), 1, {}};
-      },
-      [first](PairPlace& here, PairPlace::Side side) { here.attached(side, first); });
+  for (const auto& here : lanes_)
+    if (here != nullptr) here->attached(locals_[*index], first);
+  Epochs::Member& unused = pairs_.members[*index];
+  first ? unused.begin(pairs_.epochs) : unused.enter(pairs_.epochs);
+  for_each_pair(*index, [first](PairPlace& here, PairPlace::Side side) { here.attached(side, first); });
 }
 
 void GroupPlaces::move_on(const Place& place, std::uint64_t fault) {
   if (group_.spans()) return;  // heard() does it, at all places of the group
   if (place.is_pair()) return pair(place).move_on(side_of(place), fault);
-  Member& mine = member(place);
-  if (mine.stands.move_on(entry(place.lane).epochs, fault)) mine = {mine.stands, 1, {}};
+  on_lane(place.lane).move_on(local(place.index), fault);
 }
 
 void GroupPlaces::heard(Rank rank, std::uint64_t fault) {
-  for_each_place(
-      rank,
-      [fault](const Epochs& epochs, Member& member) {
-        if (member.stands.hear(epochs, fault)) member = {member.stands, 1, {}};
-      },
-      [fault](PairPlace& here, PairPlace::Side side) { here.heard(side, fault); });
+  const auto index = group_.index_of(rank);
+  if (!index) return;
+  for (const auto& here : lanes_)
+    if (here != nullptr) here->heard(locals_[*index], fault);
+  pairs_.members[*index].hear(pairs_.epochs, fault);
+  for_each_pair(*index, [fault](PairPlace& here, PairPlace::Side side) { here.heard(side, fault); });
+}
+
+// Calls body(place, side) for each pair of the member that is used.
+template<class Body>
+void GroupPlaces::for_each_pair(std::size_t index, Body body) {
+  for (auto& [members, each] : pairs_.used) {
+    if (members.first == static_cast<std::int32_t>(index)) body(each, PairPlace::Side::kSender);
+    if (members.second == static_cast<std::int32_t>(index)) body(each, PairPlace::Side::kReceiver);
+  }
 }
 
 // ---- for reports -------------------------------------------------------------------------------
 
 std::uint64_t GroupPlaces::matched(LaneId lane) const {
-  return lane.value < entries_.size() && entries_[lane.value] != nullptr ? entries_[lane.value]->matched : 0;
+  const LanePlace* const here = find(lane);
+  return here != nullptr ? here->matched() : 0;
 }
 
-std::vector<Rank> GroupPlaces::missing(LaneId lane) const {
-  const MatchEntry& here = *entries_[lane.value];
+std::uint64_t GroupPlaces::number_of(LaneId lane, const Stamp& stamp) const {
+  const LanePlace* const here = find(lane);
+  return here != nullptr ? here->number_of(stamp) : 0;
+}
+
+std::vector<Rank> GroupPlaces::missing(const Place& place) const {
   std::vector<Rank> ranks;
-  std::size_t at = 0;
-  for (const Rank rank : group_.ranks)
-    if (room_.world.is_local(rank) && !here.arrived[at++]) ranks.push_back(rank);
+  for (const std::size_t each : find(place.lane)->missing(local(place.index))) ranks.push_back(rank_of(each));
   return ranks;
 }
 
 void GroupPlaces::add_waiting_for(Rank rank, std::vector<Arrival>& into) const {
   const auto index = group_.index_of(rank);
   if (!index) return;
-  for (const auto& here : entries_)
-    if (here != nullptr)
-      for (const auto& slot : here->arrived)
-        if (slot) into.push_back(*slot);
+  for (const auto& here : lanes_)
+    if (here != nullptr) here->add_waiting(into);
   const auto self = static_cast<std::int32_t>(*index);
   for (const auto& [members, each] : pairs_.used)
     if (members.first == self || members.second == self) each.waiting(into);
 }
 
 void GroupPlaces::add_reached(std::vector<Reached>& into) const {
-  for (std::uint32_t lane = 0; lane < entries_.size(); ++lane)
-    if (const MatchEntry* const here = entries_[lane].get(); here != nullptr && here->latest.number > 0)
-      into.push_back({id_, LaneId(lane), here->latest});
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane)
+    if (const LanePlace* const here = lanes_[lane].get(); here != nullptr && here->latest().number > 0)
+      into.push_back({id_, LaneId(lane), here->latest()});
 }
 
 void GroupPlaces::add_pending(std::vector<Pending>& into) const {
-  for (std::uint32_t lane = 0; lane < entries_.size(); ++lane) {
-    const MatchEntry* const here = entries_[lane].get();
-    if (here == nullptr || here->arrived_count == 0) continue;
-    Pending& pending = into.emplace_back(Pending{id_, LaneId(lane), here->matched + 1, {}, {}});
-    for (const auto& slot : here->arrived)
-      if (slot) pending.arrived.push_back(*slot);
-    pending.missing = missing(LaneId(lane));
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    if (lanes_[lane] == nullptr) continue;
+    for (LanePlace::Pending& each : lanes_[lane]->pending()) {
+      Pending& pending =
+          into.emplace_back(Pending{id_, LaneId(lane), each.number, std::move(each.arrived), {}});
+      for (const std::size_t member : each.missing) pending.missing.push_back(rank_of(member));
+    }
   }
   for (const auto& [members, each] : pairs_.used) {
     std::vector<Arrival> waiting;

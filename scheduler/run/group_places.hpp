@@ -1,8 +1,8 @@
 // GroupPlaces: all places of one group, where its collectives wait until all members have arrived (decisions
 // D7 and D18).
 //
-// A start is stamped with epoch and number when it is read. A collective matches by lane, epoch and number;
-// pair_place.hpp has the rule for SEND and RECV. When all members have arrived, signatures are compared
+// A start is stamped with epoch and number when it is read. A collective matches by lane, epoch and number
+// (lane_place.hpp); pair_place.hpp has the rule for SEND and RECV. When members meet, signatures are compared
 // before a byte moves: common parts by one hash, pairwise parts by a sum that must be zero. Places fail by
 // the rule of epochs.hpp.
 //
@@ -12,6 +12,7 @@
 
 #include "api/base/world.hpp"
 #include "scheduler/run/epochs.hpp"
+#include "scheduler/run/lane_place.hpp"
 #include "scheduler/run/pair_place.hpp"
 #include "scheduler/run/place.hpp"
 
@@ -45,7 +46,7 @@ class GroupPlaces {
   struct Pending {
     GroupId group;
     LaneId lane;
-    std::uint64_t number = 0;  // counted over all epochs, from 1; of a SEND or RECV its value on its lane
+    std::uint64_t number = 0;  // LanePlace::number_of(); of a SEND or RECV its value on its lane
     std::vector<Arrival> arrived;
     std::vector<Rank> missing;
   };
@@ -62,6 +63,8 @@ class GroupPlaces {
     World world;
     std::vector<Arrival> members;  // of the latest match; kept, so that an arrival needs no heap
     std::vector<End> ended;        // since they were taken
+    std::vector<std::pair<GroupId, LaneId>> unmatched;  // where meet() has something to do
+    std::size_t lanes = 0;                              // places that were made
   };
 
   // The group and the room outlive it.
@@ -87,17 +90,21 @@ class GroupPlaces {
   struct Match {
     enum class Kind : std::uint8_t { kWait, kGo, kEnded, kDisagree };
     Kind kind = Kind::kWait;
-    // kGo, kDisagree: all members, in group order; of a pair the sender first. Valid until the next arrive()
-    // at any group.
-    std::span<const Arrival> members;  // those on this node
-    std::uint64_t number = 0;          // kGo, of a group that spans nodes: for its MatchKey
-    CausePtr cause;                    // kEnded: the cause of the start's epoch
-    std::string differ;                // kDisagree: the arguments in which the members differ
+    // kGo: as LanePlace::arrive() says; of a pair the sender first. Valid until the next arrive() at any
+    // group.
+    std::span<const Arrival> members{};  // those on this node
+    std::size_t active = 0;              // kGo, of an EXCHANGE by neighbours: LanePlace::meet()
+    std::uint64_t number = 0;            // kGo, of a group that spans nodes: for its MatchKey
+    CausePtr cause{};                    // kEnded: the cause of the start's epoch
+    std::string differ{};                // kDisagree: the arguments in which the members differ
   };
   // Call it for a start that is next on its lane. On kDisagree the caller ends the place.
   Match arrive(const Arrival& arrival);
-  // Takes back an arrival that waits.
-  void withdraw(const Arrival& arrival);
+  // As LanePlace::meet(). kWait: nothing is left to do.
+  Match meet(LaneId lane);
+  // Takes back an arrival that waits. Returns whether it has met others: then its number is used up, and
+  // drop() must end the place.
+  bool withdraw(const Arrival& arrival);
 
   // ---- ends ------------------------------------------------------------------------------------
   // All return the arrivals that waited at places that end, and remove them.
@@ -107,6 +114,7 @@ class GroupPlaces {
   // A start with that stamp will not arrive. If its epoch is the present one, the place ends. If the fault
   // has ended the place before, the number is given back instead, and peers wait for the member's next start.
   std::vector<Arrival> drop(const Place& place, const Stamp& stamp, const CausePtr& cause);
+  bool ended_by(const Place& place, std::uint64_t fault);
   // Ends all places.
   std::vector<Arrival> end_all(const CausePtr& cause, Epochs::Why why);
   // Ends all epochs of a group that spans nodes up to `epoch`, which have ended on another node.
@@ -124,11 +132,11 @@ class GroupPlaces {
   void move_on(const Place& place, std::uint64_t fault);
 
   // ---- for reports -----------------------------------------------------------------------------
-  // Number of collectives of the place at which all members have arrived, over all epochs. 0 if no member has
-  // the lane any more.
+  // As LanePlace::matched() and number_of(). 0 if no member has the lane any more.
   std::uint64_t matched(LaneId lane) const;
-  // Members on this node that have not arrived at the place, as world ranks.
-  std::vector<Rank> missing(LaneId lane) const;
+  std::uint64_t number_of(LaneId lane, const Stamp& stamp) const;
+  // Members on this node for which the place's member waits there, as world ranks.
+  std::vector<Rank> missing(const Place& place) const;
   // Each appends: the arrivals at places of that rank, at which nothing ends; operations that wait for
   // members; the latest match of each lane.
   void add_waiting_for(Rank rank, std::vector<Arrival>& into) const;
@@ -136,42 +144,27 @@ class GroupPlaces {
   void add_reached(std::vector<Reached>& into) const;
 
  private:
-  struct Member {
-    Epochs::Member stands;
-    std::uint64_t next = 1;
-    std::vector<std::uint64_t> given_back;  // numbers below `next`, rising
-  };
-  struct MatchEntry {
-    Epochs epochs;
-    std::vector<Member> members;                  // those on this node, in group order
-    std::vector<std::optional<Arrival>> arrived;  // of these
-    std::uint32_t arrived_count = 0;
-    std::uint64_t matched = 0;
-    Stamp latest{};             // of these; its number is 0 before the first
-    std::uint32_t holders = 0;  // members that have the lane
-    std::vector<Arrival> end(const CausePtr& cause, Epochs::Why why);
-  };
   // The places of a group's pairs. A new one, and that of a new lane, begins with these epochs and members:
   // some members do not know yet of some losses.
   struct Pairs {
     Epochs epochs;
-    std::vector<Member> members;  // by index in the group
+    std::vector<Epochs::Member> members;  // by index in the group
     std::map<std::pair<std::int32_t, std::int32_t>, PairPlace> used;
   };
 
-  MatchEntry& entry(LaneId lane) { return *entries_[lane.value]; }
-  Member& member(const Place& place) {
-    return entry(place.lane).members[locals_[static_cast<std::size_t>(place.index)]];
-  }
-  template<class Body, class OfPair>
-  void for_each_place(Rank rank, Body body, OfPair of_pair);
+  LanePlace& on_lane(LaneId lane) { return *lanes_[lane.value]; }
+  const LanePlace* find(LaneId lane) const;
+  std::size_t local(std::int32_t index) const { return locals_[static_cast<std::size_t>(index)]; }
+  Rank rank_of(std::size_t local) const;
+  template<class Body>
+  void for_each_pair(std::size_t index, Body body);
   Match arrive_at_pair(const Arrival& arrival, const Place& place);
 
   const GroupId id_;
   const Group& group_;
   Room& room_;
-  std::vector<std::uint32_t> locals_;                 // by index: how many members before it are on this node
-  std::vector<std::unique_ptr<MatchEntry>> entries_;  // by LaneId; null: no member has the lane
+  std::vector<std::uint32_t> locals_;              // by index: how many members before it are on this node
+  std::vector<std::unique_ptr<LanePlace>> lanes_;  // by LaneId; null: no member has the lane
   Pairs pairs_;
 };
 

@@ -20,13 +20,22 @@ LaneQueue::Start LaneQueue::take_newest() {
   return newest;
 }
 
-void LaneQueue::launch_next(std::uint32_t step) {
+void LaneQueue::launch_next(std::uint32_t step, bool whole) {
   Start& start = next();
-  start.arrived = false;
+  start.arrived = !whole;
   start.step = step;
+  ++start.pieces;
+  if (!whole) return;
   launched_collective_ = start.request.plan->collective() != nullptr;
+  // Another start can be launched behind one step alone.
+  start.on_streams = start.on_streams && start.pieces == 1;
   if (start.on_streams) launched_ = start.request.value;
   ++in_flight_;
+}
+
+bool LaneQueue::end_piece(std::uint64_t value) {
+  MUSTER_ASSERT(is_oldest(value) && queue_.front().pieces > 0);
+  return --queue_.front().pieces == 0 && in_flight_ > 0;
 }
 
 const LaneQueue::Start* LaneQueue::in_flight(std::uint64_t value) const {

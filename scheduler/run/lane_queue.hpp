@@ -24,7 +24,8 @@ class LaneQueue {
     // All its work lies on its device's streams. Such a start is launched behind launched ones of its kind,
     // because a stream can wait for another.
     bool on_streams = false;
-    std::uint32_t step = 0;  // that it was launched in: an index of the step table
+    std::uint32_t step = 0;    // that it was launched in last: an index of the step table
+    std::uint32_t pieces = 0;  // steps in flight that it takes part in; several of an EXCHANGE by neighbours
   };
 
   // Which values the lane never reached, why, and where its starts have failed.
@@ -85,8 +86,11 @@ class LaneQueue {
   const Start* oldest() const { return queue_.empty() ? nullptr : &queue_.front(); }
   bool any_launched() const { return in_flight_ > 0; }
   bool collective_launched() const { return launched_collective_; }
-  // `step`: that it is launched in.
-  void launch_next(std::uint32_t step);
+  // The next start takes part in that step. `whole`: it takes part in no later one, and is launched.
+  void launch_next(std::uint32_t step, bool whole);
+  // A step of the start has ended. Returns whether the start is over by that: it is launched, and no other
+  // step of it is in flight.
+  bool end_piece(std::uint64_t value);
   // Removes the oldest launched start, which has ended. `well`: the timeline reaches its value.
   void finish(std::uint64_t value, bool well);
 
@@ -98,6 +102,10 @@ class LaneQueue {
   std::uint64_t launched() const { return launched_; }
   // The launched start of that value; nullptr: it has ended, or is not launched.
   const Start* in_flight(std::uint64_t value) const;
+  // Whether that start is the oldest of the lane, launched or not.
+  bool is_oldest(std::uint64_t value) const {
+    return !queue_.empty() && queue_.front().request.value == value;
+  }
 
   // ---- failures --------------------------------------------------------------------------------
   const Failures& failures() const { return failures_; }

@@ -5,7 +5,7 @@
 namespace muster::scheduler {
 
 MatchQueue::MatchQueue(std::vector<Group> groups, World world)
-    : room_{std::move(world), {}, {}}, groups_(std::move(groups)) {
+    : room_{std::move(world), {}, {}, {}, 0}, groups_(std::move(groups)) {
   places_.reserve(groups_.size());
   for (std::uint32_t g = 0; g < groups_.size(); ++g) places_.emplace_back(GroupId(g), groups_[g], room_);
 }

@@ -4,6 +4,7 @@
 #include "scheduler/run/group_places.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -27,6 +28,13 @@ class MatchQueue {
   GroupPlaces& operator[](GroupId group) { return places_[group.value]; }
   const GroupPlaces& operator[](GroupId group) const { return places_[group.value]; }
 
+  // A place where GroupPlaces::meet() has something to do.
+  std::optional<std::pair<GroupId, LaneId>> take_unmatched() {
+    if (room_.unmatched.empty()) return std::nullopt;
+    const auto place = room_.unmatched.back();
+    room_.unmatched.pop_back();
+    return place;
+  }
   std::vector<GroupPlaces::End> take_ended() { return std::exchange(room_.ended, {}); }
   // The rank has its first client in this run; or another one, or a new run begins: it stands in the present
   // epochs.

@@ -60,7 +60,7 @@ Cause missed(const MatchQueue& matches, const RankTable<RankLanes>& ranks, const
       queued = fmt::format("rank {} has its {} at {}", missing.front().value,
                            work.collective.op == MUSTER_SEND ? "recv" : "send", found->text(*lanes, names));
   } else {
-    missing = matches[work.group].missing(start.request.lane_id);
+    missing = matches[work.group].missing(place_of(work, start.request.lane_id));
   }
   if (queued.empty() && work.point_to_point())
     queued = fmt::format("missing rank {}", missing.front().value);

@@ -63,7 +63,8 @@ struct Arrival {
   Stamp stamp;
   Instant at{0};  // for reports
   LaneId lane_id{};
-  Share::Bases bases{};  // of a collective
+  Share::Bases bases{};     // of a collective
+  std::uint32_t unmet = 0;  // of an EXCHANGE by neighbours: those whom it has not met
 };
 
 }  // namespace muster::scheduler

@@ -29,8 +29,9 @@ struct CollectiveWork {
   Collective collective;
   Share share;
   Signature signature;
-  std::string site;  // place in the client's program, for reports; may be empty
-  Rooms rooms{};     // for starts with offsets of their own
+  std::string site;                       // place in the client's program, for reports; may be empty
+  Rooms rooms{};                          // for starts with offsets of their own
+  std::vector<FaceBalance> neighbours{};  // of an EXCHANGE: face_balances(share)
 
   std::int32_t index() const { return share.index; }  // of this rank in the group
   bool point_to_point() const { return is_transfer(collective.op); }

@@ -27,7 +27,8 @@ struct Request {
   std::uint64_t step = 0;  // of the client's units, for traces; 0: none
 };
 
-// A launch of one kernel, or of one collective for all its members at once.
+// A launch of one kernel, or of one collective for all its members at once. An EXCHANGE by neighbours takes
+// several, each for members that have arrived and those whom they meet (lane_place.hpp).
 struct Step {
   struct Part {  // one rank's share, which completes one request
     Rank rank;
@@ -37,7 +38,8 @@ struct Step {
     Instant arrived{0};  // when it was next on its lane, and its points were reached or launched
     LaneId lane_id{};
     Share::Bases bases{};
-    Stamp stamp{};  // of a collective
+    Stamp stamp{};       // of a collective
+    bool waits = false;  // of an EXCHANGE by neighbours: for others, whom it meets in later steps
   };
   // A launched step behind which a part is launched: the part's stream waits for its end.
   struct After {
@@ -52,6 +54,7 @@ struct Step {
     bool all_missing = false;  // none of them has come; else at least one has not
   };
   std::vector<Part> parts;    // one for a kernel; the members on this node in group order for a collective
+  std::size_t active = 0;     // of an EXCHANGE by neighbours: so many of the first parts (LanePlace::meet)
   transport::MatchKey key{};  // of a collective of a group that spans nodes
   std::uint64_t number = 0;   // 1, 2, … in order of launch
   std::vector<After> after{};

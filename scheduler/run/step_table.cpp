@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,30 +17,23 @@ void StepTable::add(std::uint32_t steps) {
     InFlight& step = steps_.emplace_back();
     step.step.parts.reserve(kNarrow);
     step.step.after.reserve(kNarrow * waits_);
-    step.generations.reserve(kNarrow);
+    step.members.reserve(kNarrow);
   }
 }
 
 void StepTable::add(GroupId group, LaneId lane, std::size_t members) {
   if (members <= kNarrow) return;
-  std::vector<Room>& rooms = rooms_[group.value];
+  std::vector<std::vector<Room>>& rooms = rooms_[group.value];
   rooms.resize(std::max<std::size_t>(rooms.size(), lane.value + 1));
-  rooms[lane.value].parts.reserve(members);
-  rooms[lane.value].after.reserve(members * waits_);
-  rooms[lane.value].generations.reserve(members);
+  if (!rooms[lane.value].empty()) return;
+  Room& room = rooms[lane.value].emplace_back();
+  room.parts.reserve(members);
+  room.after.reserve(members * waits_);
+  room.members.reserve(members);
 }
 
-StepTable::Room* StepTable::room_of(std::size_t members, LaneId lane, const Plan& plan) {
-  if (members <= kNarrow) return nullptr;
-  return &rooms_[plan.collective()->group.value][lane.value];
-}
-
-// Swaps the vectors of the step and the room: take() lends the room, give_back() returns it.
-void StepTable::exchange(InFlight& step, Room* room) {
-  if (room == nullptr) return;
-  step.step.parts.swap(room->parts);
-  step.step.after.swap(room->after);
-  step.generations.swap(room->generations);
+std::vector<StepTable::Room>& StepTable::rooms_of(LaneId lane, const Plan& plan) {
+  return rooms_[plan.collective()->group.value][lane.value];
 }
 
 StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Plan& plan,
@@ -52,11 +46,22 @@ StepTable::InFlight& StepTable::take(std::size_t members, LaneId lane, const Pla
   step.deadline = Instant::max();
   step.left.reset();
   step.given_up = false;
-  exchange(step, room_of(members, lane, plan));
+  if (members > kNarrow) {
+    std::vector<Room>& rooms = rooms_of(lane, plan);
+    Room room;
+    if (!rooms.empty()) {
+      room = std::move(rooms.back());
+      rooms.pop_back();
+    }
+    step.own = {std::exchange(step.step.parts, std::move(room.parts)),
+                std::exchange(step.step.after, std::move(room.after)),
+                std::exchange(step.members, std::move(room.members))};
+  }
   step.step.parts.clear();
   step.step.after.clear();
   step.step.number = ++launched_;
-  step.generations.clear();
+  step.step.active = 0;
+  step.members.clear();
   ++in_flight_;
   return step;
 }
@@ -79,8 +84,13 @@ void StepTable::add_waits(Step& step, const RankLanes& rank, const LaneQueue::St
 
 void StepTable::give_back(std::uint32_t index) {
   InFlight& step = at(index);
-  const Step::Part& first = step.step.parts.front();
-  exchange(step, room_of(step.step.parts.size(), first.lane_id, *first.plan));
+  if (step.step.parts.size() > kNarrow) {
+    const Step::Part& first = step.step.parts.front();
+    rooms_of(first.lane_id, *first.plan)
+        .push_back({std::exchange(step.step.parts, std::move(step.own.parts)),
+                    std::exchange(step.step.after, std::move(step.own.after)),
+                    std::exchange(step.members, std::move(step.own.members))});
+  }
   step.used = false;
   --in_flight_;
   free_.push_back(index);
@@ -103,7 +113,8 @@ bool StepTable::shares_lane(const InFlight& one, const InFlight& other) {
     for (std::size_t j = 0; j < other.step.parts.size(); ++j) {
       const Step::Part& a = one.step.parts[i];
       const Step::Part& b = other.step.parts[j];
-      if (a.rank == b.rank && a.lane == b.lane && one.generations[i] == other.generations[j]) return true;
+      if (a.rank == b.rank && a.lane == b.lane && one.members[i].generation == other.members[j].generation)
+        return true;
     }
   return false;
 }
@@ -134,6 +145,21 @@ std::optional<std::uint32_t> StepTable::latest(Rank rank, std::uint32_t lane) co
       }
   }
   return latest;
+}
+
+std::vector<StepTable::Member*> StepTable::of(const Start& start) {
+  std::vector<Member*> members;
+  for (InFlight& flight : steps_) {
+    if (!flight.used) continue;
+    for (std::size_t i = 0; i < flight.step.parts.size(); ++i) {
+      const Step::Part& part = flight.step.parts[i];
+      Member& member = flight.members[i];
+      if (part.rank == start.rank && part.lane == start.lane && part.value == start.value &&
+          member.generation == start.generation && !member.over)
+        members.push_back(&member);
+    }
+  }
+  return members;
 }
 
 std::vector<StepTable::Running> StepTable::running() const {

@@ -16,22 +16,35 @@
 
 namespace muster::scheduler {
 
-// Owns    its steps. A launch allocates nothing: a step of many members borrows the room of its group and
-//         lane, where one step is in flight at most.
+// Owns    its steps. A step of many members borrows a room of its group and lane. Each has one from the
+// start,
+//         and more once several steps of an EXCHANGE by neighbours are in flight there. Otherwise a launch
+//         allocates nothing.
 // Thread  one.
 // Bound   the steps that were added.
 // Fails   never.
 class StepTable {
  public:
+  struct Member {                  // a part of a step
+    std::uint32_t generation = 0;  // RankLanes::generation() at launch
+    bool given_up = false;         // it has been informed of a failure
+    bool over = false;             // the step has ended
+  };
+  struct Room {
+    std::vector<Step::Part> parts;
+    std::vector<Step::After> after;
+    std::vector<Member> members;
+  };
   struct InFlight {
     Step step;
     Instant since{0};
-    Instant deadline{Instant::max()};        // of a collective: the earliest of its members
-    Nanos allowed{0};                        // from `since` to the deadline, without what was forgiven
-    bool given_up = false;                   // its members were informed of a failure before its end
-    std::optional<Cause> left;               // a member has given it up before it was outside: why
-    std::vector<std::uint32_t> generations;  // of each part's rank at launch (RankLanes::generation)
+    Instant deadline{Instant::max()};  // of a collective: the earliest of its members
+    Nanos allowed{0};                  // from `since` to the deadline, without what was forgiven
+    bool given_up = false;             // its members were informed of a failure before its end
+    std::optional<Cause> left;         // a member has given it up before it was outside: why
+    std::vector<Member> members;       // by part
     bool used = false;
+    Room own{};  // kept here while the step has borrowed another
   };
 
   // `waits`: the most steps that a member of one is launched behind.
@@ -43,7 +56,7 @@ class StepTable {
   // The group is gone.
   void remove(GroupId group) { rooms_[group.value].clear(); }
 
-  // An entry with room for a step of so many members, without parts and generations. Its index is *index.
+  // An entry with room for a step of so many members, without parts and members. Its index is *index.
   InFlight& take(std::size_t members, LaneId lane, const Plan& plan, std::uint32_t* index);
   InFlight& at(std::uint32_t index);
   // Call this before the start becomes the step's next part. It notes the steps in flight that the start
@@ -60,6 +73,14 @@ class StepTable {
   std::vector<std::uint32_t> behind(std::uint32_t index) const;
   // The collective in flight that the rank started last on the lane.
   std::optional<std::uint32_t> latest(Rank rank, std::uint32_t lane) const;
+  // The members of steps in flight that are this start of a client of the rank.
+  struct Start {
+    Rank rank;
+    std::uint32_t lane = 0;
+    std::uint64_t value = 0;
+    std::uint32_t generation = 0;
+  };
+  std::vector<Member*> of(const Start& start);
   // A collective in flight.
   struct Running {
     const Step* step = nullptr;
@@ -68,21 +89,15 @@ class StepTable {
   std::vector<Running> running() const;
 
  private:
-  struct Room {
-    std::vector<Step::Part> parts;
-    std::vector<Step::After> after;
-    std::vector<std::uint32_t> generations;
-  };
   static constexpr std::size_t kNarrow = 2;  // every step has room of its own for this many members
-  Room* room_of(std::size_t members, LaneId lane, const Plan& plan);
-  static void exchange(InFlight& step, Room* room);
+  std::vector<Room>& rooms_of(LaneId lane, const Plan& plan);
   static bool shares_lane(const InFlight& one, const InFlight& other);
   std::uint32_t size() const { return static_cast<std::uint32_t>(steps_.size()); }
 
   std::size_t waits_;
   std::deque<InFlight> steps_;
   std::vector<std::uint32_t> free_;
-  std::vector<std::vector<Room>> rooms_;  // by group, by LaneId
+  std::vector<std::vector<std::vector<Room>>> rooms_;  // by group, by LaneId: those that no step has
   std::uint32_t in_flight_ = 0;
   std::uint64_t launched_ = 0;
 };

@@ -45,13 +45,10 @@ BUGS = {
                                    "  root = heard != nullptr ? nullptr : heard;\n"),
     # Who opens a lane that nobody has meets newcomers there, and never hears of those before them.
     "lane_without_a_past": Bug(GROUP_PLACES,
-                               "    here->epochs = pairs_.epochs;\n"
-                               "    for (std::size_t i = 0; i < group_.ranks.size(); ++i)\n"
-                               "      if (room_.world.is_local(group_.ranks[i]))"
-                               " here->members.push_back({pairs_.members[i].stands, 1, {}});\n",
-                               "    for (const Rank rank : group_.ranks)\n"
-                               "      if (room_.world.is_local(rank) && !pairs_.members.empty())"
-                               " here->members.emplace_back();\n"),
+                               " members.push_back(pairs_.members[i]);\n"
+                               "    here = std::make_unique<LanePlace>(group_, pairs_.epochs, members);\n",
+                               " members.emplace_back();\n"
+                               "    here = std::make_unique<LanePlace>(group_, Epochs(), members);\n"),
 }
 
 

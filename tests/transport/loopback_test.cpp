@@ -24,7 +24,7 @@ INSTANTIATE_TEST_SUITE_P(Loopback, CommunicatorRefusals, ::testing::Values(kPool
 
 std::vector<loopback::Member> members_of(const std::vector<Share>& shares) {
   std::vector<loopback::Member> members;
-  for (const Share& share : shares) members.push_back({&share, share.source, share.target});
+  for (const Share& share : shares) members.push_back({&share, share.source, share.target, false});
   return members;
 }
 
@@ -56,6 +56,63 @@ TEST(LoopbackParts, GiveTheSameBitsInAnyOrder) {
       for (std::uint64_t seed = 1; seed <= 2; ++seed)
         ASSERT_TRUE(run_shuffled(shape, c, seed, 4) == c.after) << shape.text() << ", order " << seed;
     }
+}
+
+bool has_faces_with(const Share& share, const Share& other) {
+  const auto with = [&](const Face& face) { return face.peer == other.index; };
+  return std::any_of(share.sends.begin(), share.sends.end(), with) ||
+         std::any_of(share.receives.begin(), share.receives.end(), with);
+}
+
+// Inverts what the member sends.
+void spoil(const Share& share) {
+  for (const Face& face : share.sends) {
+    std::vector<std::byte*> elements{face.data};
+    for (std::int32_t d = 0; d < face.dims; ++d) {
+      std::vector<std::byte*> next;
+      for (std::byte* const element : elements)
+        for (std::int64_t i = 0; i < face.size[d]; ++i)
+          next.push_back(element + i * face.stride[d] * static_cast<std::int64_t>(face.element_bytes()));
+      elements = std::move(next);
+    }
+    for (std::byte* const element : elements)
+      for (std::size_t i = 0; i < face.element_bytes(); ++i) element[i] ^= std::byte{0xff};
+  }
+}
+
+// Goal:   an EXCHANGE that moves member by member leaves what one for all leaves.
+// Method: members come in a random order, each in a launch with some of those who have come before: all with
+//         which it has faces, and perhaps others. Those have gone on: what they had sent is spoilt by then.
+TEST(LoopbackParts, MoveTheFacesOfThoseWhoMeet) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    Random random(seed);
+    const auto ranks = static_cast<std::int32_t>(1 + random.below(7));
+    const Shape shape = shape_of(MUSTER_EXCHANGE, MUSTER_U8, 0, ranks, random.below(3'000), Place::kApart);
+    const Case c = make_case(shape);
+    std::vector<std::byte> arena = c.before;
+    const std::vector<Share> shares = *shares_of(shape.collective, ranks, c.members, arena.data());
+    std::vector<std::size_t> order(shares.size());
+    std::iota(order.begin(), order.end(), 0u);
+    for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random.below(i)]);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      std::vector<loopback::Member> members;
+      for (std::size_t before = 0; before <= i; ++before) {
+        const Share& share = shares[order[before]];
+        const bool named = has_faces_with(share, shares[order[i]]);
+        if (before == i || named || random.below(2) == 0)
+          members.push_back({&share, share.source, share.target, before != i});
+        if (before < i && !named) spoil(share);
+      }
+      std::sort(members.begin(), members.end(),
+                [](const auto& a, const auto& b) { return a.share->index < b.share->index; });
+      std::vector<std::uint64_t> starts(members.size() + 1);
+      const loopback::CollectiveRow job = loopback::cut(shape.collective, members, starts);
+      for (std::uint32_t part = 0; part < job.parts; ++part) loopback::execute_part(job, part);
+      for (std::size_t before = 0; before < i; ++before)
+        if (!has_faces_with(shares[order[before]], shares[order[i]])) spoil(shares[order[before]]);
+    }
+    ASSERT_TRUE(arena == c.after) << shape.text() << ", seed " << seed;
+  }
 }
 
 // How many parts there are, without any memory.

@@ -157,7 +157,7 @@ void MemoryJobEngine::move_row(const JobKey& key, JobOperation& operation) {
     for (const LocalMember& member : each->members) {
       const bool receives = transfer && member.share->index == prepared.collective.receiver;
       const auto place = transfer ? std::size_t{receives} : static_cast<std::size_t>(member.share->index);
-      members[place] = {member.share, member.bases.source, member.bases.target};
+      members[place] = {member.share, member.bases.source, member.bases.target, false};
     }
   run_all(prepared.collective, std::move(members));
   done(key, operation);
@@ -173,16 +173,17 @@ void MemoryJobEngine::move_pairs(const JobKey& key, JobOperation& operation) {
   if (operation.has_agreed()) used_[key.place.group] = std::max(used_[key.place.group], key.epoch);
   const auto run_between = [&](JobOperation& other, NodeIndex peer) {
     Share none;
-    std::vector<loopback::Member> members(prepared.span.node_of.size(), {&none, nullptr, nullptr});
+    std::vector<loopback::Member> members(prepared.span.node_of.size(), {&none, nullptr, nullptr, false});
     std::deque<Share> shares;
     const auto put = [&](const JobOperation& of, NodeIndex towards) {
       for (const LocalMember& member : of.members)
         members[static_cast<std::size_t>(member.share->index)] = {
             &shares.emplace_back(faces_with(*member.share, prepared.span, towards)), member.bases.source,
-            member.bases.target};
+            member.bases.target, false};
     };
     put(operation, peer);
     if (&other != &operation) put(other, here_);
+    std::erase_if(members, [&](const loopback::Member& member) { return member.share == &none; });
     run_all(prepared.collective, std::move(members));
   };
   for (const auto& [peer, request] : operation.heard) {

@@ -31,6 +31,8 @@ struct LocalMember {
   device::Stream* stream = nullptr;      // of its device
   Share::Bases bases;                    // where its vectors begin, whatever the share says
   const Signature* signature = nullptr;  // read if the group has members on other nodes
+  // Of an EXCHANGE whose members are all local: it has come before, and is here for those that meet it now.
+  bool passive = false;
 };
 
 // Owns    its links. Thread  one issuing thread at a time.
@@ -54,7 +56,9 @@ class Communicator {
 
   virtual ~Communicator() = default;
   virtual std::int32_t ranks() const noexcept = 0;
-  // The caller has passed each share to check_share(). Streams and bases of the members are not read.
+  // The caller has passed each share to check_share(). Streams and bases of the members are not read. An
+  // EXCHANGE whose members are all local may be given some of them: faces move between those given, unless
+  // both are passive.
   virtual Result<std::shared_ptr<Prepared>> prepare(const Collective& collective,
                                                     std::span<const LocalMember> members) = 0;
   // False: prepare() is called before each launch, because it takes no heap. Its result is valid until its

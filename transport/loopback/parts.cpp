@@ -52,6 +52,21 @@ std::uint64_t part_elements(const Collective& collective, std::uint64_t members,
   return elements;
 }
 
+// The member of that index whose faces with `one` move; nullptr: there is none. Members are in order of
+// index.
+const Member* partner(std::span<const Member> members, const Member& one, std::int32_t index) {
+  const auto at = std::lower_bound(
+      members.begin(), members.end(), index,
+      [](const Member& member, std::int32_t wanted) { return member.share->index < wanted; });
+  if (at == members.end() || at->share->index != index) return nullptr;
+  return one.passive && at->passive ? nullptr : &*at;
+}
+
+// The bytes of a received face that move.
+std::uint64_t moved_bytes(std::span<const Member> members, const Member& getter, const Face& face) {
+  return partner(members, getter, face.peer) != nullptr ? face.bytes() : 0;
+}
+
 // Writes where each stretch begins, and the row's end. Returns the number of stretches.
 std::size_t lay_out(const Collective& c, std::span<const Member> members, std::span<std::uint64_t> starts) {
   const std::size_t bytes = element_bytes(c);
@@ -72,7 +87,8 @@ std::size_t lay_out(const Collective& c, std::span<const Member> members, std::s
   for (std::size_t i = 0; i < members.size(); ++i) {
     starts[i + 1] = starts[i];
     for (const Block& block : members[i].share->target_blocks) starts[i + 1] += charged(block.count, bytes);
-    for (const Face& face : members[i].share->receives) starts[i + 1] += charged(face.bytes(), bytes);
+    for (const Face& face : members[i].share->receives)
+      starts[i + 1] += charged(moved_bytes(members, members[i], face), bytes);
   }
   return members.size();
 }
@@ -225,13 +241,15 @@ void all_to_all(const Piece& piece) {
 
 // The row of an EXCHANGE is of bytes. An element belongs to the part that its first byte belongs to.
 void exchange(const Piece& piece) {
-  const Share& getter = *piece.members[piece.stretch].share;
+  const Member& member = piece.members[piece.stretch];
+  const Share& getter = *member.share;
   for_each_piece(
-      piece, getter.receives.size(), [&](std::size_t i) { return getter.receives[i].bytes(); },
+      piece, getter.receives.size(),
+      [&](std::size_t i) { return moved_bytes(piece.members, member, getter.receives[i]); },
       [&](const Piece& inner, std::size_t i) {
         const Face& face = getter.receives[i];
-        const Face* sent =
-            send_to(*piece.members[static_cast<std::size_t>(face.peer)].share, getter.index, face.tag);
+        const Member& giver = *partner(piece.members, member, face.peer);  // else it has no bytes here
+        const Face* sent = send_to(*giver.share, getter.index, face.tag);
         // The caller promises matching edges. Check them all the same, because a wrong copy damages memory.
         if (sent == nullptr || sent->dtype != face.dtype || sent->count() != face.count()) return;
         const std::size_t element = face.element_bytes();

@@ -18,6 +18,7 @@ struct Member {
   const Share* share;
   const std::byte* source;
   std::byte* target;
+  bool passive;  // LocalMember::passive
 };
 
 // A collective as one row of elements, cut into parts.
@@ -27,7 +28,7 @@ struct Member {
 // (ALL_TO_ALL, EXCHANGE).
 struct CollectiveRow {
   const Collective* collective = nullptr;
-  std::span<const Member> members;        // in order of index; SEND and RECV: sender, receiver
+  std::span<const Member> members;  // in order of index; SEND and RECV: sender, receiver; EXCHANGE: some
   std::span<const std::uint64_t> starts;  // where each stretch begins in the row, then the row's end
   std::uint64_t part_elements = 1;
   std::uint32_t parts = 0;  // 0 where there is nothing to do

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <map>
 #include <vector>
 
 #define XXH_INLINE_ALL
@@ -116,6 +117,14 @@ void add_face_balances(const Share& share, std::span<const std::uint32_t> node_o
   add_face_balances(share, [&](std::int32_t member) -> Hash128& {
     return by_node[node_of[static_cast<std::size_t>(member)]];
   });
+}
+
+std::vector<FaceBalance> face_balances(const Share& share) {
+  std::map<std::int32_t, Hash128> by_peer;
+  add_face_balances(share, [&](std::int32_t peer) -> Hash128& { return by_peer[peer]; });
+  std::vector<FaceBalance> all;
+  for (const auto& [peer, balance] : by_peer) all.push_back({peer, balance});
+  return all;
 }
 
 }  // namespace muster

@@ -19,6 +19,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace muster {
 
@@ -35,6 +36,15 @@ Signature signature_of(const Collective& collective, const Share& share, std::in
 // node of each member. Faces agree where both nodes' balances of one another add up to zero.
 void add_face_balances(const Share& share, std::span<const std::uint32_t> node_of,
                        std::span<Hash128> by_node);
+
+// The balance of a member's faces with one peer. The faces of two members agree where the balances of both
+// ends add up to zero.
+struct FaceBalance {
+  std::int32_t peer = 0;
+  Hash128 balance;
+};
+// One for each peer with which the member has faces, in order of index; the member itself may be one.
+std::vector<FaceBalance> face_balances(const Share& share);
 
 // One member's half, for difference().
 struct Party {

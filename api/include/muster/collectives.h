@@ -88,9 +88,11 @@ typedef struct muster_face {
  *  EXCHANGE        each of `sends` becomes the face of the receive with the same tag at its peer: any directed graph. The
  *                  edges of all members together must match, each in tag, dtype and elements; the dtypes of edges may
  *                  differ. `dtype`, `source`, `target` and `count` are not used. One member has at most 680 faces, sends and
- *                  receives together. A received face must not overlap any other face. In a group with members on several
- *                  nodes, nodes ask those alone with which they share a face. If one names a node that does not name it, that
- *                  is MISMATCH for the first; the other may have gone on, and hears of it by its next operation.
+ *                  receives together. A received face must not overlap any other face. A start waits only for the members with
+ *                  which it has faces, in a group with members on several nodes for their nodes; a run waits for all. So a start
+ *                  may end at one member while others still wait. A difference is MISMATCH where it is found, and may be found
+ *                  when others have gone on: these hear of it by their next operation. A member that leaves ends what others
+ *                  wait for, so meet once more (BARRIER) before you leave after a start.
  *  BARRIER         no data.
  *  SEND, RECV      source[count] to member `peer`, target[count] from member `peer`, equally many. Starts match by pair and
  *                  `tag`, in the order of their starts, whatever their lanes: a receive that is posted early on one lane does
@@ -122,7 +124,8 @@ typedef struct muster_face {
  * divides before it rounds, so a mean that fits the type comes out even if the sum does not fit; only a sum beyond f32 makes
  * the mean infinite, as in F32 itself. Every NaN that a reduction of floats writes is the positive quiet one.
  *
- * After a failure. MISMATCH and every -1xx write nothing. After CORRUPT the target holds what this rank computed. After any other
+ * After a failure. MISMATCH and every -1xx write nothing, but for a start of an EXCHANGE: faces of a member with others that agree
+ * with it may have moved. After CORRUPT the target holds what this rank computed. After any other
  * error the target is undefined (a shared one for all members), and in place so is the source: restore it before you repeat the
  * operation. A member may be lost after all have met for a run, with a part left to do (a large reduction, a node-shared target).
  * Such a run may succeed at some of the others and fail at the rest. Before the survivors go on, they compare how far each has

@@ -25,9 +25,9 @@
  * Failure    Operations meet at a place: starts of a group on their lane, its runs in one order, SEND and RECV by pair.
  *            1. A place fails as a whole. A member that dies, leaves or aborts ends all places of its groups. A deadline, an
  *               interrupt, a mismatch of starts or a failed step ends its own place. A mismatch of runs, and CORRUPT, end none.
- *            2. An operation for which all members had met is completed: a start always, a run if a loss ended the place and
- *               the lost member had no part left to do. All other operations begun before the end fail at every member, with
- *               the cause of the end.
+ *            2. An operation for which all members had met, or all neighbours for a start of an EXCHANGE, is completed: a start
+ *               always, a run if a loss ended the place and the lost member had no part left to do. All other operations begun
+ *               before the end fail at every member, with the cause of the end.
  *            3. A start that fails stops its lane until muster_lane_reset. Starts behind it there fail with the same error.
  *               Starts on other lanes that wait for one of these fail with DEPENDENCY (after a session's end, -3xx, with that).
  *               A run that fails returns its error, and the group may run again at once.

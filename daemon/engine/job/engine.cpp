@@ -323,6 +323,7 @@ std::size_t Engine::do_work() {
   std::size_t work = moved + parts_->execution.reap(now);
   lock_.doing("draining the rings");
   work += parts_->slots.drain(now);
+  parts_->graph.meet(now);
   lock_.doing("its timers");
   if (now >= next_tick_) tick(now);
   lock_.doing("waking clients");

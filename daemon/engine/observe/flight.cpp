@@ -79,7 +79,7 @@ void FlightLog::launched(const scheduler::Step& step, std::uint64_t number, Inst
   bool numbered = false;
   for (const scheduler::Step::Part& part : step.parts) {
     FlightEntry* entry = find(part.rank, part.lane, part.value);
-    if (entry == nullptr) continue;
+    if (entry == nullptr || part.waits) continue;
     if (entry->sender >= 0 && !std::exchange(numbered, true)) {
       Pair& pair = pair_of(*entry);
       pair.met += std::max(pair.fallen[0], pair.fallen[1]) + 1;

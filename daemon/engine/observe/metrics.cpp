@@ -79,8 +79,9 @@ void Metrics::submitted(const scheduler::Request& request, Instant now) {
 }
 
 void Metrics::launched(const scheduler::Step& step, Instant now) {
-  if (const scheduler::CollectiveWork* work = step.parts.front().plan->collective())
-    flight_log_.launched(step, graph_.matches()[work->group].matched(step.parts.front().lane_id), now);
+  const scheduler::Step::Part& first = step.parts.front();
+  if (const scheduler::CollectiveWork* work = first.plan->collective())
+    flight_log_.launched(step, graph_.matches()[work->group].number_of(first.lane_id, first.stamp), now);
 }
 
 // The flight log holds points of the rank's present session, so starts of other sessions are not noted.

@@ -109,7 +109,8 @@ Wait running_wait(const Evidence& e, const scheduler::StepTable::Running& runnin
   wait.group_name = e.graph.groups()[work.group.value].name;
   wait.members = members_of(e, work.group).size();
   wait.lane = e.graph.lane_names().label(part.lane_id);
-  wait.number = work.point_to_point() ? part.value : e.graph.matches()[work.group].matched(part.lane_id);
+  wait.number =
+      work.point_to_point() ? part.value : e.graph.matches()[work.group].number_of(part.lane_id, part.stamp);
   wait.operation = operation_of(*part.plan);
   wait.since = running.since;
   const transport::MatchKey& key = running.step->key;

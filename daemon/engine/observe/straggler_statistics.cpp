@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace muster::engine {
 
@@ -34,6 +35,8 @@ void StragglerStatistics::expect(GroupId group) {
   const std::size_t members = state.ranks.size();
   if (state.lags || members < 2) return;
   state.lags.emplace(static_cast<std::uint32_t>(members));
+  state.round.seen.resize(members);
+  state.round.arrivals.resize(members);
   watched_.push_back(group.value);
   bench_.each.reserve(Stragglers::kWindow * members);
   bench_.all.reserve(Stragglers::kWindow * members);
@@ -48,6 +51,9 @@ void StragglerStatistics::left(Rank rank, std::vector<Change>& changes) {
     for (std::uint32_t i = 0; i < state.ranks.size(); ++i)
       if (state.lags->late(i)) changes.push_back({GroupId(g), state.ranks[i], false});
     state.lags->restart();
+    state.round.lane.reset();
+    state.round.latest = {};
+    state.round.number = 0;
     state.over.reset();
   }
   find_worst();
@@ -58,9 +64,38 @@ void StragglerStatistics::met(const scheduler::Step& step) {
   if (work == nullptr || work->point_to_point()) return;
   GroupState& state = groups_[work->group.value];
   if (!state.lags) return;
+  if (step.active > 0) return note(state, step);
   arrivals_.clear();
   for (const scheduler::Step::Part& part : step.parts) arrivals_.push_back(part.arrived);
   state.lags->met(arrivals_);
+}
+
+void StragglerStatistics::note(GroupState& state, const scheduler::Step& step) {
+  Round& here = state.round;
+  const scheduler::Stamp stamp = step.parts.front().stamp;
+  const LaneId lane = step.parts.front().lane_id;
+  if (here.lane.value_or(lane) != lane) return;
+  here.lane = lane;
+  if (stamp.epoch > here.latest.epoch) {
+    here.latest = {stamp.epoch, 0};
+    here.number = 0;
+  }
+  if (here.number == 0 && stamp.number > here.latest.number) {
+    here.number = stamp.number;
+    here.left = state.ranks.size();
+    std::fill(here.seen.begin(), here.seen.end(), 0);
+  }
+  here.latest.number = std::max(here.latest.number, stamp.number);
+  if (stamp.number != here.number) return;
+  for (const scheduler::Step::Part& part : step.parts) {
+    const auto member = static_cast<std::size_t>(part.plan->collective()->index());
+    if (std::exchange(here.seen[member], here.number) == here.number) continue;
+    here.arrivals[member] = part.arrived;
+    --here.left;
+  }
+  if (here.left > 0) return;
+  state.lags->met(here.arrivals);
+  here.number = 0;
 }
 
 void StragglerStatistics::look(const DirectPages* direct_pages, Instant now, std::vector<Change>& changes) {

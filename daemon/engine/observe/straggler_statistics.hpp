@@ -42,7 +42,8 @@ class StragglerStatistics {
   };
   void left(Rank rank, std::vector<Change>& changes);
 
-  // A collective of the engine path, at which all members have arrived.
+  // A collective of the engine path, at which all members have arrived; or a step of an EXCHANGE by
+  // neighbours. Such exchanges are judged one after the other: those of one lane whose steps are all seen.
   void met(const scheduler::Step& step);
   // Reads the records of the members since the last look, where there is a direct path, and judges them.
   // Appends the flags that have changed.
@@ -68,9 +69,19 @@ class StragglerStatistics {
   std::vector<blame::Straggler> stragglers_of(GroupId group) const;
 
  private:
+  // An EXCHANGE by neighbours, whose members arrive in several steps.
+  struct Round {
+    std::optional<LaneId> lane;
+    scheduler::Stamp latest{};          // of all steps seen; later numbers have no step yet
+    std::uint64_t number = 0;           // that is noted; 0: none
+    std::vector<std::uint64_t> seen{};  // the number of each member's latest arrival here
+    std::vector<Instant> arrivals{};
+    std::size_t left = 0;  // members without an arrival
+  };
   struct GroupState {
     std::vector<Rank> ranks;
     std::optional<blame::Stragglers> lags;
+    Round round{};
     // On the direct path: the epoch being read, its latest operation that was dealt with, and when the last
     // member came to that one; no time before the first.
     std::uint64_t epoch = 0;
@@ -84,6 +95,7 @@ class StragglerStatistics {
     std::uint64_t index = 0;  // of its record
     Instant at{0};
   };
+  static void note(GroupState& state, const scheduler::Step& step);
   void read(const DirectPages& direct_pages, Rank rank, Instant now);
   void match();
   bool all_of(std::span<const Sighting> operation) const;

@@ -281,6 +281,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_collective(const Scope& scope,
   work.rooms = rooms_of(scope, message, work);
   plan->bytes = got_count(work.share) * dtype_bytes(work.collective.dtype);
   work.signature = signature_of(work.collective, work.share, ranks);
+  work.neighbours = face_balances(work.share);
   MUSTER_ASSIGN_OR_RETURN(const std::string_view site, shm::checked_text(message.site, "site"));
   work.site = site;
   plan->work = std::move(work);

@@ -96,6 +96,10 @@ int main(int argc, char** argv) {
     (is_late ? late : usual) += ms;
     ++(is_late ? lates : usuals);
   }
+  muster_collective meet = MUSTER_COLLECTIVE_INIT;  // a rank that leaves would end what others wait for
+  meet.op = MUSTER_BARRIER;
+  meet.group = world;
+  check(muster_run(session, &meet, 0));
   std::printf("{\"distance\": %d, \"late_ms\": %.3f, \"usual_ms\": %.3f}\n",
               std::min(me.rank, me.world_size - me.rank), late / std::max(1, lates),
               usual / std::max(1, usuals));

@@ -115,7 +115,7 @@ TEST(Run, TellsItsRanksOfCheckMode) {
 TEST(Run, KillsARankThatIgnoresTermination) {
   const Folder home;
   const Ran ran = shells(home, {"-n", "2", "--grace", "0"},
-                         "[ $MUSTER_RANK = 1 ] && exit 4; trap '' TERM; while :; do sleep 1; done");
+                         "[ $MUSTER_RANK = 1 ] && sleep 1 && exit 4; trap '' TERM; exec sleep 99");
   EXPECT_EQ(ran.code, 4);
   EXPECT_NE(ran.err.find("rank 0 did not end within 5 s of SIGTERM; killed\n"), std::string::npos) << ran.err;
 }

@@ -76,6 +76,7 @@ class History final : public Graph::Actions {
       if (faults_left_ > 0 && below(150) == 0) cause_trouble(rank);
       act(rank);
       if (below(3) == 0) finish_one();
+      if (below(2) == 0) graph_.meet(now_);
       if (below(40) == 0) graph_.tick(now_);
       if (::testing::Test::HasFailure()) return;
     }
@@ -152,6 +153,10 @@ class History final : public Graph::Actions {
         made.lanes[rank.value] = lane;
         made.plans[rank.value] = plans_.collective(group, rank.value, Stage::all_reduce(step + 1));
       }
+      // Not of more than two members: some may be through an exchange that others start again.
+      if (members.size() == 2 && below(3) == 0)
+        for (std::uint32_t i = 0; i < 2; ++i)
+          made.plans[members[i].value] = plans_.exchange(group, members[i].value, {1 - i}, step + 1);
     } else {
       const auto sender = static_cast<std::int32_t>(below(members.size()));
       Collective message;

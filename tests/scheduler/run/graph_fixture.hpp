@@ -62,6 +62,9 @@ class Stage final : public Graph::Actions {
     stops[{rank.value, lane}] = {from, verdict};
   }
   void resumed(Rank rank, std::uint32_t lane, std::uint64_t to) override { resumes[{rank.value, lane}] = to; }
+  void quarantined(Rank rank, std::uint32_t lane, std::uint32_t starts) override {
+    quarantine[{rank.value, lane}] = starts;
+  }
   void retired(Rank, std::uint32_t, std::uint64_t, Plan&, bool well) override {
     ++(well ? retired_well : retired_badly);
   }
@@ -80,6 +83,30 @@ class Stage final : public Graph::Actions {
     CollectiveWork work{GroupId(group), what, share, signature_of(what, share, ranks), ""};
     plans.push_back(std::make_unique<Plan>(Plan{work, SessionId(), 0, 0, {}}));
     return plans.back().get();
+  }
+  // An EXCHANGE in which the member sends so many elements to each of these members of its group, and gets as
+  // many of them.
+  Plan* exchange(std::uint32_t group, std::uint32_t rank, const std::vector<std::uint32_t>& peers,
+                 std::uint64_t count = 1) {
+    Collective what;
+    what.op = MUSTER_EXCHANGE;
+    what.dtype = MUSTER_U8;
+    Plan* const plan = collective(group, rank, what);
+    auto& work = std::get<CollectiveWork>(plan->work);
+    for (const std::uint32_t peer : peers) {
+      Face face;
+      face.dtype = MUSTER_F32;
+      face.peer = static_cast<std::int32_t>(peer);
+      face.dims = 1;
+      face.size[0] = static_cast<std::int64_t>(count);
+      face.stride[0] = 1;
+      work.share.sends.push_back(face);
+      work.share.receives.push_back(face);
+    }
+    work.signature = signature_of(work.collective, work.share,
+                                  static_cast<std::int32_t>(graph.groups()[group].ranks.size()));
+    work.neighbours = face_balances(work.share);
+    return plan;
   }
   static Collective all_reduce(std::uint64_t count) {
     Collective c;
@@ -108,6 +135,7 @@ class Stage final : public Graph::Actions {
     Request request{Rank(rank), lane, graph.lanes()[Rank(rank)].lane(lane).next_value(), plan, {}, timeout};
     for (std::size_t i = 0; i < waits.size(); ++i) request.waits[i] = waits[i];
     last_code = graph.submit(request, now);
+    if (meets) graph.meet(now);
     return shm::make_point(lane, request.value);
   }
   // Finishes the oldest launched step. `failed`: why it did not go well.
@@ -115,6 +143,7 @@ class Stage final : public Graph::Actions {
     const std::uint32_t index = launched.front();
     launched.pop_front();
     graph.finished(index, now, failed);
+    graph.meet(now);
   }
   void finish_all() {
     while (!launched.empty()) finish_next();
@@ -144,6 +173,7 @@ class Stage final : public Graph::Actions {
   }
 
   Instant now{0};
+  bool meets = true;             // each start is a turn of its own
   bool outside = false;          // launched steps go on outside the workers
   std::optional<Instant> moved;  // when something of a launched step moved there
   bool ends_when_asked = false;  // they end there while the graph asks for whom they wait
@@ -153,6 +183,7 @@ class Stage final : public Graph::Actions {
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> points;
   std::map<std::pair<std::uint32_t, std::uint32_t>, Stop> stops;
   std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint64_t> resumes;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> quarantine;
   std::vector<std::unique_ptr<Plan>> plans;
   std::uint32_t retired_well = 0;
   std::uint32_t retired_badly = 0;

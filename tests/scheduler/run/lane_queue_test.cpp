@@ -20,7 +20,7 @@ class LaneQueueTest : public ::testing::Test {
     start.request.plan = &plan_;
     queue_.skip();
     queue_.push(start, Instant(1));
-    queue_.launch_next(step);
+    queue_.launch_next(step, true);
   }
   static CausePtr cause(const char* text) {
     return std::make_shared<const Cause>(Cause{Code::kInternal, -1, text, 1});

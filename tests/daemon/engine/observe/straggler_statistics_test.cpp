@@ -314,5 +314,31 @@ TEST(StragglerStatistics, NamesWhoComesLateOnTheEnginePath) {
   EXPECT_THAT(changes, SizeIs(1)) << "a kernel is nobody's arrival";
 }
 
+// Goal:   an exchange by neighbours, which arrive in several steps, is judged as a whole.
+// Method: a ring in which one rank is late; those who need not wait for it go on.
+TEST(StragglerStatistics, NamesWhoComesLateToItsNeighbours) {
+  scheduler::test::Stage stage({kWorld, 64, 4}, groups());
+  StragglerStatistics stragglers(kWorld, static_cast<std::uint32_t>(groups().size()));
+  stragglers.set_group(GroupId(0), groups()[0].ranks);
+  stragglers.expect(GroupId(0));
+  std::vector<scheduler::Plan*> plans;
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank)
+    plans.push_back(stage.exchange(0, rank, {(rank + 1) % kWorld, (rank + kWorld - 1) % kWorld}));
+  std::vector<StragglerStatistics::Change> changes;
+  for (int i = 0; i < 100 && changes.empty(); ++i) {
+    for (const std::uint32_t rank : {2u, 0u, 3u, 1u}) {
+      stage.now += rank == 1 ? milliseconds(20) : milliseconds(0);
+      stage.start(rank, MUSTER_LANE_HALO, plans[rank]);
+    }
+    EXPECT_GT(stage.launched.size(), 1u);
+    for (const std::uint32_t step : stage.launched) stragglers.met(stage.steps.at(step));
+    stage.finish_all();
+    stragglers.look(nullptr, stage.now, changes);
+  }
+  ASSERT_THAT(changes, SizeIs(1));
+  EXPECT_EQ(changes[0].rank, Rank(1));
+  EXPECT_EQ(stragglers.stragglers()[0].median, milliseconds(20));
+}
+
 }  // namespace
 }  // namespace muster::engine
