@@ -146,7 +146,7 @@ bool LanePlace::meet_neighbours(std::size_t member, std::string& differ) {
       Hash128 sum = ours != nullptr ? ours->balance : Hash128();
       if (theirs != nullptr) sum += theirs->balance;
       const bool same = work_of(other).signature.common == work.signature.common;
-      if (!same || (ours == nullptr) != (theirs == nullptr) || !sum.zero()) {
+      if (!same || !sum.zero()) {
         differ = difference_between(mine, other);
       } else if (ours != nullptr && parts_[i] != Part::kActive) {
         parts_[i] = Part::kPassive;
