@@ -78,6 +78,7 @@ enum class GroupCount : std::uint32_t {
   kId,          // the group's number in the job
   kLate,        // messages of other nodes that were dropped, because their epoch had ended
   kBulkAhead,   // the most bytes of other operations that an urgent message to another node was sent after
+  kSentBytes,   // of elements, that this node has sent to other nodes
   kCount
 };
 static_assert(static_cast<std::size_t>(RankCount::kCount) <= kTallyValuesMax);

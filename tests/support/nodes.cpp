@@ -4,11 +4,13 @@
 #include "daemon/control/link/tcp.hpp"
 #include "daemon/control/packet.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,23 +21,31 @@ namespace {
 using control::Json;
 
 constexpr auto kPatience = std::chrono::seconds(30);
-constexpr const char* kNames[] = {"east", "west"};
-
-bool wants_several() {
-  const char* nodes = std::getenv("MUSTER_TEST_NODES");
-  return nodes != nullptr && std::string_view(nodes) == "2";
-}
+constexpr const char* kNames[] = {"east", "west", "north", "south"};
 
 [[noreturn]] void give_up(const std::string& why) {
   std::fprintf(stderr, "the nodes of this test: %s\n", why.c_str());
   std::abort();
 }
 
-Result<Json> ask(const shm::Descriptor& socket, const Json& command, const Clock& clock) {
+std::size_t wanted() {
+  const char* nodes = std::getenv("MUSTER_TEST_NODES");
+  if (nodes == nullptr) return 1;
+  const std::string_view said = nodes;
+  if (said.size() != 1 || said[0] < '1' || said[0] > '4')
+    give_up(fmt::format("MUSTER_TEST_NODES is '{}', not 1 to 4", said));
+  return static_cast<std::size_t>(said[0] - '0');
+}
+
+Result<control::Packet> answer(const shm::Descriptor& socket, const Json& command, const Clock& clock) {
   const Instant end = clock.now() + kPatience;
   MUSTER_RETURN_IF_ERROR(control::send_packet(socket, shm::MessageKind::kCommand, 1, command));
-  MUSTER_ASSIGN_OR_RETURN(const auto answer, control::receive_packet(socket, end, clock));
-  return control::result_of(answer);
+  return control::receive_packet(socket, end, clock);
+}
+
+Result<Json> ask(const shm::Descriptor& socket, const Json& command, const Clock& clock) {
+  MUSTER_ASSIGN_OR_RETURN(const auto said, answer(socket, command, clock));
+  return control::result_of(said);
 }
 
 Result<shm::Descriptor> connect(const Node& node, const Clock& clock) {
@@ -49,9 +59,9 @@ Json status(const Node& node, const Clock& clock) {
   return *std::move(said);
 }
 
-// Whether the node hears its only peer.
-bool knows_its_peer(const Node& node, const Clock& clock) {
-  return status(node, clock).at("cluster").at("peers").at(0).at("state") == "up";
+bool knows_its_peers(const Node& node, const Clock& clock) {
+  const Json peers = status(node, clock).at("cluster").at("peers");
+  return std::ranges::all_of(peers, [](const Json& peer) { return peer.at("state") == "up"; });
 }
 
 bool has_job(const Node& node, const std::string& job, const Clock& clock) {
@@ -70,12 +80,13 @@ void await(So so, const char* what, const Clock& clock) {
 }
 
 // Nodes of one process, at loopback addresses. They use no authentication: other tests cover it.
-supervisor::Roster roster_of_both() {
+supervisor::Roster roster_of(std::size_t nodes) {
   const auto free = control::TcpListener::open({"127.0.0.1", 0});
   if (!free) give_up(free.error().text());
   supervisor::Roster roster;
-  roster.cluster = "both";
-  roster.members = {{kNames[0], {"127.0.0.1", free->port()}}, {kNames[1], {"127.0.0.2", free->port()}}};
+  roster.cluster = "all";
+  for (std::size_t i = 0; i < nodes; ++i)
+    roster.members.push_back({kNames[i], {fmt::format("127.0.0.{}", i + 1), free->port()}});
   roster.network = "ofi";
   roster.trust = supervisor::Roster::Trust::kPlainText;
   return roster;
@@ -84,7 +95,7 @@ supervisor::Roster roster_of_both() {
 }  // namespace
 
 Nodes::Nodes() {
-  if (wants_several()) second_ = std::make_unique<Node>();
+  for (std::size_t i = 1; i < wanted(); ++i) others_.push_back(std::make_unique<Node>());
 }
 
 Nodes::~Nodes() {
@@ -92,44 +103,64 @@ Nodes::~Nodes() {
 }
 
 void Nodes::start() {
-  if (second_ == nullptr) return Node::start();
+  if (!several()) return Node::start();
   options.job_defaults.networks_directory = MUSTER_NETWORKS;
-  options.roster = roster_of_both();
+  options.roster = roster_of(count());
   options.roster.here = kNames[0];
-  supervisor::Options& other = second_->options;
-  const supervisor::Options own = other;
-  other = options;
-  other.runtime_directory = own.runtime_directory;
-  other.random_word = own.random_word;
-  other.random_hex = own.random_hex;
-  other.roster.here = kNames[1];
+  for (std::uint32_t i = 1; i < count(); ++i) {
+    supervisor::Options& other = others_[i - 1]->options;
+    const supervisor::Options own = other;
+    other = options;
+    other.runtime_directory = own.runtime_directory;
+    other.random_word = own.random_word;
+    other.random_hex = own.random_hex;
+    other.roster.here = kNames[i];
+  }
   Node::start();
-  second_->start();
-  await([this] { return knows_its_peer(*this, clock_) && knows_its_peer(*second_, clock_); },
-        "they do not hear each other", clock_);
+  for (const auto& other : others_) other->start();
+  const auto all_know = [this] {
+    for (std::uint32_t i = 0; i < count(); ++i)
+      if (!knows_its_peers(node(i), clock_)) return false;
+    return true;
+  };
+  await(all_know, "they do not hear each other", clock_);
 }
 
 pid_t Nodes::fork() const {
-  if (second_ == nullptr) return Node::fork();
-  const Node* const both[] = {this, second_.get()};
-  return Node::fork(both);
+  std::vector<const Node*> all;
+  for (std::uint32_t i = 0; i < count(); ++i) all.push_back(&node(i));
+  return Node::fork(all);
 }
 
-void Nodes::make_over_both(const std::string& job, int world, const char* mesh) {
+int Nodes::ranks_of(std::uint32_t node, int world) const {
+  const int nodes = static_cast<int>(count());
+  return world / nodes + (static_cast<int>(node) < world % nodes ? 1 : 0);
+}
+
+std::uint32_t Nodes::node_of(int rank, int world) const {
+  std::uint32_t node = 0;
+  for (int before = ranks_of(0, world); rank >= before; before += ranks_of(++node, world)) {
+  }
+  return node;
+}
+
+void Nodes::make_over_all(const std::string& job, int world, const char* mesh) {
   // A child of this process waits for the job, which would end with it.
   if (getpid() != process_)
-    return await([&] { return has_job(*second_, job, clock_); }, "nobody makes the job", clock_);
+    return await([&] { return has_job(node(1), job, clock_); }, "nobody makes the job", clock_);
   const std::lock_guard lock(mutex_);
   if (makers_.contains(job)) return;
-  const int here = (world + 1) / 2;
-  const Json wish{
-      {"command", "job_create"},
-      {"spec",
-       {{"name", job},
-        {"world", world},
-        {"mesh", mesh == nullptr ? fmt::format("dp_shard={}", world) : mesh},
-        {"claim", "owner"}}},
-      {"nodes", {{{"node", kNames[0]}, {"ranks", here}}, {{"node", kNames[1]}, {"ranks", world - here}}}}};
+  Json nodes = Json::array();
+  for (std::uint32_t i = 0; i < count(); ++i)
+    if (const int ranks = ranks_of(i, world); ranks > 0)
+      nodes.push_back({{"node", kNames[i]}, {"ranks", ranks}});
+  const Json wish{{"command", "job_create"},
+                  {"spec",
+                   {{"name", job},
+                    {"world", world},
+                    {"mesh", mesh == nullptr ? fmt::format("dp_shard={}", world) : mesh},
+                    {"claim", "owner"}}},
+                  {"nodes", nodes}};
   await(
       [&] {
         auto maker = connect(*this, clock_);
@@ -146,9 +177,26 @@ void Nodes::make_over_both(const std::string& job, int world, const char* mesh) 
 }
 
 muster_open_options Nodes::rank(const char* job, int rank, int world, const char* mesh) {
-  if (second_ == nullptr || world < 2) return Node::rank(job, rank, world, mesh);
-  make_over_both(job, world, mesh);
-  return (rank < (world + 1) / 2 ? static_cast<const Node&>(*this) : *second_).rank(job, rank, world, mesh);
+  if (!several() || world < 2) return Node::rank(job, rank, world, mesh);
+  make_over_all(job, world, mesh);
+  return node(node_of(rank, world)).rank(job, rank, world, mesh);
+}
+
+std::vector<std::uint64_t> Nodes::counted(const std::string& job, std::string_view group,
+                                          shm::GroupCount count) {
+  std::vector<std::uint64_t> all;
+  for (std::uint32_t i = 0; i < this->count(); ++i) {
+    const auto socket = connect(node(i), clock_);
+    const auto said = socket ? answer(*socket, {{"command", "counters"}, {"job", job}}, clock_)
+                             : Result<control::Packet>(fail(socket.error()));
+    if (!said || said->descriptors.empty()) give_up(said ? "no counters" : said.error().text());
+    const auto counters = shm::JobCountersReader::attach(said->descriptors.front());
+    if (!counters) give_up(counters.error().text());
+    all.push_back(0);
+    for (std::uint32_t row = 0; row < counters->groups(); ++row)
+      if (const auto of = counters->row(row); of && of->name == group) all.back() += of->value(count);
+  }
+  return all;
 }
 
 }  // namespace muster::test

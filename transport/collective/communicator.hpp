@@ -80,6 +80,8 @@ class Communicator {
     // The most bytes of other operations that an urgent message was sent after. The library had these bytes
     // already, and sends in order.
     std::uint64_t bulk_ahead = 0;
+    // Elements that this node has sent to other nodes, in operations that are over: their bytes alone.
+    std::uint64_t sent_bytes = 0;
     // Operations that this node keeps now: they are in flight, or have failed and messages of them go on.
     std::uint64_t kept = 0;
   };

@@ -149,6 +149,13 @@ std::size_t SpanOperation::drain() {
   return begun + (all ? 1 : 0);
 }
 
+void SpanOperation::send(std::uint32_t node, std::uint64_t number, Bytes elements, Flow& flow) {
+  PeerNodes::Node& peer = peers_[node];
+  if (flow.urgent) peer.sent_after(to(node).bulk_sending());
+  peer.sent_bytes += elements.size();
+  to(node).send(peer.first_tag + number, elements, flow, moves(node) == Moves::kChecked);
+}
+
 // An empty message comes after its sender's refusal, but may be reported before it.
 bool SpanOperation::ended_well(const Flow& flow) {
   if (!flow.failure.ok()) fail(flow.failure);
@@ -170,6 +177,7 @@ std::size_t SpanOperation::tell_peers() {
     if (launched_.is_urgent()) peer.sent_after(to(node).bulk_sending());
     said.first_tag = peer.first_tag = to(node).take_tags(std::max<std::uint64_t>(1, prepared().messages()));
     to(node).tell(bytes_of_head(said), goes.bytes);
+    peer.sent_bytes += goes.bytes.size();
     peer.told = true;
     ++told;
   }

@@ -169,6 +169,8 @@ class SpanOperation {
     Bytes bytes;
   };
   virtual Inline inline_for(std::uint32_t node) const = 0;
+  // Sends the node its message `number`: elements.
+  void send(std::uint32_t node, std::uint64_t number, Bytes elements, Flow& flow);
   void all_moved() { take(Event::kMoved); }
 
   std::span<const LocalMember> members() const { return launched_.room->members(); }

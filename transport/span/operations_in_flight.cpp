@@ -160,7 +160,7 @@ void OperationsInFlight::forget_past() {
     if (!each->is_past() || !each->quiet()) return false;
     const Launched& launched = each->launched();
     if (each->agreed()) ended_.done(launched.key, launched.prepared->collective().op == MUSTER_EXCHANGE);
-    launched.prepared->traffic().ended(each->peers().bulk_ahead());
+    launched.prepared->traffic().ended(each->peers().bulk_ahead(), each->peers().sent_bytes());
     return true;
   });
 }

@@ -333,12 +333,8 @@ std::size_t PairOperation::begin_move(ChunkInFlight& flight) {
   if (!in_turn && !flight.flow.urgent) return 0;
   ++each.next_sent;
   ++each.sent_now;
-  if (PeerNodes::Node& peer = peers()[flight.node]; !stream_of(flight).goes_inline()) {
-    if (flight.flow.urgent) peer.sent_after(to(flight.node).bulk_sending());
-    to(flight.node)
-        .send(peer.first_tag + flight.chunk, {flight.data, flight.bytes}, flight.flow,
-              moves(flight.node) == Moves::kChecked);
-  }
+  if (!stream_of(flight).goes_inline())
+    send(flight.node, flight.chunk, {flight.data, flight.bytes}, flight.flow);
   flight.state = State::kMoving;
   return 1;
 }

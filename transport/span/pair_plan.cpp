@@ -12,10 +12,9 @@
 namespace muster::transport::span {
 namespace {
 
-constexpr std::size_t kGrain = 8;
 constexpr std::size_t kPieceBytes = kChunkBytes / 2;
 constexpr std::size_t kLongBytes = 64 << 10;  // of a segment
-static_assert(kPieceBytes % kGrain == 0);
+static_assert(kPieceBytes % 8 == 0, "a piece has whole elements");
 
 std::size_t at(std::int32_t member) {
   return static_cast<std::size_t>(member);
@@ -37,9 +36,15 @@ MemberRange getters_of(const Collective& c, std::int32_t ranks) {
 
 }  // namespace
 
+std::size_t PairStream::Segment::element_bytes() const {
+  if (const auto* face = std::get_if<const Face*>(&data)) return (*face)->element_bytes();
+  return std::get<BlockOfMember>(data).element;
+}
+
 void PairStream::add(std::uint64_t length, std::variant<BlockOfMember, const Face*> data) {
   if (length == 0) return;
-  bytes = (bytes + kGrain - 1) / kGrain * kGrain;
+  const std::size_t element = Segment{0, length, data}.element_bytes();
+  bytes = (bytes + element - 1) / element * element;
   segments.push_back({bytes, length, data});
   bytes += length;
 }

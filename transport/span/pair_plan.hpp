@@ -44,6 +44,7 @@ struct PairStream {
     std::uint64_t begin = 0;  // in its stream, in bytes
     std::uint64_t bytes = 0;
     std::variant<BlockOfMember, const Face*> data;
+    std::size_t element_bytes() const;
   };
   struct Chunk {
     std::uint64_t begin = 0, end = 0;  // in its stream, in bytes
@@ -55,6 +56,7 @@ struct PairStream {
   std::vector<Chunk> chunks;
   std::uint64_t bytes = 0;
 
+  // Behind the other segments, with a gap only where elements are wider than those before.
   void add(std::uint64_t length, std::variant<BlockOfMember, const Face*> data);
   // Cuts the stream into chunks, once all segments are there.
   void cut();

@@ -70,6 +70,12 @@ std::uint64_t PeerNodes::bulk_ahead() const {
   return most;
 }
 
+std::uint64_t PeerNodes::sent_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Node& peer : nodes_) bytes += peer.sent_bytes;
+  return bytes;
+}
+
 std::vector<std::uint32_t> PeerNodes::awaited() const {
   std::vector<std::uint32_t> awaited;
   for (std::uint32_t node = 0; node < count(); ++node)

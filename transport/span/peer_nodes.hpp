@@ -49,6 +49,7 @@ class PeerNodes {
     void refuse(Standing standing);
     // The tag of the messages from it. Its request must be there.
     MessageTag received_tag() const { return request->head.first_tag; }
+    std::uint64_t sent_bytes = 0;  // of elements, to the node
     // In an urgent operation: bytes of others that the library was sending before a message to the node.
     std::uint64_t bulk_ahead = 0;  // at most, so far
     void sent_after(std::uint64_t bulk) { bulk_ahead = std::max(bulk_ahead, bulk); }
@@ -70,6 +71,7 @@ class PeerNodes {
   // The members that it needs and whose nodes have not come.
   std::vector<std::uint32_t> awaited() const;
   std::uint64_t bulk_ahead() const;  // of any node, at most
+  std::uint64_t sent_bytes() const;  // of elements, to all nodes
   // The first field in which a node differs from this one. All requests are there.
   std::string difference(const RequestHeader& mine, const std::vector<std::string>& names) const;
 

@@ -392,9 +392,7 @@ void RowOperation::begin_sends(ChunkInFlight& flight) {
   for (const Move& move : plan_.schedule[flight.round].sends) {
     const std::size_t bytes = plan_.bytes_of(*flight.chunk, move, plan_.rows_of(prepared().here()));
     if (bytes == 0 || plan_.goes_inline(flight.round, bytes)) continue;
-    if (flight.flow.urgent) peers()[move.peer].sent_after(to(move.peer).bulk_sending());
-    to(move.peer).send(peers()[move.peer].first_tag + flight.number, sent(flight, move), flight.flow,
-                       moves(move.peer) == Moves::kChecked);
+    send(move.peer, flight.number, sent(flight, move), flight.flow);
   }
 }
 

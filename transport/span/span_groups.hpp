@@ -26,7 +26,8 @@ class SpanGroups {
    public:
     void begun() { kept_.fetch_add(1, std::memory_order_relaxed); }
     // An operation that had begun is kept no longer. `bulk_ahead`: of its urgent messages, at most.
-    void ended(std::uint64_t bulk_ahead) {
+    void ended(std::uint64_t bulk_ahead, std::uint64_t sent_bytes) {
+      sent_bytes_.fetch_add(sent_bytes, std::memory_order_relaxed);
       if (bulk_ahead > bulk_ahead_.load(std::memory_order_relaxed))
         bulk_ahead_.store(bulk_ahead, std::memory_order_relaxed);
       kept_.fetch_sub(1, std::memory_order_relaxed);
@@ -34,12 +35,13 @@ class SpanGroups {
     void came_late() { late_messages_.fetch_add(1, std::memory_order_relaxed); }
     Communicator::Traffic now() const {
       return {late_messages_.load(std::memory_order_relaxed), bulk_ahead_.load(std::memory_order_relaxed),
-              kept_.load(std::memory_order_relaxed)};
+              sent_bytes_.load(std::memory_order_relaxed), kept_.load(std::memory_order_relaxed)};
     }
 
    private:
     std::atomic<std::uint64_t> late_messages_{0};
     std::atomic<std::uint64_t> bulk_ahead_{0};
+    std::atomic<std::uint64_t> sent_bytes_{0};
     std::atomic<std::uint64_t> kept_{0};
   };
 

@@ -33,7 +33,7 @@ void add_group(const std::string& node, const Json& group, Json& all) {
     sum(part);
     row[part] = std::min(1.0, row[part].get<double>());
   }
-  for (const char* count : {"in_flight", "failed", "late_messages"})
+  for (const char* count : {"in_flight", "failed", "late_messages", "sent_bytes"})
     row[count] = row[count].get<std::uint64_t>() + group.at(count).get<std::uint64_t>();
   // An operation counts once for all members of a node.
   row["ops_per_s"] = std::max(row["ops_per_s"].get<double>(), group.at("ops_per_s").get<double>());

@@ -116,7 +116,8 @@ Json group_rates(const JobLook& before, const JobLook& after, const Pace& pace) 
                       {"in_flight", now_at(a, GroupCount::kInFlight)},
                       {"failed", now_at(a, GroupCount::kFailures)},
                       {"late_messages", now_at(a, GroupCount::kLate)},
-                      {"bulk_ahead_bytes", now_at(a, GroupCount::kBulkAhead)}});
+                      {"bulk_ahead_bytes", now_at(a, GroupCount::kBulkAhead)},
+                      {"sent_bytes", now_at(a, GroupCount::kSentBytes)}});
   }
   return groups;
 }

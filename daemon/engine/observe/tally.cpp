@@ -199,6 +199,7 @@ void Tally::write_group(std::uint32_t row, std::span<const Counted> ranks, const
   set(GroupCount::kRuns, group.runs);
   set(GroupCount::kLate, group.traffic.late_messages);
   set(GroupCount::kBulkAhead, group.traffic.bulk_ahead);
+  set(GroupCount::kSentBytes, group.traffic.sent_bytes);
 }
 
 void Tally::set_traffic(GroupId group, transport::Communicator::Traffic traffic) {

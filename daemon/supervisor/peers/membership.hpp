@@ -22,7 +22,7 @@
 namespace muster::supervisor {
 
 // The version of greetings and of all messages after them.
-constexpr std::uint32_t kPeerProtocol = 9;
+constexpr std::uint32_t kPeerProtocol = 10;
 
 // Owns    what is known of each peer.
 // Thread  the supervisor's loop.

@@ -105,6 +105,8 @@ TEST_P(Neighbours, AreAskedAlone) {
     EXPECT_TRUE(flight.is_right_where_ok(alone));
   }
   EXPECT_TRUE(cluster_->until([&] { return nothing_is_kept(); }));
+  for (const auto& each : communicators_)
+    EXPECT_EQ(each->traffic().sent_bytes, 3 * 2 * GetParam() * sizeof(float)) << "once to each neighbour";
 }
 
 // Goal:   two nodes that disagree on a face both hear of it, and nothing of it stays behind at the others,

@@ -79,11 +79,12 @@ TEST_F(TallyTest, GivesAFreedGroupsRowToTheNextWithoutItsNumbers) {
   const GroupId place(kFirstMade + 1);
   tally_.set_group(place, {"survivors", {Rank(0), Rank(1)}});
   for (int i = 0; i < 5; ++i) operate(place.value);
-  tally_.set_traffic(place, {.late_messages = 3, .bulk_ahead = 4'096});
+  tally_.set_traffic(place, {.late_messages = 3, .bulk_ahead = 4'096, .sent_bytes = 77});
   write();
   EXPECT_EQ(reader_.row(1)->name, "survivors");
   EXPECT_EQ(row(1, GroupCount::kLate), 3u);
   EXPECT_EQ(row(1, GroupCount::kBulkAhead), 4'096u);
+  EXPECT_EQ(row(1, GroupCount::kSentBytes), 77u);
   EXPECT_EQ(row(1, GroupCount::kId), place.value);
   EXPECT_EQ(row(1, GroupCount::kMembers), 2u);
   EXPECT_EQ(row(1, GroupCount::kOperations), 5u);
