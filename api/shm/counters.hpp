@@ -20,11 +20,12 @@ enum class Counter : std::uint32_t {
   kRefusals,        // 1 once the session was closed for a command that broke the protocol
   kBufferBytes,     // bytes of live buffers
   kBufferBytesPeak,
+  kHaloExposedNs,  // of kExposedNs: the lane waited for a lane of class HALO
   kCount
 };
 
 constexpr std::array<std::string_view, static_cast<std::size_t>(Counter::kCount)> kCounterNames = {
-    "commands",     "steps_completed", "steps_failed", "bytes_moved",  "compute_busy_ns",
-    "comm_busy_ns", "exposed_ns",      "refusals",     "buffer_bytes", "buffer_bytes_peak"};
+    "commands",   "steps_completed", "steps_failed", "bytes_moved",       "compute_busy_ns", "comm_busy_ns",
+    "exposed_ns", "refusals",        "buffer_bytes", "buffer_bytes_peak", "halo_exposed_ns"};
 
 }  // namespace muster::shm

@@ -61,7 +61,7 @@ Result<std::uint32_t> OpenLanes::open(Rank rank, muster_lane lane_class, std::st
                   *other);
   }
   const std::uint32_t before = lanes.lanes();
-  const auto lane = lanes.open(id);
+  const auto lane = lanes.open(id, lane_class);
   if (!lane)
     return fail(
         Code::kNoResource,

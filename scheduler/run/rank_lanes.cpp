@@ -15,7 +15,7 @@ bool waits_for(const LaneQueue::Start& start, const LaneQueue& other, std::uint6
 }  // namespace
 
 RankLanes::RankLanes(std::uint32_t first, std::uint32_t depth) : first_(first), depth_(depth) {
-  for (std::uint32_t i = 0; i < first; ++i) lanes_.push_back({LaneQueue(depth), LaneTable::first_of(i)});
+  for (std::uint32_t i = 0; i < first; ++i) lanes_.push_back({LaneQueue(depth), LaneTable::first_of(i), i});
 }
 
 void RankLanes::attached() {
@@ -29,7 +29,7 @@ void RankLanes::attached() {
   present_ = true;
   ++generation_;
   exposed_since_.reset();
-  exposed_ = Nanos{0};
+  exposed_ = {};
 }
 
 void RankLanes::detached() {
@@ -37,16 +37,17 @@ void RankLanes::detached() {
   exposed_since_.reset();
 }
 
-std::optional<std::uint32_t> RankLanes::open(LaneId id) {
+std::optional<std::uint32_t> RankLanes::open(LaneId id, muster_lane lane_class) {
   for (std::uint32_t i = first_; i < lanes_.size(); ++i) {
     Lane& lane = lanes_[i];
     if (lane.open || lane.load.running > 0) continue;
     lane.id = id;
+    lane.lane_class = lane_class;
     lane.open = true;
     return i;
   }
   if (lanes_.size() == shm::kLanesMax) return std::nullopt;
-  lanes_.push_back({LaneQueue(depth_), id});
+  lanes_.push_back({LaneQueue(depth_), id, lane_class});
   return lanes() - 1;
 }
 
@@ -147,23 +148,24 @@ std::optional<Instant> RankLanes::still_since(std::uint32_t lane, std::uint64_t 
 
 void RankLanes::note_exposure(Instant now) {
   const LaneQueue& compute = lanes_[MUSTER_LANE_COMPUTE].queue;
-  bool waits = false;
+  bool waits = false, waits_for_halo = false;
   if (present_ && compute.has_next() && !compute.any_launched()) {
     const LaneQueue::Start& next = compute.next();
     waits = next.request.plan->collective() != nullptr;
     for (const std::uint64_t wait : next.request.waits) {
       const std::uint32_t timeline = wait == 0 ? 0 : shm::point_timeline(wait);
       if (timeline == MUSTER_LANE_COMPUTE || timeline >= shm::kClientTimelineFirst) continue;
-      waits = waits || waits_for(next, lanes_[timeline].queue, shm::point_value(wait));
+      if (!waits_for(next, lanes_[timeline].queue, shm::point_value(wait))) continue;
+      waits = true;
+      waits_for_halo = waits_for_halo || lanes_[timeline].lane_class == MUSTER_LANE_HALO;
     }
   }
-  if (waits == exposed_since_.has_value()) return;
-  if (waits) {
-    exposed_since_ = now;
-  } else {
-    exposed_ += now - *exposed_since_;
-    exposed_since_.reset();
+  if (exposed_since_) {
+    exposed_.all += now - *exposed_since_;
+    if (waits_for_halo_) exposed_.to_halos += now - *exposed_since_;
   }
+  exposed_since_ = waits ? std::optional(now) : std::nullopt;
+  waits_for_halo_ = waits_for_halo;
 }
 
 }  // namespace muster::scheduler

@@ -35,7 +35,7 @@ class RankLanes {
 
   // ---- its lanes -------------------------------------------------------------------------------
   // Opens a lane with the lowest number that is free and on whose stream nothing runs. Empty: none is left.
-  std::optional<std::uint32_t> open(LaneId id);
+  std::optional<std::uint32_t> open(LaneId id, muster_lane lane_class);
   void close(std::uint32_t lane) { lanes_[lane].open = false; }
   bool is_open(std::uint32_t lane) const { return lane < lanes_.size() && lanes_[lane].open; }
   bool may_close(std::uint32_t lane) const { return lane >= first_ && is_open(lane); }
@@ -81,7 +81,11 @@ class RankLanes {
   std::optional<Instant> deadline(std::uint32_t lane) const;
 
   // Time during which the compute lane had work, ran none of it, and waited for a collective or another lane.
-  Nanos exposed() const { return exposed_; }
+  struct Exposed {
+    Nanos all{0};
+    Nanos to_halos{0};  // of it: a lane of class HALO was among those waited for
+  };
+  const Exposed& exposed() const { return exposed_; }
   void note_exposure(Instant now);
 
  private:
@@ -90,6 +94,7 @@ class RankLanes {
   struct Lane {
     LaneQueue queue;
     LaneId id;
+    muster_lane lane_class = MUSTER_LANE_COMPUTE;
     Load load{};
     bool open = true;
   };
@@ -103,8 +108,9 @@ class RankLanes {
   std::array<Instant, shm::kClientTimelinesMax> signalled_{};  // when each was raised
   bool present_ = false;
   std::uint32_t generation_ = 0;
-  std::optional<Instant> exposed_since_;
-  Nanos exposed_{0};
+  std::optional<Instant> exposed_since_;  // when the wait was last looked at; empty: there is none
+  bool waits_for_halo_ = false;
+  Exposed exposed_;
 };
 
 }  // namespace muster::scheduler

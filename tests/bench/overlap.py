@@ -5,8 +5,12 @@
 
 reduce: an all-reduce behind as much work. With A, W and B the seconds of the all-reduce alone, of the work
 alone and of both, overlap = 1 - (B - max(A, W)) / min(A, W), the median of rounds.
-halo: a halo of 8 KiB alone, and while an all-gather fills the link; what it waits for is told apart.
+halo: a halo of 8 KiB alone, while an all-gather and a reduce-scatter fill the link, and on their lane; what
+it waits for is told apart. The same on one node.
+field: layers of convolutions whose halos cross the link, with a halo for each and with one for all.
 train: train_lm over both nodes, with prefetch 0, 1 and 2.
+winds: a trace of the U-Net on domain=2,dp_shard=2 over both nodes: how long a gather, a reduction and a halo
+are in flight at once; and what of a step waits for halos on two ranks of one node.
 """
 
 import argparse
@@ -33,11 +37,12 @@ from nodes import contenders
 
 BENCH = pathlib.Path(__file__).absolute().parent  # build/PRESET/bench, by a link
 BIN = BENCH.parent / "bin"
-RANK = BENCH / "peers" / "overlap_rank"
+RANK, FIELD = BENCH / "peers" / "overlap_rank", BENCH / "peers" / "field_rank"
 INTERFACE = contenders.INTERFACE
-SECTIONS = ("reduce", "halo", "train")
+SECTIONS = ("reduce", "halo", "field", "train", "winds")
 KIB, MIB = 2**10, 2**20
 GIGABIT, SLOW = "1gbit", "100mbit"
+ON_SLOW = ("field", "train", "winds")
 BYTES_PER_SECOND = {GIGABIT: 125e6, SLOW: 12.5e6}
 HALO = 8 * KIB
 CHUNK = MIB  # of an operation: chunk_room.hpp
@@ -48,10 +53,12 @@ WORK = {"all": "arithmetic on both nodes", "one": "arithmetic on one node",
         "kernels": "kernels on both nodes"}
 FULL = {"reduce_bytes": 16 * MIB, "rounds": 7, "work": list(WORK),
         "bulk_bytes": 64 * MIB, "halo_seconds": 2.0, "prefetch": (0, 1, 2), "steps": 20,
-        "model": {"batch": 192, "context": 64, "layers": 4, "width": 128, "heads": 4}}
+        "model": {"batch": 192, "context": 64, "layers": 4, "width": 128, "heads": 4},
+        "field": ((64, 480, 32, 4, 9), (96, 480, 32, 4, 9), (32, 480, 32, 4, 9)), "winds_steps": 6}
 QUICK = {"reduce_bytes": 256 * KIB, "rounds": 1, "work": ["one"],
          "bulk_bytes": 8 * MIB, "halo_seconds": 0.05, "prefetch": (1,), "steps": 2,
-         "model": {"batch": 4, "context": 16, "layers": 1, "width": 32, "heads": 2}}
+         "model": {"batch": 4, "context": 16, "layers": 1, "width": 32, "heads": 2},
+         "field": ((16, 32, 8, 2, 1),), "winds_steps": 3}
 
 
 def say(line=""):
@@ -116,9 +123,16 @@ class Overlap:
 
     # ---- programs on the nodes ----
 
-    def cluster(self, network):
-        return cluster_of_namespaces.Cluster(self.turns.new_folder(), BIN, self.nodes.names, network, 1,
-                                             f"dp_shard={len(self.nodes.names)}")
+    def cluster(self, network, ranks=1, mesh=None):
+        """With so many ranks on each node."""
+        return cluster_of_namespaces.Cluster(self.turns.new_folder(), BIN, self.nodes.names, network, ranks,
+                                             mesh or f"dp_shard={len(self.nodes.names)}")
+
+    def on_one_node(self, mesh, ranks, words):
+        """The JSON of rank 0's last line."""
+        said = run(BIN / "muster", "run", "--private", "-n", ranks, "--mesh", mesh, "--", *words)
+        line = [line for line in said.splitlines() if "{" in line][-1]
+        return json.loads(line[line.index("{"):])
 
     def on_all(self, cluster, words):
         """Of a program on each node: (the JSON of rank 0's last line, what it says otherwise)."""
@@ -177,7 +191,37 @@ class Overlap:
                          "socket_bytes": max(sockets.socket_bytes, default=0),
                          "link_bytes": max(sockets.link_bytes, default=0)})
         self.keep_low(None)
+        if network == self.options.networks[0]:
+            self.log("a halo beside both on one node")
+            rows.append({"network": "one node", **self.on_one_node(
+                "dp_shard=2", 2, [RANK, "halo", self.sizes["bulk_bytes"], HALO // 2,
+                                  self.sizes["halo_seconds"]])})
         return rows
+
+    def field(self, network):
+        rows = []
+        for sizes in self.sizes["field"]:
+            self.log(f"{network}: layers on {sizes[0]} rows of each node")
+            with self.cluster(network) as cluster:
+                cluster.await_job()
+                found, _ = self.on_all(cluster, [FIELD, *sizes])
+            rows.append({"network": network, "rows": sizes[0], **found})
+        return rows
+
+    def winds(self, network):
+        self.log(f"{network}: a trace of winds on domain=2,dp_shard=2")
+        words = [BIN / "winds", "--seed", "7", "--steps", self.sizes["winds_steps"], "--json"]
+        with self.cluster(network, 2, "domain=2,dp_shard=2") as cluster:
+            cluster.await_job()
+            trace = self.turns.new_folder() / "winds.trace.json"
+            found, _ = self.on_all(cluster, [*words, "--trace", trace])
+            row = {"network": network, "exposed": found["exposed_fraction"],
+                   "halo_exposed": found["halo_exposed_fraction"], **at_once(json.loads(trace.read_text()))}
+        self.log("winds on two ranks of one node")
+        alone = self.on_one_node("domain=2", 2, words)
+        row["one_node_halo_exposed"] = alone["halo_exposed_fraction"]
+        row["one_node_exposed"] = alone["exposed_fraction"]
+        return [row]
 
     def train(self, network):
         mesh = f"dp_shard={len(self.nodes.names)}"
@@ -202,6 +246,27 @@ class Overlap:
         return rows
 
 
+def at_once(trace):
+    """How often, and for how many ms, a gather, a reduction and a halo of one rank were in flight at once."""
+    kinds = ("gather", "reduce", "halo")
+    moments = {}
+    for event in trace["traceEvents"]:
+        kind = event.get("cat", "").split("/")[0]
+        if event.get("ph") == "X" and kind in kinds:
+            of_rank = moments.setdefault(event["pid"], [])
+            of_rank += [(event["ts"], 1, kind), (event["ts"] + event["dur"], -1, kind)]
+    times, long = 0, 0.0
+    for of_rank in moments.values():
+        open_now, since = dict.fromkeys(kinds, 0), None
+        for moment, change, kind in sorted(of_rank):
+            open_now[kind] += change
+            if all(open_now.values()):
+                since = moment if since is None else since
+            elif since is not None:
+                times, long, since = times + (moment > since), long + moment - since, None
+    return {"at_once": times, "at_once_ms": long / 1e3}
+
+
 # ---- what was found ----
 
 
@@ -224,17 +289,25 @@ def print_reduce(rows):
 
 def print_halo(rows):
     rate = BYTES_PER_SECOND[GIGABIT]
-    say(f"\na halo of {HALO // KIB} KiB, alone and behind all-gathers of {rows[0]['bulk_bytes'] // MIB} MiB, "
-        f"on {GIGABIT}; what was before it at most, in KiB and in ms of the link")
-    say(f"{'by':<5}{'unsent, of a socket':<21}{'alone µs':>9}{'behind ms':>10}{'p99':>7}{'engine':>14}"
-        f"{'sockets':>15}{'link':>12}")
+    rows, inside = [row for row in rows if "engine_bytes" in row], \
+        [row for row in rows if "engine_bytes" not in row]
+    say(f"\na halo of {HALO // KIB} KiB, alone, beside an all-gather and a reduce-scatter of "
+        f"{rows[0]['bulk_bytes'] // MIB} MiB, and behind both on one lane, on {GIGABIT}; what was before it "
+        "at most, in KiB and in ms of the link")
+    say(f"{'by':<5}{'unsent, of a socket':<21}{'alone µs':>9}{'beside ms':>10}{'p99':>7}{'one lane ms':>13}"
+        f"{'engine':>14}{'sockets':>15}{'link':>12}")
     for row in rows:
         held = [(row[name] / KIB, 1e3 * row[name] / rate)
                 for name in ("engine_bytes", "socket_bytes", "link_bytes")]
         low_water = f"{row['low_water'] // KIB} KiB" if row["low_water"] else "no limit"
         say(f"{row['network']:<5}{low_water:<21}{row['alone_us']['median']:>9.0f}"
             f"{row['behind_us']['median'] / 1e3:>10.1f}{row['behind_us']['p99'] / 1e3:>7.1f}"
+            f"{row['one_lane_us']['median'] / 1e3:>13.1f}"
             + "".join(f"{kib:>{width}.0f} {ms:>5.1f}" for (kib, ms), width in zip(held, (8, 9, 6))))
+    for row in inside:
+        beside = row["behind_us"]
+        say(f"on one node: alone {row['alone_us']['median']:.0f} µs, beside both {beside['median']:.0f} "
+            f"(p99 {beside['p99']:.0f}), on one lane {row['one_lane_us']['median']:.0f}")
     over = [row for row in rows if row["engine_bytes"] > CHUNK]
     say(f"in the engine it waits for {'more than ' if over else ''}one chunk of {CHUNK // KIB} KiB"
         f"{'' if over else ' at most'}")
@@ -252,7 +325,32 @@ def print_train(rows):
             f"{percent(row['exposed_s'] / link):>9}{percent(row['waiting']):>16}")
 
 
-PRINTED = {"reduce": print_reduce, "halo": print_halo, "train": print_train}
+def print_field(rows):
+    say(f"\n{rows[0]['layers']} layers of convolutions on two nodes, on {SLOW}; ms, medians. The bound is "
+        "1.1 max(interior, halo) + boundary")
+    say(f"{'by':<5}{'rows':>5}{'halos':>9}{'interior':>10}{'halo':>8}{'boundary':>10}{'step':>8}{'bound':>8}"
+        f"{'no overlap':>12}")
+    for row in rows:
+        for kind in ("shallow", "deep"):
+            found = row[kind]
+            found["bound_s"] = 1.1 * max(found["interior_s"], found["halo_s"]) + found["boundary_s"]
+            say(f"{row['network']:<5}{row['rows']:>5}{kind:>9}{milliseconds(found['interior_s']):>10}"
+                f"{milliseconds(found['halo_s']):>8}{milliseconds(found['boundary_s']):>10}"
+                f"{milliseconds(found['step_s']):>8}{milliseconds(found['bound_s']):>8}"
+                f"{milliseconds(found['apart_s']):>12}")
+
+
+def print_winds(rows):
+    for row in rows:
+        say(f"\nwinds on domain=2,dp_shard=2 by {row['network']}, on {SLOW}: a gather, a reduction and a "
+            f"halo of a rank at once {row['at_once']} times, {row['at_once_ms']:.1f} ms; kernels waited "
+            f"{percent(row['exposed'])} of the time, {percent(row['halo_exposed'])} for halos")
+        say(f"winds on two ranks of one node: {percent(row['one_node_exposed'])}, and "
+            f"{percent(row['one_node_halo_exposed'])} for halos")
+
+
+PRINTED = {"reduce": print_reduce, "halo": print_halo, "field": print_field, "train": print_train,
+           "winds": print_winds}
 
 
 def parsed():
@@ -276,7 +374,7 @@ def measured(options):
         overlap = Overlap(options, nodes, folder)
         found = {}
         for section in options.sections:
-            overlap.limit(SLOW if section == "train" else GIGABIT)
+            overlap.limit(SLOW if section in ON_SLOW else GIGABIT)
             rows = [getattr(overlap, section)(network) for network in options.networks]
             found[section] = sum(rows, [])
             PRINTED[section](found[section])

@@ -120,6 +120,7 @@ class WindsRun {
   void train(Trainer& trainer, Checkpoint& checkpoint) {
     const auto begin = std::chrono::steady_clock::now();
     const std::uint64_t exposed_before = runtime_.counter("exposed_ns");
+    const std::uint64_t halo_exposed_before = runtime_.counter("halo_exposed_ns");
     for (std::int64_t step = first_step_; step < options_.steps; ++step) {
       if (first() && traced() && !recording_ &&
           step >= std::max(first_step_, options_.steps - kTracedSteps)) {
@@ -136,8 +137,11 @@ class WindsRun {
     collect(trainer, options_.steps);
     if (checkpoint.is_due(options_.steps)) checkpoint.save(options_.steps, trainer.updated());
     figures_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    figures_.exposed_fraction =
-        static_cast<double>(runtime_.counter("exposed_ns") - exposed_before) * 1e-9 / figures_.seconds;
+    const auto fraction = [this](const char* counter, std::uint64_t before) {
+      return static_cast<double>(runtime_.counter(counter) - before) * 1e-9 / figures_.seconds;
+    };
+    figures_.exposed_fraction = fraction("exposed_ns", exposed_before);
+    figures_.halo_exposed_fraction = fraction("halo_exposed_ns", halo_exposed_before);
     if (recording_) runtime_.trace_end(trace_path());
   }
 

@@ -83,6 +83,7 @@ std::string figures_json(const Figures& f) {
   }
   json["seconds"] = f.seconds;
   json["exposed_fraction"] = f.exposed_fraction;
+  json["halo_exposed_fraction"] = f.halo_exposed_fraction;
   json["activation_bytes"] = f.activation_bytes;
   json["alone_activation_bytes"] = f.alone_activation_bytes;
   json["halo_bytes"] = {{"forward_in", f.halos.forward_bytes_in},
@@ -104,6 +105,7 @@ std::string page_of(const PageContent& content) {
       {"steps", std::to_string(f.losses.size())},
       {"seconds", fixed(f.seconds, 1)},
       {"exposed communication", fixed(100.0 * f.exposed_fraction, 1) + " %"},
+      {"exposed halos, of it", fixed(100.0 * f.halo_exposed_fraction, 1) + " %"},
       {"activations of a rank", bytes_text(static_cast<std::int64_t>(f.activation_bytes))},
       {"halos of rank 0, of one forward and one backward",
        bytes_text(static_cast<std::int64_t>(f.halos.forward_bytes_in + f.halos.backward_bytes_in))}};

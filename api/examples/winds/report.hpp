@@ -18,9 +18,9 @@ struct Figures {
   std::vector<float> gradient_norms = {}, alone_gradient_norms = {};  // likewise, before clipping
   Judgement judgement = {};
   double seconds = 0.0;
-  double exposed_fraction =
-      0.0;  // share of the time in which kernels of rank 0 waited for a collective or halo
-  std::uint64_t activation_bytes = 0;                // of the rank that has most
+  double exposed_fraction = 0.0;       // share of the time in which kernels of rank 0 waited for a collective
+  double halo_exposed_fraction = 0.0;  // for a halo
+  std::uint64_t activation_bytes = 0;  // of the rank that has most
   std::uint64_t alone_activation_bytes = 0;          // --verify
   muster_halos_info halos = MUSTER_HALOS_INFO_INIT;  // of rank 0
 

@@ -580,9 +580,10 @@ MUSTER_API muster_status_t muster_launch(muster_session* session, const muster_k
 /* ---- introspection ---------------------------------------------------------------------------------------------- */
 
 /* A counter of this session's page, by name: "steps_completed", "bytes_moved", "compute_busy_ns", "comm_busy_ns",
- * "exposed_ns", "commands", "steps_failed", "refusals", "buffer_bytes", "buffer_bytes_peak"; and of what this process ran
- * itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read from shared memory, so it works while the daemon is stuck.
- * "exposed_ns" is the time in which the compute lane had work but waited for a collective. Errors: NOT_FOUND with the names. */
+ * "exposed_ns", "halo_exposed_ns", "commands", "steps_failed", "refusals", "buffer_bytes", "buffer_bytes_peak"; and of what this process
+ * ran itself: "runs_completed", "run_bytes_moved", "run_sleeps". Read from shared memory, so it works while the daemon is stuck.
+ * "exposed_ns" is the time in which the compute lane had work but waited for a collective; "halo_exposed_ns" is the part of it in which
+ * it waited for a lane of class HALO, perhaps among others. Errors: NOT_FOUND with the names. */
 MUSTER_API muster_status_t muster_counter(muster_session* session, const char* name, uint64_t* value);
 /* Record every step of all ranks of the job on this node from now on. A job has one recording a node at a time. It belongs to this
  * rank until muster_trace_end; if the session ends first it is lost. Errors: BUSY (this rank, another rank or a program such as

@@ -104,8 +104,9 @@ void Metrics::tick(Instant now) {
   look_for_stragglers(now);
   counted_.clear();
   for (const RankSlot& slot : slots_.all())
-    counted_.push_back({slot.session.get(),
-                        slot.session ? graph_.lanes()[slot.session->options().rank].exposed() : Nanos(0)});
+    counted_.push_back({slot.session.get(), slot.session
+                                                ? graph_.lanes()[slot.session->options().rank].exposed().all
+                                                : Nanos(0)});
   for (std::uint32_t group = 0; group < graph_.groups().size(); ++group)
     if (graph_.groups()[group].spans()) tally_.set_traffic(GroupId(group), executor_.traffic(GroupId(group)));
   tally_.write(counted_, direct_pages_, stragglers_, now);

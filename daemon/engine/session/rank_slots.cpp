@@ -97,9 +97,10 @@ void RankSlots::beat(Instant now) {
   for (RankSlot& slot : slots_) {
     if (!slot.session) continue;
     slot.session->publication().beat(now);
-    slot.session->publication().counters().set(
-        shm::Counter::kExposedNs,
-        static_cast<std::uint64_t>(graph_.lanes()[slot.session->options().rank].exposed().count()));
+    const auto& exposed = graph_.lanes()[slot.session->options().rank].exposed();
+    auto& counters = slot.session->publication().counters();
+    counters.set(shm::Counter::kExposedNs, static_cast<std::uint64_t>(exposed.all.count()));
+    counters.set(shm::Counter::kHaloExposedNs, static_cast<std::uint64_t>(exposed.to_halos.count()));
   }
 }
 

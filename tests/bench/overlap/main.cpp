@@ -1,7 +1,9 @@
 // A rank of the measurements of overlap on a slow link. It prints one line of JSON, as rank 0.
 //
 //   overlap_rank reduce BYTES ROUNDS all|one|kernels   an all-reduce behind as much work
-//   overlap_rank halo BYTES FACE_BYTES SECONDS         exchanges of two faces, alone and behind an all-gather
+//   overlap_rank halo BYTES FACE_BYTES SECONDS         exchanges of two faces, alone, beside an all-gather
+//   and
+//                                                      a reduce-scatter, and behind both on one lane
 //
 // Work is arithmetic of each rank (all), of rank 0 alone (one), or kernels of Muster on the compute lane.
 #include <muster/kernels.h>
@@ -121,6 +123,19 @@ class OverlapRank {
     what.source = {memory(share * sizeof(float), nullptr), 0};
     what.target = {memory(bytes, nullptr), 0};
     return planned(what, "the plan of an all-gather");
+  }
+  // Likewise: each rank gets a part of `bytes`.
+  muster_plan reduce_scatter(std::size_t bytes) {
+    const std::size_t share = bytes / sizeof(float) / static_cast<std::size_t>(me_.world_size);
+    muster_collective what = MUSTER_COLLECTIVE_INIT;
+    what.op = MUSTER_REDUCE_SCATTER;
+    what.group = world_;
+    what.dtype = MUSTER_F32;
+    what.redop = MUSTER_SUM;
+    what.count = share;
+    what.source = {memory(bytes, nullptr), 0};
+    what.target = {memory(share * sizeof(float), nullptr), 0};
+    return planned(what, "the plan of a reduce-scatter");
   }
   // With both neighbours on a ring.
   muster_plan exchange(std::size_t bytes) {
@@ -274,27 +289,52 @@ class BehindWork {
 class BehindBulk {
  public:
   BehindBulk(OverlapRank& rank, std::size_t bytes, std::size_t face_bytes)
-      : rank_(rank), gather_(rank.all_gather(bytes)), exchange_(rank.exchange(face_bytes)) {}
+      : rank_(rank),
+        gather_(rank.all_gather(bytes)),
+        reduce_(rank.reduce_scatter(bytes)),
+        exchange_(rank.exchange(face_bytes)) {}
 
   nlohmann::json measure(double seconds) {
     exchange_for(0.1, [] { return false; });
     const std::vector<double> alone = exchange_for(seconds, [] { return false; });
-    std::vector<double> behind, bulk;
-    const double end = now() + 2 * seconds;
-    for (bool goes_on = true; goes_on; goes_on = rank_.maxima({now() < end ? 1.0 : 0.0}).front() > 0) {
-      rank_.barrier();
+    std::vector<double> beside, bulk, one_lane;
+    for_rounds(2 * seconds, [&] {
       const double begin = now();
       const muster_point gathered = rank_.start(gather_, MUSTER_LANE_GATHER);
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the link is full
-      const auto found = exchange_for(60, [&] { return rank_.is_reached(gathered); });
-      behind.insert(behind.end(), found.begin(), found.end());
+      const muster_point reduced = rank_.start(reduce_, MUSTER_LANE_REDUCE);
+      std::this_thread::sleep_for(kFills);
+      const auto found =
+          exchange_for(60, [&] { return rank_.is_reached(gathered) || rank_.is_reached(reduced); });
+      beside.insert(beside.end(), found.begin(), found.end());
       rank_.wait(gathered);
+      rank_.wait(reduced);
       bulk.push_back(now() - begin);
-    }
-    return {{"alone_us", figures(alone)}, {"behind_us", figures(behind)}, {"bulk_s", median(bulk)}};
+    });
+    for_rounds(seconds, [&] {
+      rank_.start(gather_, MUSTER_LANE_GATHER);
+      rank_.start(reduce_, MUSTER_LANE_GATHER);
+      std::this_thread::sleep_for(kFills);
+      const double begin = now();
+      rank_.wait(rank_.start(exchange_, MUSTER_LANE_GATHER));
+      one_lane.push_back(now() - begin);
+    });
+    return {{"alone_us", figures(alone)},
+            {"behind_us", figures(beside)},
+            {"one_lane_us", figures(one_lane)},
+            {"bulk_s", median(bulk)}};
   }
 
  private:
+  static constexpr auto kFills = std::chrono::milliseconds(20);  // until the link is full
+
+  // Until the time is over on some rank.
+  void for_rounds(double seconds, const std::function<void()>& round) {
+    const double end = now() + seconds;
+    for (bool goes_on = true; goes_on; goes_on = rank_.maxima({now() < end ? 1.0 : 0.0}).front() > 0) {
+      rank_.barrier();
+      round();
+    }
+  }
   // Exchanges until the time is over on some rank, or `over` returns true there. Returns this rank's wait in
   // each exchange, without the last one.
   std::vector<double> exchange_for(double seconds, const std::function<bool()>& over) {
@@ -319,7 +359,7 @@ class BehindBulk {
   }
 
   OverlapRank& rank_;
-  const muster_plan gather_;
+  const muster_plan gather_, reduce_;
   const muster_plan exchange_;
 };
 

@@ -549,8 +549,32 @@ TEST(Graph, CountsTheTimeThatComputeWaitsForCommunication) {
   stage.start(1, MUSTER_LANE_GATHER, stage.collective(0, 1, Stage::all_reduce(1)));
   stage.now = Nanos(1000);
   stage.finish_next();
-  EXPECT_EQ(stage.graph.lanes()[Rank(0)].exposed(), Nanos(1000));
-  EXPECT_EQ(stage.graph.lanes()[Rank(1)].exposed(), Nanos(0));
+  EXPECT_EQ(stage.graph.lanes()[Rank(0)].exposed().all, Nanos(1000));
+  EXPECT_EQ(stage.graph.lanes()[Rank(0)].exposed().to_halos, Nanos(0));
+  EXPECT_EQ(stage.graph.lanes()[Rank(1)].exposed().all, Nanos(0));
+}
+
+// Goal:   of that time, the part in which it waits for a halo is told apart, on a lane of its own too.
+// Method: the kernel waits for a gather and for a halo; the halo ends first.
+TEST(Graph, CountsTheTimeThatComputeWaitsForHalos) {
+  Stage stage(world_of(2), {{"pair", {Rank(0), Rank(1)}}});
+  const auto halo_lane = [&](std::uint32_t rank) {
+    return *stage.graph.open_lanes().open(Rank(rank), MUSTER_LANE_HALO, "model");
+  };
+  const std::uint32_t here = halo_lane(0), there = halo_lane(1);
+  const auto gathered = stage.start(0, MUSTER_LANE_GATHER, stage.collective(0, 0, Stage::all_reduce(1)));
+  const auto ghosts = stage.start(0, here, stage.collective(0, 0, Stage::all_reduce(1)));
+  stage.start(0, MUSTER_LANE_COMPUTE, stage.kernel(), {gathered, ghosts});
+  stage.now = Nanos(300);
+  stage.start(1, there, stage.collective(0, 1, Stage::all_reduce(1)));
+  stage.now = Nanos(400);
+  stage.finish_next();
+  stage.now = Nanos(700);
+  stage.start(1, MUSTER_LANE_GATHER, stage.collective(0, 1, Stage::all_reduce(1)));
+  stage.now = Nanos(1000);
+  stage.finish_next();
+  EXPECT_EQ(stage.graph.lanes()[Rank(0)].exposed().all, Nanos(1000));
+  EXPECT_EQ(stage.graph.lanes()[Rank(0)].exposed().to_halos, Nanos(400));
 }
 
 }  // namespace
