@@ -67,6 +67,9 @@ class LayerPart {
   muster_plan by_items(const Box& box);
   muster_plan by_weights();
   HaloParts halo();
+  // A plan of any kernel of the layer, which goes with the part.
+  muster_plan keep(const muster_kernel& kernel);
+  muster_convolution numbers(const Box& box, const Box& x_begins, const Box& y_begins) const;
   bool whole_rows() const;
   bool fetched() const { return how == MUSTER_HALO_FETCH; }
   muster_tensor seen(const FieldArray& array) const { return l.batched ? array.of_halo() : array.view; }
@@ -82,9 +85,6 @@ class LayerPart {
   FieldArray x, w, bias, y, dy, dx, dw, db;
 
  private:
-  muster_convolution numbers(const Box& box, const Box& x_begins, const Box& y_begins) const;
-  muster_plan keep(const muster_kernel& kernel);
-
   std::vector<muster_plan> plans_;
 };
 
