@@ -22,6 +22,7 @@ using muster::test::group_of;
 using muster::test::Halo;
 using muster::test::HaloSet;
 using muster::test::Items;
+using muster::test::kSame;
 using muster::test::Layer;
 using muster::test::layer_of;
 using muster::test::LayerEpoch;
@@ -66,13 +67,12 @@ class CutFields : public muster::test::Fields<Layer> {};
 
 // Goal:   C2 and C3 of the catalogue: uneven shards in two dims and in three, either way of corners.
 TEST_F(CutFields, InSeveralDimsAreWhatOneRankComputes) {
-  const Window same = convolution(3, 1, 1, 1);
   std::vector<Layer> layers;
   for (const Numbers numbers : {Numbers::kWhole, Numbers::kFloats}) {
     layers.push_back(
-        layer_of_windows("C2", {5, 3}, {convolution(5, 1, 1, 2), same}, {{4, 1}, {2, 1}}, numbers, 3));
+        layer_of_windows("C2", {5, 3}, {convolution(5, 1, 1, 2), kSame}, {{4, 1}, {2, 1}}, numbers, 3));
     layers.push_back(
-        layer_of_windows("C3", {6, 5, 4}, {same, same, same}, {{4, 2}, {3, 2}, {3, 1}}, numbers, 2));
+        layer_of_windows("C3", {6, 5, 4}, {kSame, kSame, kSame}, {{4, 2}, {3, 2}, {3, 1}}, numbers, 2));
     layers.push_back(layer_of_windows("strided", {9, 7}, {convolution(3, 2, 1, 1), convolution(4, 3, 1, 2)},
                                       {{5, 4}, {3, 4}}, numbers, 3));
   }
@@ -90,7 +90,7 @@ TEST_F(CutFields, InSeveralDimsAreWhatOneRankComputes) {
 
 // Goal:   C1 in floats: the way of corners changes no bit of results and gradients.
 TEST_F(CutFields, HaveTheSameBitsEitherWayOfCorners) {
-  const Layer l = layer_of("corners", {9, 8}, convolution(3, 1, 1, 1), {{5, 4}, {3, 5}}, Numbers::kFloats, 3);
+  const Layer l = layer_of("corners", {9, 8}, kSame, {{5, 4}, {3, 5}}, Numbers::kFloats, 3);
   with_ranks(4, [&](Member& member) {
     const auto played = [&](muster_corners corners) {
       LayerPart part(member, l, *l.cut, member.rank, MUSTER_HALO_FETCH, corners);
@@ -111,9 +111,8 @@ TEST_F(CutFields, HaveTheSameBitsEitherWayOfCorners) {
 
 // Goal:   C4: the ranks of one axis of a mesh have a field of their own, along the inner axis and the outer.
 TEST_F(CutFields, AlongOneAxisOfAMeshAreApart) {
-  const Window same = convolution(3, 1, 1, 1);
-  const Layer layers[] = {layer_of("first", {9, 4}, same, {{5, 4}}, Numbers::kFloats, 31),
-                          layer_of("second", {9, 4}, same, {{5, 4}}, Numbers::kFloats, 32)};
+  const Layer layers[] = {layer_of("first", {9, 4}, kSame, {{5, 4}}, Numbers::kFloats, 31),
+                          layer_of("second", {9, 4}, kSame, {{5, 4}}, Numbers::kFloats, 32)};
   EXPECT_NE(layers[0].epochs[0].x, layers[1].epochs[0].x);
   mesh = "dp_shard=2,domain=2";
   with_ranks(4, [&](Member& member) {
@@ -128,11 +127,10 @@ TEST_F(CutFields, AlongOneAxisOfAMeshAreApart) {
 
 // Goal:   C5: samples are cut beside rows, unevenly, and no sample meets another one.
 TEST_F(CutFields, OfCutSamplesMeetNoOtherSample) {
-  const Window same = convolution(3, 1, 1, 1);
   const Window each;
   const Layer layers[] = {
-      layer_of_windows("C5", {3, 7, 4}, {each, same, same}, {{2, 1}, {4, 3}, {4}}, Numbers::kWhole, 3),
-      layer_of_windows("samples", {5, 6}, {each, same}, {{1, 0, 3, 1}, {6}}, Numbers::kFloats, 2)};
+      layer_of_windows("C5", {3, 7, 4}, {each, kSame, kSame}, {{2, 1}, {4, 3}, {4}}, Numbers::kWhole, 3),
+      layer_of_windows("samples", {5, 6}, {each, kSame}, {{1, 0, 3, 1}, {6}}, Numbers::kFloats, 2)};
   for (const Halo& halo : halos_of(*layers[1].cut)) EXPECT_TRUE(halo.gets.empty());
   with_ranks(4, [&](Member& member) {
     for (const Layer& l : layers)
@@ -205,7 +203,7 @@ TEST_F(CutFields, HaveTheLengthsOfTheSkipThatIsAdded) {
     l.lengths[0] = {7, 6, 5};
     l.ranks = 3;
     l.channels = l.outputs = 3;
-    l.windows = {convolution(3, 2, 1, 1), convolution(3, 1, 1, 1)};
+    l.windows = {convolution(3, 2, 1, 1), kSame};
     make(draw, l, {skip, {}, {}});
     const std::vector<double> added = values(draw, product(l.results) * l.outputs, Numbers::kWhole);
     with_ranks(3, [&](Member& member) {
@@ -235,7 +233,7 @@ TEST_F(CutFields, HaveTheLengthsOfTheSkipThatIsAdded) {
 // Goal:   C12: three channels of BF16 in rows of five, which are 30 bytes and begin at no even address.
 TEST_F(CutFields, OfOddRowsOfHalvesAreAsCloseAsOneRanks) {
   const Layer layers[] = {
-      layer_of("C12", {6, 5}, convolution(3, 1, 1, 1), {{3, 2, 1}}, Numbers::kHalves, 39, 3, 3),
+      layer_of("C12", {6, 5}, kSame, {{3, 2, 1}}, Numbers::kHalves, 39, 3, 3),
       layer_of("strided", {6, 5}, convolution(3, 2, 1, 1), {{3, 2, 1}}, Numbers::kHalves, 40, 3, 3)};
   with_ranks(3, [&](Member& member) {
     for (const Layer& l : layers) run_epochs(member, l, Alone::kToo, 41);

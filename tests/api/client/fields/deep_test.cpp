@@ -24,6 +24,7 @@ using muster::test::HaloParts;
 using muster::test::HaloSet;
 using muster::test::Items;
 using muster::test::kNothing;
+using muster::test::kSame;
 using muster::test::Late;
 using muster::test::Layer;
 using muster::test::layer_of;
@@ -38,8 +39,6 @@ using muster::test::Stencil;
 using muster::test::Window;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-const Window kSame{Window::Kind::kConvolution, 3, 1, 1, 1, 1};
 
 // Two layers, of which the second takes the results of the first.
 struct TwoLayers {

@@ -13,6 +13,8 @@
 
 namespace muster::test {
 
+inline const Window kSame{Window::Kind::kConvolution, 3, 1, 1, 1, 1};  // as many results as items
+
 // What goes in, as the dtype has it, and what comes out.
 struct LayerEpoch {
   std::vector<double> x, dy;
