@@ -59,7 +59,7 @@ class RedistributedFields : public RunningRanks {
       }
     }
   }
-  // There, and then with other numbers once more. Addends of `ranks` ranks are summed.
+  // Each element arrives, with other numbers each time. `addends`: how many ranks have it as an addend.
   static void expect_carries(Member& member, const Numbers& shape, const Axes& from_axes, const Axes& to_axes,
                              float addends = 1) {
     const LayoutHandle from = made(shape, from_axes), to = made(shape, to_axes);
@@ -107,8 +107,18 @@ TEST_F(RedistributedFields, OfUnevenShardsArriveToTheBit) {
   });
 }
 
+// Goal:   D3 (ours): rows stay rows, in other lengths.
+TEST_F(RedistributedFields, OfOtherLengthsArriveToTheBit) {
+  const Numbers before{4, 10, 16, 22}, after{22, 0, 20, 10};
+  with_ranks(4, [&](Member& member) {
+    expect_carries(member, {52, 3}, {cut("r", 0, before)}, {cut("r", 0, after)});
+    expect_carries(member, {52, 3}, {cut("r", 0, after)}, {cut("r", 0, before)});
+    meet_and_leave(member);
+  });
+}
+
 // Goal:   D5 and D6: a shard without items, two items over four ranks, and numbers of items that no rule
-//         divides evenly. What ranks have is what the layout says.
+//         divides evenly. Ranks have what the layout says.
 TEST_F(RedistributedFields, OfFewItemsArriveToTheBit) {
   const Numbers rows{3, 0, 2, 0}, columns{0, 1, 0, 1};
   with_ranks(4, [&](Member& member) {

@@ -118,6 +118,11 @@ inline std::vector<Literal> odd_windows() {
        {1, 3, 6, 6, 6, 6, 5, 3},
        {21, 27, 33},
        2},
+  };
+}
+
+inline std::vector<Literal> one_sided_windows() {
+  return {
       {"T18",
        {5, 4},
        convolution(3, 2, 2, 3, 0),
@@ -192,7 +197,8 @@ inline std::vector<Literal> other_pads() {
 
 inline std::vector<Literal> literals() {
   std::vector<Literal> all = plain_windows();
-  for (const auto& more : {odd_windows(), other_pads()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {odd_windows(), one_sided_windows(), other_pads()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

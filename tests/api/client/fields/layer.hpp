@@ -15,7 +15,7 @@ namespace muster::test {
 
 inline const Window kSame{Window::Kind::kConvolution, 3, 1, 1, 1, 1};  // as many results as items
 
-// What goes in, as the dtype has it, and what comes out.
+// One epoch has numbers of its own, as the dtype has them, and the right results of these.
 struct LayerEpoch {
   std::vector<double> x, dy;
   std::vector<double> y, dx, dw, db;
@@ -92,7 +92,7 @@ class LayerPart {
 
 // Holds a rank's part against the right values. `alone`: one rank's kernels, of the whole field.
 void expect_right(const LayerEpoch& e, const LayerPart& part, const LayerPart* alone = nullptr);
-// Of the weights' gradients, which all ranks have added up.
+// Likewise for the weights' gradients, which all ranks have added up.
 void expect_right_sums(const LayerEpoch& e, const LayerPart& part, const LayerPart* alone = nullptr);
 
 struct LayerWay {

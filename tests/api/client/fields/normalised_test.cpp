@@ -169,7 +169,7 @@ struct Part {
   muster_tensor statistics, gathered, merged, sums;
 };
 
-// What the formula says of one sample and group.
+// The formula gives these numbers for one sample and group.
 struct Formula {
   Formula(const Field& f, const Field::Epoch& e, std::int64_t sample, std::int64_t group) {
     const std::int64_t per = f.channels / f.groups, first = sample * f.items() * f.channels;
