@@ -194,6 +194,18 @@ HaloParts LayerPart::halo() {
   return parts;
 }
 
+void LayerPart::let_go() {
+  for (const muster_plan plan : plans_) {
+    muster_status_t status = MUSTER_ERR_BUSY;
+    for (int turn = 0; status == MUSTER_ERR_BUSY && turn < 5'000; ++turn) {
+      status = muster_plan_destroy(member.session, plan);
+      if (status == MUSTER_ERR_BUSY) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    ok(status);
+  }
+  plans_.clear();
+}
+
 bool LayerPart::whole_rows() const {
   for (std::size_t d = 1; d < l.dims; ++d)
     if (mine.own.length[d] != l.items[d] || mine.results.length[d] != l.results[d]) return false;

@@ -72,6 +72,8 @@ class LayerPart {
   // A plan of any kernel of the layer, which goes with the part.
   muster_plan keep(const muster_kernel& kernel);
   muster_convolution numbers(const Box& box, const Box& x_begins, const Box& y_begins) const;
+  // Destroys the plans, of which some may be under way still: a lane that fails says so before they end.
+  void let_go();
   bool whole_rows() const;
   bool fetched() const { return how == MUSTER_HALO_FETCH; }
   muster_tensor seen(const FieldArray& array) const { return l.batched ? array.of_halo() : array.view; }
