@@ -97,8 +97,9 @@ Layer layer_of(const Fixed& c, Numbers numbers, std::uint64_t seed) {
 TEST_F(Convolved, AreWhatOneRankComputes) {
   const std::uint64_t cases = muster::test::property_cases(60);
   with_ranks(muster::test::kFieldRanks, [&](Member& member) {
-    for (std::uint64_t seed = 0; seed < cases && !HasFailure(); ++seed) {
-      share(
+    bool all_well = true;
+    for (std::uint64_t seed = 0; seed < cases && all_well; ++seed) {
+      all_well = share(
           member, [&] { return drawn_layer(seed + 2'000'000); },
           [&](const Layer& l) { run_epochs(member, l, Alone::kToo, seed); });
     }

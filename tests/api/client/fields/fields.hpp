@@ -15,8 +15,10 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <numeric>
-#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -269,16 +271,34 @@ inline muster_group group_of(Member& member, std::int64_t ranks) {
 template<class Made>
 class Fields : public RunningRanks {
  protected:
+  // The rank that comes first makes it, for all. false, to all alike: the test has failed before that.
   template<class Make, class Use>
-  void share(Member& member, Make make, Use use) {
-    if (member.rank == 0) made_.emplace(make());
+  bool share(Member& member, Make make, Use use) {
+    int turn = 0;
+    std::shared_ptr<const Made> made;
+    {
+      const std::lock_guard lock(mutex_);
+      turn = turns_[member.rank]++;
+      const auto [found, is_first] = made_.try_emplace(turn);
+      if (is_first && !HasFailure()) found->second.made = std::make_shared<const Made>(make());
+      made = found->second.made;
+    }
+    if (made == nullptr) return false;
+    use(*made);
     await_all(member);
-    if (made_) use(*made_);
-    await_all(member);
+    const std::lock_guard lock(mutex_);
+    if (++made_[turn].uses == member.world) made_.erase(turn);
+    return true;
   }
 
  private:
-  std::optional<Made> made_;
+  struct Shared {
+    std::shared_ptr<const Made> made;
+    int uses = 0;
+  };
+  std::mutex mutex_;
+  std::map<int, int> turns_;    // by rank
+  std::map<int, Shared> made_;  // by turn
 };
 
 }  // namespace muster::test

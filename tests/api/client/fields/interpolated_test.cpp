@@ -3,6 +3,7 @@
 
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -278,8 +279,9 @@ class Interpolated : public muster::test::Fields<Case> {
 TEST_F(Interpolated, AreWhatOneRankComputes) {
   const std::uint64_t cases = muster::test::property_cases(30);
   with_ranks(muster::test::kFieldRanks, [&](Member& member) {
-    for (std::uint64_t seed = 0; seed < cases && !HasFailure(); ++seed)
-      share(
+    bool all_well = true;
+    for (std::uint64_t seed = 0; seed < cases && all_well; ++seed)
+      all_well = share(
           member, [&] { return drawn(seed + 4'000'000); }, [&](const Case& c) { play(member, c); });
     meet_and_leave(member);
   });

@@ -280,8 +280,9 @@ class Normalised : public muster::test::Fields<Field> {
 TEST_F(Normalised, AreWhatOneRankComputes) {
   const std::uint64_t cases = muster::test::property_cases(20);
   with_ranks(muster::test::kFieldRanks, [&](Member& member) {
-    for (std::uint64_t seed = 0; seed < cases && !HasFailure(); ++seed)
-      share(
+    bool all_well = true;
+    for (std::uint64_t seed = 0; seed < cases && all_well; ++seed)
+      all_well = share(
           member, [&] { return drawn_field(seed + 3'000'000); }, [&](const Field& f) { play(member, f); });
     meet_and_leave(member);
   });

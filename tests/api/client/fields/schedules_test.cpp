@@ -110,7 +110,7 @@ TEST_F(ScheduledFields, RepeatTheirBits) {
       halos.add(part.halo());
       Late late(62, member.rank);
       std::vector<double> y, dx;
-      for (int epoch = 0; epoch < 100 && !HasFailure(); ++epoch) {
+      for (int epoch = 0; epoch < 100; ++epoch) {
         part.fill(e);
         part.dx.fill(kNothing);
         late.maybe();
