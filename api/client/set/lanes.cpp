@@ -4,9 +4,9 @@
 #include "api/client/session/shown_units.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
-#include <vector>
 
 namespace muster::client {
 namespace {
@@ -91,13 +91,17 @@ Result<muster_point> SetLanes::start_on(muster_plan plan, muster_lane number,
 // Any number of waits.
 Result<muster_point> SetLanes::start_after(muster_plan plan, muster_lane number,
                                            std::span<const muster_point> waits) {
-  std::vector<muster_point> others;
-  for (const muster_point wait : waits)
-    if (wait != MUSTER_POINT_NONE && !is_on(wait, number)) others.push_back(wait);
-  std::span<const muster_point> left = others;
-  for (; left.size() > MUSTER_WAITS_MAX; left = left.subspan(MUSTER_WAITS_MAX))
-    if (auto joined = start_one(join_, number, left.first(MUSTER_WAITS_MAX)); !joined) return joined;
-  return start_one(plan, number, left);
+  std::array<muster_point, MUSTER_WAITS_MAX> others{};
+  std::size_t count = 0;
+  for (const muster_point wait : waits) {
+    if (wait == MUSTER_POINT_NONE || is_on(wait, number)) continue;
+    if (count == others.size()) {
+      if (auto joined = start_one(join_, number, others); !joined) return joined;
+      count = 0;
+    }
+    others[count++] = wait;
+  }
+  return start_one(plan, number, std::span(others).first(count));
 }
 
 Result<muster_point> SetLanes::join(muster_lane lane, std::span<const muster_point> waits) {
@@ -128,8 +132,11 @@ Result<muster_point> SetLanes::start_one(muster_plan plan, muster_lane number,
   std::ranges::copy(waits, submit.waits);
   muster_point point = MUSTER_POINT_NONE;
   MUSTER_RETURN_IF_ERROR(with_room([&] { return muster_plan_start(session_, plan, &submit, &point); }));
-  recent_.push_back(point);
-  if (recent_.size() > kRecentMax) recent_.pop_front();
+  if (recent_count_ == kRecentMax) {
+    recent_first_ = (recent_first_ + 1) % kRecentMax;
+    --recent_count_;
+  }
+  recent_[(recent_first_ + recent_count_++) % kRecentMax] = point;
   return point;
 }
 
@@ -143,12 +150,13 @@ Status SetLanes::wait(muster_point point, Status& outcome) {
 
 // The starts that fill the ring may be the caller's own. Then the daemon takes them in soon.
 Status SetLanes::make_room() {
-  if (recent_.empty()) {
+  if (recent_count_ == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return {};
   }
-  const muster_point oldest = recent_.front();
-  recent_.pop_front();
+  const muster_point oldest = recent_[recent_first_];
+  recent_first_ = (recent_first_ + 1) % kRecentMax;
+  --recent_count_;
   Status outcome;  // points that wait for a failed one report that
   return wait(oldest, outcome);
 }
@@ -166,7 +174,7 @@ Status SetLanes::reset() {
   }
   for (const auto& [lane, latest] : latest_elsewhere_)
     MUSTER_RETURN_IF_ERROR(status_of(muster_lane_reset(session_, lane)));
-  recent_.clear();
+  recent_first_ = recent_count_ = 0;
   return lost;
 }
 

@@ -4,15 +4,15 @@
 #include "api/base/result.hpp"
 #include "api/client/set/resources.hpp"
 
-#include <muster/muster.h>
-
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <muster/muster.h>
 
 namespace muster::client {
 
@@ -75,7 +75,8 @@ class SetLanes {
   muster_session* session_;
   std::vector<Opened> lanes_;
   std::map<muster_lane, muster_point> latest_elsewhere_;  // of start_on()
-  std::deque<muster_point> recent_;
+  std::array<muster_point, kRecentMax> recent_{};         // a ring: the latest starts, from recent_first_ on
+  std::size_t recent_first_ = 0, recent_count_ = 0;
   muster_plan join_ = 0;  // a barrier of this rank alone: it does nothing but wait
   Resources plans_;
   std::map<muster_group, muster_plan> barriers_;

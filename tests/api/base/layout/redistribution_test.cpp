@@ -81,6 +81,35 @@ TEST(Redistributions, OfShardsAndReplicasGoForthAndBack) {
       expect_carries(layout_of({7, 7}, {{"tp", 4, a}}), layout_of({7, 7}, {{"tp", 4, b}}));
 }
 
+// How many elements a rank gives to each rank.
+Items given(const Redistribution& move, std::int64_t rank, std::size_t ranks) {
+  Items elements(ranks, 0);
+  const std::vector<Overlap> overlaps = move.sends(rank).value();
+  for (const Overlap& each : overlaps) elements[static_cast<std::size_t>(each.to)] += each.box.elements();
+  return elements;
+}
+
+// Goal:   D2 of fields: rows [4, 2] of 6 x 5 become columns [1, 4], and each pair's elements are these.
+TEST(Redistributions, OfUnevenRowsToColumnsGiveTheKnownNumbers) {
+  const Redistribution move =
+      redistribution(layout_of({6, 5}, {{"r", 2, Placement::shard(0, Split::given({4, 2}))}}),
+                     layout_of({6, 5}, {{"r", 2, Placement::shard(1, Split::given({1, 4}))}}));
+  EXPECT_EQ(given(move, 0, 2), (Items{4, 16}));
+  EXPECT_EQ(given(move, 1, 2), (Items{2, 8}));
+}
+
+// Goal:   D4 of fields: where two axes change places, 10 of 24 elements move.
+TEST(Redistributions, OfTwoAxesThatChangePlacesMoveOnlyWhatOthersHave) {
+  const Placement rows = Placement::shard(0, Split::given({4, 2})),
+                  columns = Placement::shard(1, Split::given({3, 1}));
+  const Redistribution move = redistribution(layout_of({6, 4}, {{"a", 2, rows}, {"b", 2, columns}}),
+                                             layout_of({6, 4}, {{"a", 2, columns}, {"b", 2, rows}}));
+  EXPECT_EQ(given(move, 0, 4), (Items{12, 0, 0, 0}));
+  EXPECT_EQ(given(move, 1, 4), (Items{0, 0, 4, 0}));
+  EXPECT_EQ(given(move, 2, 4), (Items{0, 6, 0, 0}));
+  EXPECT_EQ(given(move, 3, 4), (Items{0, 0, 0, 2}));
+}
+
 // Goal:   case X1: 8 rows of FSDP over tp are gathered as 0 to 7, and not in the order of the ranks.
 TEST(Redistributions, GatherStridedShardsInTheOrderOfTheirRows) {
   for (const std::int64_t fsdp : {2, 4}) {

@@ -9,12 +9,18 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <numeric>
+#include <random>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -31,6 +37,8 @@ using halo::test::Grid;
 using halo::test::Items;
 
 inline constexpr std::int64_t kFieldRanks = 8;
+inline constexpr int kEpochs = 3;
+inline constexpr double kNothing = std::numeric_limits<double>::quiet_NaN();
 enum class Numbers : std::uint8_t { kWhole, kFloats, kHalves };  // F32 of small integers; F32; BF16
 
 inline std::uint16_t half_of(double value) {  // to nearest, ties to even
@@ -53,7 +61,7 @@ class FieldArray {
                            &address));
     data_ = static_cast<std::byte*>(address);
     view = muster_view(buffer, 0, dtype, static_cast<std::int32_t>(shape.size()), shape.data());
-    for (std::int64_t i = 0; i < count_; ++i) set(i, std::numeric_limits<double>::quiet_NaN());
+    fill(kNothing);
   }
   double get(const Items& item, std::int64_t channel) const { return get(place(item, channel)); }
   void set(const Items& item, std::int64_t channel, double value) { set(place(item, channel), value); }
@@ -66,6 +74,9 @@ class FieldArray {
       reinterpret_cast<float*>(data_)[i] = static_cast<float>(value);
     else
       reinterpret_cast<std::uint16_t*>(data_)[i] = half_of(value);
+  }
+  void fill(double value) {
+    for (std::int64_t i = 0; i < count_; ++i) set(i, value);
   }
   std::int64_t count() const { return count_; }
   // Without the dim of samples, as halos see it.
@@ -142,68 +153,152 @@ struct FieldErrors {
     most = std::max(most, std::isfinite(is) ? std::abs(is - right) / scale : 1e30);
   }
 };
-class Fields : public RunningRanks {
- protected:
-  static muster_group group_of(Member& member, std::int64_t ranks) {
-    std::vector<std::int32_t> world(static_cast<std::size_t>(ranks));
-    std::iota(world.begin(), world.end(), 0);
-    muster_group group = MUSTER_GROUP_SELF;
-    ok(muster_group_make(member.session, world.data(), world.size(), "field", &group));
-    return group;
-  }
-  static void add_up(Member& member, muster_group group, const FieldArray& addends) {
-    muster_collective sum = MUSTER_COLLECTIVE_INIT;
-    sum.op = MUSTER_ALL_REDUCE;
-    sum.group = group;
-    sum.dtype = MUSTER_F32;
-    sum.redop = MUSTER_SUM;
-    sum.source.buffer = sum.target.buffer = addends.view.buffer;
-    sum.count = static_cast<std::uint64_t>(addends.count());
-    EXPECT_EQ(member.run(sum), MUSTER_OK) << member.error;
+
+// Lets its rank be late by chance.
+class Late {
+ public:
+  Late(std::uint64_t seed, int rank) : random_(seed * 64 + static_cast<std::uint64_t>(rank)) {}
+  void maybe() {
+    if (random_() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random_() % 400));
   }
 
-  struct Kernels {
-    std::vector<muster_plan> interior, boundary;
-  };
-  // A forward and a backward of one halo, with its kernels.
-  static void travel(Member& member, muster_group group, const Stencil& stencil, muster_halo_gradients how,
-                     const FieldArray& held, const FieldArray& gradients, const Kernels& forward,
-                     const Kernels& backward) {
+ private:
+  std::mt19937_64 random_;
+};
+
+struct HaloKernels {
+  std::vector<muster_plan> interior, boundary;
+};
+// A halo, with its kernels and the arrays between which they run.
+struct HaloParts {
+  const Stencil& stencil;
+  muster_corners corners;
+  muster_halo_gradients how;
+  muster_tensor held, gradients;
+  HaloKernels forward, backward;
+};
+
+// Owns    a set of halos, until it goes.
+// Thread  its session's.
+// Bound   that of a set.
+// Fails   a call that fails is a failure of the test.
+class HaloSet {
+ public:
+  HaloSet(Member& member, muster_group group) : session_(member.session) {
     muster_halos_options set = MUSTER_HALOS_OPTIONS_INIT;
     set.group = group;
-    muster_halos* halos = nullptr;
-    ok(muster_halos_create(member.session, &set, &halos));
-    const muster_stencil cut{stencil};
+    ok(muster_halos_create(session_, &set, &halos_));
+  }
+  HaloSet(const HaloSet&) = delete;
+  HaloSet& operator=(const HaloSet&) = delete;
+  ~HaloSet() { ok(muster_halos_destroy(halos_)); }
+
+  muster_halo add(const HaloParts& parts, const char* name = "field") {
+    const muster_stencil cut{parts.stencil};
     muster_halo_options options = MUSTER_HALO_OPTIONS_INIT;
-    options.name = "field";
+    options.name = name;
     options.stencil = &cut;
-    options.gradients = how;
-    options.held = held.of_halo();
-    options.held_gradients = gradients.of_halo();
-    const auto list = [](const Kernels& of) {
+    options.corners = parts.corners;
+    options.gradients = parts.how;
+    options.held = parts.held;
+    options.held_gradients = parts.gradients;
+    const auto list = [](const HaloKernels& of) {
       return muster_halo_kernels{of.interior.data(), of.boundary.data(),
                                  static_cast<std::uint32_t>(of.interior.size()),
                                  static_cast<std::uint32_t>(of.boundary.size())};
     };
-    options.forward = list(forward);
-    options.backward = list(backward);
+    options.forward = list(parts.forward);
+    options.backward = list(parts.backward);
     muster_halo halo = 0;
-    ok(muster_halo_create(halos, &options, &halo));
-    muster_point done = MUSTER_POINT_NONE;
-    ok(muster_halo_forward(halos, halo, MUSTER_POINT_NONE, &done));
-    ok(muster_halo_backward(halos, halo, done, &done));
-    ok(muster_point_wait(member.session, done, -1));
-    ok(muster_halos_destroy(halos));
+    ok(muster_halo_create(halos_, &options, &halo));
+    return halo;
   }
-  static void start(Member& member, const muster_kernel& kernel) {
-    muster_plan plan = 0;
-    ok(muster_plan_kernel(member.session, &kernel, &plan));
-    const muster_submit submit = MUSTER_SUBMIT_INIT;
+  muster_point start_forward(muster_halo halo, muster_point after = MUSTER_POINT_NONE) {
     muster_point done = MUSTER_POINT_NONE;
-    ok(muster_plan_start(member.session, plan, &submit, &done));
-    ok(muster_point_wait(member.session, done, -1));
-    ok(muster_plan_destroy(member.session, plan));
+    ok(muster_halo_forward(halos_, halo, after, &done));
+    return done;
   }
+  muster_point start_backward(muster_halo halo, muster_point after = MUSTER_POINT_NONE) {
+    muster_point done = MUSTER_POINT_NONE;
+    ok(muster_halo_backward(halos_, halo, after, &done));
+    return done;
+  }
+  void await(muster_point point) { ok(muster_point_wait(session_, point, -1)); }
+  void forward(muster_halo halo = 0) { await(start_forward(halo)); }
+  void backward(muster_halo halo = 0) { await(start_backward(halo)); }
+  muster_halos* get() const { return halos_; }
+
+ private:
+  muster_session* session_;
+  muster_halos* halos_ = nullptr;
+};
+
+inline void start(Member& member, muster_plan plan) {
+  const muster_submit submit = MUSTER_SUBMIT_INIT;
+  muster_point done = MUSTER_POINT_NONE;
+  ok(muster_plan_start(member.session, plan, &submit, &done));
+  ok(muster_point_wait(member.session, done, -1));
+}
+inline void start(Member& member, const muster_kernel& kernel) {
+  muster_plan plan = 0;
+  ok(muster_plan_kernel(member.session, &kernel, &plan));
+  start(member, plan);
+  ok(muster_plan_destroy(member.session, plan));
+}
+// Adds up `count` elements of all ranks of the group, in place.
+inline void add_up(Member& member, muster_group group, const muster_tensor& addends, std::int64_t count) {
+  muster_collective sum = MUSTER_COLLECTIVE_INIT;
+  sum.op = MUSTER_ALL_REDUCE;
+  sum.group = group;
+  sum.dtype = addends.dtype;
+  sum.redop = MUSTER_SUM;
+  sum.source.buffer = sum.target.buffer = addends.buffer;
+  sum.count = static_cast<std::uint64_t>(count);
+  EXPECT_EQ(member.run(sum), MUSTER_OK) << member.error;
+}
+inline void add_up(Member& member, muster_group group, const FieldArray& addends) {
+  add_up(member, group, addends.view, addends.count());
+}
+inline muster_group group_of(Member& member, std::int64_t ranks) {
+  std::vector<std::int32_t> world(static_cast<std::size_t>(ranks));
+  std::iota(world.begin(), world.end(), 0);
+  muster_group group = MUSTER_GROUP_SELF;
+  ok(muster_group_make(member.session, world.data(), world.size(), "field", &group));
+  return group;
+}
+
+// Ranks that use what one of them has made.
+template<class Made>
+class Fields : public RunningRanks {
+ protected:
+  // The rank that comes first makes it, for all. false, to all alike: the test has failed before that.
+  template<class Make, class Use>
+  bool share(Member& member, Make make, Use use) {
+    int turn = 0;
+    std::shared_ptr<const Made> made;
+    {
+      const std::lock_guard lock(mutex_);
+      turn = turns_[member.rank]++;
+      const auto [found, is_first] = made_.try_emplace(turn);
+      if (is_first && !HasFailure()) found->second.made = std::make_shared<const Made>(make());
+      made = found->second.made;
+    }
+    if (made == nullptr) return false;
+    use(*made);
+    await_all(member);
+    const std::lock_guard lock(mutex_);
+    if (++made_[turn].uses == member.world) made_.erase(turn);
+    return true;
+  }
+
+ private:
+  struct Shared {
+    std::shared_ptr<const Made> made;
+    int uses = 0;
+  };
+  std::mutex mutex_;
+  std::map<int, int> turns_;    // by rank
+  std::map<int, Shared> made_;  // by turn
 };
 
 }  // namespace muster::test
