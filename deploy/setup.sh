@@ -4,6 +4,7 @@
 #   deploy/setup.sh            what build, demo and test need
 #   deploy/setup.sh bench      and the peers that the benchmarks are measured against
 #   deploy/setup.sh torch      and PyTorch from PyPI, in build/torch; where it cannot be had, a line says so
+#   deploy/setup.sh physicsnemo  the same, and PhysicsNeMo there
 #   deploy/setup.sh clang      and clang with its sanitizers and its fuzzer, for `make test` and `make fuzz`
 #   deploy/setup.sh reference  and what makes pages of the C API, for `make reference` and `make test`
 #   deploy/setup.sh containers and podman, for the tests that need it (`make prove`)
@@ -38,12 +39,18 @@ die() {
 
 list_only=no
 with_torch=no
+with_physicsnemo=no
 for argument in "$@"; do
   case "$argument" in
     bench) packages+=("${bench_packages[@]}") ;;
     torch)
       packages+=("${torch_packages[@]}")
       with_torch=yes
+      ;;
+    physicsnemo)
+      packages+=("${torch_packages[@]}")
+      with_torch=yes
+      with_physicsnemo=yes
       ;;
     clang) packages+=("${clang_packages[@]}") ;;
     reference) packages+=("${reference_packages[@]}") ;;
@@ -53,7 +60,7 @@ for argument in "$@"; do
     --list) list_only=yes ;;
     *)
       die "'$argument' is not known;" \
-        "say nothing, clang, reference, bench, torch, containers, lint, format or --list"
+        "say nothing, clang, reference, bench, torch, physicsnemo, containers, lint, format or --list"
       ;;
   esac
 done
@@ -67,12 +74,17 @@ fi
 install_torch() {
   local folder
   folder=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/build/torch
-  if [ "$with_torch" = no ] || "$folder/bin/python3" -c 'import numpy, torch' 2>/dev/null; then
+  local modules=(torch numpy) imports='import numpy, torch'
+  if [ "$with_physicsnemo" = yes ]; then
+    modules=(torch==2.15.0 numpy nvidia-physicsnemo==2.2.2)
+    imports+=', physicsnemo'
+  fi
+  if [ "$with_torch" = no ] || "$folder/bin/python3" -c "$imports" 2>/dev/null; then
     return
   fi
-  printf 'setup: fetching torch into build/torch\n'
-  python3 -m venv "$folder" && "$folder/bin/python3" -m pip install --quiet torch numpy ||
-    printf 'setup: no torch (the words of pip are above); benchmarks do without it\n' >&2
+  printf 'setup: fetching %s into build/torch\n' "${modules[*]}"
+  python3 -m venv "$folder" && "$folder/bin/python3" -m pip install --quiet "${modules[@]}" ||
+    printf 'setup: no %s (the words of pip are above); benchmarks do without it\n' "${modules[*]}" >&2
 }
 
 system=unknown
