@@ -106,6 +106,10 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {  // std::stable_sort asks for it
+  if (counting) ++cost.allocations;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
 void* operator new(std::size_t bytes, std::align_val_t alignment) {
   if (counting) ++cost.allocations;
   const auto a = static_cast<std::size_t>(alignment);
@@ -113,6 +117,9 @@ void* operator new(std::size_t bytes, std::align_val_t alignment) {
   throw std::bad_alloc();
 }
 void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
   std::free(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
