@@ -5,8 +5,8 @@
 
 reduce: an all-reduce behind as much work. With A, W and B the seconds of the all-reduce alone, of the work
 alone and of both, overlap = 1 - (B - max(A, W)) / min(A, W), the median of rounds.
-halo: a halo of 8 KiB alone, while an all-gather and a reduce-scatter fill the link, and on their lane; what
-it waits for is told apart. The same on one node.
+halo: a halo of 8 KiB alone, while an all-gather, or that and a reduce-scatter, fills the link, and on one
+lane with them; what it waits for is told apart. The same on one node.
 field: layers of convolutions whose halos cross the link, with a halo for each and with one for all.
 train: train_lm over both nodes, with prefetch 0, 1 and 2.
 winds: a trace of the U-Net on domain=2,dp_shard=2 over both nodes: how long a gather, a reduction and a halo
@@ -45,6 +45,7 @@ GIGABIT, SLOW = "1gbit", "100mbit"
 ON_SLOW = ("field", "train", "winds")
 BYTES_PER_SECOND = {GIGABIT: 125e6, SLOW: 12.5e6}
 HALO = 8 * KIB
+BOTH = ["gather", "reduction"]
 CHUNK = MIB  # of an operation: chunk_room.hpp
 LOW_WATER = 128 * KIB  # that a socket takes beyond what is on its way
 LOOK_SECONDS = 0.05
@@ -170,22 +171,21 @@ class Overlap:
 
     def halo(self, network):
         rows = []
-        for low_water in (None, LOW_WATER):
-            self.log(f"{network}: a halo behind an all-gather")
+        for low_water, bulk in ((None, ["gather"]), (LOW_WATER, ["gather"]), (None, BOTH)):
+            self.log(f"{network}: a halo beside {' and '.join(bulk)}")
             self.keep_low(low_water)
             with self.cluster(network) as cluster:
                 cluster.await_job()
                 sockets = Sockets(self.nodes.names[0])
                 sockets.start()
                 try:
-                    found, _ = self.on_all(cluster, [RANK, "halo", self.sizes["bulk_bytes"], HALO // 2,
-                                                     self.sizes["halo_seconds"]])
+                    found, _ = self.on_all(cluster, self.halo_words(bulk))
                 finally:
                     sockets.stop()
                 groups = json.loads(cluster.muster(
                     "top", "--json", "--once", "--interval", "0.2", "--job", "train", "--endpoint",
                     cluster.socket(self.nodes.names[0])))["groups"]
-            rows.append({"network": network, "low_water": low_water, "halo_bytes": HALO,
+            rows.append({"network": network, "bulk": bulk, "low_water": low_water, "halo_bytes": HALO,
                          "bulk_bytes": self.sizes["bulk_bytes"], **found,
                          "engine_bytes": max(group["bulk_ahead_bytes"] for group in groups),
                          "socket_bytes": max(sockets.socket_bytes, default=0),
@@ -193,10 +193,13 @@ class Overlap:
         self.keep_low(None)
         if network == self.options.networks[0]:
             self.log("a halo beside both on one node")
-            rows.append({"network": "one node", **self.on_one_node(
-                "dp_shard=2", 2, [RANK, "halo", self.sizes["bulk_bytes"], HALO // 2,
-                                  self.sizes["halo_seconds"]])})
+            rows.append({"network": "one node", "bulk": BOTH,
+                         **self.on_one_node("dp_shard=2", 2, self.halo_words(BOTH))})
         return rows
+
+    def halo_words(self, bulk):
+        return [RANK, "halo", self.sizes["bulk_bytes"], HALO // 2, self.sizes["halo_seconds"],
+                *(["both"] if bulk == BOTH else [])]
 
     def field(self, network):
         rows = []
@@ -289,28 +292,31 @@ def print_reduce(rows):
 
 def print_halo(rows):
     rate = BYTES_PER_SECOND[GIGABIT]
-    rows, inside = [row for row in rows if "engine_bytes" in row], \
-        [row for row in rows if "engine_bytes" not in row]
-    say(f"\na halo of {HALO // KIB} KiB, alone, beside an all-gather and a reduce-scatter of "
-        f"{rows[0]['bulk_bytes'] // MIB} MiB, and behind both on one lane, on {GIGABIT}; what was before it "
-        "at most, in KiB and in ms of the link")
-    say(f"{'by':<5}{'unsent, of a socket':<21}{'alone µs':>9}{'beside ms':>10}{'p99':>7}{'one lane ms':>13}"
-        f"{'engine':>14}{'sockets':>15}{'link':>12}")
-    for row in rows:
+    between = [row for row in rows if "engine_bytes" in row]
+    say(f"\na halo of {HALO // KIB} KiB, alone, beside an all-gather, or that and a reduce-scatter, of "
+        f"{between[0]['bulk_bytes'] // MIB} MiB each, and behind these on one lane, on {GIGABIT}; what was "
+        "before it at most, in KiB and in ms of the link")
+    say(f"{'by':<5}{'beside':<8}{'unsent, of a socket':<21}{'alone µs':>9}{'beside ms':>10}{'p99':>7}"
+        f"{'one lane ms':>13}{'engine':>14}{'sockets':>15}{'link':>12}")
+    for row in between:
         held = [(row[name] / KIB, 1e3 * row[name] / rate)
                 for name in ("engine_bytes", "socket_bytes", "link_bytes")]
         low_water = f"{row['low_water'] // KIB} KiB" if row["low_water"] else "no limit"
-        say(f"{row['network']:<5}{low_water:<21}{row['alone_us']['median']:>9.0f}"
+        say(f"{row['network']:<5}{'both' if row['bulk'] == BOTH else 'gather':<8}{low_water:<21}"
+            f"{row['alone_us']['median']:>9.0f}"
             f"{row['behind_us']['median'] / 1e3:>10.1f}{row['behind_us']['p99'] / 1e3:>7.1f}"
             f"{row['one_lane_us']['median'] / 1e3:>13.1f}"
             + "".join(f"{kib:>{width}.0f} {ms:>5.1f}" for (kib, ms), width in zip(held, (8, 9, 6))))
-    for row in inside:
-        beside = row["behind_us"]
-        say(f"on one node: alone {row['alone_us']['median']:.0f} µs, beside both {beside['median']:.0f} "
-            f"(p99 {beside['p99']:.0f}), on one lane {row['one_lane_us']['median']:.0f}")
-    over = [row for row in rows if row["engine_bytes"] > CHUNK]
-    say(f"in the engine it waits for {'more than ' if over else ''}one chunk of {CHUNK // KIB} KiB"
-        f"{'' if over else ' at most'}")
+    for row in rows:
+        if row not in between:
+            beside = row["behind_us"]
+            found = f"{beside['median']:.0f} (p99 {beside['p99']:.0f})" if beside["count"] else "no sample"
+            say(f"on one node, µs: alone {row['alone_us']['median']:.0f}, beside both {found}, on one lane "
+                f"{row['one_lane_us']['median']:.0f}")
+    for row in between:
+        chunks = -(-row["engine_bytes"] // CHUNK)
+        say(f"{row['network']}, beside {' and '.join(row['bulk'])}: in the engine it waits for {chunks} "
+            f"chunks of {CHUNK // KIB} KiB at most")
 
 
 def print_train(rows):

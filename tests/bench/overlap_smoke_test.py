@@ -30,8 +30,9 @@ class QuickRun(unittest.TestCase):
         for row in self.report["halo"]:
             self.assertGreater(row["alone_us"]["count"], 0, row)
             self.assertGreater(row["one_lane_us"]["count"], 0, row)
-            if "engine_bytes" in row:  # between nodes: beside a gather and a reduction
-                self.assertLessEqual(row["engine_bytes"], 2 * CHUNK, row)
+            if row["network"] != "one node":
+                self.assertGreater(row["behind_us"]["count"], 0, row)
+                self.assertLessEqual(row["engine_bytes"], len(row["bulk"]) * CHUNK, row)
 
     def test_layers_give_the_same_with_one_halo_and_with_many(self):
         for row in self.report["field"]:

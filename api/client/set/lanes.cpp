@@ -132,12 +132,16 @@ Result<muster_point> SetLanes::start_one(muster_plan plan, muster_lane number,
   std::ranges::copy(waits, submit.waits);
   muster_point point = MUSTER_POINT_NONE;
   MUSTER_RETURN_IF_ERROR(with_room([&] { return muster_plan_start(session_, plan, &submit, &point); }));
-  if (recent_count_ == kRecentMax) {
-    recent_first_ = (recent_first_ + 1) % kRecentMax;
-    --recent_count_;
-  }
+  if (recent_count_ == kRecentMax) take_oldest();
   recent_[(recent_first_ + recent_count_++) % kRecentMax] = point;
   return point;
+}
+
+muster_point SetLanes::take_oldest() {
+  const muster_point oldest = recent_[recent_first_];
+  recent_first_ = (recent_first_ + 1) % kRecentMax;
+  --recent_count_;
+  return oldest;
 }
 
 // Waits for a point, whatever its outcome. Errors: those of the wait itself.
@@ -154,11 +158,8 @@ Status SetLanes::make_room() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return {};
   }
-  const muster_point oldest = recent_[recent_first_];
-  recent_first_ = (recent_first_ + 1) % kRecentMax;
-  --recent_count_;
   Status outcome;  // points that wait for a failed one report that
-  return wait(oldest, outcome);
+  return wait(take_oldest(), outcome);
 }
 
 Status SetLanes::reset() {

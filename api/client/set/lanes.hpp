@@ -70,6 +70,7 @@ class SetLanes {
   template<class Call>
   Status with_room(Call&& call);
   Status make_room();
+  muster_point take_oldest();  // of the latest starts, of which there is one
   Status wait(muster_point point, Status& outcome);
 
   muster_session* session_;

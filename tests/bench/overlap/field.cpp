@@ -17,7 +17,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -74,13 +73,13 @@ class FieldRank {
     const double scale = std::sqrt(1.0 / static_cast<double>(kKernel * kKernel * sizes.channels));
     for (std::int64_t i = 0; i < weights; ++i)
       values[i] = static_cast<float>(scale * std::sin(static_cast<double>(i)));
-    figures_ = reinterpret_cast<double*>(memory(2 * kFiguresMax, &figure_buffer_));
+    figure_ = reinterpret_cast<double*>(memory(sizeof(double) / sizeof(float), &figure_buffer_));
     muster_collective meet = MUSTER_COLLECTIVE_INIT;
     meet.op = MUSTER_ALL_REDUCE;
     meet.group = world_;
     meet.dtype = MUSTER_F64;
     meet.redop = MUSTER_MAX;
-    meet.count = kFiguresMax;
+    meet.count = 1;
     meet.source = meet.target = {figure_buffer_, 0};
     must(muster_plan_collective(session_, &meet, &meet_));
   }
@@ -144,14 +143,12 @@ class FieldRank {
     return most(now() - begin);
   }
   double most(double figure) {
-    figures_[0] = figure;
+    *figure_ = figure;
     must(muster_plan_run(session_, meet_, 0));
-    return figures_[0];
+    return *figure_;
   }
 
  private:
-  static constexpr std::int64_t kFiguresMax = 1;
-
   float* memory(std::int64_t floats, muster_buffer* buffer) {
     void* address = nullptr;
     must(muster_buffer_alloc(session_, static_cast<std::uint64_t>(floats) * sizeof(float), buffer, &address));
@@ -165,7 +162,7 @@ class FieldRank {
   Rows own_;
   muster_buffer w_ = 0, figure_buffer_ = 0;
   muster_plan meet_ = 0;
-  double* figures_ = nullptr;
+  double* figure_ = nullptr;
 };
 
 // ---- a halo and the layers behind it -----------------------------------------------------------
@@ -291,17 +288,17 @@ class Layers {
   void apart() {
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       exchange(i);
-      run({&stages_[i]->whole()});
+      run(stages_[i]->whole());
     }
   }
   void exchange() {
     for (std::size_t i = 0; i < stages_.size(); ++i) exchange(i);
   }
   void interior() {
-    for (const auto& stage : stages_) run({&stage->interior()});
+    for (const auto& stage : stages_) run(stage->interior());
   }
   void boundary() {
-    for (const auto& stage : stages_) run({&stage->boundary()});
+    for (const auto& stage : stages_) run(stage->boundary());
   }
   // The last layer's own rows.
   std::vector<float> result() const {
@@ -331,10 +328,9 @@ class Layers {
     must(muster_halo_forward(halos_, without_[stage], MUSTER_POINT_NONE, &done));
     rank_.wait(done);
   }
-  void run(std::initializer_list<const std::vector<muster_plan>*> lists) {
+  void run(const std::vector<muster_plan>& plans) {
     muster_point done = MUSTER_POINT_NONE;
-    for (const auto* list : lists)
-      for (const muster_plan plan : *list) done = rank_.start(plan);
+    for (const muster_plan plan : plans) done = rank_.start(plan);
     rank_.wait(done);
   }
 

@@ -1,9 +1,8 @@
 // A rank of the measurements of overlap on a slow link. It prints one line of JSON, as rank 0.
 //
 //   overlap_rank reduce BYTES ROUNDS all|one|kernels   an all-reduce behind as much work
-//   overlap_rank halo BYTES FACE_BYTES SECONDS         exchanges of two faces, alone, beside an all-gather
-//   and
-//                                                      a reduce-scatter, and behind both on one lane
+//   overlap_rank halo BYTES FACE_BYTES SECONDS [both]  exchanges of two faces, alone, beside an all-gather,
+//                                                      and behind it on one lane; both: and a reduce-scatter
 //
 // Work is arithmetic of each rank (all), of rank 0 alone (one), or kernels of Muster on the compute lane.
 #include <muster/kernels.h>
@@ -85,6 +84,7 @@ class OverlapRank {
   OverlapRank& operator=(const OverlapRank&) = delete;
 
   int rank() const { return me_.rank; }
+  bool on_one_node() const { return me_.local_size == me_.world_size; }
   muster_session* session() const { return session_; }
 
   muster_point start(muster_plan plan, muster_lane lane) {
@@ -288,11 +288,12 @@ class BehindWork {
 
 class BehindBulk {
  public:
-  BehindBulk(OverlapRank& rank, std::size_t bytes, std::size_t face_bytes)
+  BehindBulk(OverlapRank& rank, std::size_t bytes, std::size_t face_bytes, bool both)
       : rank_(rank),
-        gather_(rank.all_gather(bytes)),
-        reduce_(rank.reduce_scatter(bytes)),
-        exchange_(rank.exchange(face_bytes)) {}
+        bulk_{{rank.all_gather(bytes), MUSTER_LANE_GATHER}},
+        exchange_(rank.exchange(face_bytes)) {
+    if (both) bulk_.push_back({rank.reduce_scatter(bytes), MUSTER_LANE_REDUCE});
+  }
 
   nlohmann::json measure(double seconds) {
     exchange_for(0.1, [] { return false; });
@@ -300,20 +301,20 @@ class BehindBulk {
     std::vector<double> beside, bulk, one_lane;
     for_rounds(2 * seconds, [&] {
       const double begin = now();
-      const muster_point gathered = rank_.start(gather_, MUSTER_LANE_GATHER);
-      const muster_point reduced = rank_.start(reduce_, MUSTER_LANE_REDUCE);
-      std::this_thread::sleep_for(kFills);
-      const auto found =
-          exchange_for(60, [&] { return rank_.is_reached(gathered) || rank_.is_reached(reduced); });
+      std::vector<muster_point> points;
+      for (const Bulk& each : bulk_) points.push_back(rank_.start(each.plan, each.lane));
+      let_it_fill();
+      const auto one_is_over = [&] {
+        return std::any_of(points.begin(), points.end(), [&](auto point) { return rank_.is_reached(point); });
+      };
+      const auto found = exchange_for(60, one_is_over);
       beside.insert(beside.end(), found.begin(), found.end());
-      rank_.wait(gathered);
-      rank_.wait(reduced);
+      for (const muster_point point : points) rank_.wait(point);
       bulk.push_back(now() - begin);
     });
     for_rounds(seconds, [&] {
-      rank_.start(gather_, MUSTER_LANE_GATHER);
-      rank_.start(reduce_, MUSTER_LANE_GATHER);
-      std::this_thread::sleep_for(kFills);
+      for (const Bulk& each : bulk_) rank_.start(each.plan, MUSTER_LANE_GATHER);
+      let_it_fill();
       const double begin = now();
       rank_.wait(rank_.start(exchange_, MUSTER_LANE_GATHER));
       one_lane.push_back(now() - begin);
@@ -325,8 +326,10 @@ class BehindBulk {
   }
 
  private:
-  static constexpr auto kFills = std::chrono::milliseconds(20);  // until the link is full
-
+  // Until the link is full; on one node there is none, and the bulk is over soon.
+  void let_it_fill() const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(rank_.on_one_node() ? 1 : 20));
+  }
   // Until the time is over on some rank.
   void for_rounds(double seconds, const std::function<void()>& round) {
     const double end = now() + seconds;
@@ -359,12 +362,17 @@ class BehindBulk {
   }
 
   OverlapRank& rank_;
-  const muster_plan gather_, reduce_;
+  struct Bulk {
+    muster_plan plan;
+    muster_lane lane;
+  };
+  std::vector<Bulk> bulk_;
   const muster_plan exchange_;
 };
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() != 4 || (words[0] != "reduce" && words[0] != "halo")) {
+  const bool both = words.size() == 5 && words[0] == "halo" && words[4] == "both";
+  if ((words.size() != 4 && !both) || (words[0] != "reduce" && words[0] != "halo")) {
     std::fputs("overlap_rank is started by bench/overlap\n", stderr);
     return EXIT_FAILURE;
   }
@@ -374,8 +382,7 @@ int run(const std::vector<std::string>& words) {
   if (words[0] == "reduce")
     found = BehindWork(rank, bytes, words[3]).measure(std::stoi(words[2]));
   else
-    found =
-        BehindBulk(rank, bytes, static_cast<std::size_t>(std::stoull(words[2]))).measure(std::stod(words[3]));
+    found = BehindBulk(rank, bytes, std::stoull(words[2]), both).measure(std::stod(words[3]));
   if (rank.rank() == 0) std::printf("%s\n", found.dump().c_str());
   rank.barrier();
   return EXIT_SUCCESS;

@@ -133,8 +133,7 @@ TEST_F(ReducedFields, OverAnyDimsOfAMeshAreWhatOneRankComputes) {
 }
 
 // Goal:   R4: a cotangent that is an addend on each rank, of rank + 1, is summed before it is spread. One
-// that
-//         all have whole is not summed again.
+//         that all have whole is not summed again.
 TEST_F(ReducedFields, SumACotangentOfAddendsOnce) {
   with_ranks(4, [&](Member& member) {
     FieldArray dy(member, muster::test::line(1), 1, 1, MUSTER_F32),
