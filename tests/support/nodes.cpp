@@ -1,8 +1,8 @@
 #include "tests/support/nodes.hpp"
 
 #include "api/shm/socket.hpp"
-#include "daemon/control/link/tcp.hpp"
 #include "daemon/control/packet.hpp"
+#include "tests/support/ports.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -81,12 +81,11 @@ void await(So so, const char* what, const Clock& clock) {
 
 // Nodes of one process, at loopback addresses. They use no authentication: other tests cover it.
 supervisor::Roster roster_of(std::size_t nodes) {
-  const auto free = control::TcpListener::open({"127.0.0.1", 0});
-  if (!free) give_up(free.error().text());
+  const std::uint16_t port = free_port(nodes);
   supervisor::Roster roster;
   roster.cluster = "all";
   for (std::size_t i = 0; i < nodes; ++i)
-    roster.members.push_back({kNames[i], {fmt::format("127.0.0.{}", i + 1), free->port()}});
+    roster.members.push_back({kNames[i], {fmt::format("127.0.0.{}", i + 1), port}});
   roster.network = "ofi";
   roster.trust = supervisor::Roster::Trust::kPlainText;
   return roster;

@@ -1,6 +1,6 @@
 // Daemons of two nodes, as programs, whose clocks are wrong: each says by how much they differ.
-#include "daemon/control/link/tcp.hpp"
 #include "tests/daemon/cli/program.hpp"
+#include "tests/support/ports.hpp"
 
 #include <filesystem>
 #include <memory>
@@ -29,14 +29,13 @@ class ClocksOfPrograms : public ::testing::Test {
     const Ran init = muster({"certs", "init", "--cluster", "lab", "--folder", certificates});
     const Ran nodes = muster({"certs", "node", "node01", "node02", "--folder", certificates});
     ASSERT_EQ(init.code + nodes.code, 0) << init.err << nodes.err;
-    const auto port = control::TcpListener::open({"127.0.0.1", 0})->port();
     const std::string cluster =
         folder_.write("cluster.yaml",
                       fmt::format("cluster: {{name: lab, port: {}}}\n"
                                   "nodes:\n"
                                   "  - {{host: \"node[01-02]\", address: \"127.0.0.[1-2]\", devices: {{kind: "
                                   "host, count: 1}}}}\n",
-                                  port));
+                                  free_port(2)));
     for (const int n : {1, 2}) {
       std::filesystem::create_directory(folder_of(n));
       Start start{

@@ -2,10 +2,9 @@
 // choose a daemon.
 #pragma once
 
-#include "daemon/control/link/tcp.hpp"
 #include "tests/daemon/cli/program.hpp"
+#include "tests/support/ports.hpp"
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -29,7 +28,7 @@ class NodesAsPrograms : public ::testing::Test {
                     "2}}}}\n"
                     "jobs:\n"
                     "  - {{name: train, mesh: {{dims: {{dp_replicate: 2, tp: 2}}}}}}\n",
-                    free_port()));
+                    free_port(2)));
     for (const int n : {1, 2}) {
       std::filesystem::create_directory(folder_of(n));
       Start start{{program("musterd"), "--directory", folder_of(n)}, {}, {}};
@@ -40,9 +39,10 @@ class NodesAsPrograms : public ::testing::Test {
     }
     for (const int n : {1, 2})
       EXPECT_TRUE(until([&] { return state(n, "train") == "ready"; }))
-          << muster({"status", "--endpoint", socket(n)}).out << daemons_.front()->err();
+          << muster({"status", "--endpoint", socket(n)}).out << "node01:\n"
+          << daemons_[0]->err() << "node02:\n"
+          << daemons_[1]->err();
   }
-  static std::uint16_t free_port() { return control::TcpListener::open({"127.0.0.1", 0})->port(); }
   std::string folder_of(int n) const { return fmt::format("{}/node0{}", folder_.path(), n); }
   std::string socket(int n) const { return folder_of(n) + "/ranks/musterd.sock"; }
   std::string choosing() const { return "env MUSTER_ENDPOINT=" + folder_.path() + "/{host}"; }

@@ -1,6 +1,6 @@
 // Daemons of two nodes as programs, with files that `muster certs` has made, on two loopback addresses.
-#include "daemon/control/link/tcp.hpp"
 #include "tests/daemon/cli/program.hpp"
+#include "tests/support/ports.hpp"
 
 #include <array>
 #include <filesystem>
@@ -22,7 +22,6 @@ using ::testing::Not;
 class TwoDaemons : public ::testing::Test {
  protected:
   TwoDaemons() {
-    const auto free = control::TcpListener::open({"127.0.0.1", 0});
     cluster_ = write("cluster.yaml",
                      fmt::format("cluster: {{name: lab-a, port: {}}}\n"
                                  "nodes:\n"
@@ -30,7 +29,7 @@ class TwoDaemons : public ::testing::Test {
                                  "host, count: 2}}}}\n"
                                  "jobs:\n"
                                  "  - {{name: train, mesh: {{dims: {{dp_replicate: 2, tp: 2}}}}}}\n",
-                                 free->port()));
+                                 free_port(2)));
     for (const int n : {0, 1}) std::filesystem::create_directory(folder_of(n));
     certify(certs());
   }

@@ -8,6 +8,7 @@
 #include "tests/daemon/control/tls_pair.hpp"
 #include "tests/support/all_reduce.hpp"
 #include "tests/support/node.hpp"
+#include "tests/support/ports.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -61,11 +62,10 @@ class ClusterTest : public ::testing::Test {
   // Nodes node0, node1, … with `count` members, of which each has two ranks of job "train". They do not start
   // yet.
   void prepare(std::size_t count) {
-    const auto free = control::TcpListener::open({"127.0.0.1", 0});
-    ASSERT_TRUE(free) << free.error().text();
+    const std::uint16_t port = test::free_port(count);
     roster_.cluster = lab_.cluster;
     for (std::size_t n = 0; n < count; ++n)
-      roster_.members.push_back({name(n), {fmt::format("127.0.0.{}", n + 1), free->port()}});
+      roster_.members.push_back({name(n), {fmt::format("127.0.0.{}", n + 1), port}});
     roster_.configuration = {"job train"};
     for (std::size_t n = 0; n < count; ++n) {
       nodes_.push_back(std::make_unique<test::Node>());

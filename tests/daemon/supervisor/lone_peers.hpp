@@ -2,8 +2,10 @@
 #pragma once
 
 #include "daemon/supervisor/peers/peers.hpp"
+#include "tests/support/ports.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,13 +17,12 @@ namespace muster::supervisor {
 
 // Nodes node0, node1, …
 inline Roster plain_roster(std::size_t count) {
-  const auto free = control::TcpListener::open({"127.0.0.1", 0});
-  EXPECT_TRUE(free) << free.error().text();
+  const std::uint16_t port = test::free_port(count);
   Roster roster;
   roster.cluster = "lab-a";
   roster.trust = Roster::Trust::kPlainText;
   for (std::size_t n = 0; n < count; ++n)
-    roster.members.push_back({fmt::format("node{}", n), {fmt::format("127.0.0.{}", n + 1), free->port()}});
+    roster.members.push_back({fmt::format("node{}", n), {fmt::format("127.0.0.{}", n + 1), port}});
   return roster;
 }
 

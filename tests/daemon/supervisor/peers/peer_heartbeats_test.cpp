@@ -4,8 +4,10 @@
 
 #include "daemon/supervisor/peers/peers.hpp"
 #include "tests/daemon/control/tls_pair.hpp"
+#include "tests/support/ports.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -129,12 +131,11 @@ class NodeByHand {
 class Pulses : public ::testing::TestWithParam<Roster::Trust> {
  protected:
   Pulses() {
-    const auto free = control::TcpListener::open({"127.0.0.1", 0});
-    EXPECT_TRUE(free) << free.error().text();
+    const std::uint16_t port = test::free_port(2);
     Roster& roster = options_.roster;
     roster.cluster = lab_.cluster;
     roster.here = "here";
-    roster.members = {{"here", {"127.0.0.1", free->port()}}, {"there", {"127.0.0.2", free->port()}}};
+    roster.members = {{"here", {"127.0.0.1", port}}, {"there", {"127.0.0.2", port}}};
     roster.configuration = {"job train"};
     roster.trust = GetParam();
     roster.load_credentials = [this]() -> Result<Roster::OwnCredentials> {
