@@ -46,18 +46,19 @@ ON_SLOW = ("field", "train", "winds")
 BYTES_PER_SECOND = {GIGABIT: 125e6, SLOW: 12.5e6}
 HALO = 8 * KIB
 BOTH = ["gather", "reduction"]
-CHUNK = MIB  # of an operation: chunk_room.hpp
+CHUNK = MIB  # that a connection's library has at once: chunk_room.hpp
 LOW_WATER = 128 * KIB  # that a socket takes beyond what is on its way
 LOOK_SECONDS = 0.05
 LIMIT_SECONDS = 300
 WORK = {"all": "arithmetic on both nodes", "one": "arithmetic on one node",
         "kernels": "kernels on both nodes"}
 FULL = {"reduce_bytes": 16 * MIB, "rounds": 7, "work": list(WORK),
-        "bulk_bytes": 64 * MIB, "halo_seconds": 2.0, "prefetch": (0, 1, 2), "steps": 20,
+        "bulk_bytes": {GIGABIT: 64 * MIB, SLOW: 8 * MIB}, "halo_seconds": 2.0,
+        "prefetch": (0, 1, 2), "steps": 20,
         "model": {"batch": 192, "context": 64, "layers": 4, "width": 128, "heads": 4},
         "field": ((64, 480, 32, 4, 9), (96, 480, 32, 4, 9), (32, 480, 32, 4, 9)), "winds_steps": 6}
 QUICK = {"reduce_bytes": 256 * KIB, "rounds": 1, "work": ["one"],
-         "bulk_bytes": 8 * MIB, "halo_seconds": 0.05, "prefetch": (1,), "steps": 2,
+         "bulk_bytes": {GIGABIT: 8 * MIB, SLOW: 3 * MIB}, "halo_seconds": 0.05, "prefetch": (1,), "steps": 2,
          "model": {"batch": 4, "context": 16, "layers": 1, "width": 32, "heads": 2},
          "field": ((16, 32, 8, 2, 1),), "winds_steps": 3}
 
@@ -99,6 +100,20 @@ class Sockets(threading.Thread):
         self.join()
 
 
+class CoreOfItsOwn(cluster_of_namespaces.Cluster):
+    """Each node has a core, as nodes have: else the kernel lets one wait for the other's time slices."""
+
+    def core(self, name):
+        return ["taskset", "-c", str(self.names.index(name) % os.cpu_count())]
+
+    def words(self, name):
+        return self.core(name) + super().words(name)
+
+    def ranks(self, words):
+        for rank, (command, environment) in enumerate(super().ranks(words)):
+            yield self.core(self.names[rank // self.devices]) + command, environment
+
+
 class Overlap:
     def __init__(self, options, nodes, folder):
         self.options, self.nodes = options, nodes
@@ -124,10 +139,10 @@ class Overlap:
 
     # ---- programs on the nodes ----
 
-    def cluster(self, network, ranks=1, mesh=None):
+    def cluster(self, network, ranks=1, mesh=None, kind=cluster_of_namespaces.Cluster):
         """With so many ranks on each node."""
-        return cluster_of_namespaces.Cluster(self.turns.new_folder(), BIN, self.nodes.names, network, ranks,
-                                             mesh or f"dp_shard={len(self.nodes.names)}")
+        return kind(self.turns.new_folder(), BIN, self.nodes.names, network, ranks,
+                    mesh or f"dp_shard={len(self.nodes.names)}")
 
     def on_one_node(self, mesh, ranks, words):
         """The JSON of rank 0's last line."""
@@ -171,41 +186,46 @@ class Overlap:
 
     def halo(self, network):
         rows = []
-        for low_water, bulk in ((None, ["gather"]), (LOW_WATER, ["gather"]), (None, BOTH)):
-            self.log(f"{network}: a halo beside {' and '.join(bulk)}")
+        for rate, low_water, bulk in ((GIGABIT, None, ["gather"]), (GIGABIT, LOW_WATER, ["gather"]),
+                                      (GIGABIT, None, BOTH), (SLOW, None, BOTH)):
+            self.log(f"{network}: a halo beside {' and '.join(bulk)} on {rate}")
+            self.limit(rate)
             self.keep_low(low_water)
+            bulk_bytes = self.sizes["bulk_bytes"][rate]
             with self.cluster(network) as cluster:
                 cluster.await_job()
                 sockets = Sockets(self.nodes.names[0])
                 sockets.start()
                 try:
-                    found, _ = self.on_all(cluster, self.halo_words(bulk))
+                    found, _ = self.on_all(cluster, self.halo_words(bulk, bulk_bytes))
                 finally:
                     sockets.stop()
                 groups = json.loads(cluster.muster(
                     "top", "--json", "--once", "--interval", "0.2", "--job", "train", "--endpoint",
                     cluster.socket(self.nodes.names[0])))["groups"]
-            rows.append({"network": network, "bulk": bulk, "low_water": low_water, "halo_bytes": HALO,
-                         "bulk_bytes": self.sizes["bulk_bytes"], **found,
+            rows.append({"network": network, "link": rate, "bulk": bulk, "low_water": low_water,
+                         "halo_bytes": HALO, "bulk_bytes": bulk_bytes, **found,
                          "engine_bytes": max(group["bulk_ahead_bytes"] for group in groups),
                          "socket_bytes": max(sockets.socket_bytes, default=0),
                          "link_bytes": max(sockets.link_bytes, default=0)})
         self.keep_low(None)
+        self.limit(GIGABIT)
         if network == self.options.networks[0]:
             self.log("a halo beside both on one node")
             rows.append({"network": "one node", "bulk": BOTH,
-                         **self.on_one_node("dp_shard=2", 2, self.halo_words(BOTH))})
+                         **self.on_one_node("dp_shard=2", 2,
+                                            self.halo_words(BOTH, self.sizes["bulk_bytes"][GIGABIT]))})
         return rows
 
-    def halo_words(self, bulk):
-        return [RANK, "halo", self.sizes["bulk_bytes"], HALO // 2, self.sizes["halo_seconds"],
+    def halo_words(self, bulk, bulk_bytes):
+        return [RANK, "halo", bulk_bytes, HALO // 2, self.sizes["halo_seconds"],
                 *(["both"] if bulk == BOTH else [])]
 
     def field(self, network):
         rows = []
         for sizes in self.sizes["field"]:
             self.log(f"{network}: layers on {sizes[0]} rows of each node")
-            with self.cluster(network) as cluster:
+            with self.cluster(network, kind=CoreOfItsOwn) as cluster:
                 cluster.await_job()
                 found, _ = self.on_all(cluster, [FIELD, *sizes])
             rows.append({"network": network, "rows": sizes[0], **found})
@@ -291,19 +311,18 @@ def print_reduce(rows):
 
 
 def print_halo(rows):
-    rate = BYTES_PER_SECOND[GIGABIT]
     between = [row for row in rows if "engine_bytes" in row]
     say(f"\na halo of {HALO // KIB} KiB, alone, beside an all-gather, or that and a reduce-scatter, of "
-        f"{between[0]['bulk_bytes'] // MIB} MiB each, and behind these on one lane, on {GIGABIT}; what was "
-        "before it at most, in KiB and in ms of the link")
-    say(f"{'by':<5}{'beside':<8}{'unsent, of a socket':<21}{'alone µs':>9}{'beside ms':>10}{'p99':>7}"
-        f"{'one lane ms':>13}{'engine':>14}{'sockets':>15}{'link':>12}")
+        f"{between[0]['bulk_bytes'] // MIB} MiB each ({SLOW}: {between[-1]['bulk_bytes'] // MIB}), and "
+        "behind these on one lane; what was before it at most, in KiB and in ms of the link")
+    say(f"{'by':<5}{'link':<9}{'beside':<8}{'unsent, of a socket':<21}{'alone µs':>9}"
+        f"{'beside ms':>10}{'p99':>7}{'one lane ms':>13}{'engine':>14}{'sockets':>15}{'link':>12}")
     for row in between:
-        held = [(row[name] / KIB, 1e3 * row[name] / rate)
+        held = [(row[name] / KIB, 1e3 * row[name] / BYTES_PER_SECOND[row["link"]])
                 for name in ("engine_bytes", "socket_bytes", "link_bytes")]
         low_water = f"{row['low_water'] // KIB} KiB" if row["low_water"] else "no limit"
-        say(f"{row['network']:<5}{'both' if row['bulk'] == BOTH else 'gather':<8}{low_water:<21}"
-            f"{row['alone_us']['median']:>9.0f}"
+        say(f"{row['network']:<5}{row['link']:<9}{'both' if row['bulk'] == BOTH else 'gather':<8}"
+            f"{low_water:<21}{row['alone_us']['median']:>9.0f}"
             f"{row['behind_us']['median'] / 1e3:>10.1f}{row['behind_us']['p99'] / 1e3:>7.1f}"
             f"{row['one_lane_us']['median'] / 1e3:>13.1f}"
             + "".join(f"{kib:>{width}.0f} {ms:>5.1f}" for (kib, ms), width in zip(held, (8, 9, 6))))
@@ -313,10 +332,8 @@ def print_halo(rows):
             found = f"{beside['median']:.0f} (p99 {beside['p99']:.0f})" if beside["count"] else "no sample"
             say(f"on one node, µs: alone {row['alone_us']['median']:.0f}, beside both {found}, on one lane "
                 f"{row['one_lane_us']['median']:.0f}")
-    for row in between:
-        chunks = -(-row["engine_bytes"] // CHUNK)
-        say(f"{row['network']}, beside {' and '.join(row['bulk'])}: in the engine it waits for {chunks} "
-            f"chunks of {CHUNK // KIB} KiB at most")
+    most = max(row["engine_bytes"] for row in between)
+    say(f"in the engine it waits for {-(-most // CHUNK)} chunks of {CHUNK // KIB} KiB at most")
 
 
 def print_train(rows):

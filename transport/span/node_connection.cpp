@@ -125,7 +125,7 @@ class NodeConnection::Bulk final : public Transfer {
                                         connection_.name_, bytes, memory_.size())
                               : Status();
     if (sends_) flow_.sending -= memory_.size();
-    if (sends_ && !flow_.urgent) connection_.bulk_sending_ -= memory_.size();
+    if (sends_ && !flow_.urgent) connection_.room_.ended(memory_.size());
     if (is_checked_ && !sends_ && status.ok() && length.ok() && !is_empty) {
       if (connection_.endpoint_ == nullptr)  // its sum will not come any more
         connection_.end(flow_, connection_.status_);
@@ -159,6 +159,7 @@ NodeConnection::NodeConnection(NodeIndex peer, std::string name, const Instant& 
       status_(failure(Code::kPeerLost, "node {} is not connected", name_)),
       sends_(memory),
       bulk_(memory),
+      room_(now, memory),
       sums_(memory) {}
 
 NodeConnection::~NodeConnection() = default;
@@ -262,7 +263,7 @@ void NodeConnection::begin(Bulk bulk) {
   const std::uint32_t pending = ++flow.pending;
   if (begun.sends()) {
     flow.sending += begun.bytes();
-    if (!flow.urgent) bulk_sending_ += begun.bytes();
+    if (!flow.urgent) room_.began(begun.bytes());
   }
   begun.begin();
   if (flow.pending == pending && !begun.begun()) ++waiting_;

@@ -3,6 +3,7 @@
 
 #include "api/base/clock.hpp"
 #include "transport/endpoint/endpoint.hpp"
+#include "transport/span/chunk_room.hpp"
 #include "transport/span/message_sums.hpp"
 #include "transport/span/wire.hpp"
 
@@ -75,9 +76,8 @@ class NodeConnection {
   // connection.
   void send(MessageTag tag, Bytes from, Flow& flow, bool is_checked);
   void receive(MessageTag tag, WritableBytes into, Flow& flow, bool is_checked);
-  // Bytes that the library has and has not sent yet, of flows that are not urgent. A message that is sent now
-  // may go after them.
-  std::size_t bulk_sending() const { return bulk_sending_; }
+  // For flows that are not urgent. A message that is sent now may go after what was given there.
+  ChunkRoom& room() { return room_; }
 
  private:
   class HeadReceive;
@@ -109,7 +109,7 @@ class NodeConnection {
   std::pmr::list<HeadSend> sends_;
   std::size_t waiting_ = 0;  // heads and receives of heads that have not begun
   std::pmr::list<Bulk> bulk_;
-  std::size_t bulk_sending_ = 0;
+  ChunkRoom room_;
   MessageSums sums_;  // of the peer's messages
 };
 

@@ -91,6 +91,7 @@ void SpanOperation::refuse(const Status& why, bool had_agreed) {
   launched_.outcome->fail(why);
   for (std::uint32_t node = 0; node < peers_.count(); ++node) {
     const PeerNodes::Node& peer = peers_[node];
+    if (peer.takes_part) to(node).room().leave(this);
     if (!peer.takes_part || !peer.told) continue;
     const Standing moving = peer.direct ? Standing::kReady : Standing::kMoving;
     to(node).tell(refusal_of(launched_.key, why, had_agreed ? moving : Standing::kOpen));
@@ -149,11 +150,13 @@ std::size_t SpanOperation::drain() {
   return begun + (all ? 1 : 0);
 }
 
-void SpanOperation::send(std::uint32_t node, std::uint64_t number, Bytes elements, Flow& flow) {
+bool SpanOperation::send(std::uint32_t node, std::uint64_t number, Bytes elements, Flow& flow) {
+  if (!flow.urgent && !to(node).room().may_give(this, elements.size())) return false;
   PeerNodes::Node& peer = peers_[node];
-  if (flow.urgent) peer.sent_after(to(node).bulk_sending());
+  if (flow.urgent) peer.sent_after(to(node).room().given());
   peer.sent_bytes += elements.size();
   to(node).send(peer.first_tag + number, elements, flow, moves(node) == Moves::kChecked);
+  return true;
 }
 
 // An empty message comes after its sender's refusal, but may be reported before it.
@@ -174,7 +177,7 @@ std::size_t SpanOperation::tell_peers() {
     set_key(said, launched_.key);
     said.direct = wants_direct(node) ? 1 : 0;
     said.balance = prepared().balance_with(node);
-    if (launched_.is_urgent()) peer.sent_after(to(node).bulk_sending());
+    if (launched_.is_urgent()) peer.sent_after(to(node).room().given());
     said.first_tag = peer.first_tag = to(node).take_tags(std::max<std::uint64_t>(1, prepared().messages()));
     to(node).tell(bytes_of_head(said), goes.bytes);
     peer.sent_bytes += goes.bytes.size();

@@ -17,7 +17,7 @@
 // the operation is not there, or not any more. If the other node's request had come before, that node has had
 // all that it needed, and so it had agreed.
 //
-// Unless its lane is urgent, an operation gives the library one chunk for a node at once (chunk_room.hpp).
+// Operations whose lane is not urgent share the room of a connection (chunk_room.hpp).
 //
 // There are two kinds of operations: RowOperation, for collectives on whose counts all members agree, and
 // PairOperation, for those that agree pair by pair. They know which data moves, and how.
@@ -169,8 +169,9 @@ class SpanOperation {
     Bytes bytes;
   };
   virtual Inline inline_for(std::uint32_t node) const = 0;
-  // Sends the node its message `number`: elements.
-  void send(std::uint32_t node, std::uint64_t number, Bytes elements, Flow& flow);
+  // Sends the node its message `number`: elements. False: the connection has no room yet; the operation waits
+  // there for its turn, and tries again.
+  bool send(std::uint32_t node, std::uint64_t number, Bytes elements, Flow& flow);
   void all_moved() { take(Event::kMoved); }
 
   std::span<const LocalMember> members() const { return launched_.room->members(); }

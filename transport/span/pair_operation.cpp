@@ -154,7 +154,6 @@ class PairOperation final : public SpanOperation {
   struct Progress {                           // between this node and another, or itself
     std::uint64_t next_out = 0, next_in = 0;  // chunks that have not begun
     std::uint64_t next_sent = 0;              // the chunk that is sent next
-    std::uint32_t sent_now = 0;               // chunks that the library has
     std::uint32_t out_in_flight = 0, in_in_flight = 0;
   };
 
@@ -320,7 +319,7 @@ std::size_t PairOperation::go_on(ChunkInFlight& flight) {
   return 0;
 }
 
-// Begins the move of a chunk: in order, two at a time, unless it is urgent.
+// Begins the move of a chunk: in order, as there is room.
 std::size_t PairOperation::begin_move(ChunkInFlight& flight) {
   Progress& each = between_[flight.node];
   if (moves(flight.node) == Moves::kNotYet || (packs_first_ && unpacked_ > 0)) return 0;
@@ -329,12 +328,10 @@ std::size_t PairOperation::begin_move(ChunkInFlight& flight) {
     flight.state = State::kDelivering;
     return 1;
   }
-  const bool in_turn = flight.chunk == each.next_sent && each.sent_now < 2;
-  if (!in_turn && !flight.flow.urgent) return 0;
+  const bool is_message = !stream_of(flight).goes_inline();
+  if (flight.chunk != each.next_sent && !flight.flow.urgent) return 0;
+  if (is_message && !send(flight.node, flight.chunk, {flight.data, flight.bytes}, flight.flow)) return 0;
   ++each.next_sent;
-  ++each.sent_now;
-  if (!stream_of(flight).goes_inline())
-    send(flight.node, flight.chunk, {flight.data, flight.bytes}, flight.flow);
   flight.state = State::kMoving;
   return 1;
 }
@@ -344,7 +341,6 @@ std::size_t PairOperation::end_move(ChunkInFlight& flight) {
   if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
   if (!flight.arrives) {
     --each.out_in_flight;
-    --each.sent_now;
     flight.state = State::kDone;
     return 1;
   }

@@ -84,7 +84,7 @@ class RowOperation final : public SpanOperation {
     State state = State::kPacking;
     std::uint32_t round = 0;
     MessageTag number = 0;   // of this round's messages
-    bool is_sent = false;    // this round was given to the library
+    std::size_t sent = 0;    // of the round's sends, in order: those that the library has got
     bool is_direct = false;  // messages go from and to members
     Flow flow;
     HostTask host_task;
@@ -109,8 +109,13 @@ class RowOperation final : public SpanOperation {
            void (RowOperation::*part)(ChunkInFlight&, std::uint64_t, std::uint64_t));
   void pack(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last);
   void begin_receives(ChunkInFlight& flight);
-  bool may_send(const ChunkInFlight& flight) const;
-  void begin_sends(ChunkInFlight& flight);
+  static void end_round(ChunkInFlight& flight) {
+    ++flight.round;
+    flight.sent = 0;
+    flight.state = State::kReady;
+  }
+  bool leaves_room(const ChunkInFlight& flight, std::uint32_t node, std::size_t bytes) const;
+  std::size_t give(ChunkInFlight& flight);
   bool begin_fold(ChunkInFlight& flight);
   void fold(ChunkInFlight& flight, std::uint64_t first, std::uint64_t last);
   void begin_delivery(ChunkInFlight& flight);
@@ -263,23 +268,19 @@ std::size_t RowOperation::go_on(ChunkInFlight& flight) {
         flight.state = State::kDelivering;
       } else {
         flight.number = plan_.number_of(flight.index, flight.round);
-        flight.is_sent = false;
         begin_receives(flight);
         flight.state = State::kMoving;
       }
       return 1;
     case State::kMoving:
-      if (!flight.is_sent) {
-        if (!may_send(flight)) return 0;
-        begin_sends(flight);
-        return 1;
-      }
-      if (flight.flow.pending > 0 || !ended_well(flight.flow)) return 0;
+      if (const std::size_t given = give(flight)) return given;
+      if (flight.sent < plan_.schedule[flight.round].sends.size() || flight.flow.pending > 0 ||
+          !ended_well(flight.flow))
+        return 0;
       if (begin_fold(flight)) {
         flight.state = State::kFolding;
       } else {
-        ++flight.round;
-        flight.state = State::kReady;
+        end_round(flight);
       }
       return 1;
     case State::kFolding:
@@ -287,8 +288,7 @@ std::size_t RowOperation::go_on(ChunkInFlight& flight) {
       for (const Move& move : plan_.schedule[flight.round].receives)
         for (std::uint32_t slice = move.first; !move.result && slice < move.last; ++slice)
           flight.places[slice].is_folded = true;
-      ++flight.round;
-      flight.state = State::kReady;
+      end_round(flight);
       return 1;
     case State::kDelivering:
       if (!flight.host_task.over()) return 0;
@@ -367,33 +367,38 @@ Bytes RowOperation::sent(const ChunkInFlight& flight, const Move& move) const {
   return {move.result || place.is_folded ? place.result : place.own, bytes};
 }
 
-bool RowOperation::may_send(const ChunkInFlight& flight) const {
-  if (flight.flow.urgent) return true;
-  const auto bytes_to = [&](std::uint32_t node, const ChunkInFlight& of, std::uint32_t round) -> std::size_t {
-    for (const Move& move : plan_.schedule[round].sends)
-      if (move.peer == node) return plan_.bytes_of(*of.chunk, move, plan_.rows_of(prepared().here()));
-    return 0;
-  };
-  return std::ranges::all_of(plan_.schedule[flight.round].sends, [&](const Move& move) {
-    std::pmr::vector<ChunkToNode> chunks(context_.memory);
-    for (const ChunkInFlight& each : in_flight_) {
-      ChunkToNode& chunk = chunks.emplace_back();
-      if (each.flow.sending > 0) chunk.now = bytes_to(move.peer, each, each.round);
-      for (std::uint32_t round = each.round + (each.is_sent ? 1 : 0); round < plan_.schedule.size(); ++round)
-        chunk.later = std::max(chunk.later, bytes_to(move.peer, each, round));
+// Whether the operation's other chunks let this one give the node so many bytes now.
+bool RowOperation::leaves_room(const ChunkInFlight& flight, std::uint32_t node, std::size_t bytes) const {
+  std::pmr::vector<ChunkToNode> chunks(context_.memory);
+  for (const ChunkInFlight& each : in_flight_) {
+    ChunkToNode& chunk = chunks.emplace_back();
+    for (std::uint32_t round = each.round; round < plan_.schedule.size(); ++round) {
+      const auto& sends = plan_.schedule[round].sends;
+      const auto move = std::ranges::find(sends, node, &Move::peer);
+      if (move == sends.end()) continue;
+      const std::size_t of_round = plan_.bytes_of(*each.chunk, *move, plan_.rows_of(prepared().here()));
+      const bool is_given = round == each.round && static_cast<std::size_t>(move - sends.begin()) < each.sent;
+      if (!is_given)
+        chunk.later = std::max(chunk.later, of_round);
+      else if (each.flow.sending > 0)
+        chunk.now = of_round;
     }
-    const std::size_t index = flight.index - in_flight_.front().index;
-    return may_give(chunks, index, bytes_to(move.peer, flight, flight.round));
-  });
+  }
+  return span::may_give(chunks, flight.index - in_flight_.front().index, bytes);
 }
 
-void RowOperation::begin_sends(ChunkInFlight& flight) {
-  flight.is_sent = true;
-  for (const Move& move : plan_.schedule[flight.round].sends) {
+// Gives the library what the chunk sends in its round, move by move, as there is room. Returns how many.
+std::size_t RowOperation::give(ChunkInFlight& flight) {
+  const auto& sends = plan_.schedule[flight.round].sends;
+  const std::size_t before = flight.sent;
+  for (; flight.sent < sends.size(); ++flight.sent) {
+    const Move& move = sends[flight.sent];
     const std::size_t bytes = plan_.bytes_of(*flight.chunk, move, plan_.rows_of(prepared().here()));
     if (bytes == 0 || plan_.goes_inline(flight.round, bytes)) continue;
-    send(move.peer, flight.number, sent(flight, move), flight.flow);
+    if (!flight.flow.urgent && !leaves_room(flight, move.peer, bytes)) break;
+    if (!send(move.peer, flight.number, sent(flight, move), flight.flow)) break;
   }
+  return flight.sent - before;
 }
 
 void RowOperation::begin_receives(ChunkInFlight& flight) {
@@ -434,15 +439,17 @@ void RowOperation::drain_rest(Rest& rest) {
   auto flight = in_flight_.begin();
   for (auto index = next_chunk_ - static_cast<std::uint32_t>(in_flight_.size()); index < plan_.chunks;
        ++index) {
-    std::size_t begun = 0, given = 0;  // rounds whose receives have begun, and that were given to the library
+    std::size_t now = 0, begun = 0,
+                sent = 0;  // its round, rounds whose receives have begun, sends of its round
     if (flight != in_flight_.end()) {
-      begun = flight->round + (flight->state == State::kMoving || flight->state == State::kFolding ? 1 : 0);
-      given = begun - (flight->state == State::kMoving && !flight->is_sent ? 1 : 0);
+      now = flight->round;
+      begun = now + (flight->state == State::kMoving || flight->state == State::kFolding ? 1 : 0);
+      sent = flight->sent;
       ++flight;
     }
     NodeRow::Chunk room(context_.memory);
     const NodeRow::Chunk& chunk = plan_.chunk(index, room);
-    for (std::size_t round = given; round < plan_.schedule.size(); ++round) {
+    for (std::size_t round = now; round < plan_.schedule.size(); ++round) {
       const MessageTag number = plan_.number_of(index, round);
       const auto is_message = [&](std::size_t bytes) {
         return bytes > 0 && !plan_.goes_inline(round, bytes);
@@ -451,7 +458,7 @@ void RowOperation::drain_rest(Rest& rest) {
         if (const std::size_t bytes = plan_.bytes_of(chunk, move, plan_.rows_of(move.peer));
             round >= begun && is_message(bytes))
           rest.receive_unread(move.peer, number, bytes);
-      for (const Move& move : plan_.schedule[round].sends)
+      for (const Move& move : std::span(plan_.schedule[round].sends).subspan(round == now ? sent : 0))
         if (is_message(plan_.bytes_of(chunk, move, plan_.rows_of(prepared().here()))))
           rest.send_empty(move.peer, number);
     }

@@ -197,8 +197,11 @@ Status SetLanes::meet(muster_lane lane, muster_group group) {
   return outcome;
 }
 
+// A lane that stops gives its latest points an outcome while an earlier start still runs.
 Status SetLanes::drain() {
   Status outcome;
+  for (std::size_t i = 0; i < recent_count_; ++i)
+    MUSTER_RETURN_IF_ERROR(wait(recent_[(recent_first_ + i) % kRecentMax], outcome));
   for (const Opened& lane : lanes_)
     if (lane.latest != MUSTER_POINT_NONE) MUSTER_RETURN_IF_ERROR(wait(lane.latest, outcome));
   for (const auto& [lane, latest] : latest_elsewhere_) MUSTER_RETURN_IF_ERROR(wait(latest, outcome));

@@ -198,5 +198,37 @@ TEST(PoolDuty, DoesNotBeginBeforeAllWorkersAreThere) {
   EXPECT_THAT(pool.error().message(), ::testing::HasSubstr("64 worker threads are needed"));
 }
 
+// Goal:   the end of an urgent task is told before the worker goes on with other parts.
+// Method: a worker for which a turn is due in a year only. While it is held, an urgent task and a long one
+//         come. Each part notes how many turns there were.
+TEST(PoolDuty, HasATurnAfterAnUrgentTask) {
+  struct Noted {
+    const Mailroom* progress;
+    mutable std::atomic<std::uint64_t> turns{0};
+    static void run(const void* self, std::uint32_t) {
+      const auto* noted = static_cast<const Noted*>(self);
+      noted->turns.store(noted->progress->turns.load());
+    }
+    Task task() const { return {&run, this, 1}; }
+  };
+  Mailroom progress;
+  PoolOptions options = sleepy(1, &progress);
+  options.spin = std::chrono::hours(24 * 365);
+  Bench bench(options);
+  auto urgent = bench.stream(Priority::kUrgent), bulk = bench.stream(Priority::kLow);
+  Gate gate;
+  Noted first{&progress}, second{&progress};
+  ASSERT_TRUE(enqueue(*bulk, gate.task()).ok());
+  gate.await(1);
+  ASSERT_TRUE(enqueue(*bulk, second.task()).ok());
+  ASSERT_TRUE(enqueue(*urgent, first.task()).ok());
+  gate.open = true;
+  ASSERT_TRUE(bulk->synchronize().ok());
+  EXPECT_EQ(second.turns, first.turns + 1);
+  urgent.reset();
+  bulk.reset();
+  bench.pool.reset();
+}
+
 }  // namespace
 }  // namespace muster::device::host::test

@@ -195,14 +195,7 @@ HaloParts LayerPart::halo() {
 }
 
 void LayerPart::let_go() {
-  for (const muster_plan plan : plans_) {
-    muster_status_t status = MUSTER_ERR_BUSY;
-    for (int turn = 0; status == MUSTER_ERR_BUSY && turn < 5'000; ++turn) {
-      status = muster_plan_destroy(member.session, plan);
-      if (status == MUSTER_ERR_BUSY) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    ok(status);
-  }
+  for (const muster_plan plan : plans_) ok(muster_plan_destroy(member.session, plan));
   plans_.clear();
 }
 
