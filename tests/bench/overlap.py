@@ -126,10 +126,12 @@ class Overlap:
     # ---- the link ----
 
     def limit(self, rate):
-        """So much leaves each node. A burst is longer than a packet as sockets give it, so none is cut."""
+        """So much leaves each node. A burst of the fast link is longer than a packet as sockets give it, so
+        none is cut; on the slow one a halo is no burst."""
+        burst = {GIGABIT: "128kb", SLOW: "16kb"}[rate]
         for name in self.nodes.names:
             run("tc", "-n", name, "qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", rate,
-                "burst", "128kb", "latency", "20ms")
+                "burst", burst, "latency", "20ms")
 
     def keep_low(self, low_water):
         """How many bytes a socket takes that are not on their way yet; None: as many as it likes."""

@@ -35,11 +35,20 @@ OwnedInfo wanted() {
   return hints;
 }
 
+// libfabric reads these once, with the first look for providers. A longer message than a buffer waits for an
+// answer of the peer, which comes behind what the peer sends. By default buffers have 16 KiB, and are more.
+void choose_buffers() {
+  constexpr int kKeep = 0;  // what is set already
+  setenv("FI_OFI_RXM_BUFFER_SIZE", "65536", kKeep);
+  setenv("FI_OFI_RXM_MSG_RX_SIZE", "128", kKeep);
+}
+
 // `provider`: null for any, or for that of FI_PROVIDER. `source`: an address of this node; null: any. Returns
 // libfabric's error; 0: *list has what it found.
 long find(fi_info& hints, const char* provider, const char* source, OwnedInfo* list) {
   if (provider != nullptr) hints.fabric_attr->prov_name = strdup(provider);
   const std::uint64_t flags = source == nullptr ? 0 : FI_SOURCE | FI_NUMERICHOST;
+  choose_buffers();
   fi_info* found = nullptr;
   const long error = fi_getinfo(kApi, source, nullptr, flags, &hints, &found);
   list->reset(found);

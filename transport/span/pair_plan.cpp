@@ -14,7 +14,10 @@ namespace {
 
 constexpr std::size_t kPieceBytes = kChunkBytes / 2;
 constexpr std::size_t kLongBytes = 64 << 10;  // of a segment
-static_assert(kPieceBytes % 8 == 0, "a piece has whole elements");
+// Of faces that do not move from and to members. A library moves longer messages by rendezvous: its answer to
+// a node would wait behind all that this node sends there.
+constexpr std::size_t kPieceOfFacesBytes = (64 << 10) - 64;
+static_assert(kPieceBytes % 8 == 0 && kPieceOfFacesBytes % 8 == 0, "a piece has whole elements");
 
 std::size_t at(std::int32_t member) {
   return static_cast<std::size_t>(member);
@@ -49,15 +52,15 @@ void PairStream::add(std::uint64_t length, std::variant<BlockOfMember, const Fac
   bytes += length;
 }
 
-void PairStream::cut() {
+void PairStream::cut(std::size_t piece_bytes) {
   bool is_open = false;  // the last chunk takes more short segments
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const std::uint64_t begin = segments[i].begin, end = begin + segments[i].bytes;
     if (segments[i].bytes >= kLongBytes) {
-      for (std::uint64_t from = begin; from < end; from += kPieceBytes)
-        chunks.push_back({from, std::min(end, from + kPieceBytes), i, i + 1});
+      for (std::uint64_t from = begin; from < end; from += piece_bytes)
+        chunks.push_back({from, std::min(end, from + piece_bytes), i, i + 1});
       is_open = false;
-    } else if (is_open && end - chunks.back().begin <= kPieceBytes) {
+    } else if (is_open && end - chunks.back().begin <= piece_bytes) {
       chunks.back().end = end;
       chunks.back().last = i + 1;
     } else {
@@ -77,8 +80,8 @@ PairPlan::PairPlan(const Collective& c, const Span& span, std::span<const LocalM
   between.resize(nodes.size());
   has_faces(c.op) ? add_faces(span, members) : add_blocks(c, span, members);
   for (Between& each : between) {
-    each.out.cut();
-    each.in.cut();
+    for (PairStream* const stream : {&each.out, &each.in})
+      stream->cut(has_faces(c.op) && stream->bytes < direct_from ? kPieceOfFacesBytes : kPieceBytes);
     most_chunks = std::max<std::uint64_t>({most_chunks, each.out.chunks.size(), each.in.chunks.size()});
     chunks_out += each.out.chunks.size();
     chunks += each.out.chunks.size() + (&each != &between[here] ? each.in.chunks.size() : 0);

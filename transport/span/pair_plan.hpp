@@ -59,7 +59,7 @@ struct PairStream {
   // Behind the other segments, with a gap only where elements are wider than those before.
   void add(std::uint64_t length, std::variant<BlockOfMember, const Face*> data);
   // Cuts the stream into chunks, once all segments are there.
-  void cut();
+  void cut(std::size_t piece_bytes);
   bool goes_inline() const;  // with the match request
 };
 
