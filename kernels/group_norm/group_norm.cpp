@@ -4,11 +4,14 @@
 #include "kernels/element.hpp"
 #include "kernels/on_host.hpp"
 #include "kernels/row.hpp"
+#include "kernels/wide.hpp"
 
 #include <muster/field_kernels.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 namespace muster::kernels::group_norm {
@@ -37,9 +40,16 @@ constexpr std::array<Operand, 6> kBackwardOperands{{{"dy", Operand::kRead},
                                                     {"dx", Operand::kWrite}}};
 
 constexpr std::int64_t kElementsPerPart = 1 << 16;
+// A part that reads some channels of each point has whole lines: no two parts read the same one.
+constexpr std::int64_t kLineBytes = 64;
+constexpr std::int64_t kBlock = 16;  // channels
+using BlockSums = std::array<double, kBlock>;
 
 struct NormWeightRow;
 struct NormBiasRow;
+struct NormValues;
+struct NormGradients;
+struct NormOutput;
 
 // ---- fields ------------------------------------------------------------------------------------
 
@@ -65,23 +75,70 @@ struct Field {
 template<std::size_t N, class Visit>
 void each_point(const std::array<const Tensor*, N>& tensors, std::int64_t sample, Range rows, Visit visit) {
   const Tensor& shape = *tensors[0];
-  const bool two = shape.dims > 3, three = shape.dims > 4;
-  const std::int64_t columns = two ? shape.size[2] : 1, depth = three ? shape.size[3] : 1;
+  // The last spatial dim is the inner loop; with one such dim, each row is a point.
+  const auto inner = static_cast<std::size_t>(shape.dims - 2);
+  const std::int64_t columns = inner > 2 ? shape.size[2] : 1, run = inner > 1 ? shape.size[inner] : 1;
   std::array<std::int64_t, N> at;
   for (std::int64_t i = rows.begin; i < rows.end; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      for (std::int64_t k = 0; k < depth; ++k) {
-        for (std::size_t t = 0; t < N; ++t) {
-          const auto& stride = tensors[t]->stride;
-          at[t] =
-              sample * stride[0] + i * stride[1] + (two ? j * stride[2] : 0) + (three ? k * stride[3] : 0);
-        }
-        visit(at);
+    for (std::int64_t j = 0; j < columns; ++j) {
+      for (std::size_t t = 0; t < N; ++t) {
+        const auto& stride = tensors[t]->stride;
+        at[t] = sample * stride[0] + i * stride[1] + (inner > 2 ? j * stride[2] : 0);
       }
+      for (std::int64_t k = 0; k < run; ++k) {
+        visit(at);
+        for (std::size_t t = 0; t < N; ++t) at[t] += tensors[t]->stride[inner];
+      }
+    }
 }
 
-std::int64_t channel_stride(const Tensor& t) {
-  return t.stride[static_cast<std::size_t>(t.dims) - 1];
+// Some channels of the points of a field, as floats: in place, or through the thread's row of `Use`.
+template<class Use>
+class Channels {
+ public:
+  Channels(const Tensor& field, Range channels)
+      : field_(field),
+        step_(field.stride[static_cast<std::size_t>(field.dims) - 1]),
+        first_(channels.begin * step_),
+        count_(channels.end - channels.begin),
+        in_place_(field.dtype == MUSTER_F32 && step_ == 1),
+        buffer_(in_place_ ? nullptr : scratch<Use>(count_)) {}
+
+  // `at`: the first channel of the point.
+  const float* values(std::int64_t at) const {
+    return in_place_ ? elements<float>(field_) + at + first_ : read(row(at), buffer_);
+  }
+  float* target(std::int64_t at) const { return in_place_ ? elements<float>(field_) + at + first_ : buffer_; }
+  // Call it once the target is computed.
+  void write_back(std::int64_t at) const {
+    if (!in_place_) write(row(at), Write::kReplace, buffer_);
+  }
+
+ private:
+  Row row(std::int64_t at) const { return {field_, at + first_, step_, count_}; }
+
+  const Tensor& field_;
+  std::int64_t step_, first_, count_;
+  bool in_place_;
+  float* buffer_;
+};
+
+// Calls visit(first, count) for channels in blocks, whose sums stay in registers while it goes over points.
+// `count` is a constant but for the last block.
+template<class Visit>
+void each_block(std::int64_t channels, Visit visit) {
+  std::int64_t first = 0;
+  for (; first + kBlock <= channels; first += kBlock)
+    visit(first, std::integral_constant<std::int64_t, kBlock>());
+  if (first < channels) visit(first, channels - first);
+}
+
+// A number for each channel. The memory stays with the thread.
+template<class Use>
+double* numbers(std::int64_t channels) {
+  thread_local std::vector<double> all;
+  if (static_cast<std::int64_t>(all.size()) < channels) all.resize(static_cast<std::size_t>(channels));
+  return all.data();
 }
 
 // A number of a F64 [.., .., n] operand.
@@ -181,46 +238,90 @@ Status check_backward(const Args& args) {
 
 // ---- statistics --------------------------------------------------------------------------------
 
-std::uint32_t parts_statistics(const Args& args) {
-  const Tensor& statistics = args.tensors[1];
-  return static_cast<std::uint32_t>(statistics.size[0] * statistics.size[1]);
+// Groups of which a part has whole lines.
+std::int64_t groups_per_part(const Tensor& x, std::int64_t groups) {
+  const std::int64_t width = Field(x).channels / groups, bytes = width * element_bytes(x.dtype);
+  return std::clamp<std::int64_t>((kLineBytes + bytes - 1) / bytes, 1, groups);
 }
 
-// Twice over the elements: the deviations are from the mean, so they keep their digits however large it is.
+std::uint32_t parts_statistics(const Args& args) {
+  const Tensor& statistics = args.tensors[1];
+  const std::int64_t groups = statistics.size[1];
+  return static_cast<std::uint32_t>(statistics.size[0]) *
+         parts_of(groups, groups_per_part(args.tensors[0], groups));
+}
+
+struct NormShift;
+struct NormPlain;
+struct NormSquares;
+
+// How many numbers, their mean, and the squared deviations from it.
+struct Moments {
+  double count = 0, mean = 0, squares = 0;
+
+  // Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances",
+  // 1979.
+  void add(const Moments& more) {
+    if (more.count == 0) return;
+    const double delta = more.mean - mean, total = count + more.count;
+    mean += delta * (more.count / total);
+    squares += more.squares + delta * delta * (count * more.count / total);
+    count = total;
+  }
+};
+
+// BlockSums of each channel's distances from its first element, and of their squares: so they keep their
+// digits however large the elements are (Chan, Golub, LeVeque, "Algorithms for computing the sample
+// variance", 1983).
 void run_statistics(const Args& args, std::uint32_t part) {
   const Tensor& x = args.tensors[0];
   const Tensor& statistics = args.tensors[1];
   const Field field(x);
-  const std::int64_t groups = statistics.size[1], sample = part / groups, group = part % groups;
-  const std::int64_t width = field.channels / groups, step = channel_stride(x);
-  const double count = static_cast<double>(field.rows * field.row_points * width);
-  double mean = 0, squares = 0;
-  dispatch_float(x.dtype, [&]<class E>(std::type_identity<E>) {
-    const E* const first = elements<E>(x) + group * width * step;
-    const auto sum_over = [&](auto term) {
-      double sum = 0;
+  const std::int64_t groups = statistics.size[1], width = field.channels / groups;
+  const std::int64_t at_once = groups_per_part(x, groups);
+  const std::uint32_t of_sample = parts_of(groups, at_once);
+  const std::int64_t sample = part / of_sample;
+  const Range range = range_of(groups, at_once, part % of_sample);
+  const std::int64_t count = (range.end - range.begin) * width;
+  const Channels<NormValues> channels(x, {range.begin * width, range.end * width});
+  double* const shift = numbers<NormShift>(count);
+  double* const plain = numbers<NormPlain>(count);
+  double* const squares = numbers<NormSquares>(count);
+  if (field.rows * field.row_points > 0) std::copy_n(channels.values(sample * x.stride[0]), count, shift);
+  wide([&] {
+    each_block(count, [&](std::int64_t first, auto block) {
+      BlockSums from{}, sum{}, square{};
+      std::copy_n(shift + first, block, from.begin());
       each_point<1>({&x}, sample, {0, field.rows}, [&](const auto& at) {
-        double of_point = 0;
-        for (std::int64_t c = 0; c < width; ++c)
-          of_point += term(static_cast<double>(load(first + at[0] + c * step)));
-        sum += of_point;
+        const float* const values = channels.values(at[0]) + first;
+        for (std::int64_t c = 0; c < block; ++c) {
+          const auto i = static_cast<std::size_t>(c);
+          const double distance = static_cast<double>(values[c]) - from[i];
+          sum[i] += distance;
+          square[i] += distance * distance;
+        }
       });
-      return sum;
-    };
-    if (count > 0) mean = sum_over([](double value) { return value; }) / count;
-    squares = sum_over([mean](double value) { return (value - mean) * (value - mean); });
+      std::copy_n(sum.begin(), block, plain + first);
+      std::copy_n(square.begin(), block, squares + first);
+    });
   });
-  number(statistics, sample, group, 0) = count;
-  number(statistics, sample, group, 1) = mean;
-  number(statistics, sample, group, 2) = squares;
+  const auto points = static_cast<double>(field.rows * field.row_points);
+  for (std::int64_t g = range.begin; g < range.end; ++g) {
+    Moments moments;
+    for (std::int64_t c = (g - range.begin) * width; points > 0 && c < (g - range.begin + 1) * width; ++c)
+      moments.add(
+          {points, shift[c] + plain[c] / points, std::max(squares[c] - plain[c] * (plain[c] / points), 0.0)});
+    number(statistics, sample, g, 0) = moments.count;
+    number(statistics, sample, g, 1) = moments.mean;
+    number(statistics, sample, g, 2) = moments.squares;
+  }
 }
 
 std::uint32_t one_part(const Args& /*args*/) {
   return 1;
 }
 
-// In the order of ranks: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
-// sample variances", 1979. An empty shard adds nothing.
+// In the order of ranks. An empty shard adds nothing.
 void run_merge(const Args& args, std::uint32_t /*part*/) {
   const Tensor& all = args.tensors[0];
   const Tensor& merged = args.tensors[1];
@@ -230,18 +331,13 @@ void run_merge(const Args& args, std::uint32_t /*part*/) {
   };
   for (std::int64_t b = 0; b < merged.size[0]; ++b)
     for (std::int64_t g = 0; g < merged.size[1]; ++g) {
-      double count = 0, mean = 0, squares = 0;
-      for (std::int64_t rank = 0; rank < all.size[0]; ++rank) {
-        const double more = of_rank(rank, b, g, 0);
-        if (more == 0) continue;
-        const double delta = of_rank(rank, b, g, 1) - mean, total = count + more;
-        mean += delta * (more / total);
-        squares += of_rank(rank, b, g, 2) + delta * delta * (count * more / total);
-        count = total;
-      }
-      number(merged, b, g, 0) = mean;
-      number(merged, b, g, 1) = 1 / std::sqrt((count > 0 ? squares / count : 0) + args.reals[0]);
-      number(merged, b, g, 2) = count;
+      Moments moments;
+      for (std::int64_t rank = 0; rank < all.size[0]; ++rank)
+        moments.add({of_rank(rank, b, g, 0), of_rank(rank, b, g, 1), of_rank(rank, b, g, 2)});
+      const double variance = moments.count > 0 ? moments.squares / moments.count : 0;
+      number(merged, b, g, 0) = moments.mean;
+      number(merged, b, g, 1) = 1 / std::sqrt(variance + args.reals[0]);
+      number(merged, b, g, 2) = moments.count;
     }
 }
 
@@ -261,6 +357,11 @@ std::uint32_t parts_forward(const Args& args) {
   return Field(args.tensors[0]).parts();
 }
 
+struct NormFactor;
+struct NormOffset;
+struct NormSlope;
+
+// y = (x - mean) rstd weight + bias, as x factor + offset.
 void run_forward(const Args& args, std::uint32_t part) {
   const Tensor& x = args.tensors[0];
   const Tensor& merged = args.tensors[1];
@@ -269,71 +370,100 @@ void run_forward(const Args& args, std::uint32_t part) {
   const FieldRows piece = piece_of(field, part);
   const float* const weight = parameters(args.tensors[2], scratch<NormWeightRow>(field.channels));
   const float* const bias = parameters(args.tensors[3], scratch<NormBiasRow>(field.channels));
-  const std::int64_t width = field.channels / merged.size[1], step = channel_stride(x),
-                     y_step = channel_stride(y);
-  dispatch_float(x.dtype, [&]<class E>(std::type_identity<E>) {
+  double* const factor = numbers<NormFactor>(field.channels);
+  double* const offset = numbers<NormOffset>(field.channels);
+  const std::int64_t width = field.channels / merged.size[1];
+  for (std::int64_t c = 0; c < field.channels; ++c) {
+    const GroupMoments moments = moments_of(merged, piece.sample, c / width);
+    factor[c] = moments.rstd * (weight == nullptr ? 1.0 : static_cast<double>(weight[c]));
+    offset[c] = (bias == nullptr ? 0.0 : static_cast<double>(bias[c])) - moments.mean * factor[c];
+  }
+  const Range all{0, field.channels};
+  const Channels<NormValues> from(x, all);
+  const Channels<NormOutput> to(y, all);
+  wide([&] {
     each_point<2>({&x, &y}, piece.sample, piece.rows, [&](const auto& at) {
-      E* const target = elements<E>(y) + at[1];
-      for (std::int64_t g = 0; g < merged.size[1]; ++g) {
-        const GroupMoments moments = moments_of(merged, piece.sample, g);
-        for (std::int64_t c = g * width; c < (g + 1) * width; ++c) {
-          const double normed =
-              (static_cast<double>(load(elements<E>(x) + at[0] + c * step)) - moments.mean) * moments.rstd;
-          store(target + c * y_step, normed * (weight == nullptr ? 1.0 : static_cast<double>(weight[c])) +
-                                         (bias == nullptr ? 0.0 : static_cast<double>(bias[c])));
-        }
-      }
+      const float* const values = from.values(at[0]);
+      float* const target = to.target(at[1]);
+      for (std::int64_t c = 0; c < field.channels; ++c)
+        target[c] = static_cast<float>(static_cast<double>(values[c]) * factor[c] + offset[c]);
+      to.write_back(at[1]);
     });
   });
 }
 
 std::uint32_t parts_sums(const Args& args) {
-  return static_cast<std::uint32_t>(args.tensors[4].size[1]);
+  const std::int64_t groups = args.tensors[4].size[1];
+  return parts_of(groups, groups_per_part(args.tensors[1], groups));
 }
 
-// A group's channels over all samples.
+struct NormMean;
+struct NormWithX;
+struct NormDweight;
+struct NormDbias;
+
+// Some groups' channels, over all samples.
 void run_sums(const Args& args, std::uint32_t part) {
   const Tensor& dy = args.tensors[0];
   const Tensor& x = args.tensors[1];
   const Tensor& sums = args.tensors[4];
   const Field field(x);
-  const std::int64_t group = part, width = field.channels / sums.size[1], first = group * width;
-  const std::int64_t step = channel_stride(x), dy_step = channel_stride(dy);
+  const std::int64_t groups = sums.size[1], width = field.channels / groups;
+  const Range range = range_of(groups, groups_per_part(x, groups), part);
+  const Range channels{range.begin * width, range.end * width};
+  const std::int64_t count = channels.end - channels.begin;
   const float* const weight = parameters(args.tensors[3], scratch<NormWeightRow>(field.channels));
-  thread_local std::vector<double> by_weight, by_bias;
-  by_weight.assign(static_cast<std::size_t>(width), 0.0);
-  by_bias.assign(static_cast<std::size_t>(width), 0.0);
-  dispatch_float(x.dtype, [&]<class E>(std::type_identity<E>) {
-    for (std::int64_t sample = 0; sample < field.samples; ++sample) {
-      const GroupMoments moments = moments_of(args.tensors[2], sample, group);
-      double plain = 0, with_x = 0;
-      each_point<2>({&x, &dy}, sample, {0, field.rows}, [&](const auto& at) {
-        const E* const gradients = elements<E>(dy) + at[1];
-        for (std::int64_t c = 0; c < width; ++c) {
-          const double gradient = static_cast<double>(load(gradients + (first + c) * dy_step));
-          const double normed =
-              (static_cast<double>(load(elements<E>(x) + at[0] + (first + c) * step)) - moments.mean) *
-              moments.rstd;
-          by_weight[static_cast<std::size_t>(c)] += gradient * normed;
-          by_bias[static_cast<std::size_t>(c)] += gradient;
-          const double weighted =
-              weight == nullptr ? gradient : gradient * static_cast<double>(weight[first + c]);
-          plain += weighted;
-          with_x += weighted * normed;
-        }
+  const Channels<NormValues> values_of(x, channels);
+  const Channels<NormGradients> gradients_of(dy, channels);
+  double* const mean = numbers<NormMean>(count);
+  double* const plain = numbers<NormPlain>(count);
+  double* const with_x = numbers<NormWithX>(count);
+  double* const by_weight = numbers<NormDweight>(count);
+  double* const by_bias = numbers<NormDbias>(count);
+  std::fill_n(by_weight, count, 0.0);
+  std::fill_n(by_bias, count, 0.0);
+  for (std::int64_t sample = 0; sample < field.samples; ++sample) {
+    for (std::int64_t c = 0; c < count; ++c)
+      mean[c] = moments_of(args.tensors[2], sample, range.begin + c / width).mean;
+    wide([&] {
+      each_block(count, [&](std::int64_t first, auto block) {
+        BlockSums from{}, sum{}, product{};
+        std::copy_n(mean + first, block, from.begin());
+        each_point<2>({&x, &dy}, sample, {0, field.rows}, [&](const auto& at) {
+          const float* const values = values_of.values(at[0]) + first;
+          const float* const gradients = gradients_of.values(at[1]) + first;
+          for (std::int64_t c = 0; c < block; ++c) {
+            const auto i = static_cast<std::size_t>(c);
+            const auto gradient = static_cast<double>(gradients[c]);
+            sum[i] += gradient;
+            product[i] += gradient * (static_cast<double>(values[c]) - from[i]);
+          }
+        });
+        std::copy_n(sum.begin(), block, plain + first);
+        std::copy_n(product.begin(), block, with_x + first);
       });
-      number(sums, sample, group, 0) = plain;
-      number(sums, sample, group, 1) = with_x;
+    });
+    for (std::int64_t g = range.begin; g < range.end; ++g) {
+      const double rstd = moments_of(args.tensors[2], sample, g).rstd;
+      double group_plain = 0, group_with_x = 0;
+      for (std::int64_t c = (g - range.begin) * width; c < (g - range.begin + 1) * width; ++c) {
+        const double factor = weight == nullptr ? 1.0 : static_cast<double>(weight[channels.begin + c]);
+        by_weight[c] += with_x[c] * rstd;
+        by_bias[c] += plain[c];
+        group_plain += plain[c] * factor;
+        group_with_x += with_x[c] * rstd * factor;
+      }
+      number(sums, sample, g, 0) = group_plain;
+      number(sums, sample, g, 1) = group_with_x;
     }
-  });
+  }
   const bool add = args.ints[0] != 0;
-  const auto write_out = [&](const Tensor& t, const std::vector<double>& values) {
+  const auto write_out = [&](const Tensor& t, const double* values) {
     if (!t.present()) return;
     dispatch_float(t.dtype, [&]<class E>(std::type_identity<E>) {
-      for (std::int64_t c = 0; c < width; ++c) {
-        E* const element = elements<E>(t) + (first + c) * t.stride[0];
-        store(element,
-              values[static_cast<std::size_t>(c)] + (add ? static_cast<double>(load(element)) : 0.0));
+      for (std::int64_t c = 0; c < count; ++c) {
+        E* const element = elements<E>(t) + (channels.begin + c) * t.stride[0];
+        store(element, values[c] + (add ? static_cast<double>(load(element)) : 0.0));
       }
     });
   };
@@ -345,6 +475,7 @@ std::uint32_t parts_backward(const Args& args) {
   return Field(args.tensors[1]).parts();
 }
 
+// dx = rstd (dy weight - plain/n - (x - mean) rstd with_x/n), as dy factor + x slope + offset.
 void run_backward(const Args& args, std::uint32_t part) {
   const Tensor& dy = args.tensors[0];
   const Tensor& x = args.tensors[1];
@@ -354,24 +485,32 @@ void run_backward(const Args& args, std::uint32_t part) {
   const Field field(x);
   const FieldRows piece = piece_of(field, part);
   const float* const weight = parameters(args.tensors[3], scratch<NormWeightRow>(field.channels));
+  double* const factor = numbers<NormFactor>(field.channels);
+  double* const slope = numbers<NormSlope>(field.channels);
+  double* const offset = numbers<NormOffset>(field.channels);
   const std::int64_t width = field.channels / merged.size[1];
-  dispatch_float(x.dtype, [&]<class E>(std::type_identity<E>) {
+  for (std::int64_t c = 0; c < field.channels; ++c) {
+    const std::int64_t g = c / width;
+    const GroupMoments moments = moments_of(merged, piece.sample, g);
+    const double plain = number(sums, piece.sample, g, 0) / moments.count;
+    const double with_x = number(sums, piece.sample, g, 1) / moments.count;
+    factor[c] = moments.rstd * (weight == nullptr ? 1.0 : static_cast<double>(weight[c]));
+    slope[c] = -moments.rstd * moments.rstd * with_x;
+    offset[c] = -moments.rstd * plain - moments.mean * slope[c];
+  }
+  const Range all{0, field.channels};
+  const Channels<NormValues> values_of(x, all);
+  const Channels<NormGradients> gradients_of(dy, all);
+  const Channels<NormOutput> to(dx, all);
+  wide([&] {
     each_point<3>({&x, &dy, &dx}, piece.sample, piece.rows, [&](const auto& at) {
-      for (std::int64_t g = 0; g < merged.size[1]; ++g) {
-        const GroupMoments moments = moments_of(merged, piece.sample, g);
-        const double plain = number(sums, piece.sample, g, 0) / moments.count;
-        const double with_x = number(sums, piece.sample, g, 1) / moments.count;
-        for (std::int64_t c = g * width; c < (g + 1) * width; ++c) {
-          const double normed =
-              (static_cast<double>(load(elements<E>(x) + at[0] + c * channel_stride(x))) - moments.mean) *
-              moments.rstd;
-          const double gradient =
-              static_cast<double>(load(elements<E>(dy) + at[1] + c * channel_stride(dy))) *
-              (weight == nullptr ? 1.0 : static_cast<double>(weight[c]));
-          store(elements<E>(dx) + at[2] + c * channel_stride(dx),
-                moments.rstd * (gradient - plain - normed * with_x));
-        }
-      }
+      const float* const values = values_of.values(at[0]);
+      const float* const gradients = gradients_of.values(at[1]);
+      float* const target = to.target(at[2]);
+      for (std::int64_t c = 0; c < field.channels; ++c)
+        target[c] = static_cast<float>(static_cast<double>(gradients[c]) * factor[c] +
+                                       static_cast<double>(values[c]) * slope[c] + offset[c]);
+      to.write_back(at[2]);
     });
   });
 }

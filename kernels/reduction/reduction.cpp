@@ -131,12 +131,35 @@ std::uint32_t parts_sum(const Args& args) {
   return Dims(args.tensors[0], args.tensors[1]).parts();
 }
 
+// The sum of `count` elements: of eight sums, each of every eighth element.
+template<class E>
+double sum_of(const E* source, std::int64_t count, std::int64_t step) {
+  constexpr std::int64_t kSums = 8;
+  std::array<double, kSums> sums{};
+  std::int64_t i = 0;
+  for (; step == 1 && i + kSums <= count; i += kSums)
+    for (std::int64_t s = 0; s < kSums; ++s)
+      sums[static_cast<std::size_t>(s)] += static_cast<double>(load(source + i + s));
+  for (; i < count; ++i)
+    sums[static_cast<std::size_t>(i % kSums)] += static_cast<double>(load(source + i * step));
+  double all = 0;
+  for (const double sum : sums) all += sum;
+  return all;
+}
+
 void run_sum(const Args& args, std::uint32_t part) {
   const Tensor& x = args.tensors[0];
   const Tensor& out = args.tensors[1];
   const Dims dims(x, out);
   const Range range = range_of(dims.kept.elements(), dims.kept_per_part(), part);
-  const std::int64_t terms = dims.lost.elements();
+  // Where no dim remains beside them, the last of these dims is summed at once.
+  DimList lost = dims.lost;
+  std::int64_t at_once = 1, step = 0;
+  if (lost.count > 0 && dims.run == 1) {
+    at_once = lost.size[--lost.count];
+    step = lost.wide_stride[lost.count];
+  }
+  const std::int64_t terms = lost.elements();
   thread_local std::vector<double> sums;
   sums.resize(static_cast<std::size_t>(dims.run));
   dispatch<float, Bf16, double>(x.dtype, [&]<class E>(std::type_identity<E>) {
@@ -145,9 +168,9 @@ void run_sum(const Args& args, std::uint32_t part) {
         const auto [from, to] = dims.kept.at(kept);
         std::fill(sums.begin(), sums.end(), 0.0);
         for (std::int64_t term = 0; term < terms; ++term) {
-          const E* const source = elements<E>(x) + from + dims.lost.at(term)[0];
+          const E* const source = elements<E>(x) + from + lost.at(term)[0];
           for (std::int64_t i = 0; i < dims.run; ++i)
-            sums[static_cast<std::size_t>(i)] += static_cast<double>(load(source + i * dims.wide_step));
+            sums[static_cast<std::size_t>(i)] += sum_of(source + i * dims.wide_step, at_once, step);
         }
         O* const target = elements<O>(out) + to;
         for (std::int64_t i = 0; i < dims.run; ++i) {

@@ -77,6 +77,7 @@ Model::Model(Runtime& runtime, const Sharing& sharing, const Options& options, c
       samples_(samples),
       recompute_(options.recompute),
       loss_(runtime) {
+  const std::uint64_t before = runtime_.counter("buffer_bytes");
   muster_halos_options said = MUSTER_HALOS_OPTIONS_INIT;
   said.group = sharing.domain.group;
   said.name = sharing.name;
@@ -106,7 +107,7 @@ Model::Model(Runtime& runtime, const Sharing& sharing, const Options& options, c
     record_input_backward(i);
   }
   record_loss();
-  bytes_ += this->halos().inbox_bytes;
+  bytes_ = runtime_.counter("buffer_bytes") - before;
 }
 
 muster_halos_info Model::halos() const {
@@ -147,7 +148,6 @@ void Model::shape(std::size_t index, const LayerSpec& spec) {
 
 muster_tensor Model::tensor(muster_dtype dtype, const std::vector<std::int64_t>& shape) {
   const std::uint64_t bytes = std::max<std::uint64_t>(1, bytes_of(shape, dtype));  // a rank may have nothing
-  bytes_ += bytes;
   return view_of(runtime_.allocate(bytes), dtype, shape);
 }
 
@@ -157,7 +157,6 @@ muster_tensor Model::tensor_in(Buffer& shared, const std::vector<std::int64_t>& 
     std::uint64_t bytes = 1;
     for (const Layer& each : layers_)
       bytes = std::max(bytes, bytes_of(list_of(each.part->info().results.length), MUSTER_F32));
-    bytes_ += bytes;
     shared = runtime_.allocate(bytes);
   }
   return view_of(shared, MUSTER_F32, shape);

@@ -130,13 +130,13 @@ void expect_as_whole(const CutField& f, const Values& x, double tolerance, Rando
 TEST(GroupNorm, IsThatOfTheWholeField) {
   Random random(31);
   for (const auto& rows : {std::vector<std::int64_t>{9}, {4, 5}, {1, 0, 7, 1}, {0, 9}, {3, 3, 3}})
-    for (const std::int64_t groups : {1, 4})
+    for (const auto& [channels, groups] : {std::pair(12, 1), {12, 4}, {40, 8}, {48, 3}})
       for (const muster_dtype dtype : {MUSTER_F32, MUSTER_BF16})
         for (const Layout layout : kLayouts) {
-          const CutField f(2, rows, 7, 12, groups, dtype, layout);
-          SCOPED_TRACE(testing::PrintToString(rows) + " rows, " + std::to_string(groups) + " groups, " +
-                       layout_name(layout));
-          const std::size_t count = 2 * 9 * 7 * 12;
+          const CutField f(2, rows, 7, channels, groups, dtype, layout);
+          SCOPED_TRACE(testing::PrintToString(rows) + " rows, " + std::to_string(groups) + " groups of " +
+                       std::to_string(channels) + " channels, " + layout_name(layout));
+          const std::size_t count = 2 * 9 * 7 * static_cast<std::size_t>(channels);
           expect_as_whole(f, rounded(dtype, random.uniforms(count, -0.5, 1.5)), 1e-6, random);
         }
   const CutField large(1, {129, 128}, 257, 32, 4, MUSTER_F32, Layout::kDense);

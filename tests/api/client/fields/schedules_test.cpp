@@ -141,10 +141,11 @@ TEST_F(ScheduledFields, ThatDifferAreAnErrorOfAllRanksBeforeTheDeadline) {
   other_window.before = 0;
   other_window.after = 2;
   const Layer other = layer_of("other pads", {9, 4}, other_window, {{3, 3, 3}}, Numbers::kWhole, 63);
+  const Layer moved = layer_of("other lengths", {9, 4}, kSame, {{4, 3, 2}}, Numbers::kWhole, 63);
   const Layer halves = layer_of("other dtype", {9, 4}, kSame, {{3, 3, 3}}, Numbers::kHalves, 63);
   with_ranks(3, [&](Member& member) {
     ok(muster_mesh_deadline(member.session, MUSTER_MESH_JOB, 2'000'000'000));
-    for (const Layer* const differs : {&l, &other, &halves}) {
+    for (const Layer* const differs : {&l, &other, &moved, &halves}) {
       SCOPED_TRACE(differs->text);
       const bool is_other = member.rank == 1;
       const Layer& mine = is_other ? *differs : l;
