@@ -229,8 +229,9 @@ Status validate(const Kernel& kernel, const Args& args) {
   return check_apart(kernel, args);
 }
 
-void make_room(const Kernel& kernel, Args& args) {
+void prepare(const Kernel& kernel, Args& args) {
   if (kernel.has_partials) args.partials.resize(kernel.parts(args));
+  if (kernel.prepare != nullptr) kernel.prepare(args);
 }
 
 }  // namespace muster::kernels

@@ -58,7 +58,8 @@ Status expect_finite(const Subject& s, std::size_t index, const char* name);
 // calls this before it makes a plan.
 Status validate(const Kernel& kernel, const Args& args);
 
-// Makes room in args.partials for a fold. Call it once, on checked args, before the first launch.
-void make_room(const Kernel& kernel, Args& args);
+// Makes room in args.partials for a fold, and what Kernel::prepare makes. Call it once, on checked args,
+// before the first launch.
+void prepare(const Kernel& kernel, Args& args);
 
 }  // namespace muster::kernels

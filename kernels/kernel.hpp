@@ -39,7 +39,7 @@ struct Args {
   std::vector<Tensor> tensors;
   std::vector<std::int64_t> ints;
   std::vector<double> reals;
-  // The result of each part of a reduction, for its fold. make_room() sets the size.
+  // The result of each part of a reduction, for its fold. prepare() sets the size.
   mutable std::vector<double> partials;
 };
 
@@ -64,6 +64,8 @@ struct Operand {
 // has_partials
 //         A reduction. If it has several parts, they write only Args::partials. These are added up in order
 //         after all of them. A single part writes the result itself.
+// prepare
+//         Makes what the first launch on a host would make; null: nothing. Any thread; after `check`.
 struct Kernel {
   // Enqueues a row's work on a stream of one kind of device. `args` live until that work has finished.
   using Launcher = Status (*)(device::Stream& stream, const Kernel& row, const Args& args);
@@ -78,6 +80,7 @@ struct Kernel {
   std::array<Launcher, device::kKinds> launchers{};
   std::int32_t in_place_of = -1;
   bool has_partials = false;
+  void (*prepare)(const Args& args) = nullptr;
 };
 
 }  // namespace muster::kernels

@@ -191,6 +191,31 @@ void run_forward(const Args& args, std::uint32_t number) {
   if (!in_place) write_block(target, Write::kReplace, computed);
 }
 
+// Generates code for each problem once: parts have few different ones.
+class Prepared {
+ public:
+  explicit Prepared(onednn::Pass pass) : pass_(pass) {}
+  void add(const onednn::Convolution& problem) {
+    if (std::ranges::find(seen_, problem) != seen_.end()) return;
+    seen_.push_back(problem);
+    onednn::prepare(problem, pass_);
+  }
+
+ private:
+  const onednn::Pass pass_;
+  std::vector<onednn::Convolution> seen_;
+};
+
+void prepare_forward(const Args& args) {
+  const Geometry g = forward_geometry(args);
+  Prepared prepared(onednn::Pass::kForward);
+  for (std::uint32_t tile = 0; tile < g.tiles(kTileOperations); ++tile) {
+    Geometry::Part part = g.results(g.tile(g.tile_rows(kTileOperations), tile));
+    part.problem.has_bias = args.tensors[2].present();
+    if (!part.empty) prepared.add(part.problem);
+  }
+}
+
 Geometry dgrad_geometry(const Args& args) {
   return Geometry::of(args, args.tensors[2], args.tensors[1], args.tensors[0]);
 }
@@ -217,6 +242,14 @@ void run_dgrad(const Args& args, std::uint32_t number) {
   float* const computed = in_place ? target.address() : scratch<Computed>(target.count());
   onednn::convolve_back(part.problem, gradients, weights_of(args.tensors[1]), computed);
   if (!in_place) write_block(target, how, computed);
+}
+
+void prepare_dgrad(const Args& args) {
+  const Geometry g = dgrad_geometry(args);
+  Prepared prepared(onednn::Pass::kBack);
+  for (std::uint32_t tile = 0; tile < g.tiles(kTileOperations); ++tile)
+    if (const Geometry::Part part = g.items(g.tile(g.tile_rows(kTileOperations), tile)); !part.empty)
+      prepared.add(part.problem);
 }
 
 Geometry wgrad_geometry(const Args& args) {
@@ -257,7 +290,6 @@ void write_sums(const Tensor& t, Range first, Write how, std::span<const double>
   });
 }
 
-// Tiles of all samples in one order, whose weights' gradients are added in double.
 // Whether one window begins before the planes of the source and ends behind them. The library's code for
 // gradients by weights leaves such windows out, in three dims (seen in oneDNN 2.6.3).
 bool hangs_over(const onednn::Convolution& c) {
@@ -268,19 +300,36 @@ bool hangs_over(const onednn::Convolution& c) {
   }
   return false;
 }
-// The source with its pads of the outermost dim, in memory of this thread. The problem has none there then.
-const float* with_pads(onednn::Convolution& c, const float* source) {
+// The problem whose source has the pads of the outermost dim in it; and that source, in memory of this
+// thread.
+onednn::Convolution padded(onednn::Convolution c) {
+  c.source[0] += c.before[0] + c.after[0];
+  c.before[0] = c.after[0] = 0;
+  return c;
+}
+const float* with_pads(const onednn::Convolution& c, const float* source) {
   std::int64_t plane = c.channels;
   for (std::size_t d = 1; d < c.dims; ++d) plane *= c.source[d];
-  const std::int64_t planes = c.before[0] + c.source[0] + c.after[0];
-  float* const padded = scratch<PaddedSource>(planes * plane);
-  std::fill_n(padded, planes * plane, 0.0F);
-  std::copy_n(source, c.source[0] * plane, padded + c.before[0] * plane);
-  c.source[0] = planes;
-  c.before[0] = c.after[0] = 0;
-  return padded;
+  const std::int64_t planes = padded(c).source[0];
+  float* const made = scratch<PaddedSource>(planes * plane);
+  std::fill_n(made, planes * plane, 0.0F);
+  std::copy_n(source, c.source[0] * plane, made + c.before[0] * plane);
+  return made;
 }
 
+void prepare_wgrad(const Args& args) {
+  const Geometry g = wgrad_geometry(args);
+  Prepared prepared(onednn::Pass::kWeigh);
+  for (std::uint32_t number = 0; number < parts_wgrad(args); ++number)
+    for (std::uint32_t tile = 0; tile < g.tiles(kWeightTileOperations); ++tile) {
+      Geometry::Part part = g.results(g.tile(g.tile_rows(kWeightTileOperations), tile));
+      const Range outputs = range_of(g.outputs, outputs_per_part(g), number);
+      part.problem.outputs = outputs.end - outputs.begin;
+      if (!part.empty) prepared.add(hangs_over(part.problem) ? padded(part.problem) : part.problem);
+    }
+}
+
+// Tiles of all samples in one order, whose weights' gradients are added in double.
 void run_wgrad(const Args& args, std::uint32_t number) {
   const Geometry g = wgrad_geometry(args);
   const Range outputs = range_of(g.outputs, outputs_per_part(g), number);
@@ -304,7 +353,10 @@ void run_wgrad(const Args& args, std::uint32_t number) {
       if (part.empty) continue;
       part.problem.outputs = outputs.end - outputs.begin;
       const float* source = read_block<SourceBlock>(source_block(g, args.tensors[1], sample, part.source));
-      if (hangs_over(part.problem)) source = with_pads(part.problem, source);
+      if (hangs_over(part.problem)) {
+        source = with_pads(part.problem, source);
+        part.problem = padded(part.problem);
+      }
       const float* const gradients =
           read_block<ResultBlock>(result_block(g, args.tensors[0], sample, part.result, outputs));
       float* const computed = scratch<Computed>(static_cast<std::int64_t>(count));
@@ -321,11 +373,11 @@ void run_wgrad(const Args& args, std::uint32_t number) {
 std::span<const Kernel> rows() {
   static constexpr std::array<Kernel, 3> kRows{{
       {MUSTER_KERNEL_CONVOLUTION_FORWARD, "convolution_forward", kForwardOperands, Geometry::kIntsEnd, 0,
-       check_forward, parts_forward, launchers(on_host<run_forward>)},
+       check_forward, parts_forward, launchers(on_host<run_forward>), -1, false, prepare_forward},
       {MUSTER_KERNEL_CONVOLUTION_DGRAD, "convolution_dgrad", kDgradOperands, Geometry::kIntsEnd, 0,
-       check_dgrad, parts_dgrad, launchers(on_host<run_dgrad>)},
+       check_dgrad, parts_dgrad, launchers(on_host<run_dgrad>), -1, false, prepare_dgrad},
       {MUSTER_KERNEL_CONVOLUTION_WGRAD, "convolution_wgrad", kWgradOperands, Geometry::kIntsEnd, 0,
-       check_wgrad, parts_wgrad, launchers(on_host<run_wgrad>)},
+       check_wgrad, parts_wgrad, launchers(on_host<run_wgrad>), -1, false, prepare_wgrad},
   }};
   return kRows;
 }

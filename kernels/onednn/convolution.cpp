@@ -15,8 +15,6 @@ namespace {
 // Problems that a thread remembers: a U-Net has some ten layers, each with interior and boundaries.
 constexpr std::size_t kRememberedMax = 256;
 
-enum class Pass : std::uint8_t { kForward, kBack, kWeigh };
-
 struct Strided {
   dnnl_dims_t sizes{};
   dnnl_dims_t strides{};
@@ -207,6 +205,11 @@ void use_weights(GeneratedConvolution& g, ConvolutionCache& cache, const float* 
 }
 
 }  // namespace
+
+// The library keeps the code of the primitives that were made last.
+void prepare(const Convolution& c, Pass pass) {
+  static_cast<void>(GeneratedConvolution(c, pass));
+}
 
 void convolve(const Convolution& c, const float* source, const float* weights, const float* bias,
               float* result) {

@@ -29,7 +29,14 @@ struct Convolution {
   friend bool operator==(const Convolution&, const Convolution&) = default;
 };
 
-// Each replaces its last argument. A thread keeps the primitives that it used last, and its work memory.
+enum class Pass : std::uint8_t { kForward, kBack, kWeigh };
+
+// Generates the problem's code, which all threads of the process share, so that no launch waits for that. Any
+// thread.
+void prepare(const Convolution& c, Pass pass);
+
+// convolve is the pass kForward, and so on. Each replaces its last argument. A thread keeps the primitives
+// that it used last, and its work memory.
 void convolve(const Convolution& c, const float* source, const float* weights, const float* bias,
               float* result);
 void convolve_back(const Convolution& c, const float* gradients, const float* weights,

@@ -85,7 +85,7 @@ class Model {
   const muster_tensor& result() const { return layers_.back().sums_up; }  // as truth(); loss() overwrites it
   const muster_tensor& mean_loss() const { return mean_loss_; }           // F32 [1]
   muster_point loss_ready() const { return loss_.point(loss_reduced_); }
-  // Of activations and gradients, as the arena counts them, and of the set's own from its first start on.
+  // Activations and gradients, as the arena counts them, and what the set has from its first start on.
   std::uint64_t bytes() const { return bytes_ + halos().inbox_bytes; }
   muster_halos_info halos() const;
 

@@ -245,7 +245,7 @@ Result<std::unique_ptr<scheduler::Plan>> resolve_kernel(const Scope& scope, cons
   work.args.ints.assign(kernel.ints, kernel.ints + kernel.int_count);
   work.args.reals.assign(kernel.reals, kernel.reals + kernel.real_count);
   MUSTER_RETURN_IF_ERROR(kernels::validate(*row, work.args));
-  kernels::make_room(*row, work.args);
+  kernels::prepare(*row, work.args);
   plan->work = std::move(work);
   return plan;
 }

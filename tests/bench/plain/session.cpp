@@ -239,7 +239,7 @@ muster_status_t muster_plan_kernel(muster_session* session, const muster_kernel*
   made.args.reals.assign(kernel->reals, kernel->reals + kernel->real_count);
   if (const muster::Status status = kernels::validate(*made.kernel, made.args); !status.ok())
     return refuse(status.code(), status.message());
-  kernels::make_room(*made.kernel, made.args);
+  kernels::prepare(*made.kernel, made.args);
   session->plans.push_back(std::move(made));
   *plan = session->plans.size();
   return MUSTER_OK;

@@ -1,5 +1,6 @@
 #include "kernels/convolution/convolution.hpp"
 
+#include "kernels/check.hpp"
 #include "kernels/convolution/geometry.hpp"
 #include "tests/kernels/families/tensor_fixture.hpp"
 #include "tests/kernels/families/twin/convolution.hpp"
@@ -8,10 +9,12 @@
 #include <muster/field_kernels.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <dnnl.h>
 #include <gtest/gtest.h>
 
 namespace muster::kernels::test {
@@ -373,6 +376,52 @@ TEST(Convolution, GivesTheBitsOfOneRankHoweverRowsAreCut) {
         EXPECT_EQ(field.back(own), part_of(dx, 1, field.sizes.items, c.channels, own)) << begin;
       }
   }
+}
+
+// Goal:   what is prepared with a plan generates no code at its first launch; what is not does.
+// Method: the library says of each primitive that is made whether it had its code.
+TEST(Convolution, GeneratesNoCodeOnceItIsPrepared) {
+  const auto said_by = [](const Kernel& kernel, const Args& args) {
+    dnnl_set_verbose(2);
+    testing::internal::CaptureStdout();
+    run(kernel, args);
+    std::fflush(stdout);
+    std::string said = testing::internal::GetCapturedStdout();
+    dnnl_set_verbose(0);
+    return said;
+  };
+  std::size_t generated = 0, launched = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    Drawn d(seed + 2'000'000);
+    const ConvolutionSizes& s = d.sizes;
+    SCOPED_TRACE(fmt::format("seed {}: {}", seed, text_of(s)));
+    const Extents items = whole(s.items), results = whole(d.results);
+    Shape w_shape{s.outputs};
+    w_shape.insert(w_shape.end(), s.kernel.begin(), s.kernel.end());
+    w_shape.push_back(s.channels / s.groups);
+    OwnedTensor x(MUSTER_F32, shape_of(s.samples, items, s.channels));
+    OwnedTensor y(MUSTER_F32, shape_of(s.samples, results, s.outputs)), w(MUSTER_F32, w_shape);
+    const Tensor none{};
+    const std::pair<std::int32_t, Args> all[] = {
+        {MUSTER_KERNEL_CONVOLUTION_FORWARD,
+         args_with({x.view(), w.view(), none, y.view()}, ints_of(s, items, results, results))},
+        {MUSTER_KERNEL_CONVOLUTION_DGRAD,
+         args_with({y.view(), w.view(), x.view()}, ints_of(s, items, results, items))},
+        {MUSTER_KERNEL_CONVOLUTION_WGRAD,
+         args_with({y.view(), x.view(), w.view(), none}, ints_of(s, items, results, results))}};
+    for (auto [op, args] : all) {
+      if (seed % 4 != 0) prepare(row(op), args);
+      Kernel bare = row(op);
+      bare.prepare = nullptr;
+      const std::string said = said_by(bare, args);
+      const bool generates = said.find("create:cache_miss,cpu,convolution") != std::string::npos;
+      if (seed % 4 != 0) EXPECT_FALSE(generates) << said;
+      generated += generates ? 1 : 0;
+      launched += said.find("exec,cpu,convolution") != std::string::npos ? 1 : 0;
+    }
+  }
+  EXPECT_GT(generated, 10u);
+  EXPECT_GT(launched, 60u);
 }
 
 TEST(Convolution, RefusesByName) {

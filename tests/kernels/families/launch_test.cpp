@@ -58,7 +58,7 @@ TEST_F(Launch, FoldsTheSumsOfAllPartsInStreamOrder) {
   const Args fill = args_of({x.view()}, {}, {3.0});
   const Args fill_again = args_of({x.view()}, {}, {5.0});
   Args sum = args_of({x.view(), out.view()}, {0}, {1.0});
-  make_room(*find(MUSTER_KERNEL_SUM), sum);
+  prepare(*find(MUSTER_KERNEL_SUM), sum);
   const Args copy = args_of({out.view(), twice.view()});
   ASSERT_TRUE(launch(**stream_, *find(MUSTER_KERNEL_FILL), fill).ok());
   ASSERT_TRUE(launch(**stream_, *find(MUSTER_KERNEL_SUM), sum).ok());

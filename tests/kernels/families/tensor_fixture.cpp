@@ -97,7 +97,7 @@ void run_on_two_threads(const device::host::Task& task, const Order& order) {
 
 template<class Runner>
 void run_parts(const Kernel& kernel, Args args, const Order& order, Runner runner) {
-  make_room(kernel, args);
+  prepare(kernel, args);
   KeptTasks stream;
   const Status launched = kernel.launchers[static_cast<std::size_t>(stream.kind())](stream, kernel, args);
   MUSTER_ASSERT(launched.ok() && stream.tasks.size() <= 2);

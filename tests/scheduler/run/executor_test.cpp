@@ -66,7 +66,7 @@ TEST(Executor, HasRoomForWhatTheGraphLaunchesOverManyLivesOfARank) {
   args.ints = {0};
   args.reals = {1.0};
   ASSERT_TRUE(kernels::validate(*sum, args).ok());
-  kernels::make_room(*sum, args);
+  kernels::prepare(*sum, args);
   ASSERT_GT(args.partials.size(), 1u);
   Plan plan{KernelWork{sum, args}, SessionId(), 0, 0, {}};
   const Rank rank(0);
