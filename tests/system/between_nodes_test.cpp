@@ -354,8 +354,9 @@ TEST_P(BetweenNodes, TakeBackANodeWhoseEngineDied) {
         while (heard < 4) std::this_thread::sleep_for(std::chrono::milliseconds(1));
         static_cast<void>(muster_close(session));
         EXPECT_TRUE(until([&] {  // the daemon may not know yet that the engine is dead
-          return job_at(1) == "ready" && job(1).at("engine_pid") != engine && waiting(0).empty() &&
-                 waiting(2).empty();
+          const Json there = job(1);
+          return !there.is_null() && there.at("state") == "ready" && there.at("engine_pid") != engine &&
+                 waiting(0).empty() && waiting(2).empty();
         })) << waiting(0)
             << waiting(2);
         session = rank_of(rank);

@@ -99,7 +99,7 @@ MUTANTS = [
            "receives of a failed operation stay behind, and take a later one's bytes",
            ["span_operation_test PeerAnswers*"]),
     Mutant("windows_over_both_ends", "kernels/convolution/convolution.cpp",
-           "if («hangs_over(part.problem)») source",
+           "if («hangs_over(part.problem)») {",
            "false",
            "gradients by weights miss the planes whose window hangs over both ends of a small field",
            ["convolved_fields_test"]),
