@@ -40,7 +40,7 @@ constexpr std::array<Operand, 6> kBackwardOperands{{{"dy", Operand::kRead},
                                                     {"dx", Operand::kWrite}}};
 
 constexpr std::int64_t kElementsPerPart = 1 << 16;
-// A part that reads some channels of each point has whole lines: no two parts read the same one.
+// A part that reads some channels of each point reads at least a line of memory there.
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kBlock = 16;  // channels
 using BlockSums = std::array<double, kBlock>;
@@ -270,9 +270,8 @@ struct Moments {
   }
 };
 
-// BlockSums of each channel's distances from its first element, and of their squares: so they keep their
-// digits however large the elements are (Chan, Golub, LeVeque, "Algorithms for computing the sample
-// variance", 1983).
+// Sums a channel's distances from its first element, and their squares: these keep their digits however large
+// the elements are. Chan, Golub, LeVeque, "Algorithms for computing the sample variance", 1983.
 void run_statistics(const Args& args, std::uint32_t part) {
   const Tensor& x = args.tensors[0];
   const Tensor& statistics = args.tensors[1];
@@ -283,17 +282,18 @@ void run_statistics(const Args& args, std::uint32_t part) {
   const std::int64_t sample = part / of_sample;
   const Range range = range_of(groups, at_once, part % of_sample);
   const std::int64_t count = (range.end - range.begin) * width;
-  const Channels<NormValues> channels(x, {range.begin * width, range.end * width});
   double* const shift = numbers<NormShift>(count);
   double* const plain = numbers<NormPlain>(count);
   double* const squares = numbers<NormSquares>(count);
-  if (field.rows * field.row_points > 0) std::copy_n(channels.values(sample * x.stride[0]), count, shift);
+  const bool is_empty = field.rows * field.row_points == 0;
   wide([&] {
     each_block(count, [&](std::int64_t first, auto block) {
+      const std::int64_t begin = range.begin * width + first;
+      const Channels<NormValues> channels(x, {begin, begin + block});
       BlockSums from{}, sum{}, square{};
-      std::copy_n(shift + first, block, from.begin());
+      if (!is_empty) std::copy_n(channels.values(sample * x.stride[0]), block, from.begin());
       each_point<1>({&x}, sample, {0, field.rows}, [&](const auto& at) {
-        const float* const values = channels.values(at[0]) + first;
+        const float* const values = channels.values(at[0]);
         for (std::int64_t c = 0; c < block; ++c) {
           const auto i = static_cast<std::size_t>(c);
           const double distance = static_cast<double>(values[c]) - from[i];
@@ -301,6 +301,7 @@ void run_statistics(const Args& args, std::uint32_t part) {
           square[i] += distance * distance;
         }
       });
+      std::copy_n(from.begin(), block, shift + first);
       std::copy_n(sum.begin(), block, plain + first);
       std::copy_n(square.begin(), block, squares + first);
     });
@@ -357,11 +358,12 @@ std::uint32_t parts_forward(const Args& args) {
   return Field(args.tensors[0]).parts();
 }
 
+struct NormMean;
 struct NormFactor;
 struct NormOffset;
 struct NormSlope;
 
-// y = (x - mean) rstd weight + bias, as x factor + offset.
+// y = (x - mean) factor + offset, of rstd weight and bias.
 void run_forward(const Args& args, std::uint32_t part) {
   const Tensor& x = args.tensors[0];
   const Tensor& merged = args.tensors[1];
@@ -372,11 +374,13 @@ void run_forward(const Args& args, std::uint32_t part) {
   const float* const bias = parameters(args.tensors[3], scratch<NormBiasRow>(field.channels));
   double* const factor = numbers<NormFactor>(field.channels);
   double* const offset = numbers<NormOffset>(field.channels);
+  double* const mean = numbers<NormMean>(field.channels);
   const std::int64_t width = field.channels / merged.size[1];
   for (std::int64_t c = 0; c < field.channels; ++c) {
     const GroupMoments moments = moments_of(merged, piece.sample, c / width);
+    mean[c] = moments.mean;
     factor[c] = moments.rstd * (weight == nullptr ? 1.0 : static_cast<double>(weight[c]));
-    offset[c] = (bias == nullptr ? 0.0 : static_cast<double>(bias[c])) - moments.mean * factor[c];
+    offset[c] = bias == nullptr ? 0.0 : static_cast<double>(bias[c]);
   }
   const Range all{0, field.channels};
   const Channels<NormValues> from(x, all);
@@ -386,7 +390,7 @@ void run_forward(const Args& args, std::uint32_t part) {
       const float* const values = from.values(at[0]);
       float* const target = to.target(at[1]);
       for (std::int64_t c = 0; c < field.channels; ++c)
-        target[c] = static_cast<float>(static_cast<double>(values[c]) * factor[c] + offset[c]);
+        target[c] = static_cast<float>((static_cast<double>(values[c]) - mean[c]) * factor[c] + offset[c]);
       to.write_back(at[1]);
     });
   });
@@ -397,7 +401,6 @@ std::uint32_t parts_sums(const Args& args) {
   return parts_of(groups, groups_per_part(args.tensors[1], groups));
 }
 
-struct NormMean;
 struct NormWithX;
 struct NormDweight;
 struct NormDbias;
@@ -413,8 +416,6 @@ void run_sums(const Args& args, std::uint32_t part) {
   const Range channels{range.begin * width, range.end * width};
   const std::int64_t count = channels.end - channels.begin;
   const float* const weight = parameters(args.tensors[3], scratch<NormWeightRow>(field.channels));
-  const Channels<NormValues> values_of(x, channels);
-  const Channels<NormGradients> gradients_of(dy, channels);
   double* const mean = numbers<NormMean>(count);
   double* const plain = numbers<NormPlain>(count);
   double* const with_x = numbers<NormWithX>(count);
@@ -427,11 +428,14 @@ void run_sums(const Args& args, std::uint32_t part) {
       mean[c] = moments_of(args.tensors[2], sample, range.begin + c / width).mean;
     wide([&] {
       each_block(count, [&](std::int64_t first, auto block) {
+        const Range some{channels.begin + first, channels.begin + first + block};
+        const Channels<NormValues> values_of(x, some);
+        const Channels<NormGradients> gradients_of(dy, some);
         BlockSums from{}, sum{}, product{};
         std::copy_n(mean + first, block, from.begin());
         each_point<2>({&x, &dy}, sample, {0, field.rows}, [&](const auto& at) {
-          const float* const values = values_of.values(at[0]) + first;
-          const float* const gradients = gradients_of.values(at[1]) + first;
+          const float* const values = values_of.values(at[0]);
+          const float* const gradients = gradients_of.values(at[1]);
           for (std::int64_t c = 0; c < block; ++c) {
             const auto i = static_cast<std::size_t>(c);
             const auto gradient = static_cast<double>(gradients[c]);
@@ -475,7 +479,7 @@ std::uint32_t parts_backward(const Args& args) {
   return Field(args.tensors[1]).parts();
 }
 
-// dx = rstd (dy weight - plain/n - (x - mean) rstd with_x/n), as dy factor + x slope + offset.
+// dx = rstd (dy weight - plain/n - (x - mean) rstd with_x/n), as dy factor + (x - mean) slope + offset.
 void run_backward(const Args& args, std::uint32_t part) {
   const Tensor& dy = args.tensors[0];
   const Tensor& x = args.tensors[1];
@@ -488,15 +492,17 @@ void run_backward(const Args& args, std::uint32_t part) {
   double* const factor = numbers<NormFactor>(field.channels);
   double* const slope = numbers<NormSlope>(field.channels);
   double* const offset = numbers<NormOffset>(field.channels);
+  double* const mean = numbers<NormMean>(field.channels);
   const std::int64_t width = field.channels / merged.size[1];
   for (std::int64_t c = 0; c < field.channels; ++c) {
     const std::int64_t g = c / width;
     const GroupMoments moments = moments_of(merged, piece.sample, g);
+    mean[c] = moments.mean;
     const double plain = number(sums, piece.sample, g, 0) / moments.count;
     const double with_x = number(sums, piece.sample, g, 1) / moments.count;
     factor[c] = moments.rstd * (weight == nullptr ? 1.0 : static_cast<double>(weight[c]));
     slope[c] = -moments.rstd * moments.rstd * with_x;
-    offset[c] = -moments.rstd * plain - moments.mean * slope[c];
+    offset[c] = -moments.rstd * plain;
   }
   const Range all{0, field.channels};
   const Channels<NormValues> values_of(x, all);
@@ -509,7 +515,7 @@ void run_backward(const Args& args, std::uint32_t part) {
       float* const target = to.target(at[2]);
       for (std::int64_t c = 0; c < field.channels; ++c)
         target[c] = static_cast<float>(static_cast<double>(gradients[c]) * factor[c] +
-                                       static_cast<double>(values[c]) * slope[c] + offset[c]);
+                                       (static_cast<double>(values[c]) - mean[c]) * slope[c] + offset[c]);
       to.write_back(at[2]);
     });
   });

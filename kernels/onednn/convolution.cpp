@@ -206,8 +206,10 @@ void use_weights(GeneratedConvolution& g, ConvolutionCache& cache, const float* 
 
 }  // namespace
 
-// The library keeps the code of the primitives that were made last.
+// The library keeps the code of the primitives that were made last, by the number of the thread's threads
+// too.
 void prepare(const Convolution& c, Pass pass) {
+  stay_on_this_thread();
   static_cast<void>(GeneratedConvolution(c, pass));
 }
 

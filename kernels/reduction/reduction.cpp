@@ -155,7 +155,8 @@ void run_sum(const Args& args, std::uint32_t part) {
   // Where no dim remains beside them, the last of these dims is summed at once.
   DimList lost = dims.lost;
   std::int64_t at_once = 1, step = 0;
-  if (lost.count > 0 && dims.run == 1) {
+  const bool is_run = lost.count > 0 && dims.run == 1;
+  if (is_run) {
     at_once = lost.size[--lost.count];
     step = lost.wide_stride[lost.count];
   }
@@ -169,8 +170,12 @@ void run_sum(const Args& args, std::uint32_t part) {
         std::fill(sums.begin(), sums.end(), 0.0);
         for (std::int64_t term = 0; term < terms; ++term) {
           const E* const source = elements<E>(x) + from + lost.at(term)[0];
+          if (is_run) {
+            sums[0] += sum_of(source, at_once, step);
+            continue;
+          }
           for (std::int64_t i = 0; i < dims.run; ++i)
-            sums[static_cast<std::size_t>(i)] += sum_of(source + i * dims.wide_step, at_once, step);
+            sums[static_cast<std::size_t>(i)] += static_cast<double>(load(source + i * dims.wide_step));
         }
         O* const target = elements<O>(out) + to;
         for (std::int64_t i = 0; i < dims.run; ++i) {

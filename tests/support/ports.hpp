@@ -7,13 +7,14 @@
 #include <cstdint>
 #include <fstream>
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 namespace muster::test {
 
 // A port that nobody listens at on 127.0.0.1 … 127.0.0.`nodes`. It is below the ports that the kernel gives
-// to whoever asks for any: the network library of a test beside this one could get one of those before the
-// nodes listen. Each process begins its search at a place of its own.
+// to whoever asks for any, unless these begin low: the network library of a test beside this one could get
+// one of those before the nodes listen. Each process begins its search at a place of its own.
 inline std::uint16_t free_port(std::size_t nodes) {
   constexpr unsigned kAtLeast = 10000, kOfProcess = 64, kTries = 4096;
   static unsigned tried = 0;

@@ -24,7 +24,7 @@ struct ChunkToNode {
 };
 
 // Whether chunk `index` of an operation may give the library its next `bytes`, as far as its other chunks are
-// concerned. The first chunk always may, so nodes never wait for each other in a circle: the first chunk that
+// concerned. The first chunk always may, so no operation makes nodes wait in a circle: the first chunk that
 // some node has not ended is the first on each such node. So a later chunk leaves room for whatever an
 // earlier one has yet to give.
 inline bool may_give(std::span<const ChunkToNode> chunks, std::size_t index, std::size_t bytes) {

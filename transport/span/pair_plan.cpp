@@ -14,8 +14,9 @@ namespace {
 
 constexpr std::size_t kPieceBytes = kChunkBytes / 2;
 constexpr std::size_t kLongBytes = 64 << 10;  // of a segment
-// Of faces that do not move from and to members. A library moves longer messages by rendezvous: its answer to
-// a node would wait behind all that this node sends there.
+// A short stream of faces has shorter pieces. A library moves longer ones by rendezvous: its answer to a node
+// would wait behind all that this node sends there.
+constexpr std::size_t kShortFacesBytes = 256 << 10;
 constexpr std::size_t kPieceOfFacesBytes = (64 << 10) - 64;
 static_assert(kPieceBytes % 8 == 0 && kPieceOfFacesBytes % 8 == 0, "a piece has whole elements");
 
@@ -56,7 +57,7 @@ void PairStream::cut(std::size_t piece_bytes) {
   bool is_open = false;  // the last chunk takes more short segments
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const std::uint64_t begin = segments[i].begin, end = begin + segments[i].bytes;
-    if (segments[i].bytes >= kLongBytes) {
+    if (segments[i].bytes >= std::min(kLongBytes, piece_bytes)) {
       for (std::uint64_t from = begin; from < end; from += piece_bytes)
         chunks.push_back({from, std::min(end, from + piece_bytes), i, i + 1});
       is_open = false;
@@ -81,7 +82,7 @@ PairPlan::PairPlan(const Collective& c, const Span& span, std::span<const LocalM
   has_faces(c.op) ? add_faces(span, members) : add_blocks(c, span, members);
   for (Between& each : between) {
     for (PairStream* const stream : {&each.out, &each.in})
-      stream->cut(has_faces(c.op) && stream->bytes < direct_from ? kPieceOfFacesBytes : kPieceBytes);
+      stream->cut(has_faces(c.op) && stream->bytes < kShortFacesBytes ? kPieceOfFacesBytes : kPieceBytes);
     most_chunks = std::max<std::uint64_t>({most_chunks, each.out.chunks.size(), each.in.chunks.size()});
     chunks_out += each.out.chunks.size();
     chunks += each.out.chunks.size() + (&each != &between[here] ? each.in.chunks.size() : 0);

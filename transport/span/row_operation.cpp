@@ -389,13 +389,17 @@ bool RowOperation::leaves_room(const ChunkInFlight& flight, std::uint32_t node, 
 
 // Gives the library what the chunk sends in its round, move by move, as there is room. Returns how many.
 std::size_t RowOperation::give(ChunkInFlight& flight) {
+  if (!may_move()) return 0;  // another chunk has failed
   const auto& sends = plan_.schedule[flight.round].sends;
   const std::size_t before = flight.sent;
   for (; flight.sent < sends.size(); ++flight.sent) {
     const Move& move = sends[flight.sent];
     const std::size_t bytes = plan_.bytes_of(*flight.chunk, move, plan_.rows_of(prepared().here()));
     if (bytes == 0 || plan_.goes_inline(flight.round, bytes)) continue;
-    if (!flight.flow.urgent && !leaves_room(flight, move.peer, bytes)) break;
+    if (!flight.flow.urgent && !leaves_room(flight, move.peer, bytes)) {
+      to(move.peer).room().leave(this);
+      break;
+    }
     if (!send(move.peer, flight.number, sent(flight, move), flight.flow)) break;
   }
   return flight.sent - before;

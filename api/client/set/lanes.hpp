@@ -48,7 +48,8 @@ class SetLanes {
   // A collective: the point after which all members of the group have reached their `waits`.
   Result<muster_point> barrier(muster_lane lane, muster_group group, std::span<const muster_point> waits);
 
-  // Waits until all starts have their outcome, whatever it is. Errors: those of the wait itself.
+  // Waits until the latest starts, and the last of each lane, have their outcome, whatever it is. Errors:
+  // those of the wait itself.
   Status drain();
   // As above, and lets the lanes run again, also those of start_on(). Errors: those of a session's end, and
   // interrupts; PEER_LOST if that stopped a lane, which runs again all the same.

@@ -165,7 +165,7 @@ typedef uint32_t muster_halo; /* an index in its set */
 typedef struct muster_halos_options {
   uint32_t size;
   muster_group group; /* the ranks of the stencils' layouts, in their order: muster_mesh_group(session, "domain", ...) */
-  const char* name;   /* of its lane, in reports: at most 47 bytes; NULL: "halos". One for each set of a session. Copied */
+  const char* name;   /* of its lane, in reports: at most 47 bytes; NULL: "halos". Each set of a session has another. Copied */
 } muster_halos_options;
 #define MUSTER_HALOS_OPTIONS_INIT {sizeof(muster_halos_options), MUSTER_GROUP_SELF, NULL}
 

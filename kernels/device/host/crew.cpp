@@ -224,22 +224,22 @@ void Crew::serve(std::uint32_t index) {
 }
 
 // Runs parts until none is ready, a turn of progress is due, or the worker is to leave. Returns false if none
-// was ready. The end of an urgent task is told at once, and whoever waits for it may have the core: a worker
-// that goes on with other parts would keep it until the kernel's next tick, which may be 4 ms away.
+// was ready. Before it goes on with parts that are not urgent, it tells the end of an urgent task, and
+// whoever waits for that may have the core. Else it would keep the core until the kernel's next tick, 4 ms
+// away.
 bool Crew::run_parts(const Workers::Worker& worker) {
   Queues::Part part;
   if (!queues_.any_ready() || !next_part(worker, &part, false, false)) return false;
   for (;;) {
     const bool finished = queues_.run(part);
-    if (finished && part.priority == Priority::kUrgent) {
-      (void)next_part(worker, &part, true, true);
-      (void)turns_.turn();
-      ::sched_yield();
-      return true;
-    }
+    const bool urgent_ended = finished && part.priority == Priority::kUrgent;
     const bool leave = turns_.is_due() || stopped() || !workers_.works(worker);
     if (!finished && !leave && queues_.claim_next(&part)) continue;
     if (!next_part(worker, &part, finished, leave)) return true;
+    if (urgent_ended && part.priority != Priority::kUrgent) {
+      (void)turns_.turn();
+      ::sched_yield();
+    }
   }
 }
 
