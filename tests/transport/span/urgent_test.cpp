@@ -313,5 +313,29 @@ TEST_F(UrgentAndBulk, ManyLongOperationsAtOnceAllEnd) {
   }
 }
 
+// Goal:   an operation that fails leaves its place in the queues of rooms, so the others go on.
+// Method: of three long operations one is cancelled at some turn. The clock stands, so nobody goes on without
+//         room.
+TEST_F(UrgentAndBulk, AFailedOperationKeepsNobodyWaiting) {
+  for (int turn = 0; turn < 30; turn += 3) {
+    open(3, 3);
+    Operation& failed = make(kBulkGroup, MUSTER_ALL_REDUCE, 1'000'000);
+    Operation& one = make(kBulkGroup + 1, MUSTER_ALL_GATHER, 500'000);
+    Operation& other = make(kBulkGroup + 2, MUSTER_REDUCE_SCATTER, 500'000);
+    for (Operation* const each : {&failed, &one, &other}) launch_all(*each);
+    turns(turn);
+    if (!failed.over()) groups_[kBulkGroup][0]->cancel(*failed.outcomes[0]);
+    (*cluster_)[0].end(
+        {kBulkGroup, 1, Code::kTimeout, -1, false, "it has given up"});  // as an engine does it
+    ASSERT_TRUE(cluster_->until([&] { return failed.over() && one.over() && other.over(); })) << turn;
+    turns(40);
+    for (const Operation* const each : {&one, &other}) {
+      EXPECT_TRUE(each->first_failure().ok()) << turn << each->first_failure().text();
+      EXPECT_TRUE(each->arena == each->made.after) << turn;
+    }
+    operations_.clear();
+  }
+}
+
 }  // namespace
 }  // namespace muster::transport::test
