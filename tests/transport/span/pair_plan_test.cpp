@@ -36,8 +36,7 @@ std::size_t longest(const std::vector<PairStream::Chunk>& chunks) {
 }
 
 // Goal:   few faces move without rendezvous, whose answers would wait behind what this node sends: in
-// messages
-//         below 64 KiB. Longer streams of faces move in longer ones, by networks without direct messages too.
+//         messages below 64 KiB. Longer streams move in longer ones, also if no message may be direct.
 TEST(PairPlan, CutsFacesIntoMessagesWithoutRendezvous) {
   constexpr std::size_t kDirectFrom = 256 << 10, kRendezvous = 64 << 10;
   for (const std::uint64_t count : {2'000u, 16'368u, 16'380u, 20'000u, 65'000u}) {

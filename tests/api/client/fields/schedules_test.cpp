@@ -346,8 +346,7 @@ TEST_F(ScheduledFields, AskForNoHeapOnceTheyRun) {
 }
 
 // Goal:   S7: "bytes_moved" grows by what the plan says: by the ghosts of other ranks, and by those that a
-// rank
-//         copies to itself.
+//         rank copies to itself.
 TEST_F(ScheduledFields, MoveTheBytesThatThePlanSays) {
   Window circular = kSame;
   circular.pad = Window::Pad::kCircular;
