@@ -97,6 +97,16 @@ TEST_F(Winds, HasTheLossesOfOneRank) {
   }
 }
 
+// Goal:   by default a step has two samples, or one for each group of `domain`, whatever the mesh.
+TEST_F(Winds, HasTwoSamplesByDefault) {
+  const auto losses = [this](int ranks, const char* mesh, const char* more) {
+    return start(ranks, mesh, std::string("--steps 2 ") + more).losses();
+  };
+  EXPECT_EQ(losses(1, "domain=1", ""), losses(1, "domain=1", "--batch 2"));
+  EXPECT_EQ(losses(3, "dp_replicate=3", ""), losses(3, "dp_replicate=3", "--batch 3"));
+  EXPECT_NE(losses(1, "domain=1", ""), losses(1, "domain=1", "--batch 1"));
+}
+
 // Goal:   ranks that have no row of the coarse levels, or none at all, change nothing.
 TEST_F(Winds, TakesEmptyShards) {
   test::NpyFile{.rows = 16, .columns = 16}.write(field());

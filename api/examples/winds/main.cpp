@@ -8,6 +8,7 @@
 #include "api/examples/training/output.hpp"
 #include "api/examples/winds/report.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -239,7 +240,7 @@ void run(Options options) {
   const Samples samples(*field, options.month, options.seed);
   Runtime runtime = Runtime::open(options.delay_ranks);
   const Sharing sharing = sharing_of(runtime, options);
-  if (options.batch == 0) options.batch = sharing.dp_size;
+  if (options.batch == 0) options.batch = std::max(kBatchMin, sharing.dp_size);
   WindsRun(runtime, sharing, options, samples).all();
 }
 

@@ -51,9 +51,9 @@ void add_training(CLI::App& app, Options& o, std::string& cut) {
       ->check(in_range(std::int64_t{0}, std::int64_t{1} << 30));
   app.add_option("--steps", o.steps, "Optimiser steps")->check(count);
   app.add_option("--seed", o.seed, "Of weights and samples")->check(seed);
-  app.add_option(
-         "--batch", o.batch,
-         "Samples of a step, of all ranks together; 0: one for each group of ranks that share a field")
+  app.add_option("--batch", o.batch,
+                 "Samples of a step, of all ranks together; 0: one for each group of ranks that share a "
+                 "field, but at least two")
       ->check(in_range(std::int64_t{0}, std::int64_t{1} << 16));
   app.add_option("--width", o.width,
                  "Channels of the finest level, a multiple of 4; coarser ones have 2 and 4 times as many")

@@ -11,13 +11,17 @@
 
 namespace winds {
 
+// By default a step has a sample for each group of `domain`, and as many as this at least. With one sample
+// the gradient is so noisy that some seeds end with a wind that is worse than climatology.
+inline constexpr std::int64_t kBatchMin = 2;
+
 struct Options {
   std::string field = {};  // empty: vortices
   std::int64_t month = 0;  // that is learned; the next one judges
   std::int64_t steps = 300;
   std::uint64_t seed = 1;
-  std::int64_t batch = 0;   // samples of a step, of all ranks together; 0: one for each group of `domain`
-  std::int64_t width = 16;  // channels of the finest level
+  std::int64_t batch = 0;            // samples of a step, of all ranks together; 0: as kBatchMin says
+  std::int64_t width = 16;           // channels of the finest level
   std::optional<RankGrid> cut = {};  // of the field over `domain`; nothing: by rows
   double learning_rate = 2e-3;
   std::int64_t warmup = 20;
