@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Fields over ranks: convolutions beside oneDNN on one thread, and how late one late rank makes the others.
+"""Fields over ranks: convolutions beside oneDNN on one thread, how late one late rank makes the others,
+and when they hear that one was killed.
 
   domain.py [--quick] [--json FILE] [--plots FOLDER]
 
@@ -20,10 +21,10 @@ PEERS, BIN = BENCH / "peers", BENCH.parent / "bin"
 RANKS = 8
 
 
-def lines(*words):
+def lines(*words, fails=False):
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, check=False,
                           stdin=subprocess.DEVNULL, timeout=600)
-    if done.returncode != 0:
+    if (done.returncode != 0) != fails:
         sys.exit(f"domain: {words[0]} ended with status {done.returncode}: {done.stderr[-800:]}")
     return [json.loads(line[line.index("{"):]) for line in done.stdout.splitlines() if "{" in line]
 
@@ -61,13 +62,24 @@ def late(quick):
     return rows
 
 
+def killed():
+    ranks = lines(BIN / "muster", "run", "--private", "-n", RANKS, "--", PEERS / "domain_late", "0",
+                  fails=True)
+    if len(ranks) != RANKS - 1:
+        sys.exit(f"domain: {len(ranks)} ranks of {RANKS - 1} said when they heard of the killed one")
+    heard = [rank["heard_ms"] for rank in ranks]
+    print(f"\nOne of {RANKS} ranks is killed while its neighbours wait for its halo. "
+          f"The others hear after {min(heard):.0f} to {max(heard):.0f} ms.")
+    return ranks
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="one shape, few turns")
     parser.add_argument("--json", type=pathlib.Path, help="write the rows into this file")
     parser.add_argument("--plots", type=pathlib.Path, help="taken, and not used: there are tables alone")
     options = parser.parse_args()
-    result = {"kernels": kernels(options.quick), "late": late(options.quick)}
+    result = {"kernels": kernels(options.quick), "late": late(options.quick), "killed": killed()}
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
 

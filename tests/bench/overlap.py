@@ -7,7 +7,8 @@ reduce: an all-reduce behind as much work. With A, W and B the seconds of the al
 alone and of both, overlap = 1 - (B - max(A, W)) / min(A, W), the median of rounds.
 halo: a halo of 8 KiB alone, while an all-gather, or that and a reduce-scatter, fills the link, and on one
 lane with them; what it waits for is told apart. The same on one node.
-field: layers of convolutions whose halos cross the link, with a halo for each and with one for all.
+field: layers of convolutions whose halos cross the link, with a halo for each and with one for all; and
+the same kernels beside plain sockets.
 train: train_lm over both nodes, with prefetch 0, 1 and 2.
 winds: a trace of the U-Net on domain=2,dp_shard=2 over both nodes: how long a gather, a reduction and a halo
 are in flight at once; and what of a step waits for halos on two ranks of one node.
@@ -126,10 +127,11 @@ class Overlap:
     # ---- the link ----
 
     def limit(self, rate):
-        """So much leaves each node. A burst of the fast link is longer than a packet as sockets give it, so
-        none is cut; on the slow one a halo is no burst."""
-        burst = {GIGABIT: "128kb", SLOW: "16kb"}[rate]
+        """So much leaves each node. A burst is longer than the packets that sockets give, so that the
+        node's core cuts none; on the slow link a halo is no burst."""
+        burst, packet = {GIGABIT: ("128kb", 65536), SLOW: ("16kb", 15000)}[rate]
         for name in self.nodes.names:
+            run("ip", "-n", name, "link", "set", INTERFACE, "gso_max_size", packet)
             run("tc", "-n", name, "qdisc", "replace", "dev", INTERFACE, "root", "tbf", "rate", rate,
                 "burst", burst, "latency", "20ms")
 
@@ -229,7 +231,7 @@ class Overlap:
             self.log(f"{network}: layers on {sizes[0]} rows of each node")
             with self.cluster(network, kind=CoreOfItsOwn) as cluster:
                 cluster.await_job()
-                found, _ = self.on_all(cluster, [FIELD, *sizes])
+                found, _ = self.on_all(cluster, [FIELD, *sizes, self.nodes.addresses[0]])
             rows.append({"network": network, "rows": sizes[0], **found})
         return rows
 
@@ -352,9 +354,9 @@ def print_train(rows):
 
 def print_field(rows):
     say(f"\n{rows[0]['layers']} layers of convolutions on two nodes, on {SLOW}; ms, medians. The bound is "
-        "1.1 max(interior, halo) + boundary")
+        "1.1 max(interior, halo) + boundary. Sockets: the same kernels, as many bytes by plain sockets")
     say(f"{'by':<5}{'rows':>5}{'halos':>9}{'interior':>10}{'halo':>8}{'boundary':>10}{'step':>8}{'bound':>8}"
-        f"{'no overlap':>12}")
+        f"{'sockets':>9}{'no overlap':>12}")
     for row in rows:
         for kind in ("shallow", "deep"):
             found = row[kind]
@@ -362,7 +364,7 @@ def print_field(rows):
             say(f"{row['network']:<5}{row['rows']:>5}{kind:>9}{milliseconds(found['interior_s']):>10}"
                 f"{milliseconds(found['halo_s']):>8}{milliseconds(found['boundary_s']):>10}"
                 f"{milliseconds(found['step_s']):>8}{milliseconds(found['bound_s']):>8}"
-                f"{milliseconds(found['apart_s']):>12}")
+                f"{milliseconds(found['sockets_s']):>9}{milliseconds(found['apart_s']):>12}")
 
 
 def print_winds(rows):

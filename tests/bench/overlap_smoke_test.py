@@ -39,6 +39,7 @@ class QuickRun(unittest.TestCase):
             self.assertLessEqual(row["difference"], 1e-5, row)
             for kind in ("shallow", "deep"):
                 self.assertGreater(row[kind]["step_s"], 0.0, row)
+                self.assertGreater(row[kind]["sockets_s"], 0.0, row)
 
     def test_counts_what_of_a_step_waits_for_halos(self):
         for row in self.report["winds"]:

@@ -1,10 +1,12 @@
 // A ring of ranks that exchange a halo every 15 ms: late_rank STEPS. In every tenth step rank 0 is 5 ms late.
 // Each rank prints a line of JSON: how far it is from rank 0, and how late it ended such steps, and others.
+// With STEPS 0 rank 0 kills itself while its neighbours wait for its halo. The others print when they heard.
 #include <muster/halo.h>
 #include <muster/kernels.h>
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <thread>
@@ -37,22 +39,14 @@ Clock::time_point agreed_beginning(muster_session* session, muster_group world) 
   return Clock::time_point(Clock::duration(*begin));
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  const int steps = argc > 1 ? std::atoi(argv[1]) : 200;
-  muster_session* session = nullptr;
-  check(muster_open(nullptr, &session));
-  muster_session_info me = MUSTER_SESSION_INFO_INIT;
-  check(muster_session_query(session, &me));
-  muster_group world = 0;
-  check(muster_mesh_group(session, "world", &world));
+// Eight rows of each rank, and one row of each neighbour; the first rank is the last one's.
+muster_stencil* ring_of(int ranks) {
   muster_layout_options rows = MUSTER_LAYOUT_OPTIONS_INIT;
   rows.dims = 2;
-  rows.shape[0] = 8 * me.world_size;
+  rows.shape[0] = 8 * ranks;
   rows.shape[1] = 256;
   rows.axis_count = 1;
-  rows.axes[0].ranks = me.world_size;
+  rows.axes[0].ranks = ranks;
   rows.axes[0].placement = MUSTER_SHARD;
   muster_layout* layout = nullptr;
   check(muster_layout_create(nullptr, &rows, &layout));
@@ -63,6 +57,21 @@ int main(int argc, char** argv) {
   said.windows = windows;
   muster_stencil* stencil = nullptr;
   check(muster_stencil_create(&said, &stencil));
+  check(muster_layout_destroy(layout));
+  return stencil;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int steps = argc > 1 ? std::atoi(argv[1]) : 200;
+  muster_session* session = nullptr;
+  check(muster_open(nullptr, &session));
+  muster_session_info me = MUSTER_SESSION_INFO_INIT;
+  check(muster_session_query(session, &me));
+  muster_group world = 0;
+  check(muster_mesh_group(session, "world", &world));
+  muster_stencil* const stencil = ring_of(me.world_size);
   muster_halo_info part = MUSTER_HALO_INFO_INIT;
   check(muster_stencil_query(stencil, me.rank, MUSTER_CORNERS_DIRECT, &part));
   muster_buffer buffer = 0;
@@ -80,18 +89,28 @@ int main(int argc, char** argv) {
   check(muster_halo_create(halos, &place, &halo));
   const auto exchange = [&] {
     muster_point done = MUSTER_POINT_NONE;
-    check(muster_halo_forward(halos, halo, MUSTER_POINT_NONE, &done));
-    check(muster_point_wait(session, done, -1));
+    const muster_status_t started = muster_halo_forward(halos, halo, MUSTER_POINT_NONE, &done);
+    return started == MUSTER_OK ? muster_point_wait(session, done, -1) : started;
   };
-  exchange();
+  const int distance = std::min(me.rank, me.world_size - me.rank);
+  check(exchange());
   const Clock::time_point first = agreed_beginning(session, world);
+  if (steps == 0) {
+    const auto death = first + milliseconds(50);
+    std::this_thread::sleep_until(me.rank == 0 ? death : first);
+    if (me.rank == 0) std::raise(SIGKILL);
+    while (exchange() == MUSTER_OK) continue;
+    std::printf("{\"distance\": %d, \"heard_ms\": %.3f}\n", distance,
+                std::chrono::duration<double, std::milli>(Clock::now() - death).count());
+    return 0;
+  }
   double late = 0.0, usual = 0.0;
   int lates = 0, usuals = 0;
   for (int step = 0; step < steps; ++step) {
     const auto due = first + step * milliseconds(15);
     const bool is_late = step % 10 == 9;
     std::this_thread::sleep_until(due + milliseconds(is_late && me.rank == 0 ? 5 : 0));
-    exchange();
+    check(exchange());
     const double ms = std::chrono::duration<double, std::milli>(Clock::now() - due).count();
     (is_late ? late : usual) += ms;
     ++(is_late ? lates : usuals);
@@ -100,12 +119,10 @@ int main(int argc, char** argv) {
   meet.op = MUSTER_BARRIER;
   meet.group = world;
   check(muster_run(session, &meet, 0));
-  std::printf("{\"distance\": %d, \"late_ms\": %.3f, \"usual_ms\": %.3f}\n",
-              std::min(me.rank, me.world_size - me.rank), late / std::max(1, lates),
-              usual / std::max(1, usuals));
+  std::printf("{\"distance\": %d, \"late_ms\": %.3f, \"usual_ms\": %.3f}\n", distance,
+              late / std::max(1, lates), usual / std::max(1, usuals));
   check(muster_halos_destroy(halos));
   check(muster_stencil_destroy(stencil));
-  check(muster_layout_destroy(layout));
   muster_close(session);
   return 0;
 }

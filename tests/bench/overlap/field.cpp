@@ -1,11 +1,13 @@
 // A rank of layers of convolutions on a field that is cut into rows of two ranks, on a slow link. It prints
 // one line of JSON, as rank 0.
 //
-//   field_rank ROWS COLUMNS CHANNELS LAYERS ROUNDS       ROWS: of a rank
+//   field_rank ROWS COLUMNS CHANNELS LAYERS ROUNDS ADDRESS       ROWS: of a rank. ADDRESS: of rank 0
 //
 // The layers run with a halo each (shallow), and with one halo of as many rows for all (deep); and with the
 // halo beside the interior (step), or before all kernels (apart). Both give the same numbers, which is
-// checked.
+// checked. Once more with as many bytes by a plain socket beside the interior (sockets): the floor of a step.
+#include "tests/bench/overlap/wire.hpp"
+
 #include <muster/field_kernels.h>
 #include <muster/halo.h>
 #include <muster/kernels.h>
@@ -59,7 +61,7 @@ struct Rows {
 // Fails   by ending the process, with a sentence.
 class FieldRank {
  public:
-  explicit FieldRank(const Sizes& sizes) : sizes_(sizes) {
+  FieldRank(const Sizes& sizes, const std::string& address) : sizes_(sizes) {
     must(muster_open(nullptr, &session_));
     must(muster_session_query(session_, &me_));
     must(muster_mesh_group(session_, "world", &world_));
@@ -82,6 +84,9 @@ class FieldRank {
     meet.count = 1;
     meet.source = meet.target = {figure_buffer_, 0};
     must(muster_plan_collective(session_, &meet, &meet_));
+    wire_ = std::make_unique<Wire>(me_.rank, address);
+    most(0);  // rank 0 listens
+    wire_->connect();
   }
   ~FieldRank() { muster_close(session_); }
   FieldRank(const FieldRank&) = delete;
@@ -90,6 +95,7 @@ class FieldRank {
   const Sizes& sizes() const { return sizes_; }
   int rank() const { return me_.rank; }
   Rows own() const { return own_; }
+  Wire& wire() const { return *wire_; }
   muster_session* session() const { return session_; }
   muster_group world() const { return world_; }
 
@@ -163,6 +169,7 @@ class FieldRank {
   muster_buffer w_ = 0, figure_buffer_ = 0;
   muster_plan meet_ = 0;
   double* figure_ = nullptr;
+  std::unique_ptr<Wire> wire_;
 };
 
 // ---- a halo and the layers behind it -----------------------------------------------------------
@@ -260,7 +267,8 @@ class Stage {
 // All layers: in stages of `depth`.
 class Layers {
  public:
-  Layers(FieldRank& rank, std::int64_t depth) : rank_(rank), first_(rank.array(Stage::held(rank, depth))) {
+  Layers(FieldRank& rank, std::int64_t depth)
+      : rank_(rank), depth_(depth), first_(rank.array(Stage::held(rank, depth))) {
     const std::int64_t stages = rank.sizes().layers / depth;
     muster_halos_options set = MUSTER_HALOS_OPTIONS_INIT;
     set.group = rank.world();
@@ -291,6 +299,16 @@ class Layers {
       run(stages_[i]->whole());
     }
   }
+  // A plain socket in the place of the halos; the numbers are not the right ones.
+  void beside_sockets() {
+    const std::int64_t bytes =
+        depth_ * rank_.sizes().columns * rank_.sizes().channels * std::int64_t{sizeof(float)};
+    for (const auto& stage : stages_) {
+      start(stage->interior());
+      rank_.wire().exchange(static_cast<std::size_t>(bytes));
+      run(stage->boundary());
+    }
+  }
   void exchange() {
     for (std::size_t i = 0; i < stages_.size(); ++i) exchange(i);
   }
@@ -308,18 +326,15 @@ class Layers {
     return {begin, begin + rank_.own().count * row};
   }
   nlohmann::json measure(int rounds) {
-    std::vector<std::vector<double>> took(5);
+    std::vector<std::vector<double>> took(6);
     for (int round = -1; round < rounds; ++round) {
       const double now[] = {rank_.timed([this] { interior(); }), rank_.timed([this] { boundary(); }),
                             rank_.timed([this] { exchange(); }), rank_.timed([this] { apart(); }),
-                            rank_.timed([this] { beside(); })};
+                            rank_.timed([this] { beside(); }),   rank_.timed([this] { beside_sockets(); })};
       for (std::size_t i = 0; round >= 0 && i < took.size(); ++i) took[i].push_back(now[i]);
     }
-    return {{"interior_s", median(took[0])},
-            {"boundary_s", median(took[1])},
-            {"halo_s", median(took[2])},
-            {"apart_s", median(took[3])},
-            {"step_s", median(took[4])}};
+    return {{"interior_s", median(took[0])}, {"boundary_s", median(took[1])}, {"halo_s", median(took[2])},
+            {"apart_s", median(took[3])},    {"step_s", median(took[4])},     {"sockets_s", median(took[5])}};
   }
 
  private:
@@ -328,13 +343,15 @@ class Layers {
     must(muster_halo_forward(halos_, without_[stage], MUSTER_POINT_NONE, &done));
     rank_.wait(done);
   }
-  void run(const std::vector<muster_plan>& plans) {
+  muster_point start(const std::vector<muster_plan>& plans) {
     muster_point done = MUSTER_POINT_NONE;
     for (const muster_plan plan : plans) done = rank_.start(plan);
-    rank_.wait(done);
+    return done;
   }
+  void run(const std::vector<muster_plan>& plans) { rank_.wait(start(plans)); }
 
   FieldRank& rank_;
+  const std::int64_t depth_;
   const FieldRank::Array first_;
   muster_halos* halos_ = nullptr;
   std::vector<std::unique_ptr<Stage>> stages_;
@@ -350,8 +367,8 @@ double difference(const std::vector<float>& one, const std::vector<float>& other
   return most;
 }
 
-int run(const std::vector<std::int64_t>& words) {
-  FieldRank rank({words[0], words[1], words[2], words[3]});
+int run(const std::vector<std::int64_t>& words, const std::string& address) {
+  FieldRank rank({words[0], words[1], words[2], words[3]}, address);
   Layers shallow(rank, 1), deep(rank, words[3]);
   shallow.beside();
   deep.beside();
@@ -377,10 +394,10 @@ int run(const std::vector<std::int64_t>& words) {
 
 int main(int argc, char** argv) {
   std::vector<std::int64_t> words;
-  for (int i = 1; i < argc; ++i) words.push_back(std::strtoll(argv[i], nullptr, 10));
+  for (int i = 1; i + 1 < argc; ++i) words.push_back(std::strtoll(argv[i], nullptr, 10));
   if (words.size() != 5 || *std::min_element(words.begin(), words.end()) < 1 || words[0] <= words[3]) {
     std::fputs("field_rank is started by bench/overlap\n", stderr);
     return EXIT_FAILURE;
   }
-  return muster::bench::run(words);
+  return muster::bench::run(words, argv[argc - 1]);
 }
