@@ -1,4 +1,5 @@
 // The awkward moments: the state that a supervisor finds after it was killed or replaced at such a moment.
+#include "api/shm/endpoint.hpp"
 #include "tests/system/restart_fixture.hpp"
 
 #include <sys/mman.h>
@@ -396,24 +397,34 @@ TEST_F(RestartMoments, WithoutAStoreAKillEndsTheJobWithItsLastClient) {
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return waitpid(engine, nullptr, WNOHANG) == engine; }));
 }
 
-// systemd.socket(5): the socket is the manager's, and so is its file.
-TEST_F(RestartMoments, TakesTheSocketOfASocketUnit) {
-  shm::Listener::Options options;
+// systemd.socket(5): the sockets are the manager's, and so are their files. The name `control` tells which is
+// for governors.
+TEST_F(RestartMoments, TakesTheSocketsOfSocketUnits) {
   std::filesystem::create_directory(directory() + "/ranks");
-  auto listener = shm::Listener::open(socket(), options);
-  ASSERT_TRUE(listener) << listener.error().text();
-  steward().give("musterd.socket", shm::Descriptor(dup(listener->descriptor().get())));
+  const std::string control = shm::control_socket(directory());
+  auto ranks = shm::Listener::open(socket(), {});
+  ASSERT_TRUE(ranks) << ranks.error().text();
+  steward().give("musterd.socket", shm::Descriptor(dup(ranks->descriptor().get())));
   begin(kThis);
   EXPECT_EQ(status().at("socket"), socket());
   EXPECT_EQ(steward().kept_with("listen-").size(), 1u) << "the control socket is the daemon's own";
-  EXPECT_EQ(upgrade(""), "");
+  EXPECT_EQ(steward().end(SIGTERM), 0);
+  auto governors = shm::Listener::open(control, {});
+  ASSERT_TRUE(governors) << governors.error().text();
+  steward().give("musterd.socket", shm::Descriptor(dup(ranks->descriptor().get())));
+  steward().give("control", shm::Descriptor(dup(governors->descriptor().get())));
+  begin(kThis);
+  EXPECT_THAT(steward().kept_with("listen-"), IsEmpty());
+  EXPECT_EQ(upgrade(""), "") << steward().log();
   EXPECT_EQ(status().at("instance"), 2);
   EXPECT_EQ(steward().end(SIGTERM), 0);
   EXPECT_TRUE(std::filesystem::exists(socket())) << "not the daemon's to remove";
+  EXPECT_TRUE(std::filesystem::exists(control)) << "not the daemon's to remove";
 }
 
 // READY=1 for each start, STOPPING=1 once; what the watchdog wants goes on after an exec.
 TEST_F(RestartMoments, TellsTheStewardWhatItDoes) {
+  steward().set("WATCHDOG_USEC=400000");
   begin(kThis);
   status();
   const pid_t pid = steward().pid();
@@ -425,6 +436,7 @@ TEST_F(RestartMoments, TellsTheStewardWhatItDoes) {
   EXPECT_TRUE(within(std::chrono::seconds(20), [&] { return steward().heard("WATCHDOG=1") > beats; }));
   EXPECT_EQ(steward().end(SIGTERM), 0);
   EXPECT_EQ(steward().heard("STOPPING=1"), 1u);
+  EXPECT_EQ(steward().heard("EXTEND_TIMEOUT_USEC=30000000"), 1u) << "a drain of 10 s, and as much twice";
   EXPECT_THAT(steward().kept(), IsEmpty());
 }
 

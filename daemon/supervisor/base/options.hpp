@@ -49,6 +49,7 @@ struct Options {
   std::function<std::uint64_t()> random_word;                         // epochs, first serials
   DescriptorStore::Notify notify;                                     // to the service manager; may be empty
   std::size_t store_room = 0;                // descriptors that the manager keeps; 0: unknown
+  Nanos watchdog_time{0};                    // the manager ends a daemon that is silent so long; 0: never
   std::string program;                       // path of this program, for an upgrade; empty: there is none
   std::vector<std::string> program_folders;  // from which an upgrade takes programs; empty: that of `program`
   std::vector<std::string> arguments;        // of this program, its name first

@@ -1,5 +1,7 @@
 #include "daemon/supervisor/base/system_notify.hpp"
 
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 
 #include <fcntl.h>
@@ -19,6 +21,11 @@ DescriptorStore::Notify system_notify() {
 std::size_t store_room() {
   const char* text = std::getenv("FDSTORE");
   return text == nullptr ? 0 : std::strtoull(text, nullptr, 10);
+}
+
+Nanos watchdog_time() {
+  std::uint64_t microseconds = 0;
+  return sd_watchdog_enabled(0, &microseconds) > 0 ? std::chrono::microseconds(microseconds) : Nanos(0);
 }
 
 std::vector<DescriptorStore::Inherited> take_inherited() {

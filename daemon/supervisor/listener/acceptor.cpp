@@ -28,10 +28,12 @@ void Acceptor::look() {
   const bool healed = listeners_.look(clock_.now());
   std::set<std::string> none;
   keep(none);
-  if (healed || ranks_watch_ == 0) {
-    watch(ranks_watch_, listeners_.socket(Door::kRanks), Door::kRanks);
-    watch(control_watch_, listeners_.socket(Door::kControl), Door::kControl);
-    watch(managers_watch_, listeners_.managers(), Door::kRanks);
+  if (healed || watches_.front().socket == 0) {
+    for (std::size_t i = 0; i < watches_.size(); ++i) {
+      const Door door = Listeners::kDoors[i];
+      watch(watches_[i].socket, listeners_.socket(door), door);
+      watch(watches_[i].managers, listeners_.managers(door), door);
+    }
   }
   // No client can reach a former socket any more, so at most its queue is left.
   for (const Door door : Listeners::kDoors)

@@ -5,6 +5,7 @@
 #include "daemon/control/loop.hpp"
 #include "daemon/supervisor/listener/listeners.hpp"
 
+#include <array>
 #include <functional>
 #include <set>
 #include <string>
@@ -41,9 +42,11 @@ class Acceptor {
   DescriptorStore& store_;
   Listeners listeners_;
   Accepted accepted_;
-  control::Loop::Watch ranks_watch_ = 0;
-  control::Loop::Watch control_watch_ = 0;
-  control::Loop::Watch managers_watch_ = 0;
+  struct Watches {
+    control::Loop::Watch socket = 0;
+    control::Loop::Watch managers = 0;
+  };
+  std::array<Watches, Listeners::kDoors.size()> watches_{};  // in the order of kDoors
   shm::Descriptor reserve_;
 };
 

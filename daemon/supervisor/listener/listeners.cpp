@@ -22,20 +22,21 @@ std::string Listeners::Options::path_of(Door door) const {
 
 Result<Listeners> Listeners::open(Options options, Kept kept) {
   Listeners listeners(std::move(options));
-  const bool takes_over = kept.ranks.has_value();
+  const bool takes_over = kept.ranks.socket.has_value();
   const Status taken = listeners.take_place(kept);
   if (!takes_over) MUSTER_RETURN_IF_ERROR(taken);
   if (!taken.ok())
     MUSTER_LOG(kError, "supervisor", "{}; the predecessor's jobs are taken over all the same",
                taken.message());
-  if (kept.ranks) listeners.ranks_.socket.emplace(*std::move(kept.ranks));
-  if (kept.control) listeners.control_.socket.emplace(*std::move(kept.control));
-  if (kept.managers) listeners.managers_.emplace(*std::move(kept.managers));
-  if (takes_over && listeners.is_managers())
-    listeners.ranks_.rights = listeners.socket().rights().value_or(listeners.ranks_.rights);
   for (const Door door : kDoors) {
     Way& way = listeners.way(door);
-    if (way.socket) continue;
+    Kept::Sockets& sockets = door == Door::kRanks ? kept.ranks : kept.control;
+    if (sockets.managers) way.managers.emplace(*std::move(sockets.managers));
+    if (sockets.socket) {
+      way.socket.emplace(*std::move(sockets.socket));
+      if (way.is_managers()) way.rights = way.socket->rights().value_or(way.rights);
+      continue;
+    }
     auto opened = listeners.open_at(listeners.options_.path_of(door), way.rights, shm::Listener::kLockTries);
     if (opened)
       way.socket.emplace(*std::move(opened));
@@ -49,7 +50,7 @@ Result<Listeners> Listeners::open(Options options, Kept kept) {
 
 // A directory that was taken over is the daemon's, even if another process has the lock now.
 Status Listeners::take_place(Kept& kept) {
-  if (kept.directory && (kept.ranks || kept.directory->lock_stands()))
+  if (kept.directory && (kept.ranks.socket || kept.directory->lock_stands()))
     directory_.emplace(*std::move(kept.directory));
   kept.directory.reset();
   const auto name = DirectoryLock::name_of(options_.directory);
@@ -114,9 +115,9 @@ bool Listeners::look(Instant now) {
     lock_.emplace(*std::move(lock));
   }
   mend_rights(now);
-  for (Way* way : {&ranks_, &control_})
-    if (way->former && way->stands() && !has_former_client(way == &ranks_ ? Door::kRanks : Door::kControl))
-      way->former.reset();
+  for (const Door door : kDoors)
+    if (Way& way = this->way(door); way.former && way.stands() && !has_former_client(door))
+      way.former.reset();
   if (ranks_.stands() && control_.stands()) {
     said_.reset();
     return false;
@@ -127,7 +128,7 @@ bool Listeners::look(Instant now) {
   bool replaced = false;
   for (const Door door : kDoors) {
     if (way(door).stands()) continue;
-    const bool managers = door == Door::kRanks && socket().whose() == ListenSocket::Path::kManagers;
+    const bool managers = way(door).has_managers();
     const Status mended = place.ok() || managers ? replace(door) : place;
     if (!mended.ok()) {
       healed = mended;
@@ -159,7 +160,7 @@ bool Listeners::look(Instant now) {
 Result<bool> Listeners::restore_ranks() const {
   if (!directory_) return false;
   MUSTER_ASSIGN_OR_RETURN(bool changed, directory_->restore_ranks());
-  const bool ours = !is_managers() && options_.ranks_socket == shm::ranks_socket(options_.directory);
+  const bool ours = !ranks_.is_managers() && options_.ranks_socket == shm::ranks_socket(options_.directory);
   const auto found = ours ? socket().rights() : std::nullopt;
   if (found && (found->mode != ranks_.rights.mode || found->uid != geteuid())) {
     MUSTER_RETURN_IF_ERROR(socket().give({ranks_.rights.mode, geteuid(), std::nullopt}));
@@ -203,8 +204,7 @@ Status Listeners::replace(Door door) {
   Way& way = this->way(door);
   const std::string path = way.socket ? way.socket->path() : options_.path_of(door);
   MUSTER_ASSIGN_OR_RETURN(ListenSocket opened, open_at(path, way.rights, 1));
-  const bool managers = way.socket && way.socket->whose() == ListenSocket::Path::kManagers;
-  if (way.socket) (managers ? managers_ : way.former).emplace(*std::move(way.socket));
+  if (way.socket) (way.has_managers() ? way.managers : way.former).emplace(*std::move(way.socket));
   way.socket.emplace(std::move(opened));
   return {};
 }
@@ -212,7 +212,7 @@ Status Listeners::replace(Door door) {
 Result<shm::Descriptor> Listeners::accept(Door door) const {
   const Way& way = this->way(door);
   if (has_former_client(door)) return way.former->accept();
-  if (door == Door::kRanks && managers_ && managers_->has_pending_client()) return managers_->accept();
+  if (way.managers && way.managers->has_pending_client()) return way.managers->accept();
   if (!way.socket) return fail(Code::kPending, "there is no socket");
   return way.socket->accept();
 }
@@ -227,8 +227,24 @@ const ListenSocket* Listeners::socket(Door door) const {
   return way.socket ? &*way.socket : nullptr;
 }
 
+const ListenSocket* Listeners::managers(Door door) const {
+  const Way& way = this->way(door);
+  return way.managers ? &*way.managers : nullptr;
+}
+
+bool Listeners::managers_stood() const {
+  bool any = false;
+  for (const Door door : kDoors) {
+    const Way& way = this->way(door);
+    if (way.has_managers() && !way.socket->has_stood()) return false;
+    any = any || way.is_managers();
+  }
+  return any;
+}
+
 void Listeners::believe_managers_stood() {
-  if (socket().whose() == ListenSocket::Path::kManagers) ranks_.socket->believe_it_stood();
+  for (Way* way : {&ranks_, &control_})
+    if (way->has_managers()) way->socket->believe_it_stood();
 }
 
 void Listeners::keep_in(DescriptorStore& store, std::set<std::string>& known) {
@@ -242,7 +258,8 @@ void Listeners::keep_in(DescriptorStore& store, std::set<std::string>& known) {
   };
   if (lock_ && lock_->held()) keep(lock_->name(), lock_->descriptor());
   if (directory_) keep(directory_->name(), directory_->lock());
-  for (const std::optional<ListenSocket>* socket : {&managers_, &ranks_.socket, &control_.socket}) {
+  for (const std::optional<ListenSocket>* socket :
+       {&ranks_.managers, &ranks_.socket, &control_.managers, &control_.socket}) {
     if (!*socket) continue;
     if ((*socket)->whose() == ListenSocket::Path::kManagers) known.insert((*socket)->name());
     keep((*socket)->name(), (*socket)->descriptor());

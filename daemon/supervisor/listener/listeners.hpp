@@ -30,7 +30,7 @@
 namespace muster::supervisor {
 
 // The service manager cannot restore its socket's path while the daemon runs. So a socket of ours takes that
-// path, with the same rights. The manager's socket is kept and watched besides. It is a socket for ranks.
+// path, with the same rights. The manager's socket is kept and watched besides.
 //
 // Owns    lock, directory and sockets, with the sockets' files. A transient directory is removed at the end.
 // Thread  the supervisor's loop. look() does not wait.
@@ -54,9 +54,11 @@ class Listeners {
   };
   // The descriptors that a predecessor has kept, as far as they came.
   struct Kept {
-    std::optional<ListenSocket> ranks;
-    std::optional<ListenSocket> control;
-    std::optional<ListenSocket> managers;  // besides a socket of ours that has taken its path
+    struct Sockets {
+      std::optional<ListenSocket> socket;
+      std::optional<ListenSocket> managers;  // besides a socket of ours that has taken its path
+    };
+    Sockets ranks, control;
     std::optional<DirectoryLock> lock;
     std::optional<RuntimeDirectory> directory;
   };
@@ -81,11 +83,9 @@ class Listeners {
   const ListenSocket& socket() const { return *ranks_.socket; }
   const std::string& directory() const { return options_.directory; }
   // The service manager's socket, while a socket of ours has taken its path.
-  const ListenSocket* managers() const { return managers_ ? &*managers_ : nullptr; }
-  // Whether the path is the manager's. Its unit then sets the rights.
-  bool is_managers() const { return managers_ || socket().whose() == ListenSocket::Path::kManagers; }
-  // The file of the manager's socket has been seen: a successor is told so (believe_managers_stood()).
-  bool managers_stood() const { return is_managers() && (managers_ || socket().has_stood()); }
+  const ListenSocket* managers(Door door) const;
+  // The files of the manager's sockets have been seen: a successor is told so (believe_managers_stood()).
+  bool managers_stood() const;
   void believe_managers_stood();
   // Makes `store` keep the present descriptors, and forget former ones. `known`: names that the manager has
   // already; those in use are taken out of it.
@@ -95,9 +95,13 @@ class Listeners {
   struct Way {
     ListenSocket::Rights rights;
     std::optional<ListenSocket> socket;
-    std::optional<ListenSocket> former;  // of ours, until no client waits there any more
+    std::optional<ListenSocket> former;    // of ours, until no client waits there any more
+    std::optional<ListenSocket> managers;  // while its path is gone
 
     bool stands() const { return socket && socket->stands(); }
+    bool has_managers() const { return socket && socket->whose() == ListenSocket::Path::kManagers; }
+    // Whether the path is the manager's. Its unit then sets the rights.
+    bool is_managers() const { return managers || has_managers(); }
   };
   explicit Listeners(Options options) : options_(std::move(options)) {}
   Way& way(Door door) { return door == Door::kRanks ? ranks_ : control_; }
@@ -112,9 +116,8 @@ class Listeners {
   Options options_;
   std::optional<DirectoryLock> lock_;
   std::optional<RuntimeDirectory> directory_;
-  Way ranks_{{0666, std::nullopt, std::nullopt}, {}, {}};
-  Way control_{{0600, std::nullopt, std::nullopt}, {}, {}};
-  std::optional<ListenSocket> managers_;  // while its path is gone
+  Way ranks_{{0666, std::nullopt, std::nullopt}, {}, {}, {}};
+  Way control_{{0600, std::nullopt, std::nullopt}, {}, {}, {}};
   std::set<std::string> stored_;
   std::optional<Instant> said_;  // when the log last said that repair fails
   std::optional<Instant> said_of_rights_;

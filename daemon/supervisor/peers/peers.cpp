@@ -327,6 +327,12 @@ InterfaceRule Peers::interfaces_for(const control::JobSpec& spec) const {
   return rule;
 }
 
+Peers::Counts Peers::counts() const {
+  Counts found{0, membership_.peers().size()};
+  for (const auto& [name, peer] : membership_.peers()) found.up += is_up(name) ? 1 : 0;
+  return found;
+}
+
 std::string Peers::why_not(const std::string& peer) const {
   const auto it = membership_.peers().find(peer);
   if (it == membership_.peers().end()) return fmt::format("node {} is no member", peer);

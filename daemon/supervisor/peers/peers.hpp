@@ -65,6 +65,10 @@ class Peers {
   // engine.
   void vouch(const std::string& peer, Instant heard_at) { heartbeats_.heard(peer, heard_at); }
   bool is_up(std::string_view peer) const { return membership_.is_up(peer); }
+  struct Counts {
+    std::size_t up, all;
+  };
+  Counts counts() const;
   const std::string& here() const { return roster_.here; }
   bool alone() const { return roster_.alone(); }
   // The job's rule, with the addresses of this node by which the job's other nodes are connected with it.

@@ -82,6 +82,7 @@ int serve(const supervisor::Flags& flags, const muster::config::Settings& settin
   options.random_word = supervisor::random_word;
   options.notify = supervisor::system_notify();
   options.store_room = supervisor::store_room();
+  options.watchdog_time = supervisor::watchdog_time();
   options.program = flags.program;
   options.arguments = flags.arguments;
   const muster::SteadyClock clock;

@@ -12,7 +12,7 @@
 namespace muster::supervisor {
 namespace {
 
-constexpr Nanos kWatchdogPeriod = std::chrono::seconds(1);
+constexpr Nanos kStopMargin = std::chrono::seconds(10);           // for what the daemon does around a drain
 constexpr Nanos kLastAnswerTime = std::chrono::milliseconds(20);  // for the last answer to a command line
 
 Shares::Limits memory_limits(const Options& options) {
@@ -122,12 +122,14 @@ Peers::Events Supervisor::events_of_peers() {
               [this](const std::string& peer, const control::Json& jobs) {
                 spanning_.on_up(peer, jobs);
                 rendezvous_service_.on_up(peer);
+                publish_status();
               },
           .down =
               [this](const std::string& peer, const Status& why) {
                 questions_.on_down(peer, why);
                 spanning_.on_down(peer, why);
                 rendezvous_service_.on_down(peer);
+                publish_status();
               },
           .heard = [this](const std::string& peer, const control::Json& message) { on_heard(peer, message); },
           .suspected = [this](const std::string& peer) { spanning_.on_suspected(peer); },
@@ -200,7 +202,9 @@ Connections::Events Supervisor::events_of_connections() {
 Drain::Events Supervisor::events_of_drain() {
   return {.begun =
               [this] {
-                tell("STOPPING=1");
+                const Nanos time = drain_.times().latest() + RunningJobs::kEngineEndTime + kStopMargin;
+                tell(fmt::format("STOPPING=1\nEXTEND_TIMEOUT_USEC={}",
+                                 std::chrono::duration_cast<std::chrono::microseconds>(time).count()));
                 claims_.disperse(failure(Code::kJobEnded, RunningJobs::kShuttingDown));
                 publish_status();
               },
@@ -253,9 +257,9 @@ void Supervisor::run() {
   loop_.watch(signals_.descriptor(), [this] { on_signal(signals_.take()); });
   const std::function<void()> beat = [this, &beat] {
     tell("WATCHDOG=1");
-    loop_.after(kWatchdogPeriod, beat);
+    loop_.after(options_.watchdog_time / 2, beat);
   };
-  beat();
+  if (options_.watchdog_time > Nanos(0)) beat();
   tell("READY=1");
   publish_status();
   MUSTER_LOG(kInfo, "supervisor", "listening at {}", acceptor_.listeners().socket().path());
@@ -302,7 +306,9 @@ void Supervisor::tell(const std::string& text) const {
 }
 
 void Supervisor::publish_status() const {
-  tell(fmt::format("STATUS={} sessions, {} jobs{}", table_.sessions(), table_.jobs().size(),
+  const Peers::Counts peers = peers_.counts();
+  tell(fmt::format("STATUS={} sessions, {} jobs{}{}", table_.sessions(), table_.jobs().size(),
+                   peers_.alone() ? "" : fmt::format(", {} of {} peers", peers.up, peers.all),
                    jobs_.closed() ? ", draining" : ""));
 }
 

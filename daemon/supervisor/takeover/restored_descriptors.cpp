@@ -85,7 +85,8 @@ void RestoredDescriptors::put_connection(shm::Descriptor& target, DescriptorStor
   MUSTER_LOG(kWarning, "supervisor", "{} is no connection; it is closed", inherited.name);
 }
 
-// With our prefix it is a predecessor's socket. With any other name the manager passes it at each start.
+// With our prefix it is a predecessor's socket. With any other name the manager passes it at each start:
+// `control` is for governors, any other for ranks.
 void RestoredDescriptors::put_listening(DescriptorStore::Inherited inherited) {
   const bool ours = inherited.name.starts_with(ListenSocket::kNamePrefix);
   if (ours) names.insert(inherited.name);
@@ -96,25 +97,28 @@ void RestoredDescriptors::put_listening(DescriptorStore::Inherited inherited) {
     MUSTER_LOG(kWarning, "supervisor", "{}: {}", inherited.name, adopted.error().message());
     return;
   }
-  const bool control = ours && adopted->path().ends_with(std::string("/") + shm::kControlSocket);
-  std::optional<ListenSocket>& place = control ? control_ : ours ? ranks_ : managers_;
+  const bool control = ours ? adopted->path().ends_with(std::string("/") + shm::kControlSocket)
+                            : inherited.name == kManagersControl;
+  Found& found = control ? control_ : ranks_;
+  std::optional<ListenSocket>& place = ours ? found.ours : found.managers;
   if (!place) place.emplace(*std::move(adopted));
 }
 
-// The manager's socket for ranks counts before one of ours, since its unit names it. Exception: a socket of
-// ours has taken its path, so clients find ours. A socket of ours at another path is useless: the settings
-// have changed.
+// The manager's socket counts before one of ours, since its unit names it. Exception: a socket of ours has
+// taken its path, so clients find ours. A socket of ours at another path is useless: the settings have
+// changed.
+Listeners::Kept::Sockets RestoredDescriptors::choose(Found found, const std::string& path) {
+  const bool healed =
+      found.ours && found.managers && found.ours->path() == found.managers->path() && found.ours->stands();
+  if (healed) return {std::move(found.ours), std::move(found.managers)};
+  if (found.managers) return {std::move(found.managers), std::nullopt};
+  if (found.ours && found.ours->path() != path) found.ours.reset();
+  return {std::move(found.ours), std::nullopt};
+}
+
 Listeners::Kept RestoredDescriptors::listeners(const Listeners::Options& options) {
-  const bool healed = ranks_ && managers_ && ranks_->path() == managers_->path() && ranks_->stands();
-  if (managers_ && !healed) {
-    ranks_.reset();
-    ranks_.emplace(*std::move(managers_));
-    managers_.reset();
-  } else if (!healed && ranks_ && ranks_->path() != options.ranks_socket) {
-    ranks_.reset();
-  }
-  if (control_ && control_->path() != options.path_of(Door::kControl)) control_.reset();
-  return {std::move(ranks_), std::move(control_), std::move(managers_), std::move(lock_),
+  return {choose(std::move(ranks_), options.path_of(Door::kRanks)),
+          choose(std::move(control_), options.path_of(Door::kControl)), std::move(lock_),
           std::move(directory_)};
 }
 

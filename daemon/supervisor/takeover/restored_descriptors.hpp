@@ -24,6 +24,9 @@ class RestoredDescriptors {
   RestoredDescriptors(std::vector<DescriptorStore::Inherited> inherited,
                       const std::string& runtime_directory);
 
+  // The FileDescriptorName= of the service manager's socket for governors. Any other is for ranks.
+  static constexpr const char* kManagersControl = "control";
+
   // The descriptors of the listeners, as far as they belong together.
   Listeners::Kept listeners(const Listeners::Options& options);
 
@@ -40,7 +43,13 @@ class RestoredDescriptors {
   void put_connection(shm::Descriptor& target, DescriptorStore::Inherited inherited);
   void put_listening(DescriptorStore::Inherited inherited);
 
-  std::optional<ListenSocket> ranks_, control_, managers_;
+  // At one door, before it is known which of them counts.
+  struct Found {
+    std::optional<ListenSocket> ours, managers;
+  };
+  static Listeners::Kept::Sockets choose(Found found, const std::string& path);
+
+  Found ranks_, control_;
   std::optional<DirectoryLock> lock_;
   std::optional<RuntimeDirectory> directory_;
 };

@@ -323,8 +323,9 @@ TEST(Musterd, TellsTheServiceManagerWhenItIsReady) {
   address.sun_family = AF_UNIX;
   path.copy(address.sun_path, sizeof address.sun_path - 1);
   ASSERT_EQ(bind(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  Running running(
-      {{program("musterd"), "--transient", "--directory", folder.path()}, {"NOTIFY_SOCKET=" + path}, {}});
+  Running running({{program("musterd"), "--transient", "--directory", folder.path()},
+                   {"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=400000"},
+                   {}});
   std::string heard;
   const auto hear_until = [&](const std::string& word) {
     constexpr int kWordsMax = 20;  // signs of life go on for ever
@@ -341,7 +342,7 @@ TEST(Musterd, TellsTheServiceManagerWhenItIsReady) {
   EXPECT_NE(heard.find("READY=1"), std::string::npos) << heard;
   EXPECT_TRUE(hear_until("WATCHDOG=1")) << heard;
   running.signal(SIGTERM);
-  EXPECT_TRUE(hear_until("STOPPING=1")) << heard;
+  EXPECT_TRUE(hear_until("STOPPING=1\nEXTEND_TIMEOUT_USEC=")) << heard;
   EXPECT_EQ(running.wait().code, 0);
   close(socket);
 }

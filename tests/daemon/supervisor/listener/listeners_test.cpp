@@ -49,12 +49,12 @@ class Entrances : public ::testing::Test {
     return shm::Descriptor(fcntl(descriptor.get(), F_DUPFD_CLOEXEC, 3));
   }
   // The descriptors of a service manager that listens there, and keeps the socket itself.
-  static Listeners::Kept managers(const shm::Listener& listener) {
+  static Listeners::Kept managers(const shm::Listener& listener, Door door = Door::kRanks) {
     Listeners::Kept kept;
     auto listening =
         ListenSocket::adopt(copy_of(listener.descriptor()), ListenSocket::Path::kManagers, "musterd.socket");
     EXPECT_TRUE(listening) << listening.error().text();
-    kept.ranks.emplace(*std::move(listening));
+    (door == Door::kRanks ? kept.ranks : kept.control).socket.emplace(*std::move(listening));
     return kept;
   }
 
@@ -259,7 +259,7 @@ TEST_F(Entrances, HealAManagersSocketWhereItLies) {
     ASSERT_TRUE(listener) << listener.error().text();
     auto listeners = Listeners::open(here, managers(*listener));
     ASSERT_TRUE(listeners) << listeners.error().text();
-    EXPECT_TRUE(listeners->is_managers());
+    EXPECT_TRUE(listeners->managers_stood());
     for (int i = 0; i < 3; ++i) {
       if (!within) std::filesystem::remove_all(directory());
       EXPECT_EQ(look(*listeners), !within) << "it is found; the control socket was with the directory";
@@ -267,12 +267,35 @@ TEST_F(Entrances, HealAManagersSocketWhereItLies) {
       EXPECT_TRUE(look(*listeners));
       connect(path);
       EXPECT_TRUE(listeners->accept(Door::kRanks));
-      EXPECT_TRUE(listeners->is_managers());
+      EXPECT_TRUE(listeners->managers_stood());
+      EXPECT_NE(listeners->managers(Door::kRanks), nullptr);
+      EXPECT_EQ(listeners->managers(Door::kControl), nullptr);
     }
     struct stat facts {};
     ASSERT_EQ(stat(path.c_str(), &facts), 0);
     EXPECT_EQ(facts.st_mode & 07777, 0622u);
   }
+}
+
+// Goal:   a manager's socket for governors is taken, healed and given up as one for ranks is.
+TEST_F(Entrances, HealAManagersControlSocket) {
+  std::filesystem::create_directories(directory());
+  const auto listener = shm::Listener::open(control(), {.mode = 0600});
+  ASSERT_TRUE(listener) << listener.error().text();
+  auto listeners = Listeners::open(options(), managers(*listener, Door::kControl));
+  ASSERT_TRUE(listeners) << listeners.error().text();
+  EXPECT_FALSE(look(*listeners));
+  connect(control());
+  EXPECT_TRUE(listeners->accept(Door::kControl));
+  EXPECT_TRUE(listeners->managers_stood());
+  std::filesystem::remove(control());
+  EXPECT_TRUE(look(*listeners));
+  EXPECT_NE(listeners->managers(Door::kControl), nullptr);
+  connect(control());
+  EXPECT_TRUE(listeners->accept(Door::kControl));
+  struct stat facts {};
+  ASSERT_EQ(stat(control().c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 07777, 0600u);
 }
 
 // Goal:   a socket whose file is in another mount namespace is left as it is; one that a predecessor has seen
@@ -307,7 +330,7 @@ TEST_F(Entrances, TakeOverWithoutTheLockAndTakeItLater) {
   auto listening = ListenSocket::open(socket(), {0666, std::nullopt, std::nullopt}, {&directory->ranks(), 1});
   ASSERT_TRUE(listening) << listening.error().text();
   Listeners::Kept kept;
-  kept.ranks.emplace(
+  kept.ranks.socket.emplace(
       *ListenSocket::adopt(copy_of(listening->descriptor()), ListenSocket::Path::kOurs, listening->name()));
   kept.directory =
       RuntimeDirectory::adopt(copy_of(directory->lock()), options().directory, directory->name());
