@@ -59,6 +59,22 @@ muster_install_pages(FOLDER ${CMAKE_INSTALL_DOCDIR} COMPONENT programs PLACES ${
   PAGES README.md CHANGELOG.md SECURITY.md api/concepts.md api/launchers.md api/mpi-and-nccl.md
         configs/cluster.md)
 
+# Units for systemd; the service names the programs where they are installed.
+set(_units ${CMAKE_BINARY_DIR}/systemd)
+install(CODE "
+  set(bin \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR})
+  set(sbin \${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_SBINDIR})
+  configure_file(${PROJECT_SOURCE_DIR}/deploy/systemd/musterd.service.in ${_units}/musterd.service @ONLY)"
+  COMPONENT programs)
+install(FILES ${_units}/musterd.service deploy/systemd/musterd.socket deploy/systemd/musterd-control.socket
+              deploy/systemd/muster.slice
+        DESTINATION lib/systemd/system COMPONENT programs)
+install(FILES deploy/systemd/muster.sysusers DESTINATION lib/sysusers.d RENAME muster.conf
+        COMPONENT programs)
+install(FILES deploy/systemd/muster.tmpfiles DESTINATION lib/tmpfiles.d RENAME muster.conf
+        COMPONENT programs)
+install(FILES deploy/systemd/one-user.conf DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT programs)
+
 install(FILES deploy/man/muster.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT programs)
 install(FILES deploy/man/musterd.8 DESTINATION ${CMAKE_INSTALL_MANDIR}/man8 COMPONENT programs)
 install(FILES deploy/man/musterd.yaml.5 DESTINATION ${CMAKE_INSTALL_MANDIR}/man5 COMPONENT programs)
