@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Fields over ranks: convolutions beside oneDNN on one thread, how late one late rank makes the others,
-and when they hear that one was killed.
+"""Fields over ranks: convolutions beside oneDNN, a rank that is late, and one that is killed.
+
+Convolutions run on one thread. A ring of ranks says how late one late rank makes the others, and when they
+hear that one was killed.
 
   domain.py [--quick] [--json FILE] [--plots FOLDER]
 
